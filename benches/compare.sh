@@ -4,8 +4,10 @@
 #
 #   benches/compare.sh [--quick]
 #
-# Needs cargo and python3, takes about ten minutes (--quick: three, smaller inputs, and the table is printed, not written).
-# Each peer is installed into a virtual environment of its own under the target folder.
+# Needs bash, cargo, a python3 with its venv module (python3-venv on Debian; tried with 3.11) and pip's access to PyPI or a mirror of
+# it. Each peer, numpy included, is installed into a virtual environment of its own under the target folder; no Python package
+# has to be there. On two idle cores it takes about ten minutes behind the release build (--quick: two, smaller inputs, and the table
+# is printed, not written). $PEER_PYTHON, if set, is a Python that has dp-accounting, implicit and numpy, and nothing is installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -10,12 +10,21 @@ groups="shares sampling scalars workers resume accounts kernel selections quanti
 all=false
 if [ "${1:-}" = --all ]; then all=true; shift; fi
 target="${CARGO_TARGET_DIR:-target}/mutants"
-bin=$(RUSTFLAGS="--cfg privacy_mutants" CARGO_TARGET_DIR="$target" \
-    cargo test --no-run -p dp-audit --test audits --message-format=json 2>/dev/null |
-    sed -n 's/.*"executable":"\([^"]*audits-[^"]*\)".*/\1/p' | tail -n 1)
-[ -n "$bin" ] || { echo "the audits did not build" >&2; exit 1; }
+# the test binary of a package whose name begins so
+built() {
+    prefix=$1
+    shift
+    RUSTFLAGS="--cfg privacy_mutants" CARGO_TARGET_DIR="$target" \
+        cargo test --no-run "$@" --message-format=json 2>/dev/null |
+        sed -n 's/.*"executable":"\([^"]*\/'"$prefix"'-[^"]*\)".*/\1/p' | tail -n 1
+}
+bin=$(built audits -p dp-audit --test audits)
+# audits of the library that the commands are made of
+personal=$(built dp_personal -p dp-personal --lib)
+[ -n "$bin" ] && [ -n "$personal" ] || { echo "the audits did not build" >&2; exit 1; }
 cd crates/dp-audit
-if ! env -u DP_MUTANT "$bin" -q >/dev/null 2>&1; then
+if ! env -u DP_MUTANT "$bin" -q >/dev/null 2>&1 ||
+    ! env -u DP_MUTANT "$personal" -q metric_release:: >/dev/null 2>&1; then
     echo "the audits are red without any bug" >&2
     exit 1
 fi
@@ -24,8 +33,13 @@ fi
 survivors=0
 for name in "$@"; do
     red=""
-    for group in $groups; do
-        found=$(DP_MUTANT="$name" "$bin" "$group::" 2>/dev/null |
+    # the other audits do not contain the library that the commands are made of
+    case $name in
+        released-metrics-*) its_groups=metric_release tests=$personal ;;
+        *) its_groups=$groups tests=$bin ;;
+    esac
+    for group in $its_groups; do
+        found=$(DP_MUTANT="$name" "$tests" "$group::" 2>/dev/null |
             sed -n 's/^test \(.*\) \.\.\. FAILED$/\1/p' | sort | tr '\n' ' ')
         red="$red$found"
         if [ -n "$red" ] && ! $all; then break; fi

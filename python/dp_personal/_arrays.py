@@ -6,13 +6,10 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
+from ._numpy import Array, np
 from .errors import BadInput
 
 __all__: list[str] = []
-
-Array = np.ndarray[Any, Any]
 
 
 class SparseInput(BadInput, TypeError):

@@ -6,21 +6,23 @@ import contextlib
 import inspect
 import logging
 import os
+import shutil
 import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
+from html import escape
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-import numpy as np
-
 from . import _native, tables
 from ._json import loads
+from ._numpy import np
 from .certificate import Certificate
 from .errors import BadSetting, DpWarning, OutputExists, PrivacyWarning, not_fitted
 from .ledger import NO_LEDGER, Ledger
 from .plan import Plan
+from .report import Report
 
 __all__: list[str] = []
 
@@ -141,10 +143,8 @@ class Estimator:
         """One run on data, in a folder that stays where `resume` names one."""
         account = self._account(in_memory=not isinstance(table, str))
         listener = Listener(progress)
-        with tempfile.TemporaryDirectory(prefix="dp-personal-") as folder, self._public_files() as files:
-            out = Path(folder) / "model" if resume is None else Path(resume)
-            goes_on = resume is not None and "ledger" in account
-            given = self._given(**account, **files, **more, out=os.fspath(out), resume=goes_on)
+        with _run_folder(resume) as out, self._public_files() as files:
+            given = self._given(**account, **files, **more, out=os.fspath(out), resume=resume is not None and "ledger" in account)
             logger.info("%s", fit(given, table, listener))
             self._take(out)
         if self.insecure_seed is not None:
@@ -176,8 +176,9 @@ class Estimator:
         """The released files as a folder."""
         self._check_is_fitted()
         with tempfile.TemporaryDirectory(prefix="dp-personal-") as folder:
-            self._write(Path(folder))
-            yield Path(folder)
+            model = Path(folder) / type(self).__name__
+            self._write(model)
+            yield model
 
     def _write(self, folder: Path) -> None:
         for name, content in self._files.items():
@@ -193,6 +194,21 @@ class Estimator:
             raise OutputExists(f"{folder} exists and is not replaced")
         folder.mkdir(parents=True, exist_ok=True)
         self._write(folder)
+
+    def verify(self) -> None:
+        """Check the certificate, and that the released files are those it was issued for; `CertificateError` where not."""
+        with self._folder() as folder:
+            _native.verify(os.fspath(folder))
+
+    def report(self) -> Report:
+        """The page of `dp report`: what the model promises, what was released and how."""
+        with self._folder() as folder:
+            return Report(_native.report(os.fspath(folder)))
+
+    def _repr_html_(self) -> str:
+        if not self.__sklearn_is_fitted__():
+            return f"<pre>{escape(repr(self))}</pre>"
+        return f"<pre>{escape(repr(self))}</pre>{self.certificate_._repr_html_()}"
 
     @classmethod
     def _of_folder(cls: type[_E], folder: Path) -> _E:
@@ -227,6 +243,27 @@ class Estimator:
         if self.__sklearn_is_fitted__():
             with self._folder() as folder:
                 self._load(folder)
+
+
+@contextlib.contextmanager
+def _run_folder(resume: str | os.PathLike[str] | None) -> Iterator[Path]:
+    """The folder of a run. A temporary one stays where the run was interrupted after it had paid."""
+    if resume is not None:
+        yield Path(resume)
+        return
+    folder = Path(tempfile.mkdtemp(prefix="dp-personal-"))
+    try:
+        yield folder / "run"
+    except BaseException as error:
+        if any(folder.iterdir()):
+            note = f"what the run has paid for is kept: fit(..., resume={os.fspath(folder / 'run')!r}) goes on with it"
+            logger.warning("%s", note)
+            if hasattr(error, "add_note"):
+                error.add_note(note)
+        else:
+            folder.rmdir()
+        raise
+    shutil.rmtree(folder)
 
 
 class Listener:

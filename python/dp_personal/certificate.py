@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from html import escape
 from typing import Any
 
@@ -28,13 +29,18 @@ class Certificate:
 
     @property
     def epsilon(self) -> float:
-        """Epsilon of everything that was released, at `delta`."""
-        return float(self._fields["guarantee"]["epsilon"])
+        """Epsilon of everything that was released, at `delta`; infinite where no privacy is promised."""
+        return float(self._fields["guarantee"]["epsilon"]) if self.is_private else math.inf
 
     @property
     def delta(self) -> float:
         """Delta of the guarantee."""
-        return float(self._fields["guarantee"]["delta"])
+        return float((self._fields["guarantee"] or self._fields["target"])["delta"])
+
+    @property
+    def is_private(self) -> bool:
+        """Whether any privacy is promised: not by a run without noise, or with seeded noise."""
+        return self._fields["guarantee"] is not None
 
     def verify(self) -> None:
         """Recompute all figures from the releases; `CertificateError` where one does not follow."""
@@ -53,4 +59,11 @@ class Certificate:
         return f"Certificate(epsilon={self.epsilon:.6g}, delta={self.delta:.6g})"
 
     def _repr_html_(self) -> str:
-        return f"<p><code>{escape(repr(self))}</code></p>"
+        releases = self._fields["releases"]
+        return (
+            "<table><caption>Certificate</caption>"
+            f"<tr><td>epsilon</td><td>{self.epsilon:.6g}</td></tr><tr><td>delta</td><td>{self.delta:.6g}</td></tr>"
+            f"<tr><td>neighbours</td><td>{escape(str(self._fields['adjacency']))}</td></tr>"
+            f"<tr><td>data set</td><td>{escape(str(self._fields['data_set_id']))}</td></tr>"
+            f"<tr><td>releases</td><td>{len(releases)}</td></tr></table>"
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from html import escape
 from pathlib import Path
 from typing import Any, Final
 
@@ -70,6 +71,9 @@ class Ledger:
         """The same in words."""
         _, text = _native.ledger_show(self._given())
         return text
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(self.show())}</pre>"
 
     def __repr__(self) -> str:
         return f"Ledger({self._given()!r})"

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-import numpy as np
-
 from . import _arrays, _native, tables
 from ._estimator import Estimator, Given, Progress
+from ._numpy import Array, np
 from .errors import BadInput, BadSetting
 from .plan import Plan
 
@@ -23,7 +22,6 @@ __all__ = [
     "PrivatePersonalRegressor",
 ]
 
-Array = np.ndarray[Any, Any]
 _L = TypeVar("_L", bound="_Linear")
 
 
@@ -70,6 +68,8 @@ class _Linear(Estimator):
     held_out_users: float | None = None
     split_seed: int | None = None
     no_split: bool = False
+    release_metrics: float | None = None
+    metric_bound: float | None = None
     publish_releases: bool = False
     data_set: str | None = None
     insecure_seed: int | None = None
@@ -277,8 +277,6 @@ class _Personal(_Linear):
     method: str | None = None
     n_steps: int | None = None
     gradient_clip: float | None = None
-    release_metrics: float | None = None
-    metric_bound: float | None = None
 
     def _plan_json(self, given: Given) -> str:
         return _native.personalize_plan(given)

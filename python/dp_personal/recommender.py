@@ -8,15 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
-import numpy as np
-
 from . import _native, tables
 from ._estimator import Estimator, Progress
+from ._numpy import Floats, np
 from .plan import Plan
 
 __all__ = ["Personalized", "PrivatePopularity", "PrivateRecommender", "Recommendation"]
 
-Floats = np.ndarray[Any, np.dtype[np.float64]]
 _R = TypeVar("_R", bound="_Ratings")
 
 

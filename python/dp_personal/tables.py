@@ -11,9 +11,8 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from . import _native
+from ._numpy import Array, np
 from .errors import BadInput
 
 __all__: list[str] = []
@@ -91,7 +90,7 @@ def of_history(history: Any, names: Sequence[str]) -> str | _native.Table:
     return source(history, "history")
 
 
-def _ids(items: Iterable[Any]) -> np.ndarray[Any, Any]:
+def _ids(items: Iterable[Any]) -> Array:
     return np.array([str(item) for item in items], dtype=object)
 
 

@@ -1,8 +1,10 @@
 //! Settings as names and texts, and plans as JSON.
 
+use std::path::Path;
+
 use dp_personal::accounting::{Certificate, Plan};
 use dp_personal::error::Error;
-use dp_personal::settings::Given as Settings;
+use dp_personal::settings::{Given as Settings, ReportSettings, VerifySettings};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde_json::json;
@@ -10,7 +12,9 @@ use serde_json::json;
 use crate::errors::Raise;
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_function(wrap_pyfunction!(certificate_verify, module)?)
+    module.add_function(wrap_pyfunction!(certificate_verify, module)?)?;
+    module.add_function(wrap_pyfunction!(verify, module)?)?;
+    module.add_function(wrap_pyfunction!(report, module)?)
 }
 
 /// Names and values; of a list, one entry each.
@@ -58,6 +62,31 @@ pub(crate) fn matrix_interface<'py>(
     interface.set_item("typestr", kind)?;
     interface.set_item("data", (numbers.as_ptr().addr(), true))?;
     Ok(interface)
+}
+
+/// Checks a model folder as `dp verify` does. A model without noise, or with seeded noise, is no error.
+#[pyfunction]
+fn verify(py: Python<'_>, folder: String) -> PyResult<()> {
+    let settings: VerifySettings = Settings::default()
+        .with("certificate", folder)
+        .settings()
+        .raise(py)?;
+    let verified = py.detach(|| dp_personal::workflows::verify::verify(&settings));
+    verified.raise(py).map(drop)
+}
+
+/// The page about the model of a folder, beside which it is written.
+#[pyfunction]
+fn report(py: Python<'_>, folder: String) -> PyResult<String> {
+    let page = Path::new(&folder).join("report.html");
+    let settings: ReportSettings = Settings::default()
+        .with("folders", folder)
+        .settings()
+        .raise(py)?;
+    py.detach(|| dp_personal::workflows::report::report(&settings))
+        .raise(py)?;
+    let read = std::fs::read_to_string(&page);
+    read.map_err(|e| Error::read(&page, e)).raise(py)
 }
 
 /// Recomputes the figures of a certificate from its releases.

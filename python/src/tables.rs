@@ -1,12 +1,15 @@
 //! Tables of Python's libraries, read where they are.
 
+use std::fmt::Display;
 use std::io::Write as _;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch, types};
 use arrow_schema::{ArrowError, DataType};
-use dp_personal::data::{Column, ColumnKind, MemoryTable, TableRows, TableSource};
+use dp_personal::data::{
+    Column, ColumnKind, MemoryTable, TableRows, TableSource, write_float, write_whole,
+};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -178,7 +181,7 @@ impl TableRows for SharedRows {
 }
 
 macro_rules! cells {
-    ($($name:ident($array:ty) = $kind:ident,)*) => {
+    ($($name:ident($array:ty) = $kind:ident by $write:ident,)*) => {
         /// The values of a column in one batch.
         enum Cells {
             $( $name($array), )*
@@ -204,7 +207,7 @@ macro_rules! cells {
                 match self {
                     $( Self::$name(array) => {
                         if array.is_valid(row) {
-                            write!(out, "{}", array.value(row)).expect("a buffer in memory takes everything");
+                            $write(array.value(row), out);
                         }
                     } )*
                     Self::Dictionary(values, keys, of) => {
@@ -221,40 +224,43 @@ macro_rules! cells {
 
 type Primitive<T> = arrow_array::PrimitiveArray<T>;
 
-/// Booleans as a csv file has them.
-struct Booleans(arrow_array::BooleanArray);
+fn write_flag(value: bool, out: &mut Vec<u8>) {
+    out.push(b'0' + u8::from(value));
+}
 
-impl Booleans {
-    fn is_valid(&self, row: usize) -> bool {
-        self.0.is_valid(row)
-    }
+fn write_text(value: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(value.as_bytes());
+}
 
-    fn value(&self, row: usize) -> u8 {
-        u8::from(self.0.value(row))
-    }
+fn write_small(value: impl Into<i64>, out: &mut Vec<u8>) {
+    write_whole(value.into(), out);
+}
+
+fn write_display(value: impl Display, out: &mut Vec<u8>) {
+    write!(out, "{value}").expect("a buffer in memory takes everything");
 }
 
 cells! {
-    Boolean(Booleans) = Boolean,
-    Int8(Primitive<types::Int8Type>) = Integer,
-    Int16(Primitive<types::Int16Type>) = Integer,
-    Int32(Primitive<types::Int32Type>) = Integer,
-    Int64(Primitive<types::Int64Type>) = Integer,
-    UInt8(Primitive<types::UInt8Type>) = Integer,
-    UInt16(Primitive<types::UInt16Type>) = Integer,
-    UInt32(Primitive<types::UInt32Type>) = Integer,
-    UInt64(Primitive<types::UInt64Type>) = Integer,
-    Float32(Primitive<types::Float32Type>) = Float,
-    Float64(Primitive<types::Float64Type>) = Float,
-    Text(arrow_array::StringArray) = Text,
-    LargeText(arrow_array::LargeStringArray) = Text,
-    TextView(arrow_array::StringViewArray) = Text,
+    Boolean(arrow_array::BooleanArray) = Boolean by write_flag,
+    Int8(Primitive<types::Int8Type>) = Integer by write_small,
+    Int16(Primitive<types::Int16Type>) = Integer by write_small,
+    Int32(Primitive<types::Int32Type>) = Integer by write_small,
+    Int64(Primitive<types::Int64Type>) = Integer by write_whole,
+    UInt8(Primitive<types::UInt8Type>) = Integer by write_small,
+    UInt16(Primitive<types::UInt16Type>) = Integer by write_small,
+    UInt32(Primitive<types::UInt32Type>) = Integer by write_small,
+    UInt64(Primitive<types::UInt64Type>) = Integer by write_display,
+    Float32(Primitive<types::Float32Type>) = Float by write_display,
+    Float64(Primitive<types::Float64Type>) = Float by write_float,
+    Text(arrow_array::StringArray) = Text by write_text,
+    LargeText(arrow_array::LargeStringArray) = Text by write_text,
+    TextView(arrow_array::StringViewArray) = Text by write_text,
 }
 
 impl Cells {
     fn of(array: &ArrayRef) -> Self {
         match array.data_type() {
-            DataType::Boolean => Self::Boolean(Booleans(array.as_boolean().clone())),
+            DataType::Boolean => Self::Boolean(array.as_boolean().clone()),
             DataType::Int8 => Self::Int8(array.as_primitive().clone()),
             DataType::Int16 => Self::Int16(array.as_primitive().clone()),
             DataType::Int32 => Self::Int32(array.as_primitive().clone()),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import os
 import pickle
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +120,42 @@ def test_a_table_gives_the_model_of_the_arrays(tmp_path: Path) -> None:
     other = dp.PrivatePersonalRegressor(ledger=dp.NO_LEDGER, user="who", target="value", insecure_seed=4, bounds=bounds)
     with pytest.warns(dp.PrivacyWarning):
         assert np.array_equal(other.fit(frame).shared_, of_arrays)
+
+
+@pytest.mark.parametrize(
+    ("command", "kind", "params"),
+    [
+        ("personalize", dp.PrivatePersonalRegressor, {"rank": 2}),
+        ("personalize", dp.PrivatePersonalClassifier, {"threshold": 0.1}),
+        ("federate", dp.PrivateFederatedRegressor, {"n_rounds": 3, "alpha_grid": [1.0, math.inf]}),
+    ],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_the_same_file_and_seed_give_the_model_of_dp_bit_for_bit(
+    tmp_path: Path, command: str, kind: Any, params: dict[str, Any]
+) -> None:
+    dp_binary = os.environ.get("DP_BINARY")
+    if dp_binary is None:
+        pytest.skip("set DP_BINARY to the command line `dp`")
+    X, y, users = rows()
+    frame = pl.DataFrame({"user": users, **{f"x{at}": X[:, at] for at in range(N_FEATURES)}, "target": y})
+    frame.write_csv(tmp_path / "rows.csv")
+    model = kind(epsilon=2.0, ledger=dp.NO_LEDGER, insecure_seed=9, **RANGES, **params).fit(tmp_path / "rows.csv")
+    flags = [
+        f"--{name.replace('n_rounds', 'rounds').replace('_', '-')}={','.join(map(str, np.atleast_1d(value)))}"
+        for name, value in {**RANGES, **params}.items()
+    ]
+    if kind is dp.PrivatePersonalClassifier:
+        flags.append("--task=classification")
+    flags += ["--no-ledger", "--epsilon=2", "--delta=1e-5", "--insecure-seed=9", f"--out={tmp_path / 'cli'}"]
+    flags += ["--rank=1"] if command == "personalize" and "rank" not in params else []
+    subprocess.run([dp_binary, command, tmp_path / "rows.csv", *flags], check=True, capture_output=True)
+    name = "subspace.safetensors" if command == "personalize" else "shared.safetensors"
+    model.save(tmp_path / "py")
+    assert (tmp_path / "py" / name).read_bytes() == (tmp_path / "cli" / name).read_bytes()
+    loaded = dp.load(tmp_path / "cli")
+    assert type(loaded) is kind
+    assert np.array_equal(loaded.predict(X), model.predict(X))
 
 
 def test_names_of_columns_stay_with_the_model() -> None:

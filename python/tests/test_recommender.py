@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import pickle
 import shutil
 import subprocess
+import tempfile
 import threading
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +98,9 @@ def test_the_same_file_and_seed_give_the_model_of_dp_train_bit_for_bit(tmp_path:
     model.save(tmp_path / "py")
     for name in ("item_factors.safetensors", "items.csv"):
         assert (tmp_path / "py" / name).read_bytes() == (out / name).read_bytes(), name
+    assert not model.certificate_.is_private
+    assert model.certificate_.epsilon == math.inf
+    assert "inf" in model._repr_html_()
     loaded = dp.load(out)
     assert isinstance(loaded, dp.PrivateRecommender)
     assert np.array_equal(loaded.item_factors_, model.item_factors_)
@@ -151,7 +157,7 @@ def test_an_interrupted_run_goes_on_with_what_it_had_released(
     tmp_path: Path, recommender: dp.PrivateRecommender, ratings: Ratings, stop: type[BaseException]
 ) -> None:
     ledger = dp.Ledger.create(tmp_path / "ratings.ledger", epsilon=5.0, delta=1e-5)
-    model = recommender.set_params(ledger=ledger)
+    model = recommender.set_params(ledger=ledger, item_ids_are_public=False, catalogue=[str(item) for item in range(12)])
     n_releases = len(model.plan().releases)
     seen: list[int] = []
 
@@ -171,6 +177,33 @@ def test_an_interrupted_run_goes_on_with_what_it_had_released(
     assert (tmp_path / "run" / "certificate.json").exists()
     with pytest.raises(FileExistsError):
         model.fit(ratings, resume=tmp_path / "run")
+
+
+def test_what_was_paid_in_a_temporary_folder_is_kept_when_the_run_is_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recommender: dp.PrivateRecommender, ratings: Ratings
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    ledger = dp.Ledger.create(tmp_path / "ratings.ledger", epsilon=2.5, delta=1e-5)
+    model = recommender.set_params(ledger=ledger)
+
+    def stop_after(made: int) -> Callable[[int, int], None]:
+        def told(done: int, _: int) -> None:
+            if done == made:
+                raise Stop
+
+        return told
+
+    with pytest.raises(Stop):
+        model.fit(ratings, progress=stop_after(0))
+    assert list((tmp_path / "temporary").iterdir()) == []
+    with pytest.raises(Stop) as stopped:
+        model.fit(ratings, progress=stop_after(2))
+    [kept] = (tmp_path / "temporary").iterdir()
+    if hasattr(stopped.value, "__notes__"):
+        assert str(kept / "run") in stopped.value.__notes__[-1]
+    model.fit(ratings, resume=kept / "run")
+    assert ledger.as_dict()["n_releases"] == len(model.plan().releases)
 
 
 def test_ctrl_c_reaches_a_run(tmp_path: Path, recommender: dp.PrivateRecommender, ratings: Ratings) -> None:
@@ -268,6 +301,24 @@ def test_what_is_not_fitted_says_so(recommender: dp.PrivateRecommender) -> None:
 def test_nothing_is_printed(capfd: pytest.CaptureFixture[str], recommender: dp.PrivateRecommender, ratings: Ratings) -> None:
     recommender.fit(ratings)
     assert capfd.readouterr() == ("", "")
+
+
+def test_models_show_themselves_in_notebooks(tmp_path: Path, recommender: dp.PrivateRecommender, ratings: Ratings) -> None:
+    assert "PrivateRecommender" in recommender._repr_html_()
+    ledger = dp.Ledger.create(tmp_path / "ratings.ledger", epsilon=5.0, delta=1e-5)
+    model = recommender.set_params(ledger=ledger).fit(ratings)
+    page = model.report()
+    assert page.html.startswith("<!DOCTYPE html>") or page.html.startswith("<!doctype html>")
+    assert "iframe" in page._repr_html_()
+    page.save(tmp_path / "report.html")
+    assert (tmp_path / "report.html").read_text() == page.html
+    assert "epsilon" in model._repr_html_()
+    assert "ratings" in ledger._repr_html_()
+    assert "noise multiplier" in model.plan()._repr_html_()
+    model.verify()
+    model._files["items.csv"] += b"13,\n"
+    with pytest.raises(dp.errors.CertificateError):
+        model.verify()
 
 
 def test_certificates_are_files_of_dp(tmp_path: Path, recommender: dp.PrivateRecommender, ratings: Ratings) -> None:

@@ -23,6 +23,13 @@ pub trait AuditedRun {
     /// one user.
     fn claim(&self) -> (ApproxDp, Gdp);
 
+    /// Whether all canaries add to the same coordinates of the release of this label, which holds more than a few percent of the budget. Its noise is then
+    /// common to all outputs of a run, so that it has no part in the lower bounds from outputs alone; the white-box estimate has it.
+    fn is_shared(&self, label: &str) -> bool {
+        let _ = label;
+        false
+    }
+
     /// Trains once on `data` and shows each release, in order.
     ///
     /// A view's exact sum is made from the users' contributions one by one, as clients would send
@@ -125,7 +132,7 @@ pub struct RunAudit {
 /// canaries worth less than a quarter of the claim.
 ///
 /// The lower bound pools canaries of one run. That is right when their coordinates are noised
-/// independently, which the white-box checks test; [`GuessingGame`] needs no such assumption.
+/// independently, which the white-box checks test; releases that [all of them share](AuditedRun::is_shared) have no part in it. [`GuessingGame`] needs no such assumption.
 ///
 /// # Errors
 /// [`crate::Error::Param`] for settings out of range; what the trainer fails with.
@@ -145,7 +152,9 @@ pub fn audit_run<T: AuditedRun + ?Sized>(
         let present = coins.flip(canaries.len());
         let data = canaries.with(&present)?;
         let views = trainer.train(&data, canaries.users(), &mut noise())?;
-        evidence.take_in(&present, &views, settings.level)?;
+        evidence.take_in(&present, &views, settings.level, &|label| {
+            trainer.is_shared(label)
+        })?;
     }
     evidence.report(trainer, settings)
 }
@@ -187,7 +196,13 @@ impl Evidence {
         }
     }
 
-    fn take_in(&mut self, present: &[bool], views: &[View], level: f64) -> Result<()> {
+    fn take_in(
+        &mut self,
+        present: &[bool],
+        views: &[View],
+        level: f64,
+        is_shared: &dyn Fn(&str) -> bool,
+    ) -> Result<()> {
         let mut residuals = Vec::new();
         for view in views {
             view.check()?;
@@ -199,7 +214,8 @@ impl Evidence {
             self.check_norms(view);
             self.pool(at, view, fresh, level);
         }
-        self.score(present, views, &residuals);
+        let is_shared: Vec<bool> = views.iter().map(|view| is_shared(&view.label)).collect();
+        self.score(present, views, &residuals, &is_shared);
         self.n_runs += 1;
         Ok(())
     }
@@ -260,15 +276,25 @@ impl Evidence {
     }
 
     /// The most powerful score of each canary, and the guess it leads to.
-    fn score(&mut self, present: &[bool], views: &[View], residuals: &[(String, Vec<f64>)]) {
+    fn score(
+        &mut self,
+        present: &[bool],
+        views: &[View],
+        residuals: &[(String, Vec<f64>)],
+        is_shared: &[bool],
+    ) {
         let (mut n_right, mut n_guesses) = (0, 0);
         for (canary, &here) in present.iter().enumerate() {
-            let (score, squares) = score(canary, here, views, residuals);
-            let mu_squared: f64 = squares.iter().sum();
-            if !(mu_squared > 0.0) {
+            let (score, squares) = score(canary, here, views, residuals, is_shared);
+            let own = squares.iter().zip(is_shared);
+            let own: f64 = own.filter(|(_, shared)| !**shared).map(|(s, _)| s).sum();
+            if squares.iter().sum::<f64>() > 0.0 {
+                self.squares.push(squares);
+            }
+            if !(own > 0.0) {
                 continue;
             }
-            let score = score / mu_squared.sqrt();
+            let score = score / own.sqrt();
             let guess = score > 0.5 * self.claimed_mu;
             n_guesses += 1;
             n_right += u64::from(guess == here);
@@ -278,7 +304,6 @@ impl Evidence {
                 &mut self.without
             }
             .push(score);
-            self.squares.push(squares);
         }
         self.game.observe(n_right, n_guesses);
     }
@@ -419,16 +444,19 @@ fn score(
     here: bool,
     views: &[View],
     residuals: &[(String, Vec<f64>)],
+    is_shared: &[bool],
 ) -> (f64, Vec<f64>) {
     let mut total = 0.0;
     let mut squares = Vec::with_capacity(views.len());
-    for (view, (_, residuals)) in views.iter().zip(residuals) {
+    for ((view, (_, residuals)), &is_shared) in views.iter().zip(residuals).zip(is_shared) {
         let mut square = 0.0;
         for &(at, z) in view.canaries.get(canary).into_iter().flatten() {
             let z = z as f64 / view.scale(at);
             square += z * z;
             let own = if here { z } else { 0.0 };
-            total += z * (residuals.get(at).copied().unwrap_or(0.0) + own);
+            if !is_shared {
+                total += z * (residuals.get(at).copied().unwrap_or(0.0) + own);
+            }
         }
         squares.push(square);
     }

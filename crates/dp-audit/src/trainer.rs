@@ -213,6 +213,14 @@ impl<T: Trainer> AuditedTrainer<T> {
     }
 }
 
+impl<T: Trainer, O> AuditedTrainer<T, O> {
+    /// The same with a plan of its own, such as a part of a longer run's.
+    #[must_use]
+    pub fn with_plan(self, plan: Plan) -> Self {
+        Self { plan, ..self }
+    }
+}
+
 impl<T, O> AuditedTrainer<T, O>
 where
     T: Trainer,

@@ -106,14 +106,55 @@ impl NoisyCounts {
 
     /// Item biases that rank items by their counts: in units of the largest count, or of 1 where that is larger. Post-processing.
     pub(crate) fn as_biases(&self) -> Vec<f64> {
-        let unit = self.values.iter().fold(1.0, |most: f64, n| most.max(*n));
+        let unit = self.unit();
         self.values.iter().map(|n| n / unit).collect()
+    }
+
+    /// The largest count, or 1 where that is larger.
+    pub(crate) fn unit(&self) -> f64 {
+        self.values.iter().fold(1.0, |most: f64, n| most.max(*n))
     }
 
     /// Mean noisy count of an item.
     #[must_use]
     pub fn mean(&self) -> f64 {
         self.values.iter().sum::<f64>() / self.values.len() as f64
+    }
+
+    /// How many of the items are in use, for rules that shall not change with items that nobody holds: at most four times as many as would have counts as concentrated
+    /// as these if they were alike in popularity.
+    ///
+    /// ```text
+    /// min(n, 4 (sum n_i)^2 / (sum n_i^2 - n s^2))      n items, noise of standard deviation s
+    /// ```
+    ///
+    /// The quotient is the inverse of Simpson's index (1949) without what noise adds to it. `None` where one of the two sums is within three
+    /// standard deviations of its noise. Post-processing.
+    ///
+    /// # Examples
+    /// ```
+    /// use dp_multitask::NoisyCounts;
+    /// let mut counts = vec![50.0; 20];
+    /// counts.resize(20_000, 0.0); // a catalogue with many items that nobody holds
+    /// let counts = NoisyCounts::released_elsewhere(counts, 0.1, false)?;
+    /// assert_eq!(counts.items_in_use().map(f64::round), Some(80.0));
+    /// # Ok::<(), dp_multitask::Error>(())
+    /// ```
+    #[must_use]
+    pub fn items_in_use(&self) -> Option<f64> {
+        let (n, variance) = (self.values.len() as f64, self.noise_stddev.powi(2));
+        let sum: f64 = self.values.iter().sum();
+        let squares = self.values.iter().map(|count| count * count).sum::<f64>() - n * variance;
+        let shown =
+            sum > 3.0 * (n * variance).sqrt() && squares > 3.0 * (2.0 * n).sqrt() * variance;
+        shown.then(|| (4.0 * sum * sum / squares).min(n))
+    }
+
+    /// Mean noisy count of the [items in use](Self::items_in_use), 0 where they do not show.
+    #[must_use]
+    pub fn mean_in_use(&self) -> f64 {
+        let sum: f64 = self.values.iter().sum();
+        self.items_in_use().map_or(0.0, |n| sum / n)
     }
 
     /// The `k` items with the largest noisy counts for every user who has `held_out` records, best first, without those of the
@@ -184,5 +225,29 @@ mod tests {
             assert!(squared <= u128::from(grid.l2_bound()).pow(2));
             assert!((votes[0].1 as f64 * grid.step() - vote).abs() < 1e-3);
         }
+    }
+
+    #[test]
+    fn items_that_nobody_holds_change_neither_the_items_in_use_nor_their_mean() {
+        let popular: Vec<f64> = (1..=500_u32).map(|i| 20_000.0 / f64::from(i)).collect();
+        // noise of standard deviation 5 that adds up to 0, squares and all
+        let with = |n_others: usize| {
+            let noise = (0..500 + n_others).map(|i| if i % 2 == 0 { 5.0 } else { -5.0 });
+            let counts = popular.iter().copied().chain(std::iter::repeat(0.0));
+            let values = counts.zip(noise).map(|(count, z)| count + z).collect();
+            NoisyCounts::released_elsewhere(values, 5.0, true).unwrap()
+        };
+        // harmonic numbers: H_500 = 6.79, squared over that of the squares, 1.64, is 28.1, times 4
+        let (few, many) = (with(0), with(60_000));
+        for counts in [&few, &many] {
+            let n = counts.items_in_use().unwrap();
+            assert!((n / 112.4 - 1.0).abs() < 0.01, "{n}");
+            let expected = 20_000.0 * 6.793 / n;
+            assert!((counts.mean_in_use() / expected - 1.0).abs() < 0.01);
+        }
+        let alike = NoisyCounts::released_elsewhere(vec![7.0; 10], 0.1, true).unwrap();
+        assert_eq!(alike.items_in_use(), Some(10.0));
+        let drowned = NoisyCounts::released_elsewhere(vec![7.0, -6.0, 3.0], 20.0, true).unwrap();
+        assert_eq!((drowned.items_in_use(), drowned.mean_in_use()), (None, 0.0));
     }
 }

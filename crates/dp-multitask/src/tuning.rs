@@ -1,6 +1,6 @@
 //! Choice among settings within the budget: every candidate is trained and paid for, and so is the choice.
 
-use dp_accounting::{CertificateBuilder, Plan, PlannedRelease, ReleaseRequest, Requests};
+use dp_accounting::{CertificateBuilder, Plan, ReleaseRequest, Requests};
 use dp_core::{
     Adjacency, ApproxDp, Interactions, InteractionsBuilder, Private, ReplaceFactor, UserRow, params,
 };
@@ -149,15 +149,10 @@ impl Tuning {
 
     /// The Gaussian-DP parameter of each candidate's own releases in `plan`.
     fn mu_of_each(&self, plan: &Plan, n_items: usize) -> Result<Vec<f64>> {
-        let mut rest: &[PlannedRelease] = plan.releases();
-        let mut all = Vec::with_capacity(self.candidates.len());
+        let (mut first, mut all) = (0, Vec::with_capacity(self.candidates.len()));
         for fit in &self.candidates {
-            let n = fit.shares(n_items)?.len().min(rest.len());
-            let (own, others) = rest.split_at(n);
-            let (delta, adjacency) = (plan.target().delta, plan.adjacency());
-            let own = Plan::with_noise_multipliers(delta, adjacency, own.to_vec())?;
-            all.push(own.gdp()?.mu);
-            rest = others;
+            all.push(fit.mu_in(plan, first, n_items)?);
+            first += fit.shares(n_items)?.len();
         }
         Ok(all)
     }
@@ -380,6 +375,7 @@ impl VectorContribution for ValidationScores<'_> {
 
 #[cfg(test)]
 mod tests {
+    use approx::assert_relative_eq;
     use dp_mechanism::{Grid, vector_contribution};
 
     use super::*;
@@ -397,6 +393,25 @@ mod tests {
         let mut builder = InteractionsBuilder::new(30);
         (0..30).for_each(|item| builder.push(0, item, value(item)).unwrap());
         builder.build().0
+    }
+
+    #[test]
+    fn candidates_with_more_or_fewer_releases_have_the_same_budget() {
+        let target = ApproxDp::target(1.0, 1e-5).unwrap();
+        let candidate = |n_rounds| {
+            let mut params = FactorizationParams::adadpals_for_target(target);
+            (params.dim, params.n_rounds) = (Some(2), n_rounds);
+            params.check().unwrap()
+        };
+        let params = TuningParams::default();
+        let tuning = Tuning::new(vec![candidate(1), candidate(4)], params).unwrap();
+        let plan = tuning.plan(30, target, Adjacency::AddRemoveUser).unwrap();
+        let each = tuning.mu_of_each(&plan, 30).unwrap();
+        let whole = plan.gdp().unwrap().mu;
+        for mu in each {
+            let share = 0.5 * (1.0 - params.score_share);
+            assert_relative_eq!((mu / whole).powi(2), share, max_relative = 1e-9);
+        }
     }
 
     #[test]

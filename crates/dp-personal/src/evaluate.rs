@@ -1,7 +1,7 @@
 //! Accuracy on held-out ratings. Computed from private data: internal, never released.
 
 use dp_core::{Interactions, Private};
-use dp_data::{HeldOutUsers, RankingSums, RatingSplit, UserRanking, UserSplit};
+use dp_data::{HeldOutUsers, PopularityBuckets, RankingSums, RatingSplit, UserRanking, UserSplit};
 use dp_multitask::{
     FactorModel, Fitted, LocalBias, NoisyCounts, Scoring, constant_predictions,
     user_mean_predictions,
@@ -47,9 +47,9 @@ pub(crate) const USER_MEAN: &str = "user mean (free, local)";
 pub(crate) const POPULARITY: &str = "popularity (released counts)";
 
 /// Pairs of prediction and truth, in the order of the held-out table.
-type Pairs = Vec<(f64, f64)>;
+pub(crate) type Pairs = Vec<(f64, f64)>;
 /// Lists of items, best first, one for each user.
-type Lists = Private<Vec<Vec<u32>>>;
+pub(crate) type Lists = Private<Vec<Vec<u32>>>;
 
 /// By method, the model first; only those that predict ratings.
 fn predictions<'b>(
@@ -143,13 +143,13 @@ fn absolute(predicted: f64, truth: f64) -> f64 {
 /// Users' metrics of their lists.
 fn list_metrics(
     metric: Metric,
-    users: &HeldOutUsers,
+    targets: &Interactions,
     methods: &[(String, Lists)],
     sums: &RankingSums<'_>,
     value: impl Fn(&UserRanking) -> Option<f64>,
 ) -> Scored {
     let of_method = |(name, lists): &(String, Lists)| {
-        let rows = lists.expose().iter().zip(users.targets.expose().users());
+        let rows = lists.expose().iter().zip(targets.users());
         let users = rows.map(|(list, row)| {
             let found = sums.of_user(list, row.items());
             let total = found.as_ref().and_then(&value);
@@ -179,15 +179,73 @@ pub(crate) fn scored(
         }
         HeldOut::Users(split) => {
             let all = lists(model, &split.test, baselines, K)?;
-            let sums = RankingSums::new(K, None)?;
-            vec![
-                list_metrics(Metric::Recall, &split.test, &all, &sums, |of| {
-                    Some(of.recall)
-                }),
-                list_metrics(Metric::Ndcg, &split.test, &all, &sums, |of| Some(of.ndcg)),
-            ]
+            let (sums, targets) = (RankingSums::new(K, None)?, split.test.targets.expose());
+            of_all_lists(targets, &all, &sums).into()
         }
     })
+}
+
+/// Recall and NDCG.
+fn of_all_lists(
+    targets: &Interactions,
+    methods: &[(String, Lists)],
+    sums: &RankingSums<'_>,
+) -> [Scored; 2] {
+    [
+        list_metrics(Metric::Recall, targets, methods, sums, |of| Some(of.recall)),
+        list_metrics(Metric::Ndcg, targets, methods, sums, |of| Some(of.ndcg)),
+    ]
+}
+
+impl Quality {
+    /// Of predicted ratings, by method, the model first; `history` is what users are folded in from, row by row as in `test`.
+    pub(crate) fn of_ratings(
+        history: &Interactions,
+        test: &Interactions,
+        methods: &[(String, Pairs)],
+        buckets: &PopularityBuckets,
+    ) -> Self {
+        let by_items = (0..N_BUCKETS).map(|bucket| {
+            let is_in = |item: u32| buckets.of(item as usize) == Some(bucket);
+            let of = losses(Metric::Rmse, test, methods, squared, is_in);
+            (bucket_name(bucket).to_owned(), of)
+        });
+        Self {
+            by_items: by_items.collect(),
+            activity: history.users().map(|row| row.len()).collect(),
+            others: Vec::new(),
+            scored: vec![
+                losses(Metric::Rmse, test, methods, squared, |_| true),
+                losses(Metric::Mae, test, methods, absolute, |_| true),
+            ],
+        }
+    }
+
+    /// Of lists as long as [`RankingSums::depth`] asks for these buckets, by method, the model first.
+    pub(crate) fn of_lists(
+        history: &Interactions,
+        targets: &Interactions,
+        methods: &[(String, Lists)],
+        buckets: &PopularityBuckets,
+    ) -> Result<Self> {
+        let sums = RankingSums::new(K, Some(buckets))?;
+        let of_bucket = |bucket: usize| {
+            let value = |of: &UserRanking| of.by_bucket.get(bucket).copied().flatten();
+            let of = list_metrics(Metric::Recall, targets, methods, &sums, value);
+            let (name, k) = (bucket_name(bucket), K * (N_BUCKETS - bucket));
+            (format!("{name}, Recall@{k}"), of)
+        };
+        let n_items = targets.n_items();
+        let coverage = methods
+            .iter()
+            .map(|(name, lists)| coverage(name, lists, n_items));
+        Ok(Self {
+            scored: of_all_lists(targets, methods, &sums).into(),
+            others: coverage.collect(),
+            activity: history.users().map(|row| row.len()).collect(),
+            by_items: (0..N_BUCKETS).map(of_bucket).collect(),
+        })
+    }
 }
 
 /// The accuracy of a run, by what its records mean.
@@ -226,25 +284,15 @@ impl Evaluation {
         let center = mean(train);
         let own = [Baseline::UserMean(center), Baseline::Constant(center)];
         let all = predictions(model, split, own.iter().chain(others))?;
-        let rmse = losses(Metric::Rmse, test, &all, squared, |_| true);
+        let buckets = Buckets::of(train)?.dealt;
+        let quality = Quality::of_ratings(train, test, &all, &buckets);
+        let rmse = &quality.scored[0];
         let value = |at: usize| rmse.estimate(at).map(|of| of.value);
         let metrics = Metrics {
             valid_rmse: model_rmse(model, &split.train, &split.valid)?,
             test_rmse: value(0),
             user_mean_rmse: value(1),
             constant_rmse: value(2),
-        };
-        let buckets = Buckets::of(train)?.dealt;
-        let by_items = (0..N_BUCKETS).map(|bucket| {
-            let is_in = |item: u32| buckets.of(item as usize) == Some(bucket);
-            let of = losses(Metric::Rmse, test, &all, squared, is_in);
-            (bucket_name(bucket).to_owned(), of)
-        });
-        let quality = Quality {
-            by_items: by_items.collect(),
-            activity: train.users().map(|row| row.len()).collect(),
-            others: Vec::new(),
-            scored: vec![rmse, losses(Metric::Mae, test, &all, absolute, |_| true)],
         };
         Ok(Self {
             figures: Figures::Ratings(metrics),
@@ -255,37 +303,15 @@ impl Evaluation {
     fn of_lists(model: &FactorModel, split: &UserSplit, others: &[Baseline<'_>]) -> Result<Self> {
         let (test, counts) = (&split.test, model.counts());
         let buckets = Buckets::of(split.train.expose())?.dealt;
-        let sums = RankingSums::new(K, Some(&buckets))?;
+        let depth = RankingSums::new(K, Some(&buckets))?.depth();
         // a model of the counts alone is no baseline of itself
         let is_popularity = model.ranks_by_counts();
         let counts = counts.filter(|_| !is_popularity);
         let released = counts.map(|counts| Baseline::Popularity(POPULARITY, counts));
         let others = others.iter().chain(&released);
-        let all = lists(model, test, others, sums.depth())?;
-        let of_bucket = |bucket: usize| {
-            let value = |of: &UserRanking| of.by_bucket.get(bucket).copied().flatten();
-            let of = list_metrics(Metric::Recall, test, &all, &sums, value);
-            (
-                format!(
-                    "{}, Recall@{}",
-                    bucket_name(bucket),
-                    K * (N_BUCKETS - bucket)
-                ),
-                of,
-            )
-        };
-        let quality = Quality {
-            scored: vec![
-                list_metrics(Metric::Recall, test, &all, &sums, |of| Some(of.recall)),
-                list_metrics(Metric::Ndcg, test, &all, &sums, |of| Some(of.ndcg)),
-            ],
-            others: all
-                .iter()
-                .map(|(name, lists)| coverage(name, lists, model.n_items()))
-                .collect(),
-            activity: test.history.expose().users().map(|row| row.len()).collect(),
-            by_items: (0..N_BUCKETS).map(of_bucket).collect(),
-        };
+        let all = lists(model, test, others, depth)?;
+        let (history, targets) = (test.history.expose(), test.targets.expose());
+        let quality = Quality::of_lists(history, targets, &all, &buckets)?;
         let popular = all.iter().find(|(name, _)| name == POPULARITY);
         let popular = popular.or(is_popularity.then_some(&all[0]));
         let popular = popular.map(|(_, lists)| lists);

@@ -51,6 +51,12 @@ pub(crate) enum Metric {
     /// Mean log loss over rows, nats.
     #[serde(rename = "log loss")]
     LogLoss,
+    /// Share of the rows above the threshold that are found.
+    #[serde(rename = "recall of yes")]
+    RecallOfYes,
+    /// Share of the others.
+    #[serde(rename = "recall of no")]
+    RecallOfNo,
     /// Share of what users went on to like that is in their list of 20.
     #[serde(rename = "Recall@20")]
     Recall,
@@ -64,7 +70,13 @@ impl Metric {
     pub(crate) const fn of_task(task: Task) -> &'static [Self] {
         match task {
             Task::Regression => &[Self::Rmse],
-            Task::Classification { .. } => &[Self::ErrorRate, Self::Auc, Self::LogLoss],
+            Task::Classification { .. } => &[
+                Self::ErrorRate,
+                Self::Auc,
+                Self::LogLoss,
+                Self::RecallOfYes,
+                Self::RecallOfNo,
+            ],
         }
     }
 
@@ -77,13 +89,18 @@ impl Metric {
             Self::ErrorRate => "error rate",
             Self::Auc => "AUC, mean of users",
             Self::LogLoss => "log loss",
+            Self::RecallOfYes => "recall of yes",
+            Self::RecallOfNo => "recall of no",
             Self::Recall => "Recall@20",
             Self::Ndcg => "NDCG@20",
         }
     }
 
     pub(crate) const fn larger_is_better(self) -> bool {
-        matches!(self, Self::Auc | Self::Recall | Self::Ndcg)
+        !matches!(
+            self,
+            Self::Rmse | Self::Mse | Self::Mae | Self::ErrorRate | Self::LogLoss
+        )
     }
 
     /// The metric of a mean.
@@ -151,6 +168,11 @@ impl TestedUser<'_> {
                 (scores.and_then(ClassScores::auc), f64::from(is_asked))
             }
             Metric::LogLoss => (scores.and_then(ClassScores::log_loss), self.n_test as f64),
+            Metric::RecallOfYes | Metric::RecallOfNo => {
+                let class = metric == Metric::RecallOfYes;
+                let n_rows = scores.map_or(0, |of| of.count(class));
+                (scores.and_then(|of| of.recall(class)), n_rows as f64)
+            }
             _ => (self.error(method), self.n_test as f64),
         };
         let total = if weight > 0.0 {
@@ -709,7 +731,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_have_the_mean_auc_of_users_with_both_and_the_log_loss_of_all_rows() {
+    fn classes_have_the_mean_auc_of_users_with_both_and_log_loss_and_recalls_of_all_rows() {
         let of = |rows: &[(f64, bool)]| {
             let mut scores = ClassScores::default();
             rows.iter()
@@ -735,7 +757,19 @@ mod tests {
         let task = Task::Classification { threshold: 0.5 };
         let quality = Quality::of_rows(Metric::of_task(task), &methods, &users);
         let metrics: Vec<_> = quality.scored.iter().map(|of| of.metric).collect();
-        assert_eq!(metrics, [Metric::ErrorRate, Metric::Auc, Metric::LogLoss]);
+        let [yes, no] = [Metric::RecallOfYes, Metric::RecallOfNo];
+        assert_eq!(
+            metrics,
+            [Metric::ErrorRate, Metric::Auc, Metric::LogLoss, yes, no]
+        );
+        // of three rows of each class, over users who have one
+        for (at, found, users) in [(3, 1.0, [1.0, 1.0, 1.0]), (4, 2.0, [2.0, 1.0, 0.0])] {
+            let recall = quality.scored[at].estimate(0).unwrap();
+            assert!((recall.value - found / 3.0).abs() < 1e-12);
+            assert!(recall.lower < Some(recall.value) && recall.upper > Some(recall.value));
+            let weights = quality.scored[at].methods[0].1.iter().map(|of| of.weight);
+            assert!(weights.eq(users.into_iter().chain([0.0])));
+        }
         let auc = quality.scored[1].estimate(0).unwrap();
         // half of the difference of two is the standard error of their mean
         assert!((auc.value - 0.5).abs() < 1e-12);

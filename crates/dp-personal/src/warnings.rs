@@ -73,6 +73,42 @@ pub(crate) fn of_ratings(ratings: &Ratings) -> Vec<String> {
     of_users(ids.zip(rows.map(|row| row.len())))
 }
 
+/// A rating this many bounds on labels away from its user's mean counts as if it were no further.
+const FURTHEST: f64 = 3.0;
+
+/// What ratings say of the scale that they were taken for, with labels bounded by `bound`.
+pub(crate) fn of_scale(ratings: &Ratings, bound: f64) -> Vec<String> {
+    let rows = ratings.interactions().expose().users();
+    scale_of(rows.map(|row| row.values()), bound)
+}
+
+fn scale_of<'a>(users: impl Iterator<Item = &'a [f32]>, bound: f64) -> Vec<String> {
+    let (mut n_users, mut far, mut squares) = (0.0, 0.0, 0.0);
+    for ratings in users.filter(|ratings| ratings.len() > 1) {
+        let n = ratings.len() as f64;
+        let mean = ratings.iter().copied().map(f64::from).sum::<f64>() / n;
+        let apart = || ratings.iter().map(|y| (f64::from(*y) - mean).abs());
+        n_users += 1.0;
+        far += apart().filter(|d| *d > FURTHEST * bound).count() as f64 / n;
+        squares += apart().map(|d| d * d).sum::<f64>() / n;
+    }
+    let (far, spread) = (far / n_users, (squares / n_users).sqrt());
+    let means = "where the scale is publicly known, say --rating-range LO,HI";
+    if far > 0.05 {
+        vec![format!(
+            "{:.0} % of a user's ratings lie further than {} from the user's mean and are cut to that: {means}",
+            100.0 * far,
+            FURTHEST * bound
+        )]
+    } else if spread < 0.25 * bound {
+        vec![format!(
+            "users' ratings lie only {spread:.2} around their means, and noise is made for {bound}: {means}"
+        )]
+    } else {
+        Vec::new()
+    }
+}
+
 /// What ratings say of the columns of their items' features.
 pub(crate) fn of_items(items: &ItemTable, ratings: &Ratings) -> Vec<String> {
     let by_item = ratings.interactions().expose().item_major();
@@ -167,6 +203,23 @@ mod tests {
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
         assert!(users(&many, 2).is_empty());
         assert!(users(&many, 1)[0].starts_with("40 of 40 users"));
+    }
+
+    #[test]
+    fn ratings_on_another_scale_are_told() {
+        let of = |users: &[&[f32]]| scale_of(users.iter().copied(), 1.0);
+        let stars: &[f32] = &[1.0, 5.0, 4.0, 4.0];
+        assert!(of(&[stars, &[2.0], &[]]).is_empty() && of(&[]).is_empty());
+        let percent: &[f32] = &[20.0, 100.0, 80.0, 77.0]; // the last lies 7.75 from the mean, all are far
+        let found = of(&[stars, percent]);
+        assert!(
+            found[0].starts_with("50 % of a user's ratings lie further than 3 "),
+            "{found:?}"
+        );
+        let shares: &[f32] = &[0.2, 1.0, 0.8, 0.8];
+        // the root of the mean of .09 and squares
+        let found = of(&[shares, &[0.5, 0.5]]);
+        assert!(found[0].contains("only 0.21 around"), "{found:?}");
     }
 
     #[test]

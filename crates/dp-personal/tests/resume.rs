@@ -350,6 +350,48 @@ fn a_run_over_another_column_of_users_is_not_finished_as_this_one() {
     run(&session, &mut Silent).unwrap();
 }
 
+/// Ends a run behind its last release.
+struct InterruptAtEnd;
+
+impl Watch for InterruptAtEnd {
+    fn progress(&mut self, stage: Stage, at: Progress) -> ControlFlow<()> {
+        match stage {
+            Stage::Releases if at.done == at.total => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        }
+    }
+}
+
+#[test]
+fn a_run_that_stops_behind_its_released_metrics_ends_with_the_same_and_pays_no_more() {
+    for command in commands().into_iter().filter(|of| of.name != "tune") {
+        let folder = folder();
+        let released = [
+            ("release_metrics", vec!["0.3".to_owned()]),
+            ("metric_bound", vec!["2".to_owned()]),
+        ];
+        let run = |watch: &mut dyn Watch| {
+            (command.run)(&given(&command, folder.path(), &released), watch)
+        };
+        assert!(is_interrupted(run(&mut InterruptAtEnd)), "{}", command.name);
+        let [ledger, list] = bytes(&folder);
+        let text = String::from_utf8_lossy(&list);
+        assert!(text.contains("held-out metrics"), "{}", command.name);
+        run(&mut Silent).unwrap();
+        let path = |name: &str| folder.path().join(name);
+        assert_eq!(
+            fs::read(path("l.ledger")).unwrap(),
+            ledger,
+            "{}",
+            command.name
+        );
+        let kept = fs::read(path("model-internal/internal-releases.list")).unwrap();
+        assert_eq!(kept, list, "{}", command.name);
+        let text = fs::read_to_string(path("model/certificate.json")).unwrap();
+        assert!(text.contains("\"metrics\""), "{}", command.name);
+    }
+}
+
 #[test]
 fn a_catalogue_that_was_edited_is_another_one() {
     let folder = folder();

@@ -87,7 +87,9 @@ impl ClassScores {
         self.rows.extend_from_slice(&other.rows);
     }
 
-    fn count(&self, yes: bool) -> usize {
+    /// How many of the rows are a yes, or a no.
+    #[must_use]
+    pub fn count(&self, yes: bool) -> usize {
         self.rows.iter().filter(|row| row.1 == yes).count()
     }
 

@@ -182,7 +182,11 @@ impl AmImplicitSsp {
             .saturating_mul(self.params.dim)
     }
 
-    fn requests(&self, n_items: usize, adjacency: Adjacency) -> Result<Requests> {
+    /// What a fit over `n_items` asks for, before it is known how much noise that gets.
+    ///
+    /// # Errors
+    /// [`Error::Param`] when there are no items or too many coordinates, [`Error::Unsupported`] for another adjacency.
+    pub fn requests(&self, n_items: usize, adjacency: Adjacency) -> Result<Requests> {
         ProtectedUnit::User.check(adjacency)?;
         params::at_least_one("n_items", n_items)?;
         let n = self.n_coordinates(n_items);

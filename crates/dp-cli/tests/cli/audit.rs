@@ -212,3 +212,75 @@ fn rounds_of_all_ratios_are_audited_as_they_are_trained() {
     assert_eq!(found["audits"].as_array().unwrap().len(), 3);
     assert_eq!(sandbox.names(), ["data.csv"]);
 }
+
+/// Twelve runs measure the noise of five or seven numbers to within a half; planted users add all that they may to the metrics.
+#[test]
+fn released_metrics_are_audited_with_the_run_that_releases_them() {
+    let rows = crate::personalize::sandbox();
+    let rated = crate::features::sandbox();
+    let none = Sandbox::new();
+    let trials = words("--release-metrics 0.4 --runs 16");
+    for (sandbox, run, least) in [
+        (&none, "audit --dim 1 --steps 1 --canaries 20", 0.95),
+        (
+            &none,
+            "audit --feedback implicit --dim 2 --steps 1 --canaries 20",
+            0.9,
+        ),
+        (
+            &none,
+            "audit-tune --try dim=1 --try dim=2 --steps 1 --canaries 20",
+            0.9,
+        ),
+        (
+            &rated,
+            "audit ratings.csv --items items.csv --method am-ssp --dim 3 --steps 1 --canaries 20",
+            0.6,
+        ),
+        (
+            &rated,
+            "audit ratings.csv --items items.csv --method am-ssp --feedback implicit --dim 3 --steps 1 --canaries 20",
+            0.6,
+        ),
+        (
+            &rows,
+            "audit-personalize data.csv --rank 1 --metric-bound 2",
+            0.7,
+        ),
+    ] {
+        let found = holds(
+            sandbox.dp(&[&words(run)[..], &TARGET, &trials].concat()),
+            least,
+        );
+        let last = found["releases"].as_array().unwrap().last().unwrap();
+        assert_eq!(last["label"], "held-out metrics", "{run}");
+        let claimed = found["claimed"]["epsilon"].as_f64().unwrap();
+        assert!((claimed - 4.0).abs() < 1e-3, "{run}: {claimed}");
+    }
+    let sandbox = crate::federate::sandbox();
+    let run =
+        "audit-federate data.csv --target-col y --alpha-grid 0,1,inf --rounds 3 --metric-bound 2";
+    let found = holds(
+        sandbox.dp(&[&words(run)[..], &TARGET, &trials].concat()),
+        0.99,
+    );
+    let releases = found["releases"].as_array().unwrap();
+    assert_eq!(
+        (releases.len(), &releases[6]["label"]),
+        (7, &"held-out metrics".into())
+    );
+    // with the metrics the outputs of samples say more than nothing, and less than is claimed
+    let sampled = ["--sampling-probability", "0.5", "--canaries", "60"];
+    let found = sandbox.dp(&[&words(run)[..], &TARGET, &trials, &sampled].concat());
+    let found = found.exits(0).json();
+    assert_eq!(found["verdict"], "holds");
+    for audit in found["audits"].as_array().unwrap() {
+        let bound = audit["lower_bound_epsilon"].as_f64().unwrap();
+        assert!(
+            bound <= audit["claimed"]["epsilon"].as_f64().unwrap(),
+            "{audit}"
+        );
+    }
+    let none_given = words("audit --epsilon 4 --delta 1e-5 --metric-bound 2");
+    none.dp(&none_given).exits(2).says(&["--release-metrics"]);
+}

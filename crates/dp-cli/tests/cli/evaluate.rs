@@ -51,7 +51,31 @@ fn the_figures_are_those_of_the_run_on_the_same_split() {
             );
         }
         assert_eq!(found["released"], run["released"]);
+        check_intervals(&found, &run);
     }
+}
+
+/// Of the model the metrics of the evaluation are those of the run, intervals over users and groups included.
+fn check_intervals(found: &Value, run: &Value) {
+    let rows = |of: &Value, table: &str| -> Vec<Value> {
+        let rows = of["internal"]["quality"][table].as_array().unwrap().iter();
+        rows.filter(|row| row["method"] == "model")
+            .cloned()
+            .collect()
+    };
+    let metrics = rows(found, "metrics");
+    assert!(metrics.len() >= 2);
+    // all items may be in somebody's list, which leaves coverage no room
+    for row in &metrics[..2] {
+        let end = |of: &str| row["estimate"][of].as_f64().unwrap();
+        assert!(
+            end("lower") < end("value") && end("value") < end("upper"),
+            "{row}"
+        );
+    }
+    assert_eq!(metrics, rows(run, "metrics"));
+    assert_eq!(rows(found, "by_activity"), rows(run, "by_activity"));
+    assert_eq!(rows(found, "by_popularity"), rows(run, "by_popularity"));
 }
 
 #[test]
@@ -77,6 +101,10 @@ fn implicit_feedback_is_measured_by_recall_as_in_the_run() {
         let expected = run["internal"]["metrics"][runs].as_f64().unwrap();
         assert!((figure(&found, "model", ours) - expected).abs() < 1e-12);
     }
+    check_intervals(&found, &run);
+    let text = "evaluate ratings.csv --model dp-model --show-internal --no-ledger";
+    let text = sandbox.dp(&words(text)).exits(0);
+    text.prints(&["95 % interval", "gain over popularity", "coverage of items"]);
     let buckets = found["internal"]["by_popularity"].as_array().unwrap();
     let ks: Vec<u64> = buckets.iter().map(|b| b["k"].as_u64().unwrap()).collect();
     assert_eq!(ks, [100, 80, 60, 40, 20]);
@@ -194,7 +222,14 @@ fn json_has_the_documented_members() {
     let internal = &found["internal"];
     assert_eq!(
         members(internal),
-        ["by_popularity", "data", "feedback", "metrics", "overall"]
+        [
+            "by_popularity",
+            "data",
+            "feedback",
+            "metrics",
+            "overall",
+            "quality"
+        ]
     );
     assert_eq!(members(&internal["overall"][0]), ["mae", "method", "rmse"]);
     assert_eq!(

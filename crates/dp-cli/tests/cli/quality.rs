@@ -193,10 +193,14 @@ fn metrics_of_what_is_not_held_out_or_not_measured_are_refused_before_anything_i
         ("train no.csv --fail-if-worse --no-split", "--no-split"),
         ("train no.csv --metric-bound 2", "--release-metrics"),
         (
-            "train no.csv --items no.csv --method am-ssp --release-metrics 0.1",
-            "--release-metrics",
+            "train no.csv --items no.csv --method am-ssp --release-metrics 0.1 --no-split",
+            "--no-split",
         ),
-        ("federate no.csv --release-metrics 0.1", "--release-metrics"),
+        ("federate no.csv --release-metrics 0.1", "--metric-bound"),
+        (
+            "federate no.csv --release-metrics 0.1 --metric-bound 3 --epsilon 2",
+            "--epsilon",
+        ),
     ] {
         let line = format!("{line} --epsilon 1 --delta 1e-5 --no-ledger");
         let mut command = sandbox.command();
@@ -212,10 +216,8 @@ fn metrics_of_what_is_not_held_out_or_not_measured_are_refused_before_anything_i
     }
 }
 
-/// Labels that follow each user's own line: what a user's own rows say, a noisy model does not.
-#[test]
-fn rows_have_a_verdict_too() {
-    let sandbox = Sandbox::new();
+/// Labels that follow each user's own line, within 8 of 0.
+fn lines_of_users() -> String {
     let mut rows = "user,a,b,target\n".to_owned();
     for user in 0..40_u32 {
         for row in 0..30_u32 {
@@ -227,7 +229,142 @@ fn rows_have_a_verdict_too() {
             rows += &format!("u{user},{a},{b},{}\n", own * a + (2.0 - own) * b);
         }
     }
+    rows
+}
+
+/// The metrics of a run that released some, with the share of the sum of inverse squared noise multipliers of whole Gaussians that they have.
+fn measured(sandbox: &Sandbox, command: &str, names: &[[&str; 2]]) -> (Value, f64) {
+    let line = format!("{command} --delta 1e-5 --publish-releases --force --json --out measured");
+    let json = sandbox.dp(&words(&line)).exits(0).json();
+    let certificate = sandbox.value("measured/certificate.json");
+    let epsilon = certificate["guarantee"]["epsilon"].as_f64().unwrap();
+    let line = words(command);
+    let at = line.iter().position(|word| *word == "--epsilon").unwrap();
+    assert!(epsilon <= line[at + 1].parse::<f64>().unwrap());
+    let metrics = certificate["metrics"].as_array().unwrap();
+    let found: Vec<_> = metrics
+        .iter()
+        .map(|of| [&of["metric"], &of["method"]].map(|text| text.as_str().unwrap()))
+        .collect();
+    assert_eq!(found, names, "{command}");
+    assert_eq!(json["released"]["metrics"].as_array().unwrap(), metrics);
+    assert_eq!(json["verdict"]["is_released"], true);
+    let report = sandbox.text("measured/report.md");
+    assert!(report.contains("noise that the budget paid for") && report.contains("Verdict: "));
+    let releases = certificate["releases"].as_array().unwrap();
+    let last = releases.last().unwrap();
+    let n_draws = 1 + 2 * names.len();
+    assert_eq!(
+        (&last["label"], &last["n_draws"]),
+        (&"held-out metrics".into(), &n_draws.into())
+    );
+    let z = last["event"]["noise_multiplier"].as_f64().unwrap();
+    sandbox.dp(&words("verify measured --recompute")).exits(0);
+    // metrics that do not follow from the list of releases are found
+    let text = sandbox.text("measured/certificate.json");
+    let mut edited = dp_accounting::Certificate::from_json(&text).unwrap();
+    let mut wrong = edited.metrics.clone();
+    let first = &mut wrong[0];
+    let other = [first.lower, first.upper]
+        .into_iter()
+        .find(|end| (end - first.value).abs() > 1e-9);
+    first.value = 0.5 * (first.value + other.unwrap());
+    edited = edited.with_metrics(wrong);
+    sandbox.issue("measured", &edited);
+    sandbox
+        .dp(&words("verify measured --recompute"))
+        .exits(6)
+        .says(&["held-out metrics"]);
+    (metrics[0].clone(), z)
+}
+
+/// All kinds of plans: shares of mu^2, a choice among alphas, and rounds on samples, which the accountant composes with the metrics.
+#[test]
+fn what_users_make_of_federated_releases_has_released_metrics() {
+    let sandbox = Sandbox::new();
+    sandbox.write("rows.csv", lines_of_users());
+    let names = |metric| {
+        [
+            [metric, "model"],
+            [
+                if metric == "RMSE" { "MSE" } else { metric },
+                "gain over own rows alone (free, local)",
+            ],
+        ]
+    };
+    let run = "federate rows.csv --epsilon 20 --rounds 3 --release-metrics 0.5";
+    let of_shares = "--alpha-grid 1 --target-range=-8,8";
+    let of_choice = "--alpha-grid 0,1,inf --metric-bound 8";
+    let sampled = "--alpha-grid 1 --metric-bound 8 --sampling-probability 0.5 --n-users 40";
+    let classes = "--alpha-grid 0,1 --task classification --held-out-users 0.2";
+    let mut noise = Vec::new();
+    for (more, metric, end) in [
+        (of_shares, "RMSE", 8.0),
+        (of_choice, "RMSE", 8.0),
+        (sampled, "RMSE", 8.0),
+        (classes, "error rate", 1.0),
+    ] {
+        let (first, z) = measured(&sandbox, &format!("{run} {more}"), &names(metric));
+        assert_eq!(first["clipped_to"], serde_json::json!([0.0, end]));
+        let figure = |of: &str| first[of].as_f64().unwrap();
+        assert!(figure("lower") <= figure("value") && figure("value") <= figure("upper"));
+        // own rows say all there is to know: 40 users, noise of a tenth of the range
+        assert!(figure("value") < 0.7 * end, "{more}: {first}");
+        noise.push(z);
+    }
+    // half of mu^2 of the whole run, whatever is released beside them
+    for z in &noise {
+        assert!((z / noise[0] - 1.0).abs() < 1e-6, "{noise:?}");
+    }
+    // users with rows beyond any range are as wrong as can be, and change nobody else
+    let hostile = (0..30).map(|row| format!("h{},1e38,-3e38,{}e38\n", row % 3, row % 5 - 2));
+    let rows = lines_of_users() + &hostile.collect::<String>();
     sandbox.write("rows.csv", rows);
+    for more in [of_shares, of_choice] {
+        let (first, _) = measured(&sandbox, &format!("{run} {more}"), &names("RMSE"));
+        assert!(first["value"].as_f64().unwrap() < 0.8 * 8.0, "{first}");
+    }
+    // nobody looked at anything that was not paid for
+    let ledger = "--ledger l.ledger --ledger-epsilon 50";
+    let line = format!("{run} --delta 1e-5 {of_shares} {ledger} --fail-if-worse --out first");
+    let code = sandbox.dp(&words(&line)).code;
+    assert!([0, 9].contains(&code));
+    let line = format!("{run} --delta 1e-5 {of_shares} {ledger} --out second");
+    sandbox.dp(&words(&line)).exits(0);
+    assert!(sandbox.text("second/certificate.json").contains(CLAIM));
+}
+
+#[test]
+fn rounds_with_public_features_have_released_metrics() {
+    let sandbox = crate::features::sandbox();
+    let run =
+        "train ratings.csv --items items.csv --method am-ssp --epsilon 10 --release-metrics 0.3";
+    let names = [
+        ["RMSE", "model"],
+        ["MAE", "model"],
+        ["MSE", "gain over user mean (free, local)"],
+    ];
+    let (rmse, _) = measured(&sandbox, run, &names);
+    let exact = sandbox.value("measured-internal/internal.json");
+    let exact = exact["headline"]["value"].as_f64().unwrap();
+    assert!(
+        (rmse["value"].as_f64().unwrap() - exact).abs() < 0.25,
+        "{rmse}, {exact}"
+    );
+    let names = [
+        ["Recall@20", "model"],
+        ["NDCG@20", "model"],
+        ["Recall@20", "gain over popularity (released counts)"],
+    ];
+    let lists = format!("{run} --feedback implicit --min-rating 4");
+    measured(&sandbox, &lists, &names);
+}
+
+/// Labels that follow each user's own line: what a user's own rows say, a noisy model does not.
+#[test]
+fn rows_have_a_verdict_too() {
+    let sandbox = Sandbox::new();
+    sandbox.write("rows.csv", lines_of_users());
     // `dp federate` is judged by what users make of its releases, which is no worse than their own rows alone
     for (command, more, model, code) in [
         ("personalize", "--rank 1", "private personalization", 9),
@@ -296,7 +433,7 @@ fn users_without_a_history_are_asked_when_lists_are_measured() {
 }
 
 #[test]
-fn classes_have_auc_and_log_loss_with_intervals() {
+fn classes_have_auc_log_loss_and_recalls_with_intervals() {
     let sandbox = Sandbox::new();
     let mut rows = "user,a,b,target\n".to_owned();
     for user in 0..30_u32 {
@@ -322,6 +459,8 @@ fn classes_have_auc_and_log_loss_with_intervals() {
         for (name, key) in [
             ("AUC, mean of users", "mean_user_auc"),
             ("log loss", "log_loss"),
+            ("recall of yes", "recall_yes"),
+            ("recall of no", "recall_no"),
         ] {
             let own = |row: &&Value| row["metric"] == name && row["method"] == *model;
             let row = metrics.iter().find(own).unwrap();

@@ -236,6 +236,30 @@ fn auto_is_the_default_and_biases_are_the_default_settings_with_factors_of_lengt
 }
 
 #[test]
+fn a_range_of_ratings_gives_their_centre_and_bound() {
+    let sandbox = Sandbox::with_ratings();
+    let run = |more: &str| {
+        let seeded = ["--insecure-seed", "1", "--force"].into_iter();
+        let all: Vec<&str> = seeded.chain(more.split_whitespace()).collect();
+        sandbox.train(&all).exits(0);
+        sandbox.value("dp-model/report.json")["run"]["settings"].clone()
+    };
+    let (stars, tens) = (run("--rating-range 1,5"), run("--rating-range 0,10"));
+    assert_eq!(stars, run(""));
+    let numbers = |of: &Value| ["label_center", "label_bound"].map(|name| of[name].as_f64());
+    assert_eq!(numbers(&stars), [Some(3.0), Some(1.0)]);
+    assert_eq!(numbers(&tens), [Some(5.0), Some(2.5)]);
+    sandbox
+        .train(&["--rating-range", "0,10", "--label-bound", "2"])
+        .exits(2)
+        .says(&["--rating-range", "--label-bound"]);
+    sandbox
+        .train(&["--rating-range", "5,1"])
+        .exits(2)
+        .says(&["--rating-range"]);
+}
+
+#[test]
 fn methods_that_do_not_fit_the_records_or_the_flags_are_refused_before_anything_is_read() {
     let sandbox = Sandbox::new();
     for (more, says) in [

@@ -42,6 +42,35 @@ pub trait TableRows: Send + Sync {
     fn write_field(&self, row: usize, column: usize, out: &mut Vec<u8>);
 }
 
+/// Appends a whole number as text: for [`TableRows::write_field`].
+pub fn write_whole(value: i64, out: &mut Vec<u8>) {
+    const MOST: usize = 19;
+    let (mut digits, mut at, mut rest) = ([0; MOST], MOST, value.unsigned_abs());
+    while at == MOST || rest > 0 {
+        at -= 1;
+        digits[at] = b'0' + (rest % 10).to_le_bytes()[0];
+        rest /= 10;
+    }
+    if value < 0 {
+        out.push(b'-');
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+/// Appends a floating point number as the shortest text that reads back as the same number: for [`TableRows::write_field`]. Whole and
+/// half ones, which most ratings are, take a tenth of the time that others do.
+pub fn write_float(value: f64, out: &mut Vec<u8>) {
+    if value > 0.0 && value < 1e9 && (2.0 * value).fract() <= 0.0 {
+        #[allow(clippy::cast_possible_truncation, reason = "below 10^9")]
+        write_whole(value as i64, out);
+        if value.fract() > 0.0 {
+            out.extend_from_slice(b".5");
+        }
+        return;
+    }
+    write!(out, "{value}").expect("a buffer in memory takes everything");
+}
+
 /// A column that owns its values.
 #[derive(Clone)]
 #[allow(
@@ -95,13 +124,12 @@ impl TableRows for OwnedRows {
     }
 
     fn write_field(&self, row: usize, column: usize, out: &mut Vec<u8>) {
-        let written = match &self.values[column] {
-            Column::Boolean(values) => write!(out, "{}", u8::from(values[row])),
-            Column::Integer(values) => write!(out, "{}", values[row]),
-            Column::Float(values) => write!(out, "{}", values[row]),
-            Column::Text(values) => out.write_all(values[row].as_bytes()),
-        };
-        written.expect("a buffer in memory takes everything");
+        match &self.values[column] {
+            Column::Boolean(values) => out.push(b'0' + u8::from(values[row])),
+            Column::Integer(values) => write_whole(values[row], out),
+            Column::Float(values) => write_float(values[row], out),
+            Column::Text(values) => out.extend_from_slice(values[row].as_bytes()),
+        }
     }
 }
 
@@ -426,6 +454,34 @@ mod tests {
             MemoryTable::of_columns("t", [column("user", texts(&["ann"]))]).unwrap()
         );
         assert_eq!(debugged, "MemoryTable { name: \"t\", .. }");
+    }
+
+    #[test]
+    fn numbers_are_written_as_rust_writes_them() {
+        let whole = [0, 7, 10, -1, 1_234_567_890_123, i64::MAX, i64::MIN];
+        for value in whole {
+            let mut out = Vec::new();
+            write_whole(value, &mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), value.to_string());
+        }
+        let floats = [
+            0.0,
+            -0.0,
+            4.0,
+            3.5,
+            0.5,
+            -2.5,
+            0.1,
+            1e9,
+            999_999_999.5,
+            1e300,
+            f64::NAN,
+        ];
+        for value in floats {
+            let mut out = Vec::new();
+            write_float(value, &mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), value.to_string());
+        }
     }
 
     #[test]

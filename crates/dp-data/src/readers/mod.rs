@@ -19,7 +19,9 @@ pub use format::{Layout, RatingsColumns, RatingsFormat};
 pub use items::{ItemAttributes, read_item_attributes, read_item_table, read_whole_item_table};
 pub use items::{check_catalogue, check_no_user_ids, read_catalogue};
 pub use leaf::{LeafRows, read_leaf, read_leaf_from};
-pub use memory::{Column, ColumnKind, MemoryTable, TableRows, TableSource};
+pub use memory::{
+    Column, ColumnKind, MemoryTable, TableRows, TableSource, write_float, write_whole,
+};
 #[cfg(feature = "parquet")]
 pub use parquet::panic_is_contained;
 pub use ratings::{UserHistory, read_history, read_history_from};

@@ -4,8 +4,9 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use dp_accounting::{Plan, sha256_hex};
+use dp_accounting::{Plan, hex, sha256_hex};
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 use crate::{Error, Grid, Result};
 
@@ -118,7 +119,7 @@ impl ReleaseEntry {
             release: form,
             paid,
             insecure,
-            integers_sha256: sha256_hex(&to_bytes(&integers)),
+            integers_sha256: sha256_of(&integers),
             previous_hash: previous_hash.to_owned(),
         };
         let hash = hash_of(&head)?;
@@ -183,7 +184,8 @@ impl ReleaseEntry {
         bytes.push(b'\t');
         bytes.extend(self.hash.as_bytes());
         bytes.push(b'\n');
-        bytes.extend(to_bytes(&self.integers));
+        bytes.reserve_exact(self.integers.len().saturating_mul(WIDTH).saturating_add(1));
+        bytes.extend(self.integers.iter().flat_map(|z| z.to_le_bytes()));
         bytes.push(b'\n');
         Ok(bytes)
     }
@@ -236,6 +238,8 @@ pub struct ReleaseList {
     paid_before: Vec<PaidLine>,
     store: Store,
     replay: Replay,
+    /// Whether a list that was only read has bytes behind its last whole entry.
+    cut_off: bool,
     /// Whether a write failed, so that the file may end in a part of an entry.
     poisoned: bool,
 }
@@ -267,6 +271,7 @@ impl ReleaseList {
             paid_before: Vec::new(),
             store,
             replay: Replay::None,
+            cut_off: false,
             poisoned: false,
         })
     }
@@ -366,7 +371,7 @@ impl ReleaseList {
     }
 
     /// The list at `path`, to make its model again: nothing is locked or changed, and nothing can be appended. An entry that was
-    /// cut off is left out.
+    /// cut off is left out, and the list [says so](Self::is_cut_off).
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -379,10 +384,18 @@ impl ReleaseList {
         check_header(&line.unwrap_or_default(), &header(run, plan)?)?;
         let first = reader.stream_position().map_err(failed)?;
         let head = list.head.clone();
-        whole_entries(&mut reader, head, path, &mut list.paid_before)?;
+        let end = whole_entries(&mut reader, head, path, &mut list.paid_before)?;
+        let n_bytes = reader.get_ref().metadata().map_err(failed)?.len();
+        list.cut_off = end < n_bytes;
         reader.seek(SeekFrom::Start(first)).map_err(failed)?;
         list.replay = Replay::File(reader);
         Ok(list)
+    }
+
+    /// Whether a list that was only [read](Self::read) has bytes behind its last whole release, as no run that ended leaves them.
+    #[must_use]
+    pub const fn is_cut_off(&self) -> bool {
+        self.cut_off
     }
 
     /// The name of the run.
@@ -657,8 +670,16 @@ fn read_line(reader: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
 
 const WIDTH: usize = size_of::<i64>();
 
-fn to_bytes(integers: &[i64]) -> Vec<u8> {
-    integers.iter().flat_map(|z| z.to_le_bytes()).collect()
+/// SHA-256 of the integers as they stand in a file, without a copy of all of them.
+fn sha256_of(integers: &[i64]) -> String {
+    let mut hash = Sha256::new();
+    let mut piece = Vec::new();
+    for some in integers.chunks(1024) {
+        piece.clear();
+        piece.extend(some.iter().flat_map(|z| z.to_le_bytes()));
+        hash.update(&piece);
+    }
+    hex(&hash.finalize())
 }
 
 fn from_bytes(bytes: &[u8]) -> Vec<i64> {

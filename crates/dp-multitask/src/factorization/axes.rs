@@ -7,7 +7,8 @@ use crate::Result;
 /// Least spread of users along an axis, relative to the mean over all axes.
 const LEAST_SPREAD: f64 = 0.02;
 
-/// Turns and stretches the tastes of all items, rows `[h_i, q_i]` of length `dim`, so that users' tastes spread alike along every axis.
+/// Turns and stretches the tastes of all items, rows `[h_i, q_i]` of length `dim`, so that users' tastes have about the same second
+/// moment along every axis.
 ///
 /// ```text
 /// S = sum_j v_j v_j^T + noise = sum_k l_k u_k u_k^T        the tastes' block of the released pooled `matrix`
@@ -15,9 +16,10 @@ const LEAST_SPREAD: f64 = 0.02;
 /// r = 0.02 mean_k max(l_k, 0) + sqrt(d) sigma
 /// ```
 ///
-/// with `unit` `B`, the bound on labels: what users weigh is then the same whatever ratings are measured in. A fit with one penalty for all tastes is then, in the old axes, the one whose prior covariance is `S` up to scale (and `r` on the
-/// diagonal): directions in which users differ more are held back less. Scores do not change; where the noise `sigma` drowns the matrix all `s_k` are near 1.
-/// Axes come with the widest first.
+/// with `unit` `B`, the bound on labels: what users weigh is then the same whatever ratings are measured in. A user's fit with one penalty
+/// for all tastes in the new axes is the fit in the old ones with a prior covariance of `S + r I` up to scale: directions in which users differ
+/// more are held back less. The map can be inverted, so items and users can express the same scores as before; which of them a
+/// user's fit finds does change. Where the noise `sigma` drowns the matrix, all `s_k` are near 1. The widest axis comes first.
 pub(super) fn spread_alike(
     factors: &mut [f64],
     dim: usize,
@@ -50,7 +52,7 @@ mod tests {
 
     use super::*;
 
-    /// `[h, q]` of two items, and users' second moments: variance 4 along `(1, 1)/sqrt 2`, 1 across.
+    /// `[h, q]` of two items, and users' second moments: of the tastes 4 along `(1, 1)/sqrt 2` and 1 along `(1, -1)/sqrt 2`.
     const FACTORS: [f64; 6] = [0.5, 1.0, 2.0, -0.25, 3.0, -1.0];
     const MATRIX: [f64; 9] = [9.0, 7.0, 7.0, 7.0, 2.5, 1.5, 7.0, 1.5, 2.5];
 

@@ -1,6 +1,6 @@
 //! Training: counts, total weights, then rounds of users, sums and items.
 
-use dp_accounting::{CertificateBuilder, Requests};
+use dp_accounting::{CertificateBuilder, Plan, Requests};
 use dp_core::{Adjacency, Interactions, Private, ShapeError};
 use dp_mechanism::{Error as RunError, ReleasedGrams, ReleasedVector, Round, Run, Trainer};
 use rand::SeedableRng;
@@ -8,6 +8,7 @@ use rand_chacha::ChaCha20Rng;
 use rand_distr::{Distribution, Normal};
 
 use super::axes::spread_alike;
+use super::item_biases::BiasEvidence;
 use super::item_update::{ItemUpdate, ScoreModel, pooled_matrix};
 use super::model::FactorModel;
 use super::params::{FactorizationParams, MatrixFactorization};
@@ -24,6 +25,8 @@ pub(super) struct RoundState {
     precision: f64,
     /// The last released matrices, for residual rounds.
     pub(super) matrices: Option<ReleasedGrams>,
+    /// What residual rounds say about item biases, where there are no tastes.
+    pub(super) biases: BiasEvidence,
 }
 
 /// What every round of a run works on: users, and the weights of their records.
@@ -83,12 +86,25 @@ impl Trainer for MatrixFactorization {
     }
 
     fn train(&self, data: &Private<Interactions>, run: &mut Run<'_>) -> Result<FactorModel> {
-        let mu = run.plan().gdp()?.mu;
+        let mu = self.mu_in(run.plan(), 0, self.width(data))?;
         self.train_at(mu, data, run)
     }
 }
 
 impl MatrixFactorization {
+    /// The Gaussian-DP parameter of the releases of one training in `plan`, from release `first` on: without what is released beside
+    /// it, such as metrics.
+    ///
+    /// # Errors
+    /// As [`shares`](Self::shares), and where a release is not a Gaussian.
+    pub(crate) fn mu_in(&self, plan: &Plan, first: usize, n_items: usize) -> Result<f64> {
+        let n = self.shares(n_items)?.len();
+        let own = plan.releases().iter().skip(first).take(n).cloned();
+        let (delta, adjacency) = (plan.target().delta, plan.adjacency());
+        let own = Plan::with_noise_multipliers(delta, adjacency, own.collect())?;
+        Ok(own.gdp()?.mu)
+    }
+
     /// Trains as a run, or a part of one, whose releases together have the Gaussian-DP parameter `mu`.
     pub(crate) fn train_at(
         &self,
@@ -167,7 +183,7 @@ impl MatrixFactorization {
             None => TaskWeights::uniform(n_items),
         };
         let weights = weights.keeping(params.record_sampling.selection(counts));
-        match (params.n_head(n_items), counts) {
+        match (params.n_head(n_items, counts), counts) {
             (Some(n_head), Some(counts)) => weights.with_head(counts, n_head),
             _ => Ok(weights),
         }
@@ -196,12 +212,12 @@ impl MatrixFactorization {
     /// Length of the factors as set, or by rule from what was released.
     fn dim(&self, mu: f64, counts: Option<&NoisyCounts>, n_items: usize) -> usize {
         let params = self.params();
-        let by_rule = || params.rule_dim(mu, counts.map(NoisyCounts::mean), n_items);
+        let by_rule = || params.rule_dim(mu, counts.map(NoisyCounts::mean_in_use), n_items);
         params.dim.unwrap_or_else(by_rule)
     }
 
-    /// The factors as a model has them: tastes in the axes of [`spread_alike`] where users weigh penalties, and the popularity of items where likes are scored without
-    /// biases.
+    /// The factors as a model has them: tastes in the axes of [`spread_alike`] where users weigh penalties, and the popularity of
+    /// items where likes are scored without biases.
     fn as_released(&self, rounds: &RoundState, counts: Option<&NoisyCounts>) -> Result<Vec<f64>> {
         let params = self.params();
         let mut factors = rounds.factors.clone();
@@ -280,6 +296,7 @@ impl RoundState {
             factors: initial_factors(n_items, dim, params.init_stddev, params.init_seed)?,
             precision: 0.0,
             matrices: None,
+            biases: BiasEvidence::default(),
         })
     }
 
@@ -310,13 +327,10 @@ impl RoundState {
 /// Scores of the items for users without records, and too small to matter to others: at most this.
 const POPULARITY: f64 = 1e-6;
 
-/// Overwrites the item biases, which scores without biases do not have, of the items that are learnt by the released counts, in units in which the largest is [`POPULARITY`]: a user
-/// without records has no tastes and gets the items that most users have.
+/// Overwrites the item biases, which scores without biases do not have, of the items that are learnt by the released counts, in units in
+/// which the largest is [`POPULARITY`]: a user without records has no tastes and gets the items that most users have.
 fn write_popularity(factors: &mut [f64], dim: usize, counts: &NoisyCounts) {
-    let most = counts
-        .values()
-        .iter()
-        .fold(1.0, |most: f64, &n| most.max(n));
+    let most = counts.unit();
     for (row, n) in factors.chunks_exact_mut(dim).zip(counts.values()) {
         if row[1..].iter().any(|q| *q != 0.0) {
             row[0] = POPULARITY * n.max(0.0) / most;

@@ -184,6 +184,16 @@ pub struct GradientRounds {
 /// factors have settled: steps converge where `A_i` is more than half of the current one. With
 /// `pull` 1 the fixed point is the ridge solution; with 0 it has no ridge and the noise of all steps adds up in
 /// directions without data.
+///
+/// Item biases alone, with [`PooledMatrices`], are instead the best linear estimates `x_i` from all residual rounds:
+///
+/// ```text
+/// b_i = mean_t(2 r_it + W_i x_it) by the precisions 1/s_t^2        x_i ~ N(a + b ln W_i, tau^2)
+/// x_i = m_i + W_i tau^2 (b_i - W_i m_i) / (W_i^2 tau^2 + s^2),     m_i = a + b ln W_i,  s^2 = 4 / sum_t s_t^-2
+/// ```
+///
+/// with `a`, `b` and `tau` of the largest likelihood (empirical Bayes, Efron and Morris 1973): sums that show nothing above their noise leave users with their own
+/// means. The 2 makes up for what the bound `c_t` takes.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ResidualRounds {
@@ -210,7 +220,9 @@ pub struct ResidualRounds {
     /// sum_i ||r_i||^2 - n d sigma^2 < least_signal G^2 B^2 tr(sum_j f_j f_j^T)      r_i without its first coordinate, d = dim - 1
     /// ```
     ///
-    /// The right side takes every user for one at the bound. Looks at releases only. 0 drops none.
+    /// The right side takes every user for one at the bound. So are tastes whose sums without what lies along the users' mean taste, `r_i - m r_i0` with
+    /// `m = sum_j f_j / sum_j f_j0`, are less than five standard deviations above what noise adds: with little budget, errors of the item biases show along that mean.
+    /// Looks at releases only. 0 drops none.
     #[serde(default)]
     pub least_signal: f64,
 }
@@ -310,6 +322,9 @@ impl Default for ResidualRounds {
         Self::new()
     }
 }
+
+/// Tastes are kept whose sums across the users' mean lie so many standard deviations above noise: see [`ResidualRounds::least_signal`].
+const LEAST_DEVIATIONS: f64 = 5.0;
 
 /// Single labels are clipped to this many label bounds before the user's joint clip.
 const SINGLE_LABEL_BOUNDS: f64 = 3.0;
@@ -776,36 +791,19 @@ impl MatrixFactorization {
         })
     }
 
-    /// Releases the residual sums around the factors of `rounds`.
+    /// Releases the residual sums around these coefficients of the items; users are described by the factors of `rounds`.
     fn release_residuals(
         &self,
+        coefficients: &[f64],
         on: &Weighted<'_>,
         rounds: &RoundState,
         (bound, clip): (f64, GradientClip),
         run: &mut Run<'_>,
-    ) -> Result<(Vec<f64>, ReleasedVector)> {
-        self.release_residuals_around(
-            self.coefficients(&rounds.factors, rounds.dim),
-            on,
-            rounds,
-            (bound, clip),
-            run,
-        )
-    }
-
-    fn release_residuals_around(
-        &self,
-        coefficients: Vec<f64>,
-        on: &Weighted<'_>,
-        rounds: &RoundState,
-        (bound, clip): (f64, GradientClip),
-        run: &mut Run<'_>,
-    ) -> Result<(Vec<f64>, ReleasedVector)> {
+    ) -> Result<ReleasedVector> {
         let statistics = self.statistics(rounds.dim, &rounds.factors, on.weights)?;
-        let residuals = self.residuals(&statistics, &coefficients, bound, clip)?;
+        let residuals = self.residuals(&statistics, coefficients, bound, clip)?;
         let shape = (coefficients.len(), self.params().factor_bound() * bound);
-        let released = run.vector(on.data, shape, &residuals)?;
-        Ok((coefficients, released))
+        Ok(run.vector(on.data, shape, &residuals)?)
     }
 
     /// One round of [`ItemUpdate::NoisyGd`](super::ItemUpdate::NoisyGd).
@@ -819,7 +817,8 @@ impl MatrixFactorization {
     ) -> Result<()> {
         let bound = settings.residual_bound;
         let clipped = (bound, settings.clip);
-        let (mut x, released) = self.release_residuals(on, rounds, clipped, run)?;
+        let mut x = self.coefficients(&rounds.factors, rounds.dim);
+        let released = self.release_residuals(&x, on, rounds, clipped, run)?;
         let n_coordinates = self.params().score_model.coordinates(rounds.dim);
         let descent = Descent {
             step: rounds.n_rounds + 1,
@@ -855,13 +854,13 @@ impl MatrixFactorization {
         let afresh =
             settings.leave_one_out && is_first && dim > 1 && params.score_model.is_biased();
         let mut bound = settings.bound(params.label_bound, rounds.n_rounds);
-        let mut start = self.coefficients(&rounds.factors, dim);
+        let mut x = self.coefficients(&rounds.factors, dim);
         if afresh {
             bound = params.label_bound;
-            start.chunks_exact_mut(dim).for_each(|x| x[1..].fill(0.0));
+            x.chunks_exact_mut(dim).for_each(|x| x[1..].fill(0.0));
         }
         let clipped = (bound, settings.clip);
-        let (mut x, released) = self.release_residuals_around(start, on, rounds, clipped, run)?;
+        let released = self.release_residuals(&x, on, rounds, clipped, run)?;
         let Some(matrices) = &rounds.matrices else {
             return Err(crate::Error::Unsupported {
                 what: "residual rounds before any round of statistics",
@@ -869,7 +868,8 @@ impl MatrixFactorization {
         };
         let mut change = released.values();
         let mut noise_stddev = released.noise_stddev();
-        if afresh && params.dim.is_none() && !self.tastes_show(settings, matrices, &released) {
+        let may_drop = afresh && params.dim.is_none() && settings.least_signal > 0.0;
+        if may_drop && !self.tastes_show(settings, matrices, &released) {
             let biases = |rows: &[f64]| rows.chunks_exact(dim).map(|x| x[0]).collect();
             (x, change) = (biases(&x), biases(&change));
             rounds.dim = 1;
@@ -880,6 +880,12 @@ impl MatrixFactorization {
             noise_stddev /= bias;
         }
         match on.scales {
+            Some(scales) if rounds.dim == 1 => {
+                let (evidence, weights) = (&mut rounds.biases, scales.totals());
+                evidence.observe(&change, &x, weights, noise_stddev);
+                x = evidence.estimates(weights, params.label_bound);
+                change.clear();
+            }
             Some(scales) => {
                 let matrix = pooled_matrix(matrices, rounds.dim);
                 let weights = (scales.curvature(), noise_stddev);
@@ -900,13 +906,25 @@ impl MatrixFactorization {
         released: &ReleasedVector,
     ) -> bool {
         let dim = matrices.dim();
-        let sums = released.values();
-        let rows = sums.chunks_exact(dim);
-        let noise = (rows.len() * (dim - 1)) as f64 * released.noise_stddev().powi(2);
-        let energy: f64 = rows.flat_map(|r| &r[1..]).map(|r| r * r).sum();
-        let users: f64 = (pooled_matrix(matrices, dim).iter().step_by(dim + 1)).sum();
+        let (sums, matrix) = (released.values(), pooled_matrix(matrices, dim));
+        let rows = || sums.chunks_exact(dim);
+        let (n_items, d) = ((sums.len() / dim) as f64, (dim - 1) as f64);
+        let variance = released.noise_stddev().powi(2);
+
+        let energy: f64 = rows().flat_map(|r| &r[1..]).map(|r| r * r).sum();
+        let users: f64 = matrix.iter().step_by(dim + 1).sum();
         let of_one = (self.params().clip_norm * self.params().label_bound).powi(2);
-        energy - noise >= settings.least_signal * of_one * users
+        let is_much = energy - n_items * d * variance >= settings.least_signal * of_one * users;
+
+        let constant = matrix[0].max(f64::MIN_POSITIVE);
+        let mean = || matrix[1..dim].iter().map(|sum| sum / constant);
+        let across: f64 = rows()
+            .flat_map(|r| mean().zip(&r[1..]).map(|(m, y)| (y - m * r[0]).powi(2)))
+            .sum();
+        let m2: f64 = mean().map(|m| m * m).sum();
+        let deviation = variance * (2.0 * n_items * (d + m2 * (2.0 + m2))).sqrt();
+        let is_clear = across - n_items * (d + m2) * variance >= LEAST_DEVIATIONS * deviation;
+        is_much && is_clear
     }
 
     /// Overwrites released residual sums by the steps of the items, each by its own matrix.

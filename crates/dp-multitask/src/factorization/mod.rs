@@ -3,6 +3,7 @@
 mod axes;
 mod fit;
 mod implicit;
+mod item_biases;
 mod item_update;
 mod model;
 mod own_strength;

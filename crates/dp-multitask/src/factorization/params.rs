@@ -10,7 +10,7 @@ use super::item_update::{
 use super::model::{NO_WEIGHING, Scoring, UserPenalties};
 use crate::allocation::n_head;
 use crate::regression::{GradientClip, ResidualBounds};
-use crate::{Error, LocalBias, Result, WeightTotals};
+use crate::{Error, LocalBias, NoisyCounts, Result, WeightTotals};
 
 /// Settings of private matrix factorisation by task-weighted sufficient statistics (AdaDPALS) or
 /// gradients, not yet checked. All are public and must not be chosen by looking at the data.
@@ -484,10 +484,13 @@ impl FactorizationParams {
             || self.feedback.implicit().is_some()
     }
 
-    /// How many of `n_items` items are learnt; `None` where it is all of them.
+    /// How many of `n_items` items are learnt; `None` where it is all of them. The fraction is of the
+    /// [items in use](NoisyCounts::items_in_use), where the released counts show them.
     #[must_use]
-    pub fn n_head(&self, n_items: usize) -> Option<usize> {
-        let n_head = n_head(self.head_fraction?, n_items).max(self.least_head);
+    pub fn n_head(&self, n_items: usize, counts: Option<&NoisyCounts>) -> Option<usize> {
+        let in_use = counts.and_then(NoisyCounts::items_in_use);
+        let in_use = in_use.map_or(1.0, |n| n / n_items as f64);
+        let n_head = n_head(self.head_fraction? * in_use, n_items).max(self.least_head);
         (n_head < n_items).then_some(n_head)
     }
 
@@ -730,6 +733,8 @@ const IMPLICIT_TASTES: usize = 32;
 const ITEMS_PER_TASTE: usize = 20;
 /// Fewer tastes than this cost more in noise than they tell.
 const LEAST_TASTES: usize = 2;
+/// Below this many by released counts, before rounding, item biases alone are better.
+const LEAST_BY_COUNTS: f64 = 1.75;
 
 /// Fewest items in the head of the model without biases: lists of smaller catalogues need all of them.
 const LEAST_HEAD: usize = 250;
@@ -807,27 +812,30 @@ impl FactorizationParams {
     /// signal carries above the noise.
     ///
     /// ```text
-    /// tastes = round(0.3 sqrt(mu * mean released count) - 0.6)     with counts
-    /// tastes = round(log2(epsilon) + 0.68)                          without
+    /// tastes = round(0.3 sqrt(mu * count) - 0.6)     with counts
+    /// tastes = round(log2(epsilon) + 0.68)             without
     /// ```
     ///
-    /// `mu` is the Gaussian-DP parameter of the whole plan. Below two tastes there are none, above
-    /// twenty-four there are twenty-four. With implicit feedback `tastes = mu * mean released count / 4`
+    /// `mu` is the Gaussian-DP parameter of the training's own releases, `count` the mean released count of the [items in use](NoisyCounts::mean_in_use). Below two tastes, with counts below 1.75 before rounding, there are none, above
+    /// twenty-four there are twenty-four. With implicit feedback `tastes = mu * count / 4`
     /// (`4 epsilon` without counts), at most 32, and without biases 8, 24 or 40 by epsilon; either way at most one taste for every 20 items. Found on MovieLens-1M, see `docs/results.md`.
     ///
     /// # Privacy
     /// Post-processing: looks at released counts and public settings only.
     #[must_use]
-    pub fn rule_dim(&self, mu: f64, mean_count: Option<f64>, n_items: usize) -> usize {
+    pub fn rule_dim(&self, mu: f64, count: Option<f64>, n_items: usize) -> usize {
         if self.feedback.implicit().is_some() {
             let tastes = match self.score_model {
-                ScoreModel::Biased => self.rule_tastes_implicit(mu, mean_count),
+                ScoreModel::Biased => self.rule_tastes_implicit(mu, count),
                 ScoreModel::Plain => ImplicitPlain::at(self.rule_epsilon).tastes,
             };
             return 1 + tastes.min((n_items / ITEMS_PER_TASTE).max(1));
         }
-        let tastes = match mean_count {
-            Some(count) => 0.3 * (mu * count.max(0.0)).sqrt() - 0.6,
+        let tastes = match count {
+            Some(count) => match 0.3 * (mu * count.max(0.0)).sqrt() - 0.6 {
+                tastes if tastes < LEAST_BY_COUNTS => 0.0,
+                tastes => tastes,
+            },
             None => self.rule_epsilon.log2() + 0.68,
         };
         let tastes = tastes.round();
@@ -837,10 +845,10 @@ impl FactorizationParams {
             .map_or(1, |n| n + 1)
     }
 
-    /// The rule for implicit feedback: `tastes = mu * mean released count / 4`, or `4 epsilon` without counts, at
+    /// The rule for implicit feedback: `tastes = mu * count / 4`, or `4 epsilon` without counts, at
     /// most 32; below two there are none. Found on MovieLens-1M as the other.
-    fn rule_tastes_implicit(&self, mu: f64, mean_count: Option<f64>) -> usize {
-        let tastes = mean_count.map_or(4.0 * self.rule_epsilon, |count| mu * count / 4.0);
+    fn rule_tastes_implicit(&self, mu: f64, count: Option<f64>) -> usize {
+        let tastes = count.map_or(4.0 * self.rule_epsilon, |count| mu * count / 4.0);
         (LEAST_TASTES..=IMPLICIT_TASTES)
             .rev()
             .find(|&n| tastes.round() >= n as f64)
@@ -973,6 +981,7 @@ mod tests {
         for (epsilon, mu, tastes) in [
             (0.5, 0.1422, 0),
             (1.0, 0.2681, 0),
+            (1.5, 0.3872, 0),
             (2.0, 0.5016, 2),
             (5.0, 1.1212, 3),
             (10.0, 2.0004, 5),

@@ -1,7 +1,9 @@
 //! Whole fits: what they need, what they repeat, what they recover.
 
-use dp_accounting::{Plan, Spend};
-use dp_core::{ApproxDp, Interactions, InteractionsBuilder, Private};
+use dp_accounting::{CertificateBuilder, Plan, ReleaseRequest, Requests, Spend};
+use dp_core::{
+    Adjacency, ApproxDp, DpEvent, Interactions, InteractionsBuilder, Private, ReplaceFactor,
+};
 use dp_data::RatingSplit;
 use dp_mechanism::{Error as RunError, NoiseSource};
 use dp_multitask::{
@@ -65,6 +67,62 @@ fn order_of_users_and_threads_do_not_change_a_single_bit() {
     }
     let other = fit_seeded(&split.train, params, 8);
     assert_ne!(other.model, reference.model);
+}
+
+/// A training, and three times its budget for something else.
+struct Beside(MatrixFactorization);
+
+impl Trainer for Beside {
+    type Data = Private<Interactions>;
+    type Model = FactorModel;
+    type Error = Error;
+
+    fn width(&self, data: &Private<Interactions>) -> usize {
+        self.0.width(data)
+    }
+
+    fn requests(&self, width: usize, adjacency: Adjacency) -> Result<Requests, Error> {
+        let Requests::Shares(mut all) = self.0.requests(width, adjacency)? else {
+            unreachable!("a factorization asks for shares");
+        };
+        let total: f64 = all.iter().map(|request| request.budget_share).sum();
+        let factor = ReplaceFactor::Two;
+        all.push(ReleaseRequest::new("beside", 3.0 * total, factor, 1));
+        Ok(Requests::Shares(all))
+    }
+
+    fn describe(&self, certificate: CertificateBuilder) -> CertificateBuilder {
+        self.0.describe(certificate)
+    }
+
+    fn train(&self, data: &Private<Interactions>, run: &mut Run<'_>) -> Result<FactorModel, Error> {
+        self.0.train(data, run)
+    }
+}
+
+#[test]
+fn the_number_of_tastes_follows_from_the_budget_of_the_training_alone() {
+    let split = small_ratings();
+    let params = FactorizationParams::adadpals_for_target(target(20.0));
+    let trainer = Beside(params.clone().check().unwrap());
+    let plan = trainer.plan(150, target(20.0), ADJACENCY).unwrap();
+    let noise = &mut NoiseSource::insecure_seeded(1);
+    let model = trainer.fit(&split.train, &plan, pay(&plan), noise);
+    let model = model.unwrap().model;
+    let squares: Vec<f64> = (plan.releases().iter())
+        .map(|release| match release.event() {
+            DpEvent::Gaussian {
+                noise_multiplier, ..
+            } => noise_multiplier.powi(-2),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let dim = |squares: &[f64]| {
+        let mu = squares.iter().sum::<f64>().sqrt();
+        params.rule_dim(mu, Some(model.counts().unwrap().mean()), 150)
+    };
+    assert_eq!(model.dim(), dim(&squares[..squares.len() - 1]));
+    assert_ne!(model.dim(), dim(&squares));
 }
 
 #[test]
@@ -321,6 +379,20 @@ fn tastes_are_learnt_where_ratings_show_them() {
                 "taste {taste}, seed {seed}"
             );
         }
+        // with little budget errors of the item biases look like tastes that all users share
+        for (epsilon, by_counts) in [(1.0, 4), (2.0, 6)] {
+            for seed in 0..3 {
+                let params = FactorizationParams::for_target(target(epsilon));
+                let dim = fit_seeded(&made(taste, (1.0, 0.0)), params, seed)
+                    .model
+                    .dim();
+                let expected = if shown { by_counts } else { 1 };
+                assert_eq!(
+                    dim, expected,
+                    "taste {taste}, epsilon {epsilon}, seed {seed}"
+                );
+            }
+        }
         // a length that was asked for stays
         let mut params = FactorizationParams::for_target(target(20.0));
         params.dim = Some(3);
@@ -352,13 +424,6 @@ fn the_range_of_ratings_is_a_matter_of_units() {
             .zip(&percent)
             .map(|(a, b)| (a - b).abs())
             .fold(0.0, f64::max);
-        let mean = stars
-            .iter()
-            .zip(&percent)
-            .map(|(a, b)| (a - b).abs())
-            .sum::<f64>()
-            / 37500.0;
-        eprintln!("{dim:?} {mean}");
         assert!(apart < 0.01, "{apart} stars");
     }
 }

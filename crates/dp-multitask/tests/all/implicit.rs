@@ -217,7 +217,7 @@ fn only_the_head_is_learnt() {
     for (fraction, least_head, n_head) in [(0.5, 0, 30), (0.1, 20, 20), (0.5, 20, 30)] {
         let mut head = params(2.0);
         (head.head_fraction, head.least_head) = (Some(fraction), least_head);
-        assert_eq!(head.n_head(N_ITEMS), Some(n_head));
+        assert_eq!(head.n_head(N_ITEMS, None), Some(n_head));
         let head = fit(&split, head, 2.0);
         let counts = head.model.counts().unwrap().values();
         let mut sorted = counts.to_vec();
@@ -232,11 +232,16 @@ fn only_the_head_is_learnt() {
 #[test]
 fn a_head_of_at_least_so_many_items_is_all_of_a_small_catalogue() {
     let plain = plain(5.0);
-    assert_eq!(plain.n_head(N_ITEMS), None);
-    assert_eq!(plain.n_head(250), None);
-    assert_eq!(plain.n_head(251), Some(250));
-    assert_eq!(plain.n_head(10_000), Some(1500));
-    assert_eq!(params(5.0).n_head(10_000), None);
+    assert_eq!(plain.n_head(N_ITEMS, None), None);
+    assert_eq!(plain.n_head(250, None), None);
+    assert_eq!(plain.n_head(251, None), Some(250));
+    assert_eq!(plain.n_head(10_000, None), Some(1500));
+    // 3,000 items alike count as 12,000 in use, of 100,000; noise leaves a little more
+    let mut counts = vec![100.0; 3_000];
+    counts.resize(100_000, 0.0);
+    let counts = NoisyCounts::released_elsewhere(counts, 0.01, true).unwrap();
+    assert_eq!(plain.n_head(100_000, Some(&counts)), Some(1801));
+    assert_eq!(params(5.0).n_head(10_000, None), None);
 }
 
 #[test]

@@ -7,10 +7,11 @@ use super::items::Items;
 use super::rounds::Rounds;
 use super::settings;
 use crate::error::Result;
-use crate::settings::TrainSettings;
+use crate::metric_release::with_audited_metrics;
+use crate::settings::{FeedbackKind, TrainSettings};
 use crate::watch::{Watch, go_on};
 use crate::workflows::input::{HeldOut, read};
-use crate::workflows::train::ADJACENCY;
+use crate::workflows::train::{ADJACENCY, metric_release};
 
 /// Items of a planted user, which nobody else has.
 const ITEMS_EACH: usize = 4;
@@ -41,7 +42,10 @@ pub(crate) fn audited(
     let target = args.target.guarantee.target()?;
     let rounds = settings::settings(args, target)?;
     let items_path = settings::items_path(args)?;
-    rounds.plan(1, target, ADJACENCY)?;
+    let counts = args.feedback.feedback == FeedbackKind::Implicit;
+    let metrics = metric_release(args, rounds.label_bound(), counts)?;
+    let metrics = metrics.as_ref();
+    rounds.plan(1, (metrics, target), ADJACENCY)?;
     go_on(watch)?;
     let items = Items::read(items_path, &args.features)?;
     let ratings = read(&args.ratings, &args.input, &args.feedback)?;
@@ -64,17 +68,19 @@ pub(crate) fn audited(
     );
     let variances = rounds.variances(&features);
     let prior = FeaturePrior::new(&features, variances.clone())?;
+    let plan = rounds.plan(n_items, (metrics, target), ADJACENCY)?;
+    let oracle = |fit: FeatureRounds| FeatureRoundsOracle::new(fit, &features, &variances);
     let trainer: Box<dyn AuditedRun> = match rounds {
-        Rounds::Ratings(fit) => {
+        Rounds::Ratings(fit) => with_audited_metrics(metrics, &plan, &canaries, |plan| {
             let trainer = AuditedTrainer::new(fit.with(prior), n_items, target, ADJACENCY)?;
-            let fit = FeatureRounds::Ratings(fit);
-            Box::new(trainer.watched_by(FeatureRoundsOracle::new(fit, &features, &variances)))
-        }
-        Rounds::Likes(fit) => {
+            let oracle = oracle(FeatureRounds::Ratings(fit));
+            Ok(trainer.with_plan(plan).watched_by(oracle))
+        })?,
+        Rounds::Likes(fit) => with_audited_metrics(metrics, &plan, &canaries, |plan| {
             let trainer = AuditedTrainer::new(fit.with(prior), n_items, target, ADJACENCY)?;
-            let fit = FeatureRounds::Likes(fit);
-            Box::new(trainer.watched_by(FeatureRoundsOracle::new(fit, &features, &variances)))
-        }
+            let oracle = oracle(FeatureRounds::Likes(fit));
+            Ok(trainer.with_plan(plan).watched_by(oracle))
+        })?,
     };
     Ok(AuditedRounds {
         trainer,

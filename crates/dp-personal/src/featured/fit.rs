@@ -1,40 +1,47 @@
 //! The run: ratings and public items in, factors, feature weights and certificate out.
 
 use dp_accounting::Plan;
+use dp_core::ApproxDp;
 use dp_pubfeat::FeaturePrior;
 use serde_json::json;
 
 use super::items::Items;
-use super::rounds::Made;
+use super::rounds::{Made, Rounds};
 use super::settings::{self, Featured};
 use super::weights_file;
 use crate::error::Result;
+use crate::metric_release::MetricRelease;
 use crate::output::{TrainRelease, catalogue_sha256};
-use crate::settings::{Method, TrainSettings};
+use crate::settings::{FeedbackKind, Method, TrainSettings};
 use crate::warnings;
 use crate::watch::{Watch, Watched, go_on};
 use crate::workflows::private_run::Clock;
 use crate::workflows::train::{
-    ADJACENCY, TrainOutcome, assumptions, finish, held_out_by, opening, read_parts,
+    ADJACENCY, TrainOutcome, assumptions, finish, held_out_by, metric_release, opening, read_parts,
 };
 
 /// What it will release, before any data is read.
 pub(crate) fn plan(args: &TrainSettings) -> Result<Plan> {
+    let (fit, metrics, target) = checked(args)?;
+    fit.plan(1, (metrics.as_ref(), target), ADJACENCY)
+}
+
+/// Everything public, checked before the data is touched.
+fn checked(args: &TrainSettings) -> Result<(Rounds, Option<MetricRelease>, ApproxDp)> {
     let target = args.target.guarantee.target()?;
     let fit = settings::settings(args, target)?;
-    args.output.refuse_metrics("`method` am-ssp")?;
+    let counts = args.feedback.feedback == FeedbackKind::Implicit;
+    let metrics = metric_release(args, fit.label_bound(), counts)?;
     settings::items_path(args)?;
-    fit.plan(1, target, ADJACENCY)
+    dp_core::params::at_least_one("min_items", args.features.min_items.unwrap_or(1))?;
+    Ok((fit, metrics, target))
 }
 
 pub(crate) fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<TrainOutcome> {
-    // everything public is checked before the data is touched
-    let target = args.target.guarantee.target()?;
-    let fit = settings::settings(args, target)?;
-    args.output.refuse_metrics("`method` am-ssp")?;
+    let (fit, metrics, target) = checked(args)?;
+    let released = (metrics.as_ref(), target);
     let items_path = settings::items_path(args)?;
-    dp_core::params::at_least_one("min_items", args.features.min_items.unwrap_or(1))?;
-    let draft = fit.plan(1, target, ADJACENCY)?;
+    let draft = fit.plan(1, released, ADJACENCY)?;
     let opened = opening(args)?.open(&draft)?;
 
     go_on(watch)?;
@@ -52,10 +59,10 @@ pub(crate) fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<Train
 
     let prior = FeaturePrior::new(&features, fit.variances(&features))?;
     weights_file::check(&items, items_path)?;
-    let plan = fit.plan(prior.n_items(), target, ADJACENCY)?;
+    let plan = fit.plan(prior.n_items(), released, ADJACENCY)?;
     go_on(watch)?;
     let features_file = items.features_file(ratings.catalogue())?;
-    let own = json!({
+    let mut own = json!({
         "method": Method::AmSsp.name(),
         "settings": fit.settings(),
         "prior_variances": prior.variances(),
@@ -63,6 +70,7 @@ pub(crate) fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<Train
         "features_sha256": dp_accounting::sha256_hex(&features_file.1),
         "items_sha256": catalogue_sha256(ratings.catalogue())?,
     });
+    MetricRelease::put(metrics.as_ref(), &mut own);
     let mut assumed = assumptions(args, &ratings);
     assumed.push(items.assumption());
     let public = opened.public("train", args, &assumed, own)?;
@@ -73,7 +81,8 @@ pub(crate) fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<Train
         weights,
     } = fit.fit(
         &prior,
-        split.train(),
+        &split,
+        released,
         opened.run(&plan, &public),
         noise,
         &mut watched,

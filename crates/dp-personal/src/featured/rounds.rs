@@ -2,6 +2,7 @@
 
 use dp_accounting::Plan;
 use dp_core::{Adjacency, ApproxDp, Interactions, Private};
+use dp_mechanism::plan_for;
 use dp_multitask::{
     FactorModel, LocalBias, NoisyCounts, Provenance, ScoreModel, Scoring, UserPenalties,
 };
@@ -15,7 +16,12 @@ use serde_json::Value;
 
 use super::settings::RoundSettings;
 use crate::error::Result;
+use crate::metric_release::{
+    Measured, MetricRelease, Scorer, TrainedAndHeldOut, and_metrics, with_metrics,
+};
+use crate::workflows::input::HeldOut;
 use crate::workflows::private_run::PrivateRun;
+use crate::workflows::train::scored_by_releases;
 
 /// Checked settings.
 pub(crate) enum Rounds {
@@ -32,16 +38,27 @@ pub(crate) struct Made {
 }
 
 impl Rounds {
+    /// The plan of the rounds, and of the metrics after them where some are released.
     pub(crate) fn plan(
         &self,
         n_items: usize,
-        target: ApproxDp,
+        (metrics, target): Released<'_>,
         adjacency: Adjacency,
     ) -> Result<Plan> {
-        Ok(match self {
-            Self::Ratings(fit) => fit.plan(n_items, target, adjacency)?,
-            Self::Likes(fit) => fit.plan(n_items, target, adjacency)?,
-        })
+        let requests = match self {
+            Self::Ratings(fit) => fit.requests(n_items, adjacency)?,
+            Self::Likes(fit) => fit.requests(n_items, adjacency)?,
+        };
+        let requests = and_metrics(requests, metrics, target)?;
+        Ok(plan_for(&requests, target, adjacency).map_err(dp_pubfeat::Error::from)?)
+    }
+
+    /// The bound on a rating about the centre; of likes there is none.
+    pub(crate) const fn label_bound(&self) -> f64 {
+        match self {
+            Self::Ratings(fit) => fit.params().bound.first,
+            Self::Likes(_) => 0.0,
+        }
     }
 
     pub(crate) fn variances(&self, features: &ItemFeatures) -> PriorVariances {
@@ -62,18 +79,25 @@ impl Rounds {
     pub(crate) fn fit(
         &self,
         prior: &FeaturePrior,
-        train: &Private<Interactions>,
+        split: &HeldOut,
+        released: Released<'_>,
         run: PrivateRun<'_>,
         noise: &mut NoiseSource,
         observer: &mut dyn Observer,
     ) -> Result<Made> {
-        let never = |_| false;
+        let scored = |factors: Result<FactorModel>| scored_by_releases(&factors?, split);
         match self {
             Self::Ratings(fit) => {
-                of_ratings(run.train(&fit.with(prior), train, noise, observer, never)?)
+                let fit = fit.with(prior);
+                let scored = |model: &FeatureModel| scored(rating_factors(model, UNRELEASED));
+                let fitted = trained(&fit, split, &scored, released, run, noise, observer)?;
+                of_ratings(fitted)
             }
             Self::Likes(fit) => {
-                of_likes(run.train(&fit.with(prior), train, noise, observer, never)?)
+                let fit = fit.with(prior);
+                let scored = |model: &LikesModel| scored(like_factors(model, UNRELEASED));
+                let fitted = trained(&fit, split, &scored, released, run, noise, observer)?;
+                of_likes(fitted)
             }
         }
     }
@@ -83,13 +107,59 @@ impl Rounds {
         &self,
         prior: &FeaturePrior,
         nobody: &Private<Interactions>,
+        released: Released<'_>,
         run: Run<'_>,
     ) -> Result<Made> {
         match self {
-            Self::Ratings(fit) => of_ratings(fit.with(prior).run(nobody, run)?),
-            Self::Likes(fit) => of_likes(fit.with(prior).run(nobody, run)?),
+            Self::Ratings(fit) => of_ratings(replayed(&fit.with(prior), nobody, released, run)?),
+            Self::Likes(fit) => of_likes(replayed(&fit.with(prior), nobody, released, run)?),
         }
     }
+}
+
+/// Which metrics a run releases, and the target of the whole run.
+pub(crate) type Released<'a> = (Option<&'a MetricRelease>, ApproxDp);
+
+/// How factors are marked that users are scored by in the middle of a run; the model's own mark follows from the whole of it.
+const UNRELEASED: Provenance = Provenance::NonPrivate;
+
+/// The run of rounds on the users of `split`, and of the metrics after them.
+fn trained<T>(
+    rounds: &T,
+    split: &HeldOut,
+    scored: &Scorer<'_, T::Model>,
+    (metrics, target): Released<'_>,
+    run: PrivateRun<'_>,
+    noise: &mut NoiseSource,
+    observer: &mut dyn Observer,
+) -> Result<Fitted<T::Model>>
+where
+    T: Trainer<Data = Private<Interactions>, Error = dp_pubfeat::Error>,
+{
+    let trainer = with_metrics(rounds, metrics, target);
+    let data = TrainedAndHeldOut {
+        train: split.train(),
+        scored,
+    };
+    let fitted = run.train(&trainer, &data, noise, observer, |_| false)?;
+    Ok(Measured::certified(fitted))
+}
+
+fn replayed<T>(
+    rounds: &T,
+    nobody: &Private<Interactions>,
+    (metrics, target): Released<'_>,
+    run: Run<'_>,
+) -> Result<Fitted<T::Model>>
+where
+    T: Trainer<Data = Private<Interactions>, Error = dp_pubfeat::Error>,
+{
+    let data = TrainedAndHeldOut {
+        train: nobody,
+        scored: &|_| Ok(Vec::new()),
+    };
+    let fitted = with_metrics(rounds, metrics, target).run(&data, run)?;
+    Ok(Measured::certified(fitted))
 }
 
 /// Rounds and prior of a run from what it wrote of them.
@@ -111,34 +181,43 @@ pub(crate) fn of_public(
 const NO_MEAN: f64 = 1e12;
 
 /// A model of ratings as factors, which users fold in by the same ridge.
-fn of_ratings(made: Fitted<FeatureModel>) -> Result<Made> {
-    let (model, step) = (&made.model, made.model.user_step());
+fn rating_factors(model: &FeatureModel, provenance: Provenance) -> Result<FactorModel> {
+    let step = model.user_step();
     let scoring = Scoring {
         unobserved_weight: None,
         bias: no_mean(step.label_center),
         ..scoring(model.dim(), [step.level_penalty, step.l2_penalty])
     };
     let rows = model.item_vectors().to_vec();
-    let factors = FactorModel::new(scoring, rows, made.provenance)?;
-    let weights = model.weights().clone();
+    Ok(FactorModel::new(scoring, rows, provenance)?)
+}
+
+fn of_ratings(made: Fitted<FeatureModel>) -> Result<Made> {
+    let factors = rating_factors(&made.model, made.provenance)?;
+    let weights = made.model.weights().clone();
     let fitted = made.map(|_| factors);
     Ok(Made { fitted, weights })
 }
 
 /// A model of likes as factors. Its total weights are counts: a user with `n` likes adds `1/sqrt(n)` to each.
-fn of_likes(made: Fitted<LikesModel>) -> Result<Made> {
-    let (model, step) = (&made.model, made.model.user_step());
+fn like_factors(model: &LikesModel, provenance: Provenance) -> Result<FactorModel> {
+    let step = model.user_step();
     let scoring = Scoring {
         unobserved_weight: Some(step.unobserved_weight),
         ..scoring(model.dim(), [step.level_penalty, step.l2_penalty])
     };
     let (totals, noise) = (model.total_weights().to_vec(), model.total_weights_noise());
-    let insecure = made.provenance != Provenance::Private;
+    let insecure = provenance != Provenance::Private;
     let counts = NoisyCounts::released_elsewhere(totals, noise, insecure)?;
     let rows = model.item_vectors().to_vec();
-    let factors = FactorModel::new(scoring, rows, made.provenance)?;
-    let weights = model.weights().clone();
-    let fitted = made.map(|_| factors.with_counts(Some(counts)));
+    let factors = FactorModel::new(scoring, rows, provenance)?;
+    Ok(factors.with_counts(Some(counts)))
+}
+
+fn of_likes(made: Fitted<LikesModel>) -> Result<Made> {
+    let factors = like_factors(&made.model, made.provenance)?;
+    let weights = made.model.weights().clone();
+    let fitted = made.map(|_| factors);
     Ok(Made { fitted, weights })
 }
 

@@ -71,6 +71,9 @@ pub fn losses_of_users(
     group.users().par_iter().enumerate().map(of_user).collect()
 }
 
+/// A user's mean error on the own test rows, and of classes the scores behind it.
+type OwnScore = (Option<f64>, ClassScores);
+
 impl Figures {
     /// Errors of every user with `n_models` models, of which `coefficients(model, user)` are the user's.
     ///
@@ -119,20 +122,36 @@ impl Figures {
             .into_iter()
             .chain(without_noise)
             .collect();
+        let found = Self::own_choices(inputs, group, &all)?;
+        for (figures, of_user) in users.iter_mut().zip(found) {
+            let (errors, scores): (Vec<_>, Vec<_>) = of_user.into_iter().unzip();
+            figures.errors.extend(errors);
+            figures.scores.extend(scores);
+        }
+        Ok(())
+    }
+
+    /// Every user's mean error on the own test rows, and of classes the scores, by the own choice from each of these offers of shared parameters; from an
+    /// empty one, by own rows alone. Of one user it depends on that user's rows and the offers.
+    ///
+    /// # Errors
+    /// When settings are out of range or do not go together.
+    pub(crate) fn own_choices(
+        inputs: &Inputs,
+        group: &Group,
+        offers: &[&[&[f64]]],
+    ) -> Result<Vec<Vec<OwnScore>>> {
         let all_rows = inputs.users_weigh().then(|| group.all_rows(inputs));
         let all_rows = all_rows.transpose()?;
         let rows = all_rows.as_ref().unwrap_or_else(|| group.rows());
-        let of_user = |(at, (user, figures)): (usize, (&PartedUser, &mut UserFigures))| {
-            for offered in &all {
+        let of_user = |(at, user): (usize, &PartedUser)| {
+            let choose = |offered: &&[&[f64]]| {
                 let own = own_choice::chosen(inputs, offered, rows, at)?;
-                let (error, scores) = scored(inputs, &own, &user.test);
-                figures.errors.push(error);
-                figures.scores.push(scores);
-            }
-            Ok(())
+                Ok(scored(inputs, &own, &user.test))
+            };
+            offers.iter().map(choose).collect()
         };
-        let all = group.users().par_iter().zip(users);
-        all.enumerate().try_for_each(of_user)
+        group.users().par_iter().enumerate().map(of_user).collect()
     }
 
     /// Model number `at` over all users with test rows.

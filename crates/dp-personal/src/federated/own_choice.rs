@@ -18,6 +18,9 @@ const MOST_ROWS: usize = 1 << 16;
 /// Rows that an own choice is made from where features are more: it costs the smaller of the two numbers cubed.
 const CHOICE_ROWS: usize = 64;
 
+/// What users have without what is shared.
+pub const OWN_ROWS: &str = "own rows alone (free, local)";
+
 /// Released shared parameters that users choose from: of classes, whose fits have no closed form, those of the last round.
 pub fn offered<'a>(
     task: Task,

@@ -6,6 +6,7 @@ use dp_fedsgd::AlphaSelection;
 
 use super::training::RunSettings;
 use crate::error::Result;
+use crate::metric_release::{MetricRelease, and_metrics};
 
 /// What a guarantee is for.
 pub const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
@@ -51,7 +52,20 @@ impl Spending {
     /// # Errors
     /// When the target cannot be met.
     pub fn plan(&self, n_shared: usize, target: ApproxDp) -> Result<Plan> {
-        let requests = self.requests(n_shared, target.delta)?;
+        self.plan_with(n_shared, target, None)
+    }
+
+    /// The same of a run that releases metrics after everything else, where there are some to release.
+    ///
+    /// # Errors
+    /// When the target cannot be met.
+    pub(crate) fn plan_with(
+        &self,
+        n_shared: usize,
+        target: ApproxDp,
+        metrics: Option<&MetricRelease>,
+    ) -> Result<Plan> {
+        let requests = and_metrics(self.requests(n_shared, target.delta)?, metrics, target)?;
         Ok(requests.calibrate(target, ADJACENCY)?)
     }
 
@@ -78,19 +92,21 @@ impl Spending {
     ///
     /// # Errors
     /// When the plan is not one of these releases.
-    pub fn resized(&self, plan: &Plan, n_shared: usize) -> Result<Plan> {
+    pub(crate) fn resized(
+        &self,
+        plan: &Plan,
+        n_shared: usize,
+        metrics: Option<&MetricRelease>,
+    ) -> Result<Plan> {
         let target = plan.target();
-        match Self::round_noise(plan) {
-            Some(noise) if !self.is_gaussian() => {
-                let choice = self.chosen(target.delta)?;
-                let releases = self.releases(n_shared, noise, choice.as_ref());
-                Ok(Plan::with_noise_multipliers(
-                    target.delta,
-                    ADJACENCY,
-                    releases,
-                )?)
-            }
-            _ => self.plan(n_shared, target),
+        let requests = and_metrics(self.requests(n_shared, target.delta)?, metrics, target)?;
+        match (requests, Self::round_noise(plan)) {
+            (Requests::Schedule(releases), Some(noise)) => Ok(Plan::with_noise_multipliers(
+                target.delta,
+                ADJACENCY,
+                releases(noise),
+            )?),
+            (requests, _) => Ok(requests.calibrate(target, ADJACENCY)?),
         }
     }
 
@@ -177,6 +193,70 @@ impl Spending {
                 .map(|_| spends.by_ref().take(self.settings.n_rounds).collect())
                 .collect(),
             choice: spends.next(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dp_accounting::gdp;
+
+    use super::*;
+    use crate::settings::{MetricSettings, TaskKind};
+
+    /// Whatever kinds of events the metrics stand beside: the whole plan meets the target, and the metrics cost their share of its mu^2.
+    #[test]
+    fn metrics_are_composed_with_samples_and_a_choice_within_the_target() {
+        let target = ApproxDp::target(2.0, 1e-5).unwrap();
+        let asked = MetricSettings {
+            release_metrics: Some(0.3),
+            metric_bound: Some(2.0),
+        };
+        let metrics = MetricRelease::of_rows(&asked, TaskKind::Regression, None, "own rows");
+        let metrics = metrics.unwrap();
+        let selection = || Some(AlphaSelection::new(0.2, 0.1).unwrap());
+        for (sampling_probability, choice) in [
+            (None, None),
+            (None, selection()),
+            (Some(0.2), None),
+            (Some(0.2), selection()),
+        ] {
+            let spending = Spending {
+                settings: RunSettings {
+                    n_rounds: 5,
+                    learning_rate: 1.0,
+                    clip_norm: 1.0,
+                    shrink: None,
+                    batch_size: 4,
+                    sampling_probability,
+                },
+                n_runs: 2,
+                counts_users: true,
+                n_items: None,
+                choice,
+            };
+            let alone = spending.plan(3, target).unwrap();
+            let whole = spending.plan_with(3, target, metrics.as_ref()).unwrap();
+            let n = alone.releases().len();
+            assert_eq!(whole.releases().len(), n + 1);
+            let epsilon = whole.guarantee().epsilon;
+            assert!(epsilon <= 2.0 && epsilon > 1.99, "{epsilon}");
+            // what pays for the metrics is taken from the rest
+            let rest = whole.part(0..n).unwrap().guarantee().epsilon;
+            assert!(rest < 1.9, "{rest}");
+            let noise = |plan: &Plan| Spending::round_noise(plan).unwrap();
+            assert!(noise(&whole) > 1.05 * noise(&alone));
+            let cost = gdp::mu_squared(whole.releases()[n].event(), ADJACENCY).unwrap();
+            let all = gdp::mu_for(target).unwrap().powi(2);
+            assert!((cost / all - 0.3).abs() < 1e-3, "{}", cost / all);
+            // more shared numbers cost nothing
+            let resized = spending.resized(&whole, 9, metrics.as_ref()).unwrap();
+            let pairs = whole.releases().iter().zip(resized.releases());
+            assert!({ pairs }.all(|(a, b)| a.event() == b.event() && a.label() == b.label()));
+            assert_eq!(
+                resized.releases()[n - 1 - usize::from(spending.choice.is_some())].n_draws(),
+                9
+            );
         }
     }
 }

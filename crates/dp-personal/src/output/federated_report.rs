@@ -15,8 +15,8 @@ use super::{ByRound, ChartData, Headline, InternalRun, Release, RoundLine, RunRe
 use crate::error::{Error, Result};
 use crate::evaluate::shown;
 use crate::federated::{
-    Convergence, DescribedItems, Figures, RunSettings, UserFigures, alpha_name, alpha_value,
-    users_choose,
+    Convergence, DescribedItems, Figures, OWN_ROWS, RunSettings, UserFigures, alpha_name,
+    alpha_value, users_choose,
 };
 use crate::personal::{ClassFigures, Inputs};
 use crate::quality::{Metric, Quality, TestedUser};
@@ -42,7 +42,7 @@ pub(crate) const ITEM_FEATURES: &str = "item-features.csv";
 /// Names of what users make of the released trajectory, or of their own rows alone.
 const OWN: [(&str, &str); 2] = [
     ("own choice", "users' own choice (free)"),
-    ("own ridge", "own rows alone (free, local)"),
+    ("own ridge", OWN_ROWS),
 ];
 /// Place of the own choice on the run without noise behind them, where users weigh.
 const OWN_WITHOUT_NOISE: usize = 2;

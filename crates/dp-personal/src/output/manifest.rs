@@ -48,8 +48,11 @@ impl Manifest {
     }
 
     pub(crate) fn add(&mut self, name: &str, bytes: &[u8]) {
-        self.files
-            .insert(name.to_owned(), dp_accounting::sha256_hex(bytes));
+        self.add_hashed(name, dp_accounting::sha256_hex(bytes));
+    }
+
+    pub(crate) fn add_hashed(&mut self, name: &str, sha256: String) {
+        self.files.insert(name.to_owned(), sha256);
     }
 
     pub(crate) fn remove(&mut self, name: &str) {

@@ -1,7 +1,6 @@
 //! What every training run leaves behind: released files, internal files, and its summary on the screen.
 
 use std::borrow::Cow;
-use std::fs;
 use std::path::Path;
 
 use dp_accounting::{Certificate, Making, ReleasedMetric, Status};
@@ -81,11 +80,15 @@ pub(crate) trait Release {
         warnings: &[String],
     ) -> Result<()> {
         let certificate = self.certificate().clone();
+        // the hash of its last release covers an internal list, and hashing large lists once more takes long
+        let list_sha256 = publish_releases
+            .then(|| folder.release_list_sha256())
+            .transpose()?;
         let made = Making {
             // seeded noise is there to make the same bytes again
             time: (certificate.status == Status::Private).then(Making::now),
             instructions: dp_linalg::vector_instructions().to_owned(),
-            release_list_sha256: folder.release_list_sha256()?,
+            release_list_sha256: list_sha256.clone(),
         };
         let mut certificate = certificate.with_making(made);
         let mut files = Vec::new();
@@ -93,7 +96,11 @@ pub(crate) trait Release {
             certificate = certificate.with_artifact(name, &bytes);
             files.push((name, bytes));
         }
-        let certificate = folder.settle_releases(publish_releases, certificate)?;
+        if let Some(sha256) = &list_sha256 {
+            certificate = certificate.with_hashed_artifact(RELEASES, sha256);
+        } else {
+            folder.hide_releases()?;
+        }
         let mut released = self.run();
         released.warnings = warnings.to_vec();
         let bytes = pretty(&released)?;
@@ -101,10 +108,8 @@ pub(crate) trait Release {
         files.push((RELEASED, bytes));
         files.push((CERTIFICATE, certificate.to_json().into_bytes()));
         let mut manifest = Manifest::of(&certificate);
-        if publish_releases {
-            let path = folder.path(RELEASES);
-            let list = fs::read(&path).map_err(|e| Error::read(&path, e))?;
-            manifest.add(RELEASES, &list);
+        if let Some(sha256) = list_sha256 {
+            manifest.add_hashed(RELEASES, sha256);
         }
         let run = ReportedRun::ending(folder, certificate, released, self.factors())?;
         let page = released_page(&[run], &Wanted::default())?;
@@ -159,7 +164,7 @@ pub(crate) trait RunReport {
 
     /// The last line of a summary: the verdict, or where it is.
     fn verdict_line(&self, output: &OutputSettings) -> (String, String) {
-        let is_paid = output.release_metrics.is_some();
+        let is_paid = output.metrics.release_metrics.is_some();
         let words = match self.verdict(output) {
             Some(verdict) if verdict.is_released => format!("{verdict}, by released metrics"),
             Some(verdict) => format!("{verdict}: internal, do not publish"),

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use dp_accounting::Certificate;
 use dp_data::Ratings;
-use dp_multitask::{FactorModel, FactorizationParams, Fitted, ScoreModel};
+use dp_multitask::{FactorModel, FactorizationParams, Feedback, Fitted, NoisyCounts, ScoreModel};
 use dp_page::Table;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -32,7 +32,12 @@ pub(crate) trait TrainSettings: Serialize {
     fn dim_by_rule(&self) -> bool;
 
     /// How many of `n_items` items are learnt, where that is not all of them.
-    fn n_head(&self, _n_items: usize) -> Option<usize> {
+    fn n_head(&self, _n_items: usize, _counts: Option<&NoisyCounts>) -> Option<usize> {
+        None
+    }
+
+    /// The bound on labels that are ratings.
+    fn label_bound(&self) -> Option<f64> {
         None
     }
 
@@ -51,8 +56,13 @@ impl TrainSettings for FactorizationParams {
         self.dim.is_none()
     }
 
-    fn n_head(&self, n_items: usize) -> Option<usize> {
-        Self::n_head(self, n_items)
+    fn n_head(&self, n_items: usize, counts: Option<&NoisyCounts>) -> Option<usize> {
+        Self::n_head(self, n_items, counts)
+    }
+
+    fn label_bound(&self) -> Option<f64> {
+        let is_rated = matches!(self.feedback, Feedback::Explicit);
+        is_rated.then_some(self.label_bound)
     }
 }
 
@@ -95,7 +105,7 @@ impl<S: TrainSettings> Release for TrainRelease<'_, S> {
             dim => format!("item bias and {} tastes", dim - 1),
         };
         let (n_items, n_rounds) = (model.n_items(), self.params.n_rounds());
-        let head = match self.params.n_head(n_items) {
+        let head = match self.params.n_head(n_items, model.counts()) {
             Some(n_head) => format!(" for the {n_head} with the largest noisy counts"),
             None => String::new(),
         };

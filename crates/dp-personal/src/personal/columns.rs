@@ -33,6 +33,11 @@ impl Ranges {
         })
     }
 
+    /// That of the target, where settings name it.
+    pub(crate) const fn target(&self) -> Option<[f64; 2]> {
+        self.target
+    }
+
     /// What models see of the columns of a table.
     ///
     /// # Errors

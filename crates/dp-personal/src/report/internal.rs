@@ -86,11 +86,11 @@ fn quality(run: &ReportedRun<'_>) -> Section {
     blocks.extend(charts.map(|(at, data)| Block::Chart(data.chart(run.figure(at, true)))));
     let command = internal.map(|internal| internal.command.as_str());
     blocks.extend(users_note(command).map(|words| Block::Note(words.to_owned())));
-    blocks.extend(
-        run.evaluation
-            .as_ref()
-            .map(|found| Block::Table(overall(found))),
-    );
+    if let Some(found) = &run.evaluation {
+        blocks.push(Block::Table(overall(found)));
+        let quality = found.scores.quality.iter();
+        blocks.extend(quality.map(|quality| Block::Table(quality.overall())));
+    }
     Section::new("quality", "Quality", blocks)
 }
 

@@ -196,6 +196,16 @@ settings! {
         publish_releases: bool = { shapes: Shapes::Nothing },
         /// Print what was measured on private data (not covered by the guarantee)
         show_internal: bool = { shapes: Shapes::Nothing },
+        /// Which held-out metrics are released.
+        metrics: MetricSettings = flatten,
+        /// Exit with code 9 where the best free baseline is better; prints the verdict
+        fail_if_worse: bool = { conflicts: ["no_split"], shapes: Shapes::Nothing },
+        /// Repeatable noise for tests: NOT PRIVATE and marked so; not with `ledger`
+        insecure_seed: Option<u64> = { value_name: "N", conflicts: ["ledger"] },
+    }
+
+    /// Which held-out metrics are released.
+    struct MetricSettings under "Output" {
         /// Share of the budget for held-out metrics that may be published
         release_metrics: Option<f64> = {
             value_name: "X",
@@ -210,10 +220,6 @@ settings! {
             requires: ["release_metrics"],
             range: Range::of(1e-6, 1e6),
         },
-        /// Exit with code 9 where the best free baseline is better; prints the verdict
-        fail_if_worse: bool = { conflicts: ["no_split"], shapes: Shapes::Nothing },
-        /// Repeatable noise for tests: NOT PRIVATE and marked so; not with `ledger`
-        insecure_seed: Option<u64> = { value_name: "N", conflicts: ["ledger"] },
     }
 
     /// Several settings, trained and compared within one budget.
@@ -294,6 +300,8 @@ settings! {
         },
         /// What is generated without ratings, and the coins that say who joins.
         generated: GeneratedSettings = flatten,
+        /// Which held-out metrics the audited run releases.
+        metrics: MetricSettings = flatten,
     }
 
     /// Data that is made up.
@@ -509,7 +517,7 @@ impl AuditSettings {
             ledger: LedgerSettings::none(),
             resume: ResumeSettings { resume: false },
             split: self.split.clone(),
-            output: OutputSettings::nowhere(),
+            output: OutputSettings::nowhere().with_metrics(&self.trials.metrics),
         }
     }
 }
@@ -524,28 +532,17 @@ impl AuditTuneSettings {
     }
 }
 
-impl OutputSettings {
-    /// Of a run that releases nothing.
-    pub(crate) fn nowhere() -> Self {
+impl MetricSettings {
+    /// Of a run that releases none.
+    pub(crate) const fn none() -> Self {
         Self {
-            out: PathBuf::new(),
-            force: false,
-            publish_releases: false,
-            show_internal: false,
             release_metrics: None,
             metric_bound: None,
-            fail_if_worse: false,
-            insecure_seed: None,
         }
     }
 
-    /// Whether anything computed from private data that nobody paid for is printed, or decides the exit code.
-    pub(crate) const fn reveals_internal(&self) -> bool {
-        self.show_internal || self.fail_if_worse && self.release_metrics.is_none()
-    }
-
     /// The share of the budget for held-out metrics, where some are to be released.
-    pub(crate) fn metric_share(&self) -> Result<Option<f64>> {
+    pub(crate) fn share(&self) -> Result<Option<f64>> {
         if let Some(bound) = self.metric_bound {
             params::finite_positive("metric_bound", bound)?;
         }
@@ -554,13 +551,33 @@ impl OutputSettings {
             .map(|share| params::open_unit("release_metrics", share))
             .transpose()?)
     }
+}
 
-    /// Refuses to release metrics where a command has none to release.
-    pub(crate) fn refuse_metrics(&self, of: &str) -> Result<()> {
-        if self.release_metrics.is_none() {
-            return Ok(());
+impl OutputSettings {
+    /// Of a run that releases nothing.
+    pub(crate) fn nowhere() -> Self {
+        Self {
+            out: PathBuf::new(),
+            force: false,
+            publish_releases: false,
+            show_internal: false,
+            metrics: MetricSettings::none(),
+            fail_if_worse: false,
+            insecure_seed: None,
         }
-        Err(Error::Usage(format!("`release_metrics` is not for {of}")))
+    }
+
+    /// The same of a run that releases these metrics.
+    pub(crate) fn with_metrics(self, metrics: &MetricSettings) -> Self {
+        Self {
+            metrics: metrics.clone(),
+            ..self
+        }
+    }
+
+    /// Whether anything computed from private data that nobody paid for is printed, or decides the exit code.
+    pub(crate) const fn reveals_internal(&self) -> bool {
+        self.show_internal || self.fail_if_worse && self.metrics.release_metrics.is_none()
     }
 
     /// The noise of the run: the operating system's, unless it is to repeat.

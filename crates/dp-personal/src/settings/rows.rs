@@ -269,7 +269,7 @@ impl AuditPersonalizeSettings {
             ledger: LedgerSettings::none(),
             resume: ResumeSettings { resume: false },
             held_out: self.held_out.clone(),
-            output: OutputSettings::nowhere(),
+            output: OutputSettings::nowhere().with_metrics(&self.trials.metrics),
         }
     }
 }
@@ -285,7 +285,7 @@ impl AuditFederateSettings {
             ledger: LedgerSettings::none(),
             resume: ResumeSettings { resume: false },
             held_out: self.held_out.clone(),
-            output: OutputSettings::nowhere(),
+            output: OutputSettings::nowhere().with_metrics(&self.trials.metrics),
         }
     }
 }

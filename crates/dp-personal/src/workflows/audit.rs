@@ -3,6 +3,8 @@
 //! The runs are those that `dp train`, `dp tune`, `dp personalize` and `dp federate` would make with the same flags, each on a budget of its own
 //! in memory: nothing of them is released, so no ledger is charged.
 
+use std::path::PathBuf;
+
 use dp_accounting::{Budget, Ledger};
 use dp_audit::{
     AuditedRun, AuditedTrainer, Canaries, FactorizationOracle, RunAudit, RunSettings, Verdict,
@@ -19,10 +21,12 @@ use rand_chacha::ChaCha20Rng;
 use serde_json::Value;
 
 use crate::error::{Error, Result};
+use crate::metric_release::{MetricRelease, with_audited_metrics, with_metrics};
 use crate::output::{self, AuditReport};
 use crate::settings::{AuditSettings, Method, TrialSettings};
 use crate::watch::{Watch, begins, go_on};
 use crate::workflows::input::{HeldOut, as_feedback, read, settings_for};
+use crate::workflows::train::{counts_items, metric_release};
 
 const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
 
@@ -69,12 +73,16 @@ pub fn audit(args: &AuditSettings, watch: &mut dyn Watch) -> Result<AuditOutcome
     let target = args.target.guarantee.target()?;
     let method = args.target.method.meant();
     let params = settings_for(method, &args.feedback, &args.settings, target)?;
-    params.clone().check()?.plan(1, target, ADJACENCY)?;
+    let fit = params.clone().check()?;
+    let run = args.run_on(PathBuf::new());
+    let metrics = metric_release(&run, fit.params().label_bound, counts_items(&fit)?)?;
+    let metrics = metrics.as_ref();
+    with_metrics(&fit, metrics, target).plan(1, target, ADJACENCY)?;
     let trials = Trials::new(&args.trials, USUAL_CANARIES)?;
 
     go_on(watch)?;
     let data = data(args)?;
-    let params = with_length(params, &data, target)?;
+    let params = with_length(params, &data, target, metrics)?;
     let canaries = canaries(data, trials.n_canaries, (&params, 1.0))?;
     warn_of_memory([&params], &canaries, &trials.runs);
     let (dim, fit) = (params.dim, params.check()?);
@@ -83,13 +91,15 @@ pub fn audit(args: &AuditSettings, watch: &mut dyn Watch) -> Result<AuditOutcome
         Some(dim) => format!("factors of length {dim}, by rule in a run with nobody planted"),
         None => "factors of a length by rule".to_owned(),
     };
-    let trainer = factorization(fit, canaries.n_items(), target)?;
+    let plan = with_metrics(&fit, metrics, target).plan(canaries.n_items(), target, ADJACENCY)?;
+    let audited = |plan| Ok(factorization(fit, canaries.n_items(), target)?.with_plan(plan));
+    let trainer = with_audited_metrics(metrics, &plan, &canaries, audited)?;
     let what = Audited {
         data: args.ratings.as_ref(),
         dim,
         run,
     };
-    what.measure(&trainer, &canaries, &trials, watch)
+    what.measure(&*trainer, &canaries, &trials, watch)
 }
 
 /// The same of rounds with public features of items.
@@ -274,10 +284,15 @@ pub(super) fn with_length(
     mut params: FactorizationParams,
     data: &Private<Interactions>,
     target: ApproxDp,
+    metrics: Option<&MetricRelease>,
 ) -> Result<FactorizationParams> {
     if params.dim.is_none() {
         let fit: MatrixFactorization = params.clone().check()?;
-        let plan = fit.plan(data.expose().n_items(), target, ADJACENCY)?;
+        let whole = with_metrics(&fit, metrics, target);
+        let mut plan = whole.plan(data.expose().n_items(), target, ADJACENCY)?;
+        if metrics.is_some() {
+            plan = plan.part(0..plan.releases().len() - 1)?;
+        }
         let spends = Ledger::in_memory("audit", Budget::new(target, ADJACENCY)?)?.reserve(&plan)?;
         let mut noise = NoiseSource::operating_system();
         let fitted = fit.fit(data, &plan, spends, &mut noise)?;

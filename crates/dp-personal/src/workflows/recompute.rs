@@ -16,7 +16,9 @@ use super::private_run::run_name;
 use super::train::ADJACENCY;
 use crate::error::{Error, Result};
 use crate::federated::{RunSettings, Spending};
-use crate::metric_release::{Measured, MetricRelease, TrainedAndHeldOut, with_metrics};
+use crate::metric_release::{
+    Measured, MetricRelease, TrainedAndHeldOut, WithMetrics, with_metrics,
+};
 use crate::output::{
     self, FACTORS, INTERNAL_RELEASES, ITEMS, RELEASED, RELEASES, ReleasedRun, SHARED, SUBSPACE,
     catalogue_sha256, internal_beside, model_files, shared_bytes, subspace_bytes,
@@ -178,6 +180,10 @@ impl Replay<'_> {
     /// The run that takes its releases from the list.
     fn run<'p>(&self, plan: &'p Plan) -> Result<Run<'p>> {
         let list = ReleaseList::read(&self.list, &run_name(&self.public)?, plan)?;
+        if list.is_cut_off() {
+            let what = "it does not end with a whole release".to_owned();
+            return Err(KernelError::List { what }.into());
+        }
         Ok(Run::replay(plan, list)?)
     }
 
@@ -236,11 +242,24 @@ impl Replay<'_> {
         let release: Option<MetricRelease> = self.get(MetricRelease::KEY)?;
         let trainer = with_metrics(trainer, release.as_ref(), self.target()?);
         let plan = trainer.plan(width, self.target()?, ADJACENCY)?;
+        self.along(&trainer, nobody, &plan)
+    }
+
+    /// The same by a plan that is there.
+    fn along<T: Trainer>(
+        &self,
+        trainer: &WithMetrics<'_, T>,
+        nobody: &T::Data,
+        plan: &Plan,
+    ) -> Result<Fitted<T::Model>>
+    where
+        Error: From<T::Error>,
+    {
         let data = TrainedAndHeldOut {
             train: nobody,
             scored: &|_| Ok(Vec::new()),
         };
-        Ok(Measured::certified(trainer.run(&data, self.run(&plan)?)?))
+        Ok(Measured::certified(trainer.run(&data, self.run(plan)?)?))
     }
 
     fn featured(&self) -> Result<Rebuilt> {
@@ -259,8 +278,10 @@ impl Replay<'_> {
             self.get("prior_variances")?,
             crate::featured::read_features(&path, catalogue.len(), &sizes)?,
         )?;
-        let plan = rounds.plan(catalogue.len(), self.target()?, ADJACENCY)?;
-        let made = rounds.replay(&prior, &nobody, self.run(&plan)?)?;
+        let release: Option<MetricRelease> = self.get(MetricRelease::KEY)?;
+        let released = (release.as_ref(), self.target()?);
+        let plan = rounds.plan(catalogue.len(), released, ADJACENCY)?;
+        let made = rounds.replay(&prior, &nobody, released, self.run(&plan)?)?;
         self.factor_file(made.fitted, &catalogue)
     }
 
@@ -293,14 +314,18 @@ impl Replay<'_> {
             n_items: self.get("n_items")?,
             choice: choice.transpose()?,
         };
-        let plan = spending.resized(&spending.plan(1, target)?, inputs.dim())?;
+        let release: Option<MetricRelease> = self.get(MetricRelease::KEY)?;
+        let metrics = release.as_ref();
+        let draft = spending.plan_with(1, target, metrics)?;
+        let plan = spending.resized(&draft, inputs.dim(), metrics)?;
         let all = AllRuns {
             spending,
             inputs,
             shape,
             assumptions: Vec::new(),
         };
-        let fitted = all.run(&Rows::of_nobody(), self.run(&plan)?)?;
+        let trainer = with_metrics(&all, metrics, target);
+        let fitted = self.along(&trainer, &Rows::of_nobody(), &plan)?;
         let chosen = fitted.model.chosen;
         let chosen = fitted
             .model

@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 
 use crate::error::{Error, Result};
 use crate::evaluate::{self, Baseline, Evaluation, POPULARITY, USER_MEAN};
-use crate::metric_release::{Measured, MetricRelease, TrainedAndHeldOut, with_metrics};
+use crate::metric_release::{Measured, MetricRelease, OwnMetrics, TrainedAndHeldOut, with_metrics};
 use crate::output::TrainSettings as ReleasedSettings;
 use crate::output::{HeldOutBy, Seconds, TrainRelease, TrainReport, catalogue_sha256};
 use crate::personal::pay_apart;
-use crate::quality::{Scored, Verdict};
+use crate::quality::Verdict;
 use crate::settings::{FactorSettings, FeedbackKind, Given, Method, SplitSettings, TrainSettings};
 use crate::warnings;
 use crate::watch::{Watch, Watched, go_on};
@@ -131,17 +131,21 @@ pub fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<TrainOutcome
 }
 
 /// What the run is to release of held-out metrics. The baseline is what users could have from the releases and their own records.
-pub(super) fn metric_release(
+pub(crate) fn metric_release(
     args: &TrainSettings,
     label_bound: f64,
     counts_items: bool,
 ) -> Result<Option<MetricRelease>> {
-    let Some(share) = args.output.metric_share()? else {
+    let Some(share) = args.output.metrics.share()? else {
         return Ok(None);
     };
     Ok(Some(match args.feedback.feedback {
         FeedbackKind::Explicit => {
-            let bound = args.output.metric_bound.unwrap_or(2.0 * label_bound);
+            let bound = args
+                .output
+                .metrics
+                .metric_bound
+                .unwrap_or(2.0 * label_bound);
             MetricRelease::of_ratings(share, bound, Some(USER_MEAN.to_owned()))
         }
         FeedbackKind::Implicit => {
@@ -164,13 +168,17 @@ pub(super) fn counts_items(fit: &MatrixFactorization) -> Result<bool> {
 }
 
 /// What users score by the model, and by what they have without it: from released values and each user's own records alone.
-pub(super) fn scored_by_releases(model: &FactorModel, split: &HeldOut) -> Result<Vec<Scored>> {
+pub(crate) fn scored_by_releases(
+    model: &FactorModel,
+    split: &HeldOut,
+) -> Result<Vec<Option<OwnMetrics>>> {
     let baseline = match (split, model.counts()) {
         (HeldOut::Ratings(_), _) => Some(Baseline::UserMean(model.scoring().bias.center)),
         (HeldOut::Users(_), counts) => counts.map(|of| Baseline::Popularity(POPULARITY, of)),
     };
     let baseline: Vec<Baseline<'_>> = baseline.into_iter().collect();
-    evaluate::scored(model, split, &baseline)
+    let scored = evaluate::scored(model, split, &baseline)?;
+    Ok(OwnMetrics::of_columns(&scored))
 }
 
 /// What a training on ratings opens.
@@ -207,6 +215,9 @@ pub(crate) fn finish<S: ReleasedSettings>(
     let train = clock.lap();
     opened.write(release)?;
     opened.found(warnings::of_ratings(release.ratings));
+    if let Some(bound) = release.params.label_bound() {
+        opened.found(warnings::of_scale(release.ratings, bound));
+    }
     let fitted = release.fitted;
     let (json, summary, verdict) = opened.close(plan, || {
         tracing::info!("measuring on held-out ratings");

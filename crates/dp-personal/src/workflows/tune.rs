@@ -17,7 +17,9 @@ use super::train::{
     opening, read_parts, scored_by_releases, with_assumptions,
 };
 use crate::error::{Error, Result};
-use crate::metric_release::{Measured, MetricRelease, TrainedAndHeldOut, with_metrics};
+use crate::metric_release::{
+    Measured, MetricRelease, TrainedAndHeldOut, with_audited_metrics, with_metrics,
+};
 use crate::output::{Comparison, TrainRelease, catalogue_sha256};
 use crate::settings::{
     AuditTuneSettings, CandidateSettings, ChoiceSettings, FeedbackKind, Given, Method, Setting,
@@ -39,10 +41,7 @@ pub fn tune(args: &TuneSettings, watch: &mut dyn Watch) -> Result<TrainOutcome> 
     let how = comparison_settings(&args.choice);
     let (methods, fits) = candidates(args, how, target)?;
     // neither noise nor cost depends on the number of items
-    let bounds = fits.iter().map(|fit| fit.params().label_bound);
-    let counted = fits.iter().map(counts_items).collect::<Result<Vec<_>>>()?;
-    let is_counted = counted.iter().all(|counts| *counts);
-    let metrics = metric_release(train, bounds.fold(0.0, f64::max), is_counted)?;
+    let metrics = metric_release_of(train, &fits)?;
     let tuning = Tuning::new(fits.clone(), how)?;
     let draft = with_metrics(&tuning, metrics.as_ref(), target).plan(1, target, ADJACENCY)?;
     let opened = opening(train)?.open(&draft)?;
@@ -104,13 +103,17 @@ pub fn audit(args: &AuditTuneSettings, watch: &mut dyn Watch) -> Result<AuditOut
     let target = audited.target.guarantee.target()?;
     let how = comparison_settings(&args.choice);
     let (_, fits) = candidates(&run, how, target)?;
-    Tuning::new(fits.clone(), how)?.plan(1, target, ADJACENCY)?;
+    let metrics = metric_release_of(&run.train, &fits)?;
+    let metrics = metrics.as_ref();
+    let tuning = Tuning::new(fits.clone(), how)?;
+    with_metrics(&tuning, metrics, target).plan(1, target, ADJACENCY)?;
     let of_each = Tuning::target_of_each(fits.len(), how, target, ADJACENCY)?;
     let trials = Trials::new(&audited.trials, USUAL_CANARIES)?;
 
     go_on(watch)?;
     let data = data(audited)?;
-    let with_length = |fit: &MatrixFactorization| with_length(fit.params().clone(), &data, of_each);
+    let with_length =
+        |fit: &MatrixFactorization| with_length(fit.params().clone(), &data, of_each, None);
     let all = fits.iter().map(with_length).collect::<Result<Vec<_>>>()?;
     let trained_on = 1.0 - how.held_out_fraction;
     let canaries = canaries(data, trials.n_canaries, (&all[0], trained_on))?;
@@ -120,13 +123,30 @@ pub fn audit(args: &AuditTuneSettings, watch: &mut dyn Watch) -> Result<AuditOut
     let fits = all.into_iter().map(FactorizationParams::check);
     let tuning = Tuning::new(fits.collect::<Result<_, _>>()?, how)?;
     let oracle = TuningOracle::new(tuning.clone());
-    let trainer = AuditedTrainer::new(tuning, canaries.n_items(), target, ADJACENCY)?;
+    let n_items = canaries.n_items();
+    let plan = with_metrics(&tuning, metrics, target).plan(n_items, target, ADJACENCY)?;
+    let with_plan = |plan| {
+        let trainer = AuditedTrainer::new(tuning, n_items, target, ADJACENCY)?;
+        Ok(trainer.with_plan(plan).watched_by(oracle))
+    };
+    let trainer = with_audited_metrics(metrics, &plan, &canaries, with_plan)?;
     let what = Audited {
         data: audited.ratings.as_ref(),
         dim,
         run: format!("candidates with factors of length {lengths}, and the choice among them"),
     };
-    what.measure(&trainer.watched_by(oracle), &canaries, &trials, watch)
+    what.measure(&*trainer, &canaries, &trials, watch)
+}
+
+/// What a run of these candidates is to release of held-out metrics.
+fn metric_release_of(
+    train: &TrainSettings,
+    fits: &[MatrixFactorization],
+) -> Result<Option<MetricRelease>> {
+    let bounds = fits.iter().map(|fit| fit.params().label_bound);
+    let counted = fits.iter().map(counts_items).collect::<Result<Vec<_>>>()?;
+    let is_counted = counted.iter().all(|counts| *counts);
+    metric_release(train, bounds.fold(0.0, f64::max), is_counted)
 }
 
 fn comparison_settings(choice: &ChoiceSettings) -> TuningParams {

@@ -101,10 +101,20 @@ impl Certificate {
 
     /// Binds a file to the certificate by the hash of its bytes, and renews the digest.
     #[must_use]
-    pub fn with_artifact(mut self, name: impl Into<String>, bytes: &[u8]) -> Self {
+    pub fn with_artifact(self, name: impl Into<String>, bytes: &[u8]) -> Self {
+        self.with_hashed_artifact(name, sha256_hex(bytes))
+    }
+
+    /// [`with_artifact`](Self::with_artifact) of a file whose hash is known: `sha256` in lower-case hexadecimal.
+    #[must_use]
+    pub fn with_hashed_artifact(
+        mut self,
+        name: impl Into<String>,
+        sha256: impl Into<String>,
+    ) -> Self {
         self.artifacts.push(Artifact {
             name: name.into(),
-            sha256: sha256_hex(bytes),
+            sha256: sha256.into(),
         });
         self.digest = verify::digest_of(&self);
         self

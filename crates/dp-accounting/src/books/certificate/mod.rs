@@ -120,7 +120,8 @@ pub struct Making {
     pub time: Option<String>,
     /// Vector instructions that the sums were computed with: between different ones the last digits may differ.
     pub instructions: String,
-    /// SHA-256 of the file that lists the releases, where the run kept one.
+    /// SHA-256 of the file that lists the releases, where it is published. The hash of the last release
+    /// ([`entry_hash`](crate::ReleaseRecord::entry_hash)) covers the whole list in any case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub release_list_sha256: Option<String>,
 }

@@ -7,7 +7,6 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
-use dp_accounting::Certificate;
 use dp_mechanism::RunFolder;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -272,14 +271,10 @@ impl OutputFolder {
         self.resumable.set(true);
     }
 
-    /// Of the list of releases, where the run keeps one.
-    pub(crate) fn release_list_sha256(&self) -> Result<Option<String>> {
+    /// SHA-256 of the list of releases.
+    pub(crate) fn release_list_sha256(&self) -> Result<String> {
         let list = self.path(RELEASES);
-        match hash_of(&list) {
-            Ok(hash) => Ok(Some(hash)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(Error::read(&list, error)),
-        }
+        hash_of(&list).map_err(|e| Error::read(&list, e))
     }
 
     /// Whether a run goes on from here after this one has failed.
@@ -295,17 +290,9 @@ impl OutputFolder {
         }
     }
 
-    /// Puts the list of releases where the finished output has it: among the internal files, or bound to the certificate.
-    pub(crate) fn settle_releases(
-        &self,
-        publish: bool,
-        certificate: Certificate,
-    ) -> Result<Certificate> {
+    /// Puts the list of releases among the internal files.
+    pub(crate) fn hide_releases(&self) -> Result<()> {
         let (list, internal) = (self.path(RELEASES), self.internal_path(INTERNAL_RELEASES));
-        if publish {
-            let bytes = fs::read(&list).map_err(|e| Error::read(&list, e))?;
-            return Ok(certificate.with_artifact(RELEASES, &bytes));
-        }
         if is_present(&list) {
             make_internal_folder(&self.staging.join(INTERNAL_PART))?;
             let hide = || {
@@ -318,7 +305,7 @@ impl OutputFolder {
             };
             hide().map_err(|e| Error::write(&internal, e))?;
         }
-        Ok(certificate)
+        Ok(())
     }
 
     /// Notes that from here on the run may be paid for: whoever finds the folder without its process says so. Returns the name

@@ -222,12 +222,17 @@ impl Evaluated {
         let data = data.map(|(name, count)| vec![name.clone(), count.to_string()]);
         let first = || [String::new()].into_iter();
         let by = "by popularity of items";
-        terminal(&[
+        let mut blocks = vec![
             Block::Text(INTERNAL_HEAD.to_owned()),
             Block::Table(Table::new("", first().chain(names), overall)),
+        ];
+        let quality = scores.quality.iter();
+        blocks.extend(quality.map(|quality| Block::Table(quality.overall())));
+        blocks.extend([
             Block::Table(Table::new(by, first().chain(heads), buckets)),
             Block::Table(Table::new("", ["", ""], data)),
-        ])
+        ]);
+        terminal(&blocks)
     }
 }
 

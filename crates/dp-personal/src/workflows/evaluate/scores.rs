@@ -13,8 +13,9 @@ use dp_multitask::{
 use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
-use crate::evaluate::{USER_MEAN_SHRINKAGE, mean};
+use crate::evaluate::{Pairs, USER_MEAN_SHRINKAGE, mean};
 use crate::output::HeldOutBy;
+use crate::quality::{Quality, QualityTables};
 use crate::ranking::{K, N_BUCKETS};
 use crate::settings::EvaluateSettings;
 use crate::workflows::input::hold_out_users;
@@ -50,6 +51,9 @@ pub(crate) struct Scores {
     /// The model first.
     pub(crate) overall: Vec<Score>,
     pub(crate) by_popularity: Vec<PopularityBucket>,
+    /// The same with confidence intervals over users, as runs have them; files of earlier versions have none.
+    #[serde(default)]
+    pub(crate) quality: Option<QualityTables>,
 }
 
 /// The name of the model itself.
@@ -129,22 +133,21 @@ impl Buckets {
     }
 }
 
-/// Pairs of prediction and truth, in the order of the targets.
-type Pairs = Vec<(f64, f64)>;
-
 /// The model beside what costs nothing, and beside the same without privacy where that is asked for.
 pub(super) fn of_ratings(model: &FactorModel, parts: &Parts, non_private: bool) -> Result<Scores> {
     let all = predictions(model, parts, non_private)?;
     let buckets = Buckets::of(parts.train.expose())?;
     let of_target = buckets.of_targets(parts.targets.expose());
     let inside = |bucket| {
-        let of_method = |(name, pairs): &(&str, Pairs)| {
+        let of_method = |(name, pairs): &(String, Pairs)| {
             let inside = of_target.iter().zip(pairs);
             let inside = inside.filter(|(b, _)| **b == Some(bucket));
             errors(name, inside.map(|(_, pair)| *pair))
         };
         all.iter().map(of_method).collect()
     };
+    let (history, targets) = (parts.history.expose(), parts.targets.expose());
+    let quality = Quality::of_ratings(history, targets, &all, &buckets.dealt);
     let overall = all.iter();
     let overall = overall.map(|(name, pairs)| errors(name, pairs.iter().copied()));
     Ok(Scores {
@@ -152,6 +155,7 @@ pub(super) fn of_ratings(model: &FactorModel, parts: &Parts, non_private: bool) 
         metrics: ["rmse", "mae"].map(str::to_owned).into(),
         overall: overall.collect(),
         by_popularity: buckets.scored(&of_target, |_| None, inside),
+        quality: Some(quality.tables()),
     })
 }
 
@@ -160,7 +164,7 @@ fn predictions(
     model: &FactorModel,
     parts: &Parts,
     non_private: bool,
-) -> Result<Vec<(&'static str, Pairs)>> {
+) -> Result<Vec<(String, Pairs)>> {
     let (train, targets) = (parts.train.expose(), parts.targets.expose());
     let predicted = |model: &FactorModel| -> Result<Pairs> {
         let pairs = model.predict_held_out(&parts.history, &parts.targets)?;
@@ -170,15 +174,15 @@ fn predictions(
         center: mean(train),
         shrinkage: USER_MEAN_SHRINKAGE,
     };
-    let mut all = vec![(MODEL, predicted(model)?)];
+    let mut all = vec![(MODEL.to_owned(), predicted(model)?)];
     if non_private {
         let exact = NonPrivateAls::default().fit(&parts.train)?;
-        all.push((NON_PRIVATE, predicted(&exact)?));
+        all.push((NON_PRIVATE.to_owned(), predicted(&exact)?));
     }
     let own_mean = user_mean_predictions(parts.history.expose(), targets, bias);
-    all.push(("user-mean", own_mean.collect()));
+    all.push(("user-mean".to_owned(), own_mean.collect()));
     let constant = constant_predictions(targets, bias.center);
-    all.push(("constant", constant.collect()));
+    all.push(("constant".to_owned(), constant.collect()));
     Ok(all)
 }
 
@@ -196,18 +200,22 @@ pub(super) fn of_lists(model: &FactorModel, parts: &Parts, non_private: bool) ->
     let buckets = Buckets::of(parts.train.expose())?;
     let of_target = buckets.of_targets(parts.targets.expose());
     let depth = RankingSums::new(K, Some(&buckets.dealt))?.depth();
-    let of_model = |model: &FactorModel| {
-        let own = model.recommend_held_out(&parts.history, &parts.targets, depth)?;
-        measure(&own, &parts.targets, &buckets)
-    };
-    let mut ranked = vec![(MODEL, of_model(model)?)];
+    let of_model =
+        |model: &FactorModel| model.recommend_held_out(&parts.history, &parts.targets, depth);
+    let mut lists = vec![(MODEL.to_owned(), of_model(model)?)];
     if non_private {
         let exact = NonPrivateAls::implicit().fit(&parts.train)?;
-        ranked.push((NON_PRIVATE, of_model(&exact)?));
+        lists.push((NON_PRIVATE.to_owned(), of_model(&exact)?));
     }
     let popular = buckets.most_popular(parts, depth)?;
-    let popular = measure(&popular, &parts.targets, &buckets)?;
-    ranked.push(("popularity", popular));
+    lists.push(("popularity".to_owned(), popular));
+    let (history, targets) = (parts.history.expose(), parts.targets.expose());
+    let quality = Quality::of_lists(history, targets, &lists, &buckets.dealt)?;
+    let measured = lists.iter().map(|(name, lists)| {
+        let found = measure(lists, &parts.targets, &buckets)?;
+        Ok((name.as_str(), found))
+    });
+    let ranked = measured.collect::<Result<Vec<_>>>()?;
     let inside = |bucket: usize| {
         let of_method = |(name, found): &(&str, Option<RankingMetrics>)| {
             let found = found.as_ref().and_then(|m| m.by_bucket.get(bucket));
@@ -224,6 +232,7 @@ pub(super) fn of_lists(model: &FactorModel, parts: &Parts, non_private: bool) ->
             .map(|(name, of)| means(name, of.as_ref()))
             .collect(),
         by_popularity: buckets.scored(&of_target, k, inside),
+        quality: Some(quality.tables()),
     })
 }
 

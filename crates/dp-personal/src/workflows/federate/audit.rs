@@ -2,7 +2,7 @@
 
 use dp_accounting::Plan;
 use dp_audit::{
-    AuditedRun, AuditedTrainer, EpsilonAudit, PpSgdOracle, Verdict, View, audit_epsilon,
+    AuditedRun, AuditedTrainer, Canaries, EpsilonAudit, PpSgdOracle, Verdict, View, audit_epsilon,
 };
 use dp_core::{ApproxDp, Gdp, Interactions, Private};
 use dp_fedsgd::{AdditiveModel, PersonalizedObjective, PpSgdTrainer};
@@ -13,6 +13,7 @@ use super::settings::{Settings, by_setting};
 use super::source::{Source, items_of};
 use crate::error::Result;
 use crate::federated::{ADJACENCY, Parts, RunSettings, Spending, objective};
+use crate::metric_release::{AuditedMetrics, LABEL, MetricRelease, and_metrics};
 use crate::output::SampledAuditReport;
 use crate::personal::Task;
 use crate::settings::AuditFederateSettings;
@@ -30,7 +31,7 @@ const DELTAS: [f64; 2] = [0.05, 0.2];
 
 /// Makes the rounds of `dp federate` many times with planted users, and measures what they give away. Nothing is released, and no ledger is charged.
 ///
-/// The claim that is audited is that of the rounds of all alphas, with the noise that they have in the run. Noisy counts and the choice among the
+/// The claim that is audited is that of the rounds of all alphas and of released metrics, with the noise that they have in the run. Noisy counts and the choice among the
 /// alphas, which the run pays for too, are not looked at.
 ///
 /// # Errors
@@ -43,17 +44,19 @@ pub fn audit(args: &AuditFederateSettings, watch: &mut dyn Watch) -> Result<Audi
     let items = items_of(&run)?;
     let n_items = items.as_ref().map(|items| items.catalogue().len());
     let mut spending = spending(&run, &settings, n_items)?;
-    let draft = spending.plan(1, target).map_err(by_setting)?;
+    let metrics = settings.metrics.as_ref();
+    let draft = spending.plan_with(1, target, metrics).map_err(by_setting)?;
     let trials = Trials::new(&args.trials, USUAL_CANARIES)?;
     go_on(watch)?;
     tracing::info!(file = %args.data, "reading rows");
     let source = Source::read(&run, &settings, items)?;
     let inputs = source.inputs(&settings)?;
     spending.settings = settings.run(&run, source.curvature(&inputs, &run));
-    let plan = spending.resized(&draft, inputs.dim())?;
+    let plan = spending.resized(&draft, inputs.dim(), metrics)?;
     let mut noise = NoiseSource::operating_system();
     let mut counts = Run::new(&plan, spending.pay_apart(&plan)?, &mut noise)?;
-    counts.begin(&spending.requests(inputs.dim(), target.delta)?, 1)?;
+    let requests = spending.requests(inputs.dim(), target.delta)?;
+    counts.begin(&and_metrics(requests, metrics, target)?, 1)?;
     let rows = source.into_rows(&mut counts)?;
     let (shares, seed) = (settings.shares_of_run(), args.held_out.split_seed);
     let max_rows = args.run.columns.max_rows;
@@ -76,6 +79,10 @@ pub fn audit(args: &AuditFederateSettings, watch: &mut dyn Watch) -> Result<Audi
         (Spending::round_noise(&plan).unwrap_or(1.0), target.delta),
         max_rows,
     )?;
+    let rounds = match metrics {
+        Some(release) => rounds.releasing(release, &plan, &planted.canaries)?,
+        None => rounds,
+    };
     let what = format!(
         "{} rounds of each of {} ratios in {} features, {} of them of planted users alone",
         spending.settings.n_rounds,
@@ -136,7 +143,9 @@ type AuditedPpSgd<'a> =
 /// The runs of all alphas as one.
 struct Rounds<'a> {
     runs: Vec<AuditedPpSgd<'a>>,
-    /// Of all rounds together.
+    /// What is released after them.
+    metrics: Option<AuditedMetrics>,
+    /// Of all rounds together, and of the metrics.
     plan: Plan,
     noise_multiplier: f64,
 }
@@ -160,8 +169,24 @@ impl<'a> Rounds<'a> {
         Ok(Self {
             plan: Plan::with_noise_multipliers(delta, ADJACENCY, releases)?,
             noise_multiplier,
+            metrics: None,
             runs,
         })
+    }
+
+    /// The same with the metrics that the run of this plan releases at its end.
+    fn releasing(
+        mut self,
+        release: &MetricRelease,
+        plan: &Plan,
+        canaries: &Canaries,
+    ) -> Result<Self> {
+        let (own, whole) = (self.plan.releases(), plan.releases());
+        let releases = own.iter().chain(whole.last()).cloned().collect();
+        let delta = self.plan.target().delta;
+        self.metrics = Some(AuditedMetrics::new(release, plan, canaries)?);
+        self.plan = Plan::with_noise_multipliers(delta, ADJACENCY, releases)?;
+        Ok(self)
     }
 
     /// Lower bounds on epsilon of sampled rounds: planted users are there in every other run.
@@ -181,14 +206,18 @@ impl<'a> Rounds<'a> {
             let present: Vec<bool> = (0..n_canaries).map(|canary| side(canary) == 1).collect();
             let data = planted.canaries.with(&present)?;
             let noise = &mut NoiseSource::operating_system();
-            let views = self.train(&data, planted.canaries.users(), noise)?;
-            for canary in 0..n_canaries {
+            let mut views = self.train(&data, planted.canaries.users(), noise)?;
+            let metrics = self.metrics.as_ref().and_then(|_| views.pop());
+            for (canary, &is_here) in present.iter().enumerate() {
                 let score = views.iter().map(|view| {
                     // the gradient points away from the label
                     let y = view.integers[first + canary] as f64 + 0.5;
                     self.score(probability, -y / view.layout.sigma() as f64)
                 });
-                scores[side(canary)].push(score.sum());
+                // their noise is common to all planted users: one of them a run, in turn here and not
+                let of_metrics = metrics.as_ref().filter(|_| canary == run / 2 % n_canaries);
+                let of_metrics = of_metrics.map_or(0.0, |view| whole_score(view, canary, is_here));
+                scores[side(canary)].push(score.sum::<f64>() + of_metrics);
             }
         }
         let thresholds: Vec<f64> = (-20..=20).map(|k| 0.4 * f64::from(k)).collect();
@@ -211,7 +240,22 @@ impl<'a> Rounds<'a> {
     }
 }
 
+/// Log-likelihood ratio of a release on all users, of a canary who is there over nobody, given everybody else.
+fn whole_score(view: &View, canary: usize, is_here: bool) -> f64 {
+    let (sigma, residuals) = (view.layout.sigma() as f64, view.residuals());
+    let of_entry = |&(at, z): &(usize, i64)| {
+        let mu = z as f64 / sigma;
+        let x = residuals[at] + if is_here { mu } else { 0.0 };
+        mu * x - 0.5 * mu * mu
+    };
+    view.canaries[canary].iter().map(of_entry).sum()
+}
+
 impl AuditedRun for Rounds<'_> {
+    fn is_shared(&self, label: &str) -> bool {
+        self.metrics.is_some() && label == LABEL
+    }
+
     fn claim(&self) -> (ApproxDp, Gdp) {
         let gdp = self.plan.gdp().unwrap_or(Gdp { mu: f64::NAN });
         (self.plan.guarantee(), gdp)
@@ -226,6 +270,9 @@ impl AuditedRun for Rounds<'_> {
         let mut views = Vec::new();
         for run in &self.runs {
             views.extend(run.train(data, canaries, noise)?);
+        }
+        if let Some(metrics) = &self.metrics {
+            views.extend(metrics.views(data, canaries, noise)?);
         }
         Ok(views)
     }

@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::federated::{
     Convergence, Figures, ItemTable, Spending, Turning, UserFigures, users_choose,
 };
+use crate::metric_release::{self, MetricRelease, TrainedAndHeldOut, with_metrics};
 use crate::output::{FederatedRelease, FederatedReport, Seconds};
 use crate::quality::Verdict;
 use crate::settings::{DataFormat, FederateSettings};
@@ -30,7 +31,8 @@ pub struct CertifiedOutcome {
     pub json: Value,
     /// The same in words, for a terminal.
     pub summary: String,
-    /// Whether a baseline is better: private, and there only with `show_internal` or `fail_if_worse`.
+    /// Whether a baseline is better: by released metrics where the run released some, else private, and there only with `show_internal` or
+    /// `fail_if_worse`.
     pub verdict: Option<Verdict>,
 }
 
@@ -39,7 +41,8 @@ pub(super) fn plan(args: &FederateSettings, settings: &Settings) -> Result<Plan>
     let items = items_of(args)?;
     let n_items = items.as_ref().map(|items| items.catalogue().len());
     let spending = spending(args, settings, n_items)?;
-    spending.plan(1, settings.targets[0]).map_err(by_setting)
+    let (target, metrics) = (settings.targets[0], settings.metrics.as_ref());
+    spending.plan_with(1, target, metrics).map_err(by_setting)
 }
 
 pub(super) fn run(
@@ -52,7 +55,8 @@ pub(super) fn run(
     let n_items = items.as_ref().map(|items| items.catalogue().len());
     let mut spending = spending(args, settings, n_items)?;
     // the number of features changes neither noise nor cost
-    let draft = spending.plan(1, settings.targets[0]).map_err(by_setting)?;
+    let (target, metrics) = (settings.targets[0], settings.metrics.as_ref());
+    let draft = spending.plan_with(1, target, metrics).map_err(by_setting)?;
     let opened = opening.open(&draft)?;
     go_on(watch)?;
     let mut clock = Clock::start();
@@ -64,7 +68,7 @@ pub(super) fn run(
     opened.found(source.warnings());
     let inputs = source.inputs(settings)?;
     spending.settings = settings.run(args, source.curvature(&inputs, args));
-    let plan = spending.resized(&draft, inputs.dim())?;
+    let plan = spending.resized(&draft, inputs.dim(), metrics)?;
     let all = AllRuns {
         spending,
         inputs,
@@ -88,7 +92,13 @@ pub(super) fn run(
     };
     let noise = &mut args.output.noise();
     let run = opened.run(&plan, &public);
-    let fitted = run.train(&all, &rows, noise, &mut measured, |_| false)?;
+    let trainer = with_metrics(&all, metrics, target);
+    let data = TrainedAndHeldOut {
+        train: &rows,
+        scored: &|models| all.scored(&rows, models),
+    };
+    let fitted = run.train(&trainer, &data, noise, &mut measured, |_| false)?;
+    let fitted = metric_release::Measured::certified(fitted);
     let watched = convergence.as_ref().map(Convergence::took);
     let watched = watched.unwrap_or_default().as_secs_f64();
     let train = (clock.lap() - watched).max(0.0);
@@ -151,7 +161,7 @@ fn public_of(
     let choice = settings
         .has_choice()
         .then_some(args.run.choice.choice_share);
-    json!({
+    let mut public = json!({
         "settings": all.spending.settings,
         "inputs": all.inputs,
         "shape": all.shape,
@@ -159,7 +169,9 @@ fn public_of(
         "n_items": all.spending.n_items,
         "items_sha256": items.map(ItemTable::sha256),
         "format": settings.format.name(),
-    })
+    });
+    MetricRelease::put(settings.metrics.as_ref(), &mut public);
+    public
 }
 
 pub(super) fn spending(

@@ -54,7 +54,6 @@ pub fn plan(args: &FederateSettings) -> Result<Plan> {
 pub fn federate(args: &FederateSettings, watch: &mut dyn Watch) -> Result<FederateOutcome> {
     // everything public is checked before the data is touched
     let settings = Settings::new(args)?;
-    args.output.refuse_metrics("`dp federate`")?;
     let opening = Opening {
         data: &args.data,
         catalogue: args

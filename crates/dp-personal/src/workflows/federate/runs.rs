@@ -16,6 +16,7 @@ use crate::federated::{
     Trainer as AlphaTrainer, Turning, UserFigures, coefficients, folded_in, losses_of_users,
     offered_by, pooled,
 };
+use crate::metric_release::OwnMetrics;
 use crate::personal::Inputs;
 use crate::watch::Watched;
 
@@ -197,6 +198,35 @@ impl Trainer for AllRuns {
             chosen,
             n_users,
         })
+    }
+}
+
+impl AllRuns {
+    /// What users score by their own choice from the chosen run's released parameters, and by their own rows alone: from released values and each
+    /// user's own rows.
+    pub(super) fn scored(
+        &self,
+        rows: &Rows,
+        models: &AllModels,
+    ) -> Result<Vec<Option<OwnMetrics>>> {
+        let mut all = Vec::new();
+        let (Some(made), Some(model)) = (rows.made.get(), models.private.get(models.chosen)) else {
+            return Ok(all);
+        };
+        let offered = offered_by(self.inputs.task, &model.shared);
+        for group in [&made.parts.trained, &made.parts.held_out] {
+            let errors = Figures::own_choices(&self.inputs, group, &[&offered, &[]])?;
+            let users = group.users().iter().zip(errors);
+            all.extend(users.map(|(user, errors)| {
+                let is_tested = user.test.rows(self.inputs.features.len()).len() > 0;
+                let error = |at: usize| errors.get(at).and_then(|of| of.0);
+                is_tested.then(|| OwnMetrics {
+                    model: vec![error(0)],
+                    baseline: error(1),
+                })
+            }));
+        }
+        Ok(all)
     }
 }
 

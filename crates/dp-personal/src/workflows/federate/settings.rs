@@ -7,7 +7,8 @@ use dp_data::SampleColumns;
 
 use super::runs::Shape;
 use crate::error::{Error, Result};
-use crate::federated::{HoldOut, RunSettings};
+use crate::federated::{HoldOut, OWN_ROWS, RunSettings};
+use crate::metric_release::MetricRelease;
 use crate::personal::{Column, Inputs, Ranges, columns_of, task_of};
 use crate::settings::{DataFormat, FederateSettings};
 
@@ -24,6 +25,8 @@ pub(super) struct Settings {
     pub(super) targets: Vec<ApproxDp>,
     /// In order, without repeats.
     pub(super) alphas: Vec<f64>,
+    /// What is released of held-out metrics.
+    pub(super) metrics: Option<MetricRelease>,
     shares: HoldOut,
     ranges: Ranges,
     draft: Inputs,
@@ -36,13 +39,21 @@ impl Settings {
             .iter()
             .map(|&e| ApproxDp::target(e, args.delta));
         let format = format_of(args)?;
+        let ranges = Ranges::new(&args.run.ranges)?;
+        let usual = (format == DataFormat::Ratings).then_some(STARS);
         let settings = Self {
             format,
+            metrics: MetricRelease::of_rows(
+                &args.output.metrics,
+                args.run.model.task,
+                ranges.target().or(usual),
+                OWN_ROWS,
+            )?,
             columns: columns_of(&args.run.columns)?,
             targets: targets.collect::<Result<_, _>>()?,
             alphas: alphas_of(&args.run.alpha_grid)?,
             shares: shares_of(args)?,
-            ranges: Ranges::new(&args.run.ranges)?,
+            ranges,
             draft: draft_of(args)?,
         };
         if format == DataFormat::Ratings && args.run.ranges.bounds.is_some() {
@@ -53,6 +64,10 @@ impl Settings {
             .run(args, 1.0)
             .fit(1.0, args.run.model.n_users.unwrap_or(1.0))
             .map_err(by_setting)?;
+        if settings.metrics.is_some() && settings.targets.len() > 1 {
+            let text = "`release_metrics` is for one `epsilon`: an exploration releases nothing";
+            return Err(Error::Usage(text.to_owned()));
+        }
         params::at_least_one("batch_size", args.run.model.batch_size.unwrap_or(1))?;
         if settings.has_choice() && settings.shares.validation <= 0.0 {
             let text = "`validation_share` 0 leaves no rows to compare alphas on: give a share above 0, or one ratio";

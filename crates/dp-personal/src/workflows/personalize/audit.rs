@@ -1,11 +1,13 @@
 //! `dp audit-personalize`: the run of `dp personalize`, made many times with planted users.
 
 use dp_audit::{AuditedRun, AuditedTrainer};
+use dp_mechanism::Trainer;
 
 use super::ADJACENCY;
 use super::held_out::HeldOut;
 use super::settings::Settings;
 use crate::error::{Error, Result};
+use crate::metric_release::{with_audited_metrics, with_metrics};
 use crate::personal::{Fit, Task};
 use crate::settings::AuditPersonalizeSettings;
 use crate::watch::{Watch, go_on};
@@ -56,9 +58,19 @@ pub fn audit(args: &AuditPersonalizeSettings, watch: &mut dyn Watch) -> Result<A
     let size = (trials.n_canaries, axes_each, n_rows);
     let planted = PlantedRows::new(held_out.train().samples(), size, row)?;
     let shape = (planted.dim, args.run.columns.max_rows);
+    let metrics = settings.metrics.as_ref();
+    let whole = with_metrics(&settings.fit, metrics, target);
+    let (plan, canaries) = (
+        whole.plan(planted.dim, target, ADJACENCY)?,
+        &planted.canaries,
+    );
     let trainer: Box<dyn AuditedRun> = match settings.fit {
-        Fit::Residual(fit) => Box::new(AuditedTrainer::on_samples(fit, shape, target, ADJACENCY)?),
-        Fit::AltMin(fit) => Box::new(AuditedTrainer::on_samples(*fit, shape, target, ADJACENCY)?),
+        Fit::Residual(fit) => with_audited_metrics(metrics, &plan, canaries, |plan| {
+            Ok(AuditedTrainer::on_samples(fit, shape, target, ADJACENCY)?.with_plan(plan))
+        })?,
+        Fit::AltMin(fit) => with_audited_metrics(metrics, &plan, canaries, |plan| {
+            Ok(AuditedTrainer::on_samples(*fit, shape, target, ADJACENCY)?.with_plan(plan))
+        })?,
     };
     let what = Audited {
         data: Some(&args.run.data),

@@ -7,12 +7,12 @@ use dp_mechanism::NoiseSource;
 use dp_personalize::{Observer, Provenance, Round, Subspace};
 
 use crate::error::Result;
+use crate::metric_release::OwnMetrics;
 use crate::output::{ByRound, RoundLine};
 use crate::personal::{
-    Errors, Inputs, MethodName, Peers, Task, UserErrors, Users, errors_in_subspace,
-    errors_of_users, shares_of, whole_space,
+    Errors, Inputs, MethodName, Peers, UserErrors, Users, errors_in_subspace, errors_of_users,
+    shares_of, whole_space,
 };
-use crate::quality::{Metric, Quality, Scored, TestedUser};
 use crate::rounds::MeasuredRounds;
 use crate::settings::PersonalizeSettings;
 
@@ -96,7 +96,11 @@ impl HeldOut {
     }
 
     /// What users score by own fits in a released subspace, and by their own rows alone: from released values and each user's own rows.
-    pub(super) fn scored(&self, inputs: &Inputs, released: &Subspace) -> Result<Vec<Scored>> {
+    pub(super) fn scored(
+        &self,
+        inputs: &Inputs,
+        released: &Subspace,
+    ) -> Result<Vec<Option<OwnMetrics>>> {
         let users = self.all.as_ref().unwrap_or(&self.train);
         let errors =
             |subspace: &Subspace| errors_in_subspace(inputs, users, self.split.expose(), subspace);
@@ -106,19 +110,13 @@ impl HeldOut {
             .position(|of| *of == MethodName::Private);
         let error = |user: &UserErrors| at.and_then(|at| user.errors[at]);
         let pairs = own.iter().zip(&alone);
-        let users = pairs.map(|(a, b)| TestedUser {
-            n_history: a.n_history,
-            n_test: a.n_test,
-            errors: vec![error(a), error(b)],
-            scores: Vec::new(),
-        });
-        let users: Vec<_> = users.collect();
-        let names = [MethodName::Private, MethodName::OwnRidge].map(|of| of.words().to_owned());
-        let metric = match inputs.task {
-            Task::Regression => Metric::Mse,
-            Task::Classification { .. } => Metric::ErrorRate,
+        let of_user = |(own, alone): (&UserErrors, &UserErrors)| {
+            (own.n_test > 0).then(|| OwnMetrics {
+                model: vec![error(own)],
+                baseline: error(alone),
+            })
         };
-        Ok(Quality::of_rows(&[metric], &names, &users).scored)
+        Ok(pairs.map(of_user).collect())
     }
 
     /// Errors of all users; without held-out rows their numbers of rows alone.

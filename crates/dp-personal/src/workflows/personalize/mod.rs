@@ -32,7 +32,8 @@ pub struct PersonalizeOutcome {
     pub json: Value,
     /// The same in words, for a terminal.
     pub summary: String,
-    /// Whether a baseline is better: private, and there only with `show_internal` or `fail_if_worse`.
+    /// Whether the best baseline is better: by released metrics where the run released some, else private, and there only with
+    /// `show_internal` or `fail_if_worse`.
     pub verdict: Option<Verdict>,
 }
 

@@ -42,7 +42,12 @@ impl Settings {
         Ok(Self {
             columns,
             draft: draft_of(args)?,
-            metrics: metrics_of(args)?,
+            metrics: MetricRelease::of_rows(
+                &args.output.metrics,
+                model.task,
+                ranges.target(),
+                MethodName::OwnRidge.words(),
+            )?,
             fit,
             method,
             ranges,
@@ -88,27 +93,6 @@ impl Settings {
         }
         with_metrics(&self.fit, self.metrics.as_ref(), target).plan(dim, target, adjacency)
     }
-}
-
-/// What the run is to release of held-out metrics: of the model, and of what users have without it.
-fn metrics_of(args: &PersonalizeSettings) -> Result<Option<MetricRelease>> {
-    let Some(share) = args.output.metric_share()? else {
-        return Ok(None);
-    };
-    let range = args.run.ranges.target_range.as_deref();
-    let half_range = range.and_then(|range| Some(0.5 * (range.get(1)? - range.first()?)));
-    let bound = match args.run.model.task {
-        TaskKind::Classification => None,
-        TaskKind::Regression => {
-            let bound = args.output.metric_bound.or(half_range);
-            Some(bound.filter(|bound| *bound > 0.0).ok_or_else(|| {
-                let text = "`release_metrics` needs the public `metric_bound` or `target_range`: errors are clipped";
-                Error::Usage(text.to_owned())
-            })?)
-        }
-    };
-    let baseline = MethodName::OwnRidge.words().to_owned();
-    Ok(Some(MetricRelease::of_rows(share, bound, baseline)))
 }
 
 fn method_of(args: &PersonalModelSettings, rank: usize) -> Result<MethodSettings> {

@@ -28,6 +28,8 @@
 //! (adaptive composition). The number of users is among the noisy sums. It is planned, paid for and listed with the training. Sums go to anyone; the metrics,
 //! intervals and verdict made of them are post-processing. Personal models stay with their users (joint DP).
 
+mod audit;
+
 use dp_accounting::{
     CertificateBuilder, Plan, PlannedRelease, ReleaseRequest, ReleasedMetric, Requests, gdp,
 };
@@ -36,14 +38,15 @@ use dp_core::{
     UserRow,
 };
 use dp_mechanism::{
-    Error as KernelError, Fitted, ReleasedVector, Run, SparseBuffer, Trainer, VectorContribution,
-    plan_for,
+    Error as KernelError, Fitted, Run, SparseBuffer, Trainer, VectorContribution, plan_for,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub(crate) use self::audit::{AuditedMetrics, with_audited_metrics};
 use crate::error::{Error, Result};
 use crate::quality::{CONFIDENCE, Metric, QUANTILE, Scored, Verdict};
+use crate::settings::{MetricSettings, TaskKind};
 use crate::workflows::evaluate::MODEL;
 
 /// The label of the release.
@@ -52,6 +55,38 @@ pub(crate) const LABEL: &str = "held-out metrics";
 const MOMENT_WEIGHT: f64 = 0.5;
 /// Keeps rounding from pushing a contribution over its bound, where the kernel would drop it.
 const INSIDE: f64 = 1.0 - 1e-12;
+
+/// What one user's held-out records say, computed from that user's records and from earlier releases alone. Private.
+///
+/// A released sum is made of these and of nothing that compares users: whatever is missing of one user changes that user's values only.
+#[derive(Clone)]
+pub(crate) struct OwnMetrics {
+    /// The metrics of the release, of the model; none where there is no figure.
+    pub(crate) model: Vec<Option<f64>>,
+    /// The first of them, of the baseline.
+    pub(crate) baseline: Option<f64>,
+}
+
+impl OwnMetrics {
+    /// User by user, from the model's metrics in their order and the first metric's baseline; none for users with nothing held out.
+    pub(crate) fn of_columns(scored: &[Scored]) -> Vec<Option<Self>> {
+        let value = |metric: &Scored, method: usize, user: usize| {
+            let users = &metric.methods.get(method)?.1;
+            users.get(user)?.mean()
+        };
+        let n_users = scored.first().and_then(|of| of.methods.first());
+        let n_users = n_users.map_or(0, |(_, users)| users.len());
+        let of_user = |user: usize| {
+            let model: Vec<_> = scored.iter().map(|of| value(of, 0, user)).collect();
+            let is_tested = model.iter().any(Option::is_some);
+            is_tested.then(|| Self {
+                model,
+                baseline: scored.first().and_then(|of| value(of, 1, user)),
+            })
+        };
+        (0..n_users).map(of_user).collect()
+    }
+}
 
 /// What is released of held-out metrics: public.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -94,17 +129,37 @@ impl MetricRelease {
         }
     }
 
-    /// Of labelled rows: a user's root mean squared error counts up to `bound`, and a share of errors in full.
-    pub(crate) fn of_rows(share: f64, bound: Option<f64>, baseline: String) -> Self {
-        let metric = match bound {
-            Some(bound) => (Metric::Mse, [0.0, bound * bound]),
-            None => (Metric::ErrorRate, [0.0, 1.0]),
+    /// Of labelled rows, where any are asked for: a user's root mean squared error counts up to the bound, by default half of the public range of
+    /// the target, and a share of errors in full.
+    ///
+    /// # Errors
+    /// When a setting is out of range, or nothing public bounds an error.
+    pub(crate) fn of_rows(
+        settings: &MetricSettings,
+        task: TaskKind,
+        target_range: Option<[f64; 2]>,
+        baseline: &str,
+    ) -> Result<Option<Self>> {
+        let Some(share) = settings.share()? else {
+            return Ok(None);
         };
-        Self {
+        let half_range = target_range.map(|[low, high]| 0.5 * (high - low));
+        let metric = match task {
+            TaskKind::Classification => (Metric::ErrorRate, [0.0, 1.0]),
+            TaskKind::Regression => {
+                let bound = settings.metric_bound.or(half_range);
+                let bound = bound.filter(|bound| *bound > 0.0).ok_or_else(|| {
+                    let text = "`release_metrics` needs the public `metric_bound` or `target_range`: errors are clipped";
+                    Error::Usage(text.to_owned())
+                })?;
+                (Metric::Mse, [0.0, bound * bound])
+            }
+        };
+        Ok(Some(Self {
             share,
             metrics: vec![metric],
-            baseline: Some(baseline),
-        }
+            baseline: Some(baseline.to_owned()),
+        }))
     }
 
     /// Of lists, whose metrics are shares.
@@ -132,49 +187,77 @@ impl MetricRelease {
         }
     }
 
-    /// The values of every user who has held-out records. Private.
-    fn table(&self, scored: &[Scored]) -> Result<Private<Interactions>> {
+    /// Its place in a plan whose other releases have noise of their own: a share of mu^2 of the target.
+    fn planned(&self, target: ApproxDp) -> Result<PlannedRelease> {
+        let mu = gdp::mu_for(target)?;
+        let event = DpEvent::gaussian(1.0 / (self.share.sqrt() * mu));
+        let n_draws = self.contribution().n_coordinates() as u64;
+        Ok(PlannedRelease::new(LABEL, event, n_draws))
+    }
+
+    /// The values of one user, each finite: what is missing or not a number is the worst of its range.
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "kept finite, and clipped again in the sum"
+    )]
+    fn values(&self, own: &OwnMetrics) -> Vec<f32> {
         let ranges = self.ranges();
-        let mut builder = InteractionsBuilder::new(1).with_feature_dim(ranges.len());
-        let n_users = scored.first().and_then(|of| of.methods.first());
-        let n_users = n_users.map_or(0, |(_, users)| users.len());
-        for user in 0..n_users {
-            let mean = |of: &Scored, method: usize| of.methods.get(method)?.1.get(user)?.mean();
-            let own: Option<Vec<f64>> = scored.iter().map(|of| mean(of, 0)).collect();
-            let Some(mut values) = own else {
-                continue; // nothing of this user is held out
-            };
-            if self.baseline.is_some() {
-                let sign = if self.metrics[0].0.larger_is_better() {
-                    1.0
-                } else {
-                    -1.0
-                };
-                let other = scored.first().and_then(|of| mean(of, 1));
-                values.push(sign * (values[0] - other.unwrap_or(f64::NAN)));
+        let model = |at: usize| own.model.get(at).copied().flatten();
+        let gain = self.baseline.as_ref().map(|_| {
+            let larger_is_better = self.metrics[0].0.larger_is_better();
+            let sign = if larger_is_better { 1.0 } else { -1.0 };
+            let pair = model(0).zip(own.baseline);
+            pair.map(|(model, baseline)| sign * (model - baseline))
+        });
+        let worst = |at: usize| {
+            let larger = at >= self.metrics.len() || self.metrics[at].0.larger_is_better();
+            ranges[at][usize::from(!larger)]
+        };
+        let values = (0..self.metrics.len()).map(model).chain(gain).enumerate();
+        let values = values.map(|(at, x)| x.filter(|x| x.is_finite()).unwrap_or_else(|| worst(at)));
+        values.map(|x| x.clamp(-1e30, 1e30) as f32).collect()
+    }
+
+    /// The values of every user who has held-out records: a row is a function of its own user. Private.
+    fn table(&self, users: &[Option<OwnMetrics>]) -> Result<Private<Interactions>> {
+        #[cfg(privacy_mutants)]
+        let users = &mutants::baseline_of_everybody(users);
+        let mut builder = InteractionsBuilder::new(1).with_feature_dim(self.ranges().len());
+        for (user, own) in (0..).zip(users) {
+            if let Some(own) = own {
+                builder
+                    .set_features(user, &self.values(own))
+                    .map_err(dp_data::Error::from)?;
             }
-            let worst = |at: usize| {
-                let larger = at >= self.metrics.len() || self.metrics[at].0.larger_is_better();
-                ranges[at][usize::from(!larger)]
-            };
-            let cells = values.iter().enumerate();
-            let cells = cells.map(|(at, &x)| if x.is_finite() { x } else { worst(at) });
-            #[allow(
-                clippy::cast_possible_truncation,
-                reason = "kept finite, and clipped again in the sum"
-            )]
-            let cells: Vec<f32> = cells.map(|x| x.clamp(-1e30, 1e30) as f32).collect();
-            let user = u32::try_from(user).unwrap_or(u32::MAX); // users are numbered in 32 bits
-            builder
-                .set_features(user, &cells)
-                .map_err(dp_data::Error::from)?;
         }
         Ok(Private::new(builder.build().0))
     }
 
-    /// Metrics with their intervals, from the released sums. Post-processing.
-    fn estimates(&self, released: &ReleasedVector) -> Vec<ReleasedMetric> {
+    /// Releases the sum over the users of a table of [values](Self::values), and what follows from it.
+    fn of_table(
+        &self,
+        table: &Private<Interactions>,
+        run: &mut Run<'_>,
+    ) -> dp_mechanism::Result<Vec<ReleasedMetric>> {
+        let contribution = self.contribution();
+        let shape = (contribution.n_coordinates(), contribution.clip_norm());
+        let released = run.vector(table, shape, &contribution)?;
         let (sums, noise) = (released.values(), released.noise_stddev());
+        #[cfg(privacy_mutants)]
+        let sums = mutants::true_sums(sums, table, &contribution);
+        Ok(self.estimates(&sums, noise))
+    }
+
+    /// What the certificate says of it.
+    fn describe(certificate: CertificateBuilder) -> CertificateBuilder {
+        certificate.released_output(
+            "noisy sums of users' held-out metrics, and the metrics with their confidence intervals",
+            "anyone",
+        )
+    }
+
+    /// Metrics with their intervals, from the released sums. Post-processing.
+    fn estimates(&self, sums: &[f64], noise: f64) -> Vec<ReleasedMetric> {
         let metrics = self.metrics.iter();
         let mut named: Vec<(Metric, String)> = metrics
             .map(|&(metric, _)| (metric, MODEL.to_owned()))
@@ -185,7 +268,7 @@ impl MetricRelease {
         let ranges = self.ranges();
         let each = named.into_iter().zip(&ranges).enumerate();
         let each = each.map(|(at, ((metric, method), &[low, high]))| {
-            let found = interval(&sums, noise, at);
+            let found = interval(sums, noise, at);
             let own = found.map(|v| low + (v + 1.0) / 2.0 * (high - low));
             // of means of squares, the root is what people know; gains stay as they are
             let is_root = metric == Metric::Mse && method == MODEL;
@@ -263,7 +346,10 @@ impl ClippedMetrics {
     /// The bound `C` on a user's norm.
     fn clip_norm(&self) -> f64 {
         let n = self.ranges.len() as f64;
-        (1.0 + n * MOMENT_WEIGHT.mul_add(MOMENT_WEIGHT, 1.0)).sqrt()
+        let norm = (1.0 + n * MOMENT_WEIGHT.mul_add(MOMENT_WEIGHT, 1.0)).sqrt();
+        #[cfg(privacy_mutants)]
+        let norm = dp_core::mutants::pick("released-metrics-charged-by-half", norm, 0.5 * norm);
+        norm
     }
 }
 
@@ -276,7 +362,11 @@ impl VectorContribution for ClippedMetrics {
         out.push(0, INSIDE);
         let n = u32::try_from(self.ranges.len()).unwrap_or(u32::MAX); // a handful
         for (at, (&x, &[low, high])) in (1_u32..).zip(user.features().iter().zip(&self.ranges)) {
-            let v = 2.0 * (f64::from(x).clamp(low, high) - low) / (high - low) - 1.0;
+            let clipped = f64::from(x).clamp(low, high);
+            #[cfg(privacy_mutants)]
+            let clipped =
+                dp_core::mutants::pick("released-metrics-unclipped", clipped, f64::from(x));
+            let v = 2.0 * (clipped - low) / (high - low) - 1.0;
             out.push(at, INSIDE * v);
             out.push(at + n, INSIDE * MOMENT_WEIGHT * v * v);
         }
@@ -304,12 +394,53 @@ pub(crate) const fn with_metrics<'a, T>(
     }
 }
 
-/// The users' data: what is trained on, and what users of a model score on what they held out, in the metrics of the release: the model,
-/// then the baseline.
+/// What a run asks for, and the metrics after it where there are some to release.
+///
+/// Gaussian releases on all users leave the metrics their share. Beside releases of other kinds, such as rounds on samples of the users, the metrics have
+/// a fixed Gaussian of mu^2 = share × mu^2 of the target; the noise of the others is what the accountant finds for the exact composition of all.
+pub(crate) fn and_metrics(
+    own: Requests,
+    release: Option<&MetricRelease>,
+    target: ApproxDp,
+) -> Result<Requests> {
+    let Some(release) = release else {
+        return Ok(own);
+    };
+    #[cfg(privacy_mutants)]
+    if dp_core::mutants::active("released-metrics-unplanned") {
+        return Ok(own);
+    }
+    let fixed = release.planned(target)?;
+    Ok(match own {
+        Requests::Shares(mut all) => {
+            let total: f64 = all.iter().map(|request| request.budget_share).sum();
+            for request in &mut all {
+                request.budget_share *= (1.0 - release.share) / total;
+            }
+            let (factor, n_draws) = (ReplaceFactor::Two, fixed.n_draws());
+            all.push(ReleaseRequest::new(LABEL, release.share, factor, n_draws));
+            Requests::Shares(all)
+        }
+        Requests::Schedule(releases) => Requests::schedule(move |z| {
+            let mut all = releases(z);
+            all.push(fixed.clone());
+            all
+        }),
+        Requests::Fixed(mut all) => {
+            all.push(fixed);
+            Requests::Fixed(all)
+        }
+    })
+}
+
+/// The users' data: what is trained on, and what users of a model score on what they held out.
 pub(crate) struct TrainedAndHeldOut<'a, D: ?Sized, M> {
     pub(crate) train: &'a D,
-    pub(crate) scored: &'a dyn Fn(&M) -> Result<Vec<Scored>>,
+    pub(crate) scored: &'a Scorer<'a, M>,
 }
+
+/// What users score by a model, user by user; none of users with nothing held out.
+pub(crate) type Scorer<'a, M> = dyn Fn(&M) -> Result<Vec<Option<OwnMetrics>>> + 'a;
 
 /// A model, and its released metrics; none where the run releases none or ended before.
 pub(crate) struct Measured<M> {
@@ -346,33 +477,7 @@ where
     /// Those of the trainer, and one with its share of mu^2 of the target.
     fn requests(&self, width: usize, adjacency: Adjacency) -> Result<Requests> {
         let own = self.trainer.requests(width, adjacency)?;
-        let Some(release) = self.release else {
-            return Ok(own);
-        };
-        let (share, n_draws) = (release.share, release.contribution().n_coordinates() as u64);
-        let mu = gdp::mu_for(self.target)?;
-        let event = DpEvent::gaussian(1.0 / (share.sqrt() * mu));
-        let fixed = PlannedRelease::new(LABEL, event, n_draws);
-        Ok(match own {
-            Requests::Shares(mut all) => {
-                let total: f64 = all.iter().map(|request| request.budget_share).sum();
-                for request in &mut all {
-                    request.budget_share *= (1.0 - share) / total;
-                }
-                let factor = ReplaceFactor::Two;
-                all.push(ReleaseRequest::new(LABEL, share, factor, n_draws));
-                Requests::Shares(all)
-            }
-            Requests::Schedule(releases) => Requests::schedule(move |z| {
-                let mut all = releases(z);
-                all.push(fixed.clone());
-                all
-            }),
-            Requests::Fixed(mut all) => {
-                all.push(fixed);
-                Requests::Fixed(all)
-            }
-        })
+        and_metrics(own, self.release, self.target)
     }
 
     fn n_accounts(&self) -> usize {
@@ -382,10 +487,7 @@ where
     fn describe(&self, certificate: CertificateBuilder) -> CertificateBuilder {
         let certificate = self.trainer.describe(certificate);
         match self.release {
-            Some(_) => certificate.released_output(
-                "noisy sums of users' held-out metrics, and the metrics with their confidence intervals",
-                "anyone",
-            ),
+            Some(_) => MetricRelease::describe(certificate),
             None => certificate,
         }
     }
@@ -401,10 +503,8 @@ where
         let mut metrics = Vec::new();
         if let Some(release) = self.release {
             let table = release.table(&(data.scored)(&model)?)?;
-            let contribution = release.contribution();
-            let shape = (contribution.n_coordinates(), contribution.clip_norm());
-            match run.vector(&table, shape, &contribution) {
-                Ok(released) => metrics = release.estimates(&released),
+            match release.of_table(&table, run) {
+                Ok(found) => metrics = found,
                 // a run that ends with the rounds already made has no metrics
                 Err(KernelError::EndOfList) if run.is_at_end()? => {}
                 Err(error) => return Err(error.into()),
@@ -414,8 +514,50 @@ where
     }
 }
 
+/// Deliberate bugs, in `--cfg privacy_mutants` builds only; see `docs/audits.md`.
+#[cfg(privacy_mutants)]
+mod mutants {
+    use dp_core::mutants::active;
+
+    use super::*;
+
+    /// Metrics from the true sums: their release pays for nothing that is used.
+    pub(super) fn true_sums(
+        released: Vec<f64>,
+        table: &Private<Interactions>,
+        contribution: &ClippedMetrics,
+    ) -> Vec<f64> {
+        if !active("released-metrics-of-the-true-sums") {
+            return released;
+        }
+        let (n, mut sums) = (released.len(), vec![0.0; released.len()]);
+        let Ok(grid) = dp_mechanism::Grid::new(1.0, contribution.clip_norm()) else {
+            return released;
+        };
+        for user in table.expose().users() {
+            for (at, z) in dp_mechanism::vector_contribution(&grid, n, contribution, user) {
+                sums[at] += z as f64 * grid.step();
+            }
+        }
+        sums
+    }
+
+    /// One user without a baseline takes it from all.
+    pub(super) fn baseline_of_everybody(users: &[Option<OwnMetrics>]) -> Vec<Option<OwnMetrics>> {
+        let mut users = users.to_vec();
+        let lacks = |user: &OwnMetrics| user.baseline.is_none();
+        if active("released-metrics-baseline-of-everybody") && users.iter().flatten().any(lacks) {
+            users
+                .iter_mut()
+                .flatten()
+                .for_each(|user| user.baseline = None);
+        }
+        users
+    }
+}
+
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use dp_accounting::{Budget, Ledger};
     use dp_mechanism::{Grid, NoiseSource, ReleaseList, RunFolder, vector_contribution};
     use rand::{RngExt, SeedableRng};
@@ -424,12 +566,12 @@ mod tests {
     use super::*;
     use crate::quality::{Outcome, UserValue};
 
-    fn release(share: f64) -> MetricRelease {
+    pub(super) fn release(share: f64) -> MetricRelease {
         MetricRelease::of_ratings(share, 2.0, Some("user mean".to_owned()))
     }
 
     /// Squared and absolute errors of the model, and squared errors of a baseline.
-    fn scored(users: &[[f64; 3]]) -> Vec<Scored> {
+    fn scored(users: &[[f64; 3]]) -> Vec<Option<OwnMetrics>> {
         let column = |name: &str, at: usize| {
             let value = |user: &[f64; 3]| UserValue {
                 total: 2.0 * user[at],
@@ -441,10 +583,48 @@ mod tests {
         };
         let squared = vec![column("model", 0), column("user mean", 2)];
         let of = |metric, methods| Scored { metric, methods };
-        vec![
+        OwnMetrics::of_columns(&[
             of(Metric::Mse, squared),
             of(Metric::Mae, vec![column("model", 1)]),
-        ]
+        ])
+    }
+
+    /// Whatever one user's records make of the own figures, nobody else's row moves, and the user has the worst values.
+    #[test]
+    fn figures_that_one_user_lacks_are_the_worst_of_that_user_and_change_nobody_else() {
+        let release = release(0.1);
+        let own = |model: [Option<f64>; 2], baseline| OwnMetrics {
+            model: model.to_vec(),
+            baseline,
+        };
+        let honest = |at: u32| {
+            let x = 0.1 * f64::from(at);
+            Some(own([Some(1.0 + x), Some(0.5 + x)], Some(1.5)))
+        };
+        let rows = |users: &[Option<OwnMetrics>]| -> Vec<Vec<f32>> {
+            let table = release.table(users).unwrap().into_exposed();
+            table.users().map(|row| row.features().to_vec()).collect()
+        };
+        let others: Vec<_> = (0..5).map(honest).collect();
+        let alone = rows(&others);
+        assert!((alone[0][2] - 0.5).abs() < 1e-6);
+        let of_error = [Some(0.3), Some(0.2)];
+        for (hostile, expected) in [
+            (own(of_error, None), [0.3, 0.2, -4.0]),
+            (own(of_error, Some(f64::NAN)), [0.3, 0.2, -4.0]),
+            (own([None, Some(0.2)], Some(0.1)), [4.0, 0.2, -4.0]),
+            (own([Some(0.3), None], Some(0.3)), [0.3, 2.0, 0.0]),
+            (own([None, None], None), [4.0, 2.0, -4.0]),
+            (own([Some(f64::INFINITY); 2], Some(1.0)), [4.0, 2.0, -4.0]),
+        ] {
+            for at in 0..=others.len() {
+                let mut users = others.clone();
+                users.insert(at, Some(hostile.clone()));
+                let mut found = rows(&users);
+                assert_eq!(found.remove(at), expected, "user {at}");
+                assert_eq!(found, alone);
+            }
+        }
     }
 
     /// The bound is the one that the noise is scaled to; a user beyond it would be dropped by the kernel, and not counted.
@@ -483,7 +663,7 @@ mod tests {
     }
 
     /// A trainer of one count.
-    struct Counting;
+    pub(super) struct Counting;
 
     impl Trainer for Counting {
         type Data = Private<Interactions>;
