@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Generic, Literal, NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import Generic, Literal, TypeVar
 
 from .. import _native
 from .events import Composed, Event, Repeated, _bad, _plain, to_json
@@ -151,7 +152,8 @@ class Accountant:
 _T = TypeVar("_T", int, float)
 
 
-class Calibrated(NamedTuple, Generic[_T]):
+@dataclass(frozen=True)
+class Calibrated(Generic[_T]):
     """A parameter that meets a target, rounded to the safe side, and the epsilon that it gives at the target's delta."""
 
     value: _T
