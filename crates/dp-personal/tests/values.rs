@@ -157,7 +157,7 @@ fn linear_models_read_once_say_what_dp_predict_says() {
     let dir = tempfile::tempdir().unwrap();
     let data = rows(&dir.path().join("rows.csv"));
     let [subspace, shared] = ["subspace", "shared"].map(|name| text(&dir.path().join(name)));
-    let of = |out| [("data", data.as_str()), ("out", out)];
+    let of = |out| [("data", data.as_str()), ("out", out), ("metric_bound", "2")];
     let personal = given(&of(&subspace)).with("rank", "1");
     let personal: PersonalizeSettings = personal.settings().unwrap();
     let plan = personalize::plan(&personal).unwrap();
