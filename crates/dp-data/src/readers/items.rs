@@ -6,6 +6,7 @@ use std::io::BufRead;
 use std::path::Path;
 
 use super::format::Header;
+use super::memory::TableSource;
 use super::table::{Table, open, open_table, plain_or_gzip};
 use crate::{
     CatalogueFault, ColumnRole, Error, Expected, ItemCatalogue, ItemTable, Ratings, Result,
@@ -177,15 +178,17 @@ pub fn read_catalogue(path: impl AsRef<Path>) -> Result<ItemCatalogue> {
 /// [`Error::NotACatalogue`], and those of [`read_catalogue`].
 pub fn check_catalogue(
     catalogue: impl AsRef<Path>,
-    data: impl AsRef<Path>,
+    data: impl Into<TableSource>,
     user_column: Option<&str>,
 ) -> Result<()> {
-    let (catalogue, data) = (catalogue.as_ref(), data.as_ref());
+    let (catalogue, data) = (catalogue.as_ref(), data.into());
     let refused = |fault: CatalogueFault| {
         let path = catalogue.display().to_string();
         Err(Error::NotACatalogue { path, fault })
     };
-    if is_same_file(catalogue, data) || has_same_contents(catalogue, data)? {
+    if let Some(data) = data.file()
+        && (is_same_file(catalogue, data) || has_same_contents(catalogue, data)?)
+    {
         return refused(CatalogueFault::IsTheData);
     }
     let (input, name) = open_table(catalogue)?;

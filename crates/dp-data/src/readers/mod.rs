@@ -1,13 +1,14 @@
 //! Files of ratings, items, one user's history and labelled feature vectors.
 //!
-//! Layers: [`source`] tells text from Parquet and gives lines of a plain or gzip file, [`fields`] cuts a line, `parquet`
-//! writes rows as such fields, [`table`] holds every line to the same number of fields, [`mod@format`] finds layout and columns; the
+//! Layers: [`source`] tells text from Parquet and gives lines of a plain or gzip file, [`fields`] cuts a line, `parquet` and
+//! `memory` write rows as such fields, [`table`] holds every line to the same number of fields, [`mod@format`] finds layout and columns; the
 //! rest says what the columns mean.
 
 mod format;
 mod items;
 mod json;
 mod leaf;
+mod memory;
 #[cfg(feature = "parquet")]
 mod parquet;
 mod ratings;
@@ -18,6 +19,9 @@ pub use format::{Layout, RatingsColumns, RatingsFormat};
 pub use items::{ItemAttributes, read_item_attributes, read_item_table, read_whole_item_table};
 pub use items::{check_catalogue, check_no_user_ids, read_catalogue};
 pub use leaf::{LeafRows, read_leaf, read_leaf_from};
+pub use memory::{
+    Column, ColumnKind, MemoryTable, TableRows, TableSource, write_float, write_whole,
+};
 #[cfg(feature = "parquet")]
 pub use parquet::panic_is_contained;
 pub use ratings::{UserHistory, read_history, read_history_from};

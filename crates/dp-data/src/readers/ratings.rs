@@ -1,17 +1,17 @@
 //! Files of many users' ratings.
 
 use std::io::Read;
-use std::path::Path;
 
 use dp_core::{DroppedRecords, InteractionsBuilder};
 
 use super::format::{Columns, RatingsFormat};
-use super::table::{Input, Interner, Table, open_table, table_from};
+use super::memory::TableSource;
+use super::table::{Input, Interner, Table, table_from};
 use crate::{CatalogueSource, ColumnRole, Expected, ItemCatalogue, Ratings, ReadSummary, Result};
 
-/// Reads a file of ratings and takes the items found there as the catalogue.
+/// Reads a table of ratings and takes the items found there as the catalogue.
 ///
-/// The file is a table in any of the [formats](crate#formats); Windows line ends, blank lines and a byte-order mark are
+/// A file is a table in any of the [formats](crate#formats); Windows line ends, blank lines and a byte-order mark are
 /// fine. Ids are kept byte for byte. Records are merged by the rules of
 /// [`InteractionsBuilder`]: values that are NaN, infinite or beyond `f32` are left out, the
 /// last record of a user-item pair counts.
@@ -38,12 +38,12 @@ use crate::{CatalogueSource, ColumnRole, Expected, ItemCatalogue, Ratings, ReadS
 /// println!("{} items", ratings.catalogue().len());
 /// # Ok::<(), dp_data::Error>(())
 /// ```
-pub fn read_ratings(path: impl AsRef<Path>, format: &RatingsFormat) -> Result<Ratings> {
-    let (input, name) = open_table(path.as_ref())?;
+pub fn read_ratings(source: impl Into<TableSource>, format: &RatingsFormat) -> Result<Ratings> {
+    let (input, name) = source.into().open()?;
     read(input, name, format, None)
 }
 
-/// Reads a file of ratings on the items of a declared catalogue.
+/// Reads a table of ratings on the items of a declared catalogue.
 ///
 /// Items nobody rated keep their column; records on other items are left out and counted; a
 /// user with no other records is left out too.
@@ -51,11 +51,11 @@ pub fn read_ratings(path: impl AsRef<Path>, format: &RatingsFormat) -> Result<Ra
 /// # Errors
 /// Those of [`read_ratings`].
 pub fn read_ratings_with_catalogue(
-    path: impl AsRef<Path>,
+    source: impl Into<TableSource>,
     format: &RatingsFormat,
     catalogue: ItemCatalogue,
 ) -> Result<Ratings> {
-    let (input, name) = open_table(path.as_ref())?;
+    let (input, name) = source.into().open()?;
     read(input, name, format, Some(catalogue))
 }
 
@@ -238,11 +238,11 @@ impl UserHistory {
 /// # Errors
 /// Those of [`read_ratings`](crate::read_ratings), and [`Expected::OneUser`] where a second user begins.
 pub fn read_history(
-    path: impl AsRef<Path>,
+    source: impl Into<TableSource>,
     format: &RatingsFormat,
     catalogue: &ItemCatalogue,
 ) -> Result<UserHistory> {
-    let (input, name) = open_table(path.as_ref())?;
+    let (input, name) = source.into().open()?;
     read_own(input, name, format, catalogue)
 }
 

@@ -1,10 +1,10 @@
 //! Files of labelled feature vectors.
 
 use std::io::Read;
-use std::path::Path;
 
 use super::format::Header;
-use super::table::{Input, Interner, Table, open_table, table_from};
+use super::memory::TableSource;
+use super::table::{Input, Interner, Table, table_from};
 use crate::{ColumnRole, Result, SampleTable, SampleUser};
 
 /// Which columns of a csv or tsv file are read. A name given must match exactly; what is not given is found in any case of letters
@@ -35,7 +35,7 @@ pub struct SampleColumns {
     pub names: Option<Vec<String>>,
 }
 
-/// Reads labelled feature vectors: a header, then one row a line, separated by tabs if the header has one, otherwise by commas or
+/// Reads labelled feature vectors from a table in memory, or from a file: a header, then one row a line, separated by tabs if the header has one, otherwise by commas or
 /// semicolons, whichever it has more of; plain or gzip.
 ///
 /// A row in which a number is missing (an empty field), NaN, infinite or beyond `f32` is left out and counted; its user stays known. A file without
@@ -48,8 +48,11 @@ pub struct SampleColumns {
 ///   none is left for the features.
 /// * [`Error::Malformed`](crate::Error::Malformed) - a line has another number of fields than the header, a field that is no
 ///   number, an empty id, an id that is not UTF-8, an unclosed quote. Columns that are not used may hold anything.
-pub fn read_samples(path: impl AsRef<Path>, columns: &SampleColumns) -> Result<SampleTable> {
-    let (input, name) = open_table(path.as_ref())?;
+pub fn read_samples(
+    source: impl Into<TableSource>,
+    columns: &SampleColumns,
+) -> Result<SampleTable> {
+    let (input, name) = source.into().open()?;
     read_table(input, name, columns)
 }
 

@@ -9,6 +9,7 @@ use std::path::Path;
 
 use flate2::bufread::MultiGzDecoder;
 
+use super::memory::MemoryReader;
 use crate::{ColumnRole, Error, Expected, Result};
 
 #[cfg(feature = "parquet")]
@@ -31,6 +32,7 @@ pub(super) struct Table<'a> {
 enum Rows<'a> {
     /// Lines, and what stands between their fields.
     Text(Lines<'a>, Separator),
+    Memory(MemoryReader),
     #[cfg(feature = "parquet")]
     Parquet(Box<RowGroups>),
 }
@@ -39,17 +41,19 @@ enum Rows<'a> {
 const MOVIES_DAT: [&str; 3] = ["item", "title", "genres"];
 
 impl<'a> Table<'a> {
-    /// Reads the first line of text and lets `detect` choose the separator from it; or the schema of a Parquet file.
+    /// Reads the first line of text and lets `detect` choose the separator from it; or the schema of what has one.
     pub(super) fn open(
         input: Input<'a>,
         name: String,
         detect: impl FnOnce(&[u8]) -> Option<Separator>,
     ) -> Result<Self> {
-        #[cfg(not(feature = "parquet"))]
-        let Input::Text(text) = input;
-        #[cfg(feature = "parquet")]
         let text = match input {
             Input::Text(text) => text,
+            Input::Memory(reader) => {
+                let n_fields = reader.names().len();
+                return Ok(Self::of(Rows::Memory(reader), n_fields));
+            }
+            #[cfg(feature = "parquet")]
             Input::Parquet(file) => {
                 let groups = RowGroups::open(file, name)?;
                 let n_fields = groups.names().len();
@@ -141,6 +145,7 @@ impl<'a> Table<'a> {
         }
         let is_there = match &mut self.rows {
             Rows::Text(lines, _) => lines.advance()?,
+            Rows::Memory(reader) => reader.advance(&mut self.fields),
             #[cfg(feature = "parquet")]
             Rows::Parquet(groups) => groups.advance(&mut self.fields)?,
         };
@@ -172,6 +177,7 @@ impl<'a> Table<'a> {
         let place = self.fields[column].clone();
         match &self.rows {
             Rows::Text(lines, _) => &lines.line()[place],
+            Rows::Memory(reader) => &reader.row()[place],
             #[cfg(feature = "parquet")]
             Rows::Parquet(groups) => &groups.row()[place],
         }
@@ -191,10 +197,13 @@ impl<'a> Table<'a> {
     /// One field as an id, which may not be empty; whether it is UTF-8 is checked where new ids
     /// are kept.
     pub(super) fn id(&self, column: usize, role: ColumnRole) -> Result<&[u8]> {
-        #[cfg(feature = "parquet")]
-        if let Rows::Parquet(groups) = &self.rows
-            && !groups.can_be_id(column)
-        {
+        let can_be_id = match &self.rows {
+            Rows::Text(..) => true,
+            Rows::Memory(reader) => reader.can_be_id(column),
+            #[cfg(feature = "parquet")]
+            Rows::Parquet(groups) => groups.can_be_id(column),
+        };
+        if !can_be_id {
             return Err(self.malformed(column, Expected::IdColumn(role)));
         }
         let id = self.field(column);
@@ -226,13 +235,15 @@ impl<'a> Table<'a> {
         if let Some(names) = &self.names {
             return Ok(names.clone());
         }
-        #[cfg(feature = "parquet")]
-        if let Rows::Parquet(groups) = &self.rows {
-            return Ok(groups.names().map(|name| name.trim().to_owned()).collect());
+        let trimmed = |name: &str| name.trim().to_owned();
+        match &self.rows {
+            Rows::Text(..) => (0..self.fields.len())
+                .map(|column| Ok(trimmed(&self.text(column)?)))
+                .collect(),
+            Rows::Memory(reader) => Ok(reader.names().map(trimmed).collect()),
+            #[cfg(feature = "parquet")]
+            Rows::Parquet(groups) => Ok(groups.names().map(trimmed).collect()),
         }
-        (0..self.fields.len())
-            .map(|column| Ok(self.text(column)?.trim().to_owned()))
-            .collect()
     }
 
     /// Whether the names of columns stand apart from the records, so that none of them can be a record.
@@ -242,22 +253,21 @@ impl<'a> Table<'a> {
 
     /// Declares that only these columns are looked at from now on. Where columns have types, theirs must be of those that are read.
     pub(super) fn read_only(&mut self, columns: impl IntoIterator<Item = usize>) -> Result<()> {
-        match &mut self.rows {
-            Rows::Text(..) => drop(columns),
+        let columns = columns.into_iter().collect();
+        let read_only = match &mut self.rows {
+            Rows::Text(..) => Ok(()),
+            Rows::Memory(reader) => reader.read_only(columns),
             #[cfg(feature = "parquet")]
-            Rows::Parquet(groups) => {
-                if let Err(column) = groups.read_only(columns.into_iter().collect()) {
-                    return Err(self.malformed(column, Expected::PlainColumn));
-                }
-            }
-        }
-        Ok(())
+            Rows::Parquet(groups) => groups.read_only(columns),
+        };
+        read_only.map_err(|column| self.malformed(column, Expected::PlainColumn))
     }
 
     /// The current line's or row's number, counted from 1.
     pub(super) fn line_number(&self) -> usize {
         match &self.rows {
             Rows::Text(lines, _) => lines.number(),
+            Rows::Memory(reader) => reader.number().max(1),
             #[cfg(feature = "parquet")]
             Rows::Parquet(groups) => groups.number().max(1),
         }
@@ -267,6 +277,7 @@ impl<'a> Table<'a> {
     pub(super) fn name(&self) -> &str {
         match &self.rows {
             Rows::Text(lines, _) => lines.name(),
+            Rows::Memory(reader) => reader.name(),
             #[cfg(feature = "parquet")]
             Rows::Parquet(groups) => groups.name(),
         }
@@ -282,10 +293,11 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Cuts a line of text; rows of Parquet come in fields.
+    /// Cuts a line of text; other rows come in fields.
     fn cut(&mut self) -> Result<()> {
         let cut = match &mut self.rows {
             Rows::Text(lines, separator) => cut(lines.line_mut(), *separator, &mut self.fields),
+            Rows::Memory(_) => Ok(()),
             #[cfg(feature = "parquet")]
             Rows::Parquet(_) => Ok(()),
         };
@@ -508,6 +520,7 @@ pub(super) fn open(path: &Path) -> Result<(File, String)> {
 pub(super) enum Input<'a> {
     /// Text, plain or gzip.
     Text(Box<dyn Read + 'a>),
+    Memory(MemoryReader),
     #[cfg(feature = "parquet")]
     Parquet(File),
 }

@@ -1,10 +1,12 @@
 //! The run: ratings and public items in, factors, feature weights and certificate out.
 
+use dp_accounting::Plan;
+use dp_core::ApproxDp;
 use dp_pubfeat::FeaturePrior;
 use serde_json::json;
 
 use super::items::Items;
-use super::rounds::Made;
+use super::rounds::{Made, Rounds};
 use super::settings::{self, Featured};
 use super::weights_file;
 use crate::error::Result;
@@ -18,15 +20,27 @@ use crate::workflows::train::{
     ADJACENCY, TrainOutcome, assumptions, finish, held_out_by, metric_release, opening, read_parts,
 };
 
-pub(crate) fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<TrainOutcome> {
-    // everything public is checked before the data is touched
+/// What it will release, before any data is read.
+pub(crate) fn plan(args: &TrainSettings) -> Result<Plan> {
+    let (fit, metrics, target) = checked(args)?;
+    fit.plan(1, (metrics.as_ref(), target), ADJACENCY)
+}
+
+/// Everything public, checked before the data is touched.
+fn checked(args: &TrainSettings) -> Result<(Rounds, Option<MetricRelease>, ApproxDp)> {
     let target = args.target.guarantee.target()?;
     let fit = settings::settings(args, target)?;
     let counts = args.feedback.feedback == FeedbackKind::Implicit;
     let metrics = metric_release(args, fit.label_bound(), counts)?;
+    settings::items_path(args)?;
+    dp_core::params::at_least_one("min_items", args.features.min_items.unwrap_or(1))?;
+    Ok((fit, metrics, target))
+}
+
+pub(crate) fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<TrainOutcome> {
+    let (fit, metrics, target) = checked(args)?;
     let released = (metrics.as_ref(), target);
     let items_path = settings::items_path(args)?;
-    dp_core::params::at_least_one("min_items", args.features.min_items.unwrap_or(1))?;
     let draft = fit.plan(1, released, ADJACENCY)?;
     let opened = opening(args)?.open(&draft)?;
 

@@ -9,7 +9,7 @@ mod unseen;
 mod weights_file;
 
 pub(crate) use audit::audited;
-pub(crate) use fit::train;
+pub(crate) use fit::{plan, train};
 pub(crate) use items::{FEATURES, read_features};
 pub(crate) use rounds::of_public;
 pub(crate) use settings::refuse_flags;

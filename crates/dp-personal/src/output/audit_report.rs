@@ -1,9 +1,8 @@
 //! What an audit found: claimed beside measured.
 
-use std::path::Path;
-
 use dp_accounting::gdp;
 use dp_audit::{Check, EpsilonAudit, RunAudit, Verdict};
+use dp_data::TableSource;
 use dp_page::{Block, Table, terminal};
 use serde_json::{Value, json};
 
@@ -17,7 +16,7 @@ const INTERNAL: &str = "internal: measured beside the exact sums of the data, no
 pub(crate) struct AuditReport<'a> {
     pub(crate) audit: &'a RunAudit,
     /// The file; generated ratings without.
-    pub(crate) data: Option<&'a Path>,
+    pub(crate) data: Option<&'a TableSource>,
     pub(crate) n_canaries: usize,
     /// Length of factors, dimension of the subspace or number of features.
     pub(crate) dim: Option<usize>,
@@ -28,7 +27,7 @@ pub(crate) struct AuditReport<'a> {
 /// Lower bounds on epsilon at several deltas, from outputs alone: all there is where users are sampled.
 pub(crate) struct SampledAuditReport<'a> {
     pub(crate) audits: &'a [EpsilonAudit],
-    pub(crate) data: &'a Path,
+    pub(crate) data: &'a TableSource,
     pub(crate) n_canaries: usize,
     pub(crate) n_runs: usize,
     pub(crate) dim: usize,
@@ -40,7 +39,7 @@ impl SampledAuditReport<'_> {
     pub(crate) fn json(&self, verdict: Verdict) -> Result<Value> {
         Ok(json!({
             "audits": serde_json::to_value(self.audits)?,
-            "data": self.data.display().to_string(),
+            "data": self.data.to_string(),
             "dim": self.dim,
             "n_canaries": self.n_canaries,
             "n_runs": self.n_runs,
@@ -62,7 +61,7 @@ impl SampledAuditReport<'_> {
                 "{}: {} training runs on {} with {} planted users",
                 found(verdict),
                 self.n_runs,
-                self.data.display(),
+                self.data,
                 self.n_canaries
             )),
             Block::Table(Table::new("", ["delta", "claimed", "at least"], rows)),
@@ -92,7 +91,7 @@ impl AuditReport<'_> {
         let [low, high] = self.interval();
         let mut object = serde_json::to_value(self.audit)?;
         object["data"] = match self.data {
-            Some(path) => path.display().to_string().into(),
+            Some(source) => source.to_string().into(),
             None => "generated".into(),
         };
         object["dim"] = self.dim.into();
@@ -137,7 +136,7 @@ impl AuditReport<'_> {
         let verdict = found(self.audit.verdict);
         let data = self
             .data
-            .map_or_else(|| "generated ratings".into(), |path| path.to_string_lossy());
+            .map_or_else(|| "generated ratings".into(), ToString::to_string);
         format!(
             "{verdict}: {} training runs on {data} with {} planted users",
             self.audit.n_runs, self.n_canaries

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use dp_core::{ApproxDp, params};
-use dp_data::{RatingsColumns, RatingsFormat};
+use dp_data::{RatingsColumns, RatingsFormat, TableSource};
 use dp_mechanism::NoiseSource;
 use dp_multitask::FactorizationParams;
 
@@ -58,7 +58,7 @@ settings! {
     /// A training run on ratings.
     struct TrainSettings {
         /// Ratings: a table with user, item and rating (csv, tsv, MovieLens, ...; gzip too)
-        ratings: PathBuf = { positional: true, shapes: Shapes::Nothing },
+        ratings: TableSource = { positional: true, shapes: Shapes::Nothing },
         /// Method and guarantee.
         target: TargetSettings = flatten,
         /// What is in the file.
@@ -256,7 +256,7 @@ settings! {
     /// An audit: the run that a training would make, made many times with planted users.
     struct AuditSettings {
         /// Ratings to plant users in, as for `dp train`
-        ratings: Option<PathBuf> = { positional: true, shapes: Shapes::Nothing, usual: "generated ones" },
+        ratings: Option<TableSource> = { positional: true, shapes: Shapes::Nothing, usual: "generated ones" },
         /// Method and guarantee.
         target: TargetSettings = flatten,
         /// What is in the file.
@@ -359,7 +359,7 @@ settings! {
         /// Folder written by `dp train`
         model: PathBuf = { value_name: "DIR" },
         /// The user's own ratings: a table with columns item and rating
-        history: PathBuf = { value_name: "FILE" },
+        history: TableSource = { value_name: "FILE" },
         /// Items that the model does not have, with the columns of its features, to be ranked too
         items: Option<PathBuf> = { value_name: "FILE" },
         /// With a model of implicit feedback: the least rating that is a yes
@@ -506,9 +506,9 @@ impl FactorSettings {
 
 impl AuditSettings {
     /// The training on these ratings that is audited.
-    pub(crate) fn run_on(&self, ratings: PathBuf) -> TrainSettings {
+    pub(crate) fn run_on(&self, ratings: impl Into<TableSource>) -> TrainSettings {
         TrainSettings {
-            ratings,
+            ratings: ratings.into(),
             target: self.target.clone(),
             input: self.input.clone(),
             feedback: self.feedback.clone(),

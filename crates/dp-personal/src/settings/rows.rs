@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use dp_data::SampleShares;
+use dp_data::{SampleShares, TableSource};
 
 use super::{
     GuaranteeSettings, LedgerSettings, OutputSettings, Range, ResumeSettings, Shapes,
@@ -61,7 +61,7 @@ settings! {
     /// What a shared subspace is learned from, and how.
     struct PersonalRunSettings {
         /// Rows: a table (csv, tsv, ...; gzip too) with several rows to a user
-        data: PathBuf = { positional: true, shapes: Shapes::Nothing },
+        data: TableSource = { positional: true, shapes: Shapes::Nothing },
         /// Dimension of the shared space of the users' coefficients
         rank: usize = { value_name: "K", range: Range::of(1.0, 256.0) },
         /// The guarantee that it is to have.
@@ -141,7 +141,7 @@ settings! {
     /// A model that users share in part, learned in rounds.
     struct FederateSettings {
         /// Rows: a table (csv, tsv, ...; gzip too), LEAF JSON, or with `items` ratings
-        data: PathBuf = { positional: true, shapes: Shapes::Nothing },
+        data: TableSource = { positional: true, shapes: Shapes::Nothing },
         /// Privacy target epsilon (nats), for adding or removing one user; several explore
         epsilon: Vec<f64> = { value_name: "E,...", delimiter: ',', range: Range::above(0.0) },
         /// Privacy target delta; choose it well below one over the number of users
@@ -229,9 +229,9 @@ settings! {
         /// Folder written by `dp personalize` or `dp federate`
         model: PathBuf = { value_name: "DIR" },
         /// Users' own labelled rows, with the columns of the training data
-        history: PathBuf = { value_name: "FILE" },
+        history: TableSource = { value_name: "FILE" },
         /// Rows to predict, without target
-        rows: Option<PathBuf> = { value_name: "FILE", usual: "the users' coefficients are shown" },
+        rows: Option<TableSource> = { value_name: "FILE", usual: "the users' coefficients are shown" },
         /// Name of the user column
         user_col: Option<String> = { value_name: "NAME", usual: "the usual names; may be missing" },
     }
@@ -249,7 +249,7 @@ settings! {
     /// An audit of `dp federate`: its runs, made many times with planted users.
     struct AuditFederateSettings {
         /// Rows: a table (csv, tsv, ...; gzip too), LEAF JSON, or with `items` ratings
-        data: PathBuf = { positional: true, shapes: Shapes::Nothing },
+        data: TableSource = { positional: true, shapes: Shapes::Nothing },
         /// The guarantee that it is to have.
         guarantee: GuaranteeSettings = flatten,
         /// What is learned, and how.

@@ -7,6 +7,8 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::PathBuf;
 
+use dp_data::TableSource;
+
 /// What values a setting takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -424,6 +426,19 @@ impl Value for PathBuf {
     fn contents(&self) -> crate::error::Result<serde_json::Value> {
         let bytes = std::fs::read(self).map_err(|e| crate::error::Error::read(self, e))?;
         Ok(dp_accounting::sha256_hex(&bytes).into())
+    }
+}
+
+/// As text, a file; tables in memory are put in where settings are made in code.
+impl Value for TableSource {
+    const KIND: Kind = Kind::Path;
+
+    fn parsed(text: &OsStr) -> Option<Self> {
+        Some(text.into())
+    }
+
+    fn to_json(&self) -> serde_json::Value {
+        self.to_string().into()
     }
 }
 

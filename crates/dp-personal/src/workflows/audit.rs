@@ -3,7 +3,7 @@
 //! The runs are those that `dp train`, `dp tune`, `dp personalize` and `dp federate` would make with the same flags, each on a budget of its own
 //! in memory: nothing of them is released, so no ledger is charged.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use dp_accounting::{Budget, Ledger};
 use dp_audit::{
@@ -13,7 +13,7 @@ use dp_audit::{
 use dp_core::{
     Adjacency, ApproxDp, Interactions, ParamError, Private, UserSamples, UserSamplesBuilder,
 };
-use dp_data::LongTailRatings;
+use dp_data::{LongTailRatings, TableSource};
 use dp_mechanism::NoiseSource;
 use dp_multitask::{FactorizationParams, MatrixFactorization, Trainer as _};
 use rand::SeedableRng;
@@ -95,7 +95,7 @@ pub fn audit(args: &AuditSettings, watch: &mut dyn Watch) -> Result<AuditOutcome
     let audited = |plan| Ok(factorization(fit, canaries.n_items(), target)?.with_plan(plan));
     let trainer = with_audited_metrics(metrics, &plan, &canaries, audited)?;
     let what = Audited {
-        data: args.ratings.as_deref(),
+        data: args.ratings.as_ref(),
         dim,
         run,
     };
@@ -133,7 +133,7 @@ fn factorization(
 /// What is audited, for the report.
 pub(crate) struct Audited<'a> {
     /// The file; generated ratings without.
-    pub(crate) data: Option<&'a Path>,
+    pub(crate) data: Option<&'a TableSource>,
     /// Length of factors, dimension of the subspace or number of features.
     pub(crate) dim: Option<usize>,
     /// What was run, in a line.

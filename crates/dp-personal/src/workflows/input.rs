@@ -1,9 +1,7 @@
 //! What is trained: settings, ratings and the part of them that is not held out.
 
-use std::path::Path;
-
 use dp_core::{ApproxDp, Interactions, Private};
-use dp_data::{RatingSplit, Ratings, SplitFractions, UserSplit};
+use dp_data::{RatingSplit, Ratings, SplitFractions, TableSource, UserSplit};
 use dp_multitask::{FactorizationParams, Feedback, ItemGramian};
 
 use crate::columns::pair;
@@ -110,21 +108,21 @@ pub(crate) fn check_items(args: &InputSettings) -> Result<()> {
 
 /// Ratings as they are meant, with the catalogue that was declared or else the items found in them.
 pub(crate) fn read(
-    path: &Path,
+    source: &TableSource,
     args: &InputSettings,
     feedback: &FeedbackSettings,
 ) -> Result<Ratings> {
     let format = args.columns.format(feedback.needs_values())?;
-    tracing::info!(file = %path.display(), "reading ratings");
+    tracing::info!(file = %source, "reading ratings");
     let ratings = match &args.items {
         Some(items) => {
             let catalogue = dp_data::read_catalogue(items)?;
-            let ratings = dp_data::read_ratings_with_catalogue(path, &format, catalogue)?;
+            let ratings = dp_data::read_ratings_with_catalogue(source, &format, catalogue)?;
             let titles = ratings.catalogue().titles().iter().flatten();
             dp_data::check_no_user_ids(items, titles.map(String::as_str), &ratings)?;
             ratings
         }
-        None => dp_data::read_ratings(path, &format)?,
+        None => dp_data::read_ratings(source, &format)?,
     };
     as_feedback(feedback, ratings)
 }

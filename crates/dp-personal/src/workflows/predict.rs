@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use dp_data::{SampleColumns, SampleTable, SampleUser};
+use dp_data::{SampleColumns, SampleTable, SampleUser, TableSource};
 use dp_fedsgd::Provenance as SharedProvenance;
 use dp_personalize::{Provenance, Subspace};
 use serde_json::{Value, json};
@@ -52,35 +52,110 @@ pub struct Predictions {
 /// # Privacy
 /// What is returned depends on the users' own rows, and is for each user alone.
 pub fn predict(args: &PredictSettings) -> Result<Predictions> {
-    let (learned, inputs) = Learned::read(&args.model)?;
-    let history = dp_data::read_samples(&args.history, &columns(args, &inputs, true))?;
-    let people = People::fit(&inputs, &learned, &history)?;
-    let rows = match &args.rows {
-        Some(path) => {
-            let table = dp_data::read_samples(path, &columns(args, &inputs, false))?;
-            if *table.n_not_finite().expose() > 0 {
-                let reason = "a row holds an empty field or a number that is NaN or infinite: nothing can be predicted from it";
-                return Err(Error::model(path, reason));
-            }
-            Some(people.predict(&inputs, &table))
-        }
-        None => None,
-    };
+    let model = LinearModel::read(&args.model)?;
+    let user_col = args.user_col.as_deref();
+    let people = model.personalize(&args.history, user_col)?;
+    let rows = args.rows.as_ref();
+    let rows = rows.map(|rows| model.predict(&people, rows, user_col));
     Ok(Predictions {
         users: people.models(),
-        features: inputs.names().collect(),
-        target: inputs.target.name,
-        rows,
-        provenance: learned.provenance(),
-        warning: learned.warning(),
+        features: model.inputs.names().collect(),
+        rows: rows.transpose()?,
+        provenance: model.learned.provenance(),
+        warning: model.learned.warning(),
+        target: model.inputs.target.name,
     })
 }
 
+/// What `dp personalize` or `dp federate` released: the shared part of users' linear models.
+///
+/// # Examples
+/// ```no_run
+/// use dp_personal::workflows::predict::LinearModel;
+/// let model = LinearModel::read("dp-model")?;
+/// let people = model.personalize("my-rows.csv", None)?;
+/// for (user, value) in model.predict(&people, "new-rows.csv", None)? {
+///     println!("{user} {value}");
+/// }
+/// # Ok::<(), dp_personal::error::Error>(())
+/// ```
+#[allow(missing_debug_implementations, reason = "models are not printed")]
+pub struct LinearModel {
+    learned: Learned,
+    inputs: Inputs,
+}
+
+impl LinearModel {
+    /// The model of a release folder.
+    ///
+    /// # Errors
+    /// When the folder holds no such model.
+    pub fn read(folder: impl AsRef<Path>) -> Result<Self> {
+        let (learned, inputs) = Learned::read(folder.as_ref())?;
+        Ok(Self { learned, inputs })
+    }
+
+    /// Columns, ranges and task.
+    #[must_use]
+    pub const fn inputs(&self) -> &Inputs {
+        &self.inputs
+    }
+
+    /// The released numbers and their shape: an orthonormal basis by vectors, or the shared parameters as one row.
+    #[must_use]
+    pub fn shared(&self) -> (&[f64], [usize; 2]) {
+        match &self.learned {
+            Learned::Subspace(model) => {
+                let subspace = &model.0;
+                (subspace.basis(), [subspace.dim(), subspace.rank()])
+            }
+            Learned::Shared(shared) => (&shared.last, [1, shared.last.len()]),
+        }
+    }
+
+    /// Fits users' own models to their own labelled rows, locally. Nothing is spent. Without a user column all rows are one user's.
+    ///
+    /// # Errors
+    /// When the table cannot be read, or does not have the columns of the training data.
+    ///
+    /// # Privacy
+    /// What is returned depends on the users' own rows, and is for each user alone.
+    pub fn personalize(
+        &self,
+        history: impl Into<TableSource>,
+        user_col: Option<&str>,
+    ) -> Result<OwnModels> {
+        let columns = columns(user_col, &self.inputs, true);
+        let history = dp_data::read_samples(history, &columns)?;
+        OwnModels::fit(&self.inputs, &self.learned, &history)
+    }
+
+    /// User and prediction of every row, in the order of the table: a value of the target, or of classes the probability that it is above the threshold.
+    /// Rows of users that are not among `people` are predicted as those of somebody without rows.
+    ///
+    /// # Errors
+    /// When the table cannot be read, does not have the columns of the training data, or a number is missing.
+    pub fn predict(
+        &self,
+        people: &OwnModels,
+        rows: impl Into<TableSource>,
+        user_col: Option<&str>,
+    ) -> Result<Vec<(String, f64)>> {
+        let rows = rows.into();
+        let table = dp_data::read_samples(&rows, &columns(user_col, &self.inputs, false))?;
+        if *table.n_not_finite().expose() > 0 {
+            let reason = "a row holds an empty field or a number that is NaN or infinite: nothing can be predicted from it";
+            return Err(Error::model(Path::new(&rows.to_string()), reason));
+        }
+        Ok(people.predict(&self.inputs, &table))
+    }
+}
+
 /// The columns that the model was trained on.
-fn columns(args: &PredictSettings, inputs: &Inputs, with_target: bool) -> SampleColumns {
+fn columns(user_col: Option<&str>, inputs: &Inputs, with_target: bool) -> SampleColumns {
     let names = inputs.features.iter().map(|column| column.name.clone());
     SampleColumns {
-        user: args.user_col.clone(),
+        user: user_col.map(str::to_owned),
         target: Some(inputs.target.name.clone()),
         features: Some(names.collect()),
         user_is_optional: true,
@@ -173,8 +248,12 @@ impl ReleasedShared {
     }
 }
 
-/// Users with their own models.
-struct People {
+/// Users with their own models: private, each for that user alone.
+#[allow(
+    missing_debug_implementations,
+    reason = "holds private models; printing them is never wanted"
+)]
+pub struct OwnModels {
     ids: Vec<String>,
     n_rows: Vec<usize>,
     models: Vec<Personal>,
@@ -183,7 +262,7 @@ struct People {
     stranger: Personal,
 }
 
-impl People {
+impl OwnModels {
     fn fit(inputs: &Inputs, learned: &Learned, history: &SampleTable) -> Result<Self> {
         let (users, n_features) = (history.users().expose(), inputs.features.len());
         let n_rows: Vec<usize> = users.iter().map(|u| u.rows(n_features).len()).collect();
@@ -229,7 +308,8 @@ impl People {
     }
 
     /// The users' own models.
-    fn models(&self) -> Vec<OwnModel> {
+    #[must_use]
+    pub fn models(&self) -> Vec<OwnModel> {
         let users = self.ids.iter().zip(&self.n_rows).zip(&self.models);
         let own = users.map(|((id, &n_rows), model)| OwnModel {
             user: id.clone(),

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use dp_accounting::{Error as AccountingError, Plan, sha256_hex};
 use dp_core::{Adjacency, ApproxDp};
+use dp_data::TableSource;
 use dp_mechanism::{Fitted, NoiseSource, Observer, ReleaseList, Run, Trainer};
 use serde_json::{Map, Value, json};
 
@@ -25,8 +26,8 @@ const GIVEN: &str = "given";
 
 /// What a training run opens before it reads the data.
 pub(crate) struct Opening<'a> {
-    /// The file of private data.
-    pub(crate) data: &'a Path,
+    /// The table of private data.
+    pub(crate) data: &'a TableSource,
     /// The public list of items, and which column of the data names users.
     pub(crate) catalogue: Option<(&'a Path, Option<&'a String>)>,
     /// The other files that it reads.
@@ -45,7 +46,7 @@ impl<'a> Opening<'a> {
                 Ok(out) if output.force => out,
                 Ok(_) | Err(_) => continue, // will not be replaced, or does not exist
             };
-            let own = [self.data, Path::new(".")].into_iter();
+            let own = self.data.file().into_iter().chain([Path::new(".")]);
             let own = own.chain(self.ledger.file());
             for input in own.chain(self.inputs.iter().copied()) {
                 if absolute(input).is_some_and(|path| path.starts_with(&out)) {
@@ -497,7 +498,7 @@ mod tests {
             .plan(5, target, Adjacency::AddRemoveUser)
             .unwrap();
         let opening = Opening {
-            data: &data,
+            data: &args.ratings,
             catalogue: None,
             inputs: Vec::new(),
             ledger: &args.ledger,
@@ -505,7 +506,7 @@ mod tests {
             output: &args.output,
         };
         let unbound = opening.open(&plan).unwrap();
-        let ratings = crate::workflows::input::read(&data, &args.input, &args.feedback);
+        let ratings = crate::workflows::input::read(&args.ratings, &args.input, &args.feedback);
         let mut opened = unbound.bind(&ratings.unwrap()).unwrap();
         opened.account.ledger().unwrap().reserve(&plan).unwrap();
         opened.folder.write("model.bin", b"paid").unwrap();

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use dp_core::{Interactions, InteractionsBuilder, UserRow};
-use dp_data::{ItemCatalogue, RatingsFormat};
-use dp_multitask::{Provenance, ScoreModel};
+use dp_data::{ItemCatalogue, RatingsColumns, RatingsFormat, TableSource};
+use dp_multitask::{FactorModel, PersonalModel, Provenance, ScoreModel};
 
 use crate::error::{Error, Result};
 use crate::output;
@@ -50,45 +50,164 @@ pub struct Recommendations {
 /// The recommendations depend on the user's own ratings, and are for that user alone.
 pub fn recommend(args: &RecommendSettings) -> Result<Recommendations> {
     dp_core::params::at_least_one("count", args.count)?;
-    let (mut model, mut catalogue) = output::read_model(&args.model)?;
-    if let Some(items) = &args.items {
-        (model, catalogue) =
-            crate::featured::with_new_items(&args.model, (model, catalogue), items)?;
-    }
-    let implicit = model.scoring().unobserved_weight.is_some();
-    let format = match implicit && args.min_rating.is_none() {
-        true => RatingsFormat::default().without_ratings(),
-        false => RatingsFormat::default(),
-    };
-    let history = read_history(&args.history, &format, &catalogue)?;
-    let row = history.table.user(0);
-    let liked = liked(row, args.min_rating, implicit, catalogue.len())?;
-    let personal = model.fold_in(liked.user(0))?;
-    let has_tastes = personal.factor().iter().any(|v| v.abs() > 0.0);
-    let is_plain = model.scoring().score_model == ScoreModel::Plain;
-    // without biases, who has nothing of what was learnt has the popular items, if the model knows them
-    let knows_popular = model
-        .item_factors()
-        .chunks(model.dim())
-        .any(|row| row[0] > 0.0);
-    let says_nothing = is_plain && !has_tastes && !knows_popular;
-    let rates_alike = !has_tastes && !says_nothing && (is_plain || !liked.user(0).is_empty());
-    let count = if says_nothing { 0 } else { args.count };
-    let best = model.recommend(&personal, count, row.items())?;
-    let recommended = |(item, score): (u32, f64)| Recommended {
-        id: catalogue.ids()[item as usize].clone(),
-        title: catalogue.title(item as usize).map(str::to_owned),
-        score,
-    };
+    let model = Recommender::read(&args.model, args.items.as_deref())?;
+    let own = model.personalize(&args.history, RatingsColumns::default(), args.min_rating)?;
     Ok(Recommendations {
-        items: best.into_iter().map(recommended).collect(),
-        implicit,
-        says_nothing,
-        orders_alike: model.dim() == 1 || rates_alike,
-        provenance: model.provenance(),
-        n_history: row.len(),
-        n_unknown_items: history.n_unknown_items,
+        items: model.recommend(&own, args.count)?,
+        implicit: model.is_implicit(),
+        says_nothing: own.says_nothing,
+        orders_alike: own.orders_alike,
+        provenance: model.factors().provenance(),
+        n_history: own.rated.len(),
+        n_unknown_items: own.n_unknown_items,
     })
+}
+
+/// Released item factors with the items that they are of.
+///
+/// # Examples
+/// ```no_run
+/// use dp_personal::workflows::recommend::Recommender;
+/// let model = Recommender::read("dp-model", None)?;
+/// let mine = model.personalize("my-ratings.csv", Default::default(), None)?;
+/// for item in model.recommend(&mine, 10)? {
+///     println!("{} {:.1}", item.id, item.score);
+/// }
+/// # Ok::<(), dp_personal::error::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Recommender {
+    factors: FactorModel,
+    catalogue: ItemCatalogue,
+}
+
+/// One user's own part of a model, computed from the user's own records: private, and to be kept by that user alone.
+#[derive(Clone)]
+#[allow(
+    missing_debug_implementations,
+    reason = "holds private records; printing them is never wanted"
+)]
+pub struct OwnTastes {
+    model: PersonalModel,
+    /// Places of the items that the user has rated, increasing.
+    rated: Vec<u32>,
+    n_unknown_items: usize,
+    says_nothing: bool,
+    orders_alike: bool,
+}
+
+impl OwnTastes {
+    /// Own records of items that the model does not know: left out.
+    #[must_use]
+    pub const fn n_unknown_items(&self) -> usize {
+        self.n_unknown_items
+    }
+
+    /// As in [`Recommendations::says_nothing`].
+    #[must_use]
+    pub const fn says_nothing(&self) -> bool {
+        self.says_nothing
+    }
+
+    /// As in [`Recommendations::orders_alike`].
+    #[must_use]
+    pub const fn orders_alike(&self) -> bool {
+        self.orders_alike
+    }
+}
+
+impl Recommender {
+    /// The model of a folder that `dp train` or `dp tune` wrote, with the further `items` of a table where it was trained with features.
+    ///
+    /// # Errors
+    /// When the folder holds no such model, or the items cannot be read.
+    pub fn read(folder: impl AsRef<Path>, items: Option<&Path>) -> Result<Self> {
+        let folder = folder.as_ref();
+        let mut model = output::read_model(folder)?;
+        if let Some(items) = items {
+            model = crate::featured::with_new_items(folder, model, items)?;
+        }
+        let (factors, catalogue) = model;
+        Ok(Self { factors, catalogue })
+    }
+
+    /// The factors, rows in the order of the catalogue.
+    #[must_use]
+    pub const fn factors(&self) -> &FactorModel {
+        &self.factors
+    }
+
+    /// The items.
+    #[must_use]
+    pub const fn catalogue(&self) -> &ItemCatalogue {
+        &self.catalogue
+    }
+
+    /// Whether scores are those of implicit feedback and not ratings.
+    #[must_use]
+    pub const fn is_implicit(&self) -> bool {
+        self.factors.scoring().unobserved_weight.is_some()
+    }
+
+    /// Folds one user in, locally, from a table with a column of items and, where it matters, one of ratings; `columns` names them where they do not have
+    /// usual names. Nothing is spent. With implicit feedback, records below `min_rating` are no yes.
+    ///
+    /// # Errors
+    /// When the history cannot be read, holds another user's records too, or `min_rating` means nothing with this model.
+    pub fn personalize(
+        &self,
+        history: impl Into<TableSource>,
+        columns: RatingsColumns,
+        min_rating: Option<f64>,
+    ) -> Result<OwnTastes> {
+        let implicit = self.is_implicit();
+        let format = RatingsFormat::default().with_columns(columns);
+        let format = match implicit && min_rating.is_none() {
+            true => format.without_ratings(),
+            false => format,
+        };
+        let history = read_history(history.into(), &format, &self.catalogue)?;
+        let row = history.table.user(0);
+        let liked = liked(row, min_rating, implicit, self.catalogue.len())?;
+        let model = self.factors.fold_in(liked.user(0))?;
+        let has_tastes = model.factor().iter().any(|v| v.abs() > 0.0);
+        let is_plain = self.factors.scoring().score_model == ScoreModel::Plain;
+        // without biases, who has nothing of what was learnt has the popular items, if the model knows them
+        let dim = self.factors.dim();
+        let mut rows = self.factors.item_factors().chunks(dim);
+        let knows_popular = rows.any(|row| row[0] > 0.0);
+        let says_nothing = is_plain && !has_tastes && !knows_popular;
+        let rates_alike = !has_tastes && !says_nothing && (is_plain || !liked.user(0).is_empty());
+        Ok(OwnTastes {
+            model,
+            rated: row.items().to_vec(),
+            n_unknown_items: history.n_unknown_items,
+            says_nothing,
+            orders_alike: dim == 1 || rates_alike,
+        })
+    }
+
+    /// The `count` best items that the user has not rated, best first; none where the model says nothing of this user.
+    ///
+    /// # Errors
+    /// None that a model as it was released can have.
+    pub fn recommend(&self, own: &OwnTastes, count: usize) -> Result<Vec<Recommended>> {
+        let count = if own.says_nothing { 0 } else { count };
+        let best = self.factors.recommend(&own.model, count, &own.rated)?;
+        let recommended = |(item, score): (u32, f64)| Recommended {
+            id: self.catalogue.ids()[item as usize].clone(),
+            title: self.catalogue.title(item as usize).map(str::to_owned),
+            score,
+        };
+        Ok(best.into_iter().map(recommended).collect())
+    }
+
+    /// The predicted rating of an item, or with implicit feedback its score; `None` of an item that the model does not know.
+    #[must_use]
+    pub fn predict(&self, own: &OwnTastes, item: &str) -> Option<f64> {
+        let item = self.catalogue.index(item)?;
+        Some(self.factors.predict(&own.model, item))
+    }
 }
 
 /// The records that the user is folded in from: with implicit feedback, those that are a yes.
@@ -117,11 +236,15 @@ struct History {
     n_unknown_items: usize,
 }
 
-/// A file without ratings is a user who has not rated yet.
-fn read_history(path: &Path, format: &RatingsFormat, catalogue: &ItemCatalogue) -> Result<History> {
+/// A table without ratings is a user who has not rated yet.
+fn read_history(
+    source: TableSource,
+    format: &RatingsFormat,
+    catalogue: &ItemCatalogue,
+) -> Result<History> {
     let mut builder = InteractionsBuilder::new(catalogue.len());
     let mut n_unknown_items = 0;
-    match dp_data::read_history(path, format, catalogue) {
+    match dp_data::read_history(source, format, catalogue) {
         Ok(history) => {
             for &(item, value) in history.records() {
                 builder.push(0, item, value).map_err(dp_data::Error::from)?;

@@ -1,7 +1,7 @@
 //! `dp train`: ratings in, private item factors and their certificate out.
 
 use dp_accounting::{Certificate, Plan, Requests};
-use dp_core::{Adjacency, Interactions, Private};
+use dp_core::{Adjacency, ApproxDp, Interactions, Private};
 use dp_data::{CatalogueSource, Ratings};
 use dp_mechanism::NoiseSource;
 use dp_multitask::{FactorModel, MatrixFactorization, Observer, Round, Trainer};
@@ -22,6 +22,43 @@ use crate::workflows::private_run::{Clock, Opened, Opening, unit_of};
 
 pub(crate) const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
 
+/// What [`train`] will release with these settings, and its guarantee: public, and known before any data is read. Neither noise nor cost depends on the
+/// number of items, which is taken for 1.
+///
+/// # Errors
+/// When settings are out of range or do not go together.
+pub fn plan(args: &TrainSettings) -> Result<Plan> {
+    if args.target.method == Method::AmSsp {
+        return crate::featured::plan(args);
+    }
+    Ok(checked(args)?.draft)
+}
+
+/// What follows from settings alone.
+struct Checked {
+    target: ApproxDp,
+    fit: MatrixFactorization,
+    metrics: Option<MetricRelease>,
+    draft: Plan,
+}
+
+/// Everything public, checked before the data is touched.
+fn checked(args: &TrainSettings) -> Result<Checked> {
+    crate::featured::refuse_flags(&args.features)?;
+    let target = args.target.guarantee.target()?;
+    let method = args.target.method.meant();
+    let fit = settings_for(method, &args.feedback, &args.settings, target)?.check()?;
+    let metrics = metric_release(args, fit.params().label_bound, counts_items(&fit)?)?;
+    // neither noise nor cost depends on the number of items
+    let draft = with_metrics(&fit, metrics.as_ref(), target).plan(1, target, ADJACENCY)?;
+    Ok(Checked {
+        target,
+        fit,
+        metrics,
+        draft,
+    })
+}
+
 /// Trains private item factors on a file of ratings and writes a release folder.
 ///
 /// # Errors
@@ -35,14 +72,13 @@ pub fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<TrainOutcome
     if args.target.method == Method::AmSsp {
         return crate::featured::train(args, watch);
     }
-    crate::featured::refuse_flags(&args.features)?;
-    // everything public is checked before the data is touched
-    let target = args.target.guarantee.target()?;
+    let Checked {
+        target,
+        fit,
+        metrics,
+        draft,
+    } = checked(args)?;
     let method = args.target.method.meant();
-    let fit = settings_for(method, &args.feedback, &args.settings, target)?.check()?;
-    let metrics = metric_release(args, fit.params().label_bound, counts_items(&fit)?)?;
-    // neither noise nor cost depends on the number of items
-    let draft = with_metrics(&fit, metrics.as_ref(), target).plan(1, target, ADJACENCY)?;
     let opened = opening(args)?.open(&draft)?;
 
     go_on(watch)?;

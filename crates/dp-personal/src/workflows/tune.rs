@@ -131,7 +131,7 @@ pub fn audit(args: &AuditTuneSettings, watch: &mut dyn Watch) -> Result<AuditOut
     };
     let trainer = with_audited_metrics(metrics, &plan, &canaries, with_plan)?;
     let what = Audited {
-        data: audited.ratings.as_deref(),
+        data: audited.ratings.as_ref(),
         dim,
         run: format!("candidates with factors of length {lengths}, and the choice among them"),
     };

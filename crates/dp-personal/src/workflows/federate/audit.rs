@@ -48,7 +48,7 @@ pub fn audit(args: &AuditFederateSettings, watch: &mut dyn Watch) -> Result<Audi
     let draft = spending.plan_with(1, target, metrics).map_err(by_setting)?;
     let trials = Trials::new(&args.trials, USUAL_CANARIES)?;
     go_on(watch)?;
-    tracing::info!(file = %args.data.display(), "reading rows");
+    tracing::info!(file = %args.data, "reading rows");
     let source = Source::read(&run, &settings, items)?;
     let inputs = source.inputs(&settings)?;
     spending.settings = settings.run(&run, source.curvature(&inputs, &run));

@@ -1,6 +1,6 @@
 //! One epsilon: all alphas within it, one of them chosen, one certificate.
 
-use dp_accounting::Certificate;
+use dp_accounting::{Certificate, Plan};
 use dp_fedsgd::{AlphaSelection, SharedModel};
 use serde_json::{Value, json};
 
@@ -36,6 +36,15 @@ pub struct CertifiedOutcome {
     pub verdict: Option<Verdict>,
 }
 
+/// What a run will release, before any data is read.
+pub(super) fn plan(args: &FederateSettings, settings: &Settings) -> Result<Plan> {
+    let items = items_of(args)?;
+    let n_items = items.as_ref().map(|items| items.catalogue().len());
+    let spending = spending(args, settings, n_items)?;
+    let (target, metrics) = (settings.targets[0], settings.metrics.as_ref());
+    spending.plan_with(1, target, metrics).map_err(by_setting)
+}
+
 pub(super) fn run(
     args: &FederateSettings,
     settings: &Settings,
@@ -51,7 +60,7 @@ pub(super) fn run(
     let opened = opening.open(&draft)?;
     go_on(watch)?;
     let mut clock = Clock::start();
-    tracing::info!(file = %args.data.display(), "reading rows");
+    tracing::info!(file = %args.data, "reading rows");
     let source = Source::read(args, settings, items)?;
     let mut opened = opened.bind(&source)?;
     let load = clock.lap();

@@ -9,6 +9,8 @@ mod source;
 
 use std::path::PathBuf;
 
+use dp_accounting::Plan;
+
 use self::settings::Settings;
 use crate::error::{Error, Result};
 use crate::settings::FederateSettings;
@@ -28,6 +30,15 @@ pub enum FederateOutcome {
     Certified(Box<CertifiedOutcome>),
     /// Of several: figures to look at, of which nothing may be released.
     Exploration(ExplorationOutcome),
+}
+
+/// What [`federate`] will release with these settings, and its guarantee at the first epsilon: public, and known before any data is read. Neither noise nor
+/// cost depends on the number of features.
+///
+/// # Errors
+/// When settings are out of range or do not go together.
+pub fn plan(args: &FederateSettings) -> Result<Plan> {
+    certified::plan(args, &Settings::new(args)?)
 }
 
 /// Learns a model that users share in part from a table of rows, and writes a release folder; with several epsilons it

@@ -156,7 +156,7 @@ fn format_of(args: &FederateSettings) -> Result<DataFormat> {
     let usage = |text: &str| Err(Error::Usage(text.to_owned()));
     let format = args.run.format.unwrap_or_else(|| match &args.run.items {
         Some(_) => DataFormat::Ratings,
-        None if is_json(&args.data) => DataFormat::Leaf,
+        None if args.data.file().is_some_and(is_json) => DataFormat::Leaf,
         None => DataFormat::Csv,
     });
     let named = [&args.run.columns.user_col, &args.run.columns.target_col];

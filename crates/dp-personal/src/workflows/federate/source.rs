@@ -7,7 +7,7 @@ use dp_multitask::CountContribution;
 
 use super::settings::Settings;
 use crate::columns::refuse_repeated;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::federated::{DescribedItems, ItemTable};
 use crate::personal::{Inputs, Intercept, Task};
 use crate::settings::{DataFormat, FederateSettings, ratings_format};
@@ -63,7 +63,10 @@ impl Source {
                     n_features: args.run.n_features.unwrap_or_default(),
                     label: args.run.label_index,
                 };
-                dp_data::read_leaf(&args.data, rows)?
+                let file = args.data.file().ok_or_else(|| {
+                    Error::Usage("LEAF JSON is read from a file: `data` is a table".to_owned())
+                })?;
+                dp_data::read_leaf(file, rows)?
             }
             _ => dp_data::read_samples(&args.data, &settings.columns)?,
         }))

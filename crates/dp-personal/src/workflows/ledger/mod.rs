@@ -11,6 +11,7 @@ use dp_accounting::{
     usable_delta,
 };
 use dp_core::{Adjacency, ApproxDp};
+use dp_data::TableSource;
 use dp_mechanism::PaidLine;
 
 use self::binding::{Binding, Recorded};
@@ -414,9 +415,12 @@ fn runs_left(balance: Balance, cost: f64) -> f64 {
 }
 
 /// The name of a data set: by flag, or that of its file.
-pub(crate) fn data_set_id(args: &LedgerSettings, data: &Path) -> String {
-    args.data_set.clone().unwrap_or_else(|| {
-        let name = data.file_name().unwrap_or(data.as_os_str());
-        name.to_string_lossy().into_owned()
+pub(crate) fn data_set_id(args: &LedgerSettings, data: &TableSource) -> String {
+    args.data_set.clone().unwrap_or_else(|| match data {
+        TableSource::File(path) => {
+            let name = path.file_name().unwrap_or(path.as_os_str());
+            name.to_string_lossy().into_owned()
+        }
+        TableSource::Memory(table) => table.name().to_owned(),
     })
 }

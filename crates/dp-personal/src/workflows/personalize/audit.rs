@@ -33,7 +33,7 @@ pub fn audit(args: &AuditPersonalizeSettings, watch: &mut dyn Watch) -> Result<A
     settings.draft_plan(target, ADJACENCY)?;
     let trials = Trials::new(&args.trials, USUAL_CANARIES)?;
     go_on(watch)?;
-    tracing::info!(file = %args.run.data.display(), "reading rows");
+    tracing::info!(file = %args.run.data, "reading rows");
     let table = dp_data::read_samples(&args.run.data, &settings.columns)?;
     let inputs = settings.inputs(&table)?;
     let held_out = HeldOut::new(&run, &inputs, table)?;

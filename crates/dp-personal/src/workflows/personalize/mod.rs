@@ -4,7 +4,7 @@ mod audit;
 mod held_out;
 mod settings;
 
-use dp_accounting::Certificate;
+use dp_accounting::{Certificate, Plan};
 use dp_core::Adjacency;
 use dp_personalize::{Fitted, Subspace};
 use serde_json::{Value, json};
@@ -37,6 +37,15 @@ pub struct PersonalizeOutcome {
     pub verdict: Option<Verdict>,
 }
 
+/// What [`personalize`] will release with these settings, and its guarantee: public, and known before any data is read. Neither noise nor cost depends on
+/// the number of features.
+///
+/// # Errors
+/// When settings are out of range or do not go together.
+pub fn plan(args: &PersonalizeSettings) -> Result<Plan> {
+    Settings::new(args)?.draft_plan(args.run.guarantee.target()?, ADJACENCY)
+}
+
 /// Learns the subspace that users' linear models share from a table of labelled rows, and writes a release folder.
 ///
 /// # Errors
@@ -66,7 +75,7 @@ pub fn personalize(
 
     go_on(watch)?;
     let mut clock = Clock::start();
-    tracing::info!(file = %args.run.data.display(), "reading rows");
+    tracing::info!(file = %args.run.data, "reading rows");
     let table = dp_data::read_samples(&args.run.data, &settings.columns)?;
     let mut opened = opened.bind(&table)?;
     let inputs = settings.inputs(&table)?;

@@ -1,0 +1,299 @@
+"""What all estimators share: parameters, pickles and copies as scikit-learn has them, runs, and released files."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import logging
+import os
+import shutil
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from html import escape
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+from . import _native, tables
+from ._json import loads
+from ._numpy import np
+from .certificate import Certificate
+from .errors import BadSetting, DpWarning, OutputExists, PrivacyWarning, not_fitted
+from .ledger import NO_LEDGER, Ledger
+from .plan import Plan
+from .report import Report
+
+__all__: list[str] = []
+
+_E = TypeVar("_E", bound="Estimator")
+Given = list[tuple[str, str]]
+Progress = bool | Callable[[int, int], object]
+
+logger = logging.getLogger("dp_personal")
+logger.addHandler(logging.NullHandler())
+
+
+class Estimator:
+    """Parameters are the constructor's arguments; what `fit` learned stands in attributes that end with `_`."""
+
+    _settings: ClassVar[dict[str, str]] = {
+        "user": "user_col",
+        "item": "item_col",
+        "rating": "rating_col",
+        "target": "target_col",
+        "features": "feature_cols",
+    }
+    """Settings of the command line that are called otherwise here."""
+    _public_tables: ClassVar[dict[str, tuple[str, ...]]] = {}
+    """Parameters that may be public tables in memory, and the columns of plain lists."""
+    _not_settings: ClassVar[frozenset[str]] = frozenset({"ledger", "data_set"})
+    """Parameters that are said otherwise."""
+
+    ledger: Any
+    insecure_seed: int | None
+    _files: dict[str, bytes]
+    """The released files: all that a fitted estimator knows."""
+
+    # parameters
+
+    @classmethod
+    def _parameters(cls) -> dict[str, Any]:
+        """Names and defaults of the parameters."""
+        all_of_them = inspect.signature(cls.__init__).parameters.values()
+        return {parameter.name: parameter.default for parameter in all_of_them if parameter.name != "self"}
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002
+        """All parameters by name."""
+        return {name: getattr(self, name) for name in self._parameters()}
+
+    def set_params(self: _E, **params: Any) -> _E:
+        """Set parameters by name."""
+        known = self._parameters()
+        for name, value in params.items():
+            if name not in known:
+                raise BadSetting(f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(known)}")
+            setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        given = (f"{name}={value!r}" for name, value in self._changed().items())
+        return f"{type(self).__name__}({', '.join(given)})"
+
+    def _changed(self) -> dict[str, Any]:
+        defaults = self._parameters()
+        return {name: value for name, value in self.get_params().items() if value is not defaults[name]}
+
+    def _given(self, **more: Any) -> Given:
+        """The parameters as settings of a workflow."""
+        texts: Given = []
+        for name, value in {**self.get_params(), **more}.items():
+            if name in more or name not in self._not_settings:
+                texts += ((self._settings.get(name, name), text) for text in _texts(value))
+        return texts
+
+    def _account(self, *, in_memory: bool) -> dict[str, Any]:
+        """What counts the privacy loss, as settings."""
+        data_set = self.get_params().get("data_set")
+        if self.ledger is None:
+            raise BadSetting(
+                "`ledger` is None: give the file of a ledger, which counts all runs on these data "
+                "(`dp.Ledger.create` makes one), or `dp.NO_LEDGER` for a run that is counted alone"
+            )
+        if self.ledger is NO_LEDGER:
+            return {"no_ledger": True, "data_set": data_set}
+        path = self.ledger.path if isinstance(self.ledger, Ledger) else Path(self.ledger)
+        if data_set is None and in_memory:
+            data_set = path.stem
+        return {"ledger": os.fspath(path), "data_set": data_set}
+
+    # runs
+
+    @contextlib.contextmanager
+    def _public_files(self) -> Iterator[dict[str, str]]:
+        """Public tables in memory as files, which the workflows read."""
+        with tempfile.TemporaryDirectory(prefix="dp-personal-") as folder:
+            files = {}
+            for name, columns in self._public_tables.items():
+                value = self._public_value(name)
+                if value is None or isinstance(value, str | os.PathLike):
+                    continue
+                path = Path(folder) / f"{name}.csv"
+                path.write_bytes(tables.to_csv(value, columns))
+                files[name] = os.fspath(path)
+            yield files
+
+    def _public_value(self, name: str) -> Any:
+        """A parameter that may be a table."""
+        return getattr(self, name)
+
+    def _plan(self, plan: Callable[[Given], str], **more: Any) -> Plan:
+        with self._public_files() as files:
+            return Plan(plan(self._given(no_ledger=True, **files, **more)))
+
+    def _run(
+        self,
+        fit: Callable[[Given, str | _native.Table, Listener], str],
+        table: str | _native.Table,
+        *,
+        progress: Progress,
+        resume: str | os.PathLike[str] | None,
+        **more: Any,
+    ) -> None:
+        """One run on data, in a folder that stays where `resume` names one."""
+        account = self._account(in_memory=not isinstance(table, str))
+        listener = Listener(progress)
+        with _run_folder(resume) as out, self._public_files() as files:
+            given = self._given(**account, **files, **more, out=os.fspath(out), resume=resume is not None and "ledger" in account)
+            logger.info("%s", fit(given, table, listener))
+            self._take(out)
+        if self.insecure_seed is not None:
+            warnings.warn("the noise was seeded: this model is NOT PRIVATE", PrivacyWarning, stacklevel=3)
+        for text in listener.warnings:
+            warnings.warn(text, DpWarning, stacklevel=3)
+
+    # what was released
+
+    def _take(self, folder: Path) -> None:
+        """Become the model of a folder."""
+        self._files = {
+            path.relative_to(folder).as_posix(): path.read_bytes()
+            for path in sorted(folder.rglob("*"))
+            if path.is_file() and not path.name.startswith(".")
+        }
+        self._load(folder)
+
+    def _load(self, folder: Path) -> None:  # noqa: ARG002
+        """Set the attributes of a model that the folder holds."""
+        self.certificate_ = Certificate(self._files["certificate.json"].decode())
+
+    def _check_is_fitted(self) -> None:
+        if not self.__sklearn_is_fitted__():
+            raise not_fitted(type(self).__name__)
+
+    @contextlib.contextmanager
+    def _folder(self) -> Iterator[Path]:
+        """The released files as a folder."""
+        self._check_is_fitted()
+        with tempfile.TemporaryDirectory(prefix="dp-personal-") as folder:
+            model = Path(folder) / type(self).__name__
+            self._write(model)
+            yield model
+
+    def _write(self, folder: Path) -> None:
+        for name, content in self._files.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the released files to a folder, as `dp` does: `dp_personal.load` and `dp` read it back."""
+        self._check_is_fitted()
+        folder = Path(path)
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise OutputExists(f"{folder} exists and is not replaced")
+        folder.mkdir(parents=True, exist_ok=True)
+        self._write(folder)
+
+    def verify(self) -> None:
+        """Check the certificate, and that the released files are those it was issued for; `CertificateError` where not."""
+        with self._folder() as folder:
+            _native.verify(os.fspath(folder))
+
+    def report(self) -> Report:
+        """The page of `dp report`: what the model promises, what was released and how."""
+        with self._folder() as folder:
+            return Report(_native.report(os.fspath(folder)))
+
+    def _repr_html_(self) -> str:
+        if not self.__sklearn_is_fitted__():
+            return f"<pre>{escape(repr(self))}</pre>"
+        return f"<pre>{escape(repr(self))}</pre>{self.certificate_._repr_html_()}"
+
+    @classmethod
+    def _of_folder(cls: type[_E], folder: Path) -> _E:
+        """The estimator of a model that was saved, with the parameters that its report tells."""
+        known = cls._parameters()
+        model = cls()
+        report = folder / "report.json"
+        run = (loads(report.read_text()).get("run") or {}) if report.exists() else {}
+        values = {**run.get("given", {}), **run.get("target", {})}
+        for name in known:
+            value = values.get(cls._settings.get(name, name))
+            if value is not None and name not in cls._public_tables:
+                setattr(model, name, value)
+        model._take(folder)
+        return model
+
+    # as scikit-learn asks
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_files")
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = self.get_params()
+        if self.__sklearn_is_fitted__():
+            state["_files"] = self._files
+        return {**state, "_version": _native.__version__}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        state = dict(state)
+        state.pop("_version", None)
+        self.__dict__.update(state)
+        if self.__sklearn_is_fitted__():
+            with self._folder() as folder:
+                self._load(folder)
+
+
+@contextlib.contextmanager
+def _run_folder(resume: str | os.PathLike[str] | None) -> Iterator[Path]:
+    """The folder of a run. A temporary one stays where the run was interrupted after it had paid."""
+    if resume is not None:
+        yield Path(resume)
+        return
+    folder = Path(tempfile.mkdtemp(prefix="dp-personal-"))
+    try:
+        yield folder / "run"
+    except BaseException as error:
+        if any(folder.iterdir()):
+            note = f"what the run has paid for is kept: fit(..., resume={os.fspath(folder / 'run')!r}) goes on with it"
+            logger.warning("%s", note)
+            if hasattr(error, "add_note"):
+                error.add_note(note)
+        else:
+            folder.rmdir()
+        raise
+    shutil.rmtree(folder)
+
+
+class Listener:
+    """Whom a run tells how far it is, and what it warns of."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress = _bar if progress is True else progress or None
+        self.warnings: list[str] = []
+
+    def log(self, level: int, text: str) -> None:
+        """Keep a warning for when the run is over; pass on all else."""
+        if level >= logging.WARNING:
+            self.warnings.append(text)
+        else:
+            logger.log(level, "%s", text)
+
+
+def _bar(done: int, total: int) -> None:
+    sys.stderr.write(f"\rrelease {done} of {total}" + ("\n" if done == total else ""))
+    sys.stderr.flush()
+
+
+def _texts(value: Any) -> list[str]:
+    """A parameter as it would be typed; nothing where it is not given."""
+    if value is None or value is False:
+        return []
+    if value is True:
+        return ["true"]
+    if isinstance(value, list | tuple | np.ndarray):
+        return [text for one in value for text in _texts(one)]
+    if isinstance(value, float | np.floating):
+        return [repr(float(value))]
+    return [os.fsdecode(value) if isinstance(value, os.PathLike) else str(value)]

@@ -1,0 +1,71 @@
+"""What mechanisms cost, what may still be spent, and who pays.
+
+>>> from dp_personal import accounting
+>>> epsilon = accounting.gaussian(noise_multiplier=2.0, releases=10).epsilon(delta=1e-5)
+>>> print(f"{epsilon:.4f}")
+7.5113
+"""
+
+from __future__ import annotations
+
+from . import adapters, errors, events
+from .accountant import (
+    Accountant,
+    Adjacency,
+    Bound,
+    Calibrated,
+    Method,
+    calibrate_count,
+    calibrate_largest,
+    calibrate_noise_multiplier,
+    calibrate_sampling_probability,
+    calibrate_smallest,
+)
+from .adapters import from_dp_accounting, from_opacus
+from .errors import NoGuarantee, NotCertified, TargetOutOfReach, UnsupportedEvent
+from .events import Event, approx_dp, bounded_range, compose, gaussian, laplace, pure_dp, renyi_dp, sampled_gaussian, zcdp
+from .filters import GaussianFilter, IndividualGaussianFilter, Odometer, OrderBalance, RdpFilter
+from .spending import Balance, OpenLedger, Spend, certify, check_covered, read_certificate
+
+__all__ = [
+    "Accountant",
+    "Adjacency",
+    "Balance",
+    "Bound",
+    "Calibrated",
+    "Event",
+    "GaussianFilter",
+    "IndividualGaussianFilter",
+    "Method",
+    "NoGuarantee",
+    "NotCertified",
+    "Odometer",
+    "OpenLedger",
+    "OrderBalance",
+    "RdpFilter",
+    "Spend",
+    "TargetOutOfReach",
+    "UnsupportedEvent",
+    "adapters",
+    "approx_dp",
+    "bounded_range",
+    "calibrate_count",
+    "calibrate_largest",
+    "calibrate_noise_multiplier",
+    "calibrate_sampling_probability",
+    "calibrate_smallest",
+    "certify",
+    "check_covered",
+    "compose",
+    "errors",
+    "events",
+    "from_dp_accounting",
+    "from_opacus",
+    "gaussian",
+    "laplace",
+    "pure_dp",
+    "read_certificate",
+    "renyi_dp",
+    "sampled_gaussian",
+    "zcdp",
+]

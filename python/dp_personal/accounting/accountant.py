@@ -1,0 +1,217 @@
+"""Epsilon and delta of what was composed, and the parameter that just meets a target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Generic, Literal, TypeVar
+
+from .. import _native
+from .events import Composed, Event, Repeated, _bad, _plain, to_json
+
+__all__ = [
+    "Accountant",
+    "Adjacency",
+    "Bound",
+    "Calibrated",
+    "Method",
+    "calibrate_count",
+    "calibrate_largest",
+    "calibrate_noise_multiplier",
+    "calibrate_sampling_probability",
+    "calibrate_smallest",
+]
+
+Adjacency = Literal["add-remove-user", "replace-user", "add-remove-record", "replace-record"]
+"""Which data sets are neighbours: one user or one record more or less, or exchanged for another."""
+
+Method = Literal["tightest", "gdp", "saddle-point", "pld", "rdp", "zcdp"]
+"""How a figure is found. `"tightest"` asks those that apply and keeps the best."""
+
+_Answer = tuple[float, float, float, str]
+
+
+class Bound(float):
+    """An epsilon, a delta or a divergence with what is known about it from both sides.
+
+    As a number it is `upper`, which is never below the truth: the figure to promise.
+    """
+
+    lower: float
+    """Never above the truth; 0 where the method knows nothing from below."""
+    value: float
+    """The best single figure: the exact value where the method is exact, else `upper`."""
+    method: str
+    """How it was found."""
+
+    def __new__(cls, upper: float, lower: float, value: float, method: str) -> Bound:
+        """A bracket from `lower` to `upper`."""
+        bound = super().__new__(cls, upper)
+        bound.lower, bound.value, bound.method = lower, value, method
+        return bound
+
+    @property
+    def upper(self) -> float:
+        """Never below the truth."""
+        return float(self)
+
+    def __reduce__(self) -> tuple[type[Bound], tuple[float, float, float, str]]:
+        return Bound, (float(self), self.lower, self.value, self.method)
+
+    def __repr__(self) -> str:
+        return f"Bound({float(self)!r}, lower={self.lower!r}, method={self.method!r})"
+
+    def __str__(self) -> str:
+        return float.__repr__(self)
+
+
+def _bound(answer: _Answer) -> Bound:
+    value, lower, upper, method = answer
+    return Bound(upper, lower, value, method)
+
+
+def _orders(orders: Iterable[float] | None) -> list[float] | None:
+    return None if orders is None else [float(order) for order in orders]
+
+
+def epsilon(event: Event, delta: float, *, adjacency: Adjacency = "add-remove-user", method: Method = "tightest") -> Bound:
+    return _bound(_native.account_epsilon(to_json(event), delta, adjacency, method, None))
+
+
+def delta(event: Event, epsilon: float, *, adjacency: Adjacency = "add-remove-user", method: Method = "tightest") -> Bound:
+    return _bound(_native.account_delta(to_json(event), epsilon, adjacency, method, None))
+
+
+def rdp(event: Event, order: float, *, adjacency: Adjacency = "add-remove-user") -> Bound:
+    return _bound(_native.account_rdp(to_json(event), order, adjacency))
+
+
+def mu(event: Event, *, adjacency: Adjacency = "add-remove-user") -> float:
+    return _native.account_mu(to_json(event), adjacency)
+
+
+def rho(event: Event, *, adjacency: Adjacency = "add-remove-user") -> float:
+    return _native.account_rho(to_json(event), adjacency)
+
+
+class Accountant:
+    """Adds up what mechanisms cost as they run. It answers for the schedule as a whole.
+
+    Whoever decides what to run, or when to stop, by looking at outputs needs a filter: see `GaussianFilter` and `RdpFilter`.
+    """
+
+    def __init__(
+        self,
+        *,
+        adjacency: Adjacency = "add-remove-user",
+        method: Method = "tightest",
+        orders: Iterable[float] | None = None,
+    ) -> None:
+        """`orders` are Renyi orders for method `"rdp"`, about 330 of them unless they are given."""
+        self.adjacency: Adjacency = adjacency
+        self.method: Method = method
+        self.orders = _orders(orders)
+        self._counts: dict[Event, int] = {}
+
+    def compose(self, event: Event, count: int = 1) -> Accountant:
+        """Adds `count` runs of `event`. What this accountant cannot count raises, and changes nothing."""
+        count = _plain("count", "int", count)
+        if count == 0:
+            raise _bad("count", count, "a whole number, 1 or above")
+        known = self._counts.get(event, 0)
+        if known == 0:
+            _native.account_check(to_json(event), self.adjacency, self.method, self.orders)
+        self._counts[event] = _plain("count", "int", known + count)
+        return self
+
+    @property
+    def event(self) -> Composed:
+        """Everything composed so far, as one event."""
+        counts = self._counts.items()
+        return Composed(tuple(event if count == 1 else Repeated(event, count) for event, count in counts))
+
+    def _composed(self) -> str:
+        if not self._counts:
+            from .errors import NoGuarantee
+
+            raise NoGuarantee("nothing was composed, so there is no guarantee to state")
+        return to_json(self.event)
+
+    def epsilon(self, delta: float) -> Bound:
+        """The smallest epsilon at `delta`."""
+        return _bound(_native.account_epsilon(self._composed(), delta, self.adjacency, self.method, self.orders))
+
+    def delta(self, epsilon: float) -> Bound:
+        """The smallest delta at `epsilon`."""
+        return _bound(_native.account_delta(self._composed(), epsilon, self.adjacency, self.method, self.orders))
+
+    def __repr__(self) -> str:
+        return f"<Accountant: {sum(self._counts.values())} mechanisms, {self.adjacency}, {self.method}>"
+
+
+_T = TypeVar("_T", int, float)
+
+
+@dataclass(frozen=True)
+class Calibrated(Generic[_T]):
+    """A parameter that meets a target, rounded to the safe side, and the epsilon that it gives at the target's delta."""
+
+    value: _T
+    epsilon: Bound
+
+
+def _number(
+    events: Callable[[float], Event],
+    target: tuple[float, float],
+    adjacency: Adjacency,
+    what: str,
+    within: tuple[float, float] = (0.0, 0.0),
+) -> Calibrated[float]:
+    value, answer = _native.calibrate_number(lambda x: to_json(events(x)), target, adjacency, what, within)
+    return Calibrated(value, _bound(answer))
+
+
+def calibrate_noise_multiplier(
+    event: Callable[[float], Event], *, epsilon: float, delta: float, adjacency: Adjacency = "add-remove-user"
+) -> Calibrated[float]:
+    """The smallest noise multiplier z, from 1e-6 to 1e9, with which `event(z)` is (epsilon, delta)-DP."""
+    return _number(event, (epsilon, delta), adjacency, "noise-multiplier")
+
+
+def calibrate_sampling_probability(
+    event: Callable[[float], Event], *, epsilon: float, delta: float, adjacency: Adjacency = "add-remove-user"
+) -> Calibrated[float]:
+    """The largest sampling probability q, from 1e-12 to 1, with which `event(q)` is (epsilon, delta)-DP."""
+    return _number(event, (epsilon, delta), adjacency, "sampling-probability")
+
+
+def calibrate_smallest(
+    event: Callable[[float], Event],
+    *,
+    within: tuple[float, float],
+    epsilon: float,
+    delta: float,
+    adjacency: Adjacency = "add-remove-user",
+) -> Calibrated[float]:
+    """The smallest x of an interval with which `event(x)` is (epsilon, delta)-DP, where the cost falls with x."""
+    return _number(event, (epsilon, delta), adjacency, "smallest", within)
+
+
+def calibrate_largest(
+    event: Callable[[float], Event],
+    *,
+    within: tuple[float, float],
+    epsilon: float,
+    delta: float,
+    adjacency: Adjacency = "add-remove-user",
+) -> Calibrated[float]:
+    """The largest x of an interval with which `event(x)` is (epsilon, delta)-DP, where the cost rises with x."""
+    return _number(event, (epsilon, delta), adjacency, "largest", within)
+
+
+def calibrate_count(
+    event: Callable[[int], Event], *, epsilon: float, delta: float, adjacency: Adjacency = "add-remove-user"
+) -> Calibrated[int]:
+    """The largest n with which `event(n)` is (epsilon, delta)-DP, exactly: one more would miss it."""
+    value, answer = _native.calibrate_count(lambda n: to_json(event(n)), (epsilon, delta), adjacency)
+    return Calibrated(value, _bound(answer))

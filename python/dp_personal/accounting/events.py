@@ -1,0 +1,434 @@
+"""Mechanisms, described fully enough to account for them.
+
+An event says what ran and nothing of its cost. Sensitivities are those of adding or removing one unit (a user or a record); under
+replacement the accountants double them. Events are values: they compare, hash and pickle.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import operator
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Literal
+
+from ..errors import BadSetting
+
+if TYPE_CHECKING:
+    from .accountant import Adjacency, Bound, Method
+
+__all__ = [
+    "ApproxDp",
+    "BoundedRange",
+    "Composed",
+    "DiscreteGaussian",
+    "DiscreteLaplace",
+    "Event",
+    "Gaussian",
+    "Laplace",
+    "Logarithmic",
+    "MixtureOfGaussians",
+    "NonPrivate",
+    "Poisson",
+    "PoissonSampled",
+    "RandomAllocation",
+    "RandomizedResponse",
+    "Rdp",
+    "Relation",
+    "RepeatAndSelect",
+    "Repeated",
+    "SampledWithoutReplacement",
+    "Stopping",
+    "TreeAggregation",
+    "TruncatedNegativeBinomial",
+    "Zcdp",
+    "approx_dp",
+    "bounded_range",
+    "compose",
+    "gaussian",
+    "laplace",
+    "pure_dp",
+    "renyi_dp",
+    "sampled_gaussian",
+    "zcdp",
+]
+
+Relation = Literal["add-remove", "replace"]
+"""The neighbours that a stated guarantee is for."""
+
+ReplaceFactor = Literal["two", "sqrt-two"]
+
+_MAX_COUNT = 2**64 - 1
+
+_STATED = "stated_"
+"""What a mechanism is known to guarantee, in its fields; what it costs among others, its methods say."""
+
+
+def _plain(name: str, annotation: str, value: Any) -> Any:
+    """The value as Python's own type: numpy's scalars and arrays are welcome, what is no number is not."""
+    if annotation == "float":
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            number = math.nan
+        if not math.isfinite(number):
+            raise _bad(name, value, "a finite number")
+        return number
+    if annotation == "int":
+        try:
+            whole = operator.index(value)
+        except TypeError:
+            raise _bad(name, value, "a whole number") from None
+        if not 0 <= whole <= _MAX_COUNT:
+            raise _bad(name, value, "a whole number of at most 64 bits, not negative")
+        return whole
+    if annotation == "tuple[float, ...]":
+        return tuple(_plain(name, "float", one) for one in value)
+    if annotation == "tuple[Event, ...]":
+        return tuple(_plain(name, "Event", one) for one in value)
+    kind = _KINDS.get(annotation)
+    if kind is not None and not isinstance(value, kind):
+        raise _bad(name, value, f"an instance of {annotation}")
+    return value
+
+
+def _bad(name: str, value: object, expected: str) -> BadSetting:
+    error = BadSetting(f"{name} = {value!r}: expected {expected}")
+    error.setting = name
+    return error
+
+
+class _Described:
+    """What the compiled part reads as JSON."""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):  # type: ignore[arg-type]
+            value = _plain(field.name.removeprefix(_STATED), str(field.type), getattr(self, field.name))
+            object.__setattr__(self, field.name, value)
+
+    def _json(self) -> dict[str, Any]:
+        described: dict[str, Any] = {self._tag: self._name}
+        for field in fields(self):  # type: ignore[arg-type]
+            described[field.name.removeprefix(_STATED)] = _jsonable(getattr(self, field.name))
+        return described
+
+    _tag = "mechanism"
+    _name = ""
+
+
+def _jsonable(value: Any) -> Any:
+    if isinstance(value, _Described):
+        return value._json()
+    if isinstance(value, tuple):
+        return [_jsonable(one) for one in value]
+    return value
+
+
+class Event(_Described):
+    """A mechanism, or several of them on the same data."""
+
+    def epsilon(self, delta: float, *, adjacency: Adjacency = "add-remove-user", method: Method = "tightest") -> Bound:
+        """The smallest epsilon at `delta`: a float that is never below the truth, and `lower`, never above it."""
+        from .accountant import epsilon
+
+        return epsilon(self, delta, adjacency=adjacency, method=method)
+
+    def delta(self, epsilon: float, *, adjacency: Adjacency = "add-remove-user", method: Method = "tightest") -> Bound:
+        """The smallest delta at `epsilon`, as for `epsilon`."""
+        from .accountant import delta
+
+        return delta(self, epsilon, adjacency=adjacency, method=method)
+
+    def rdp(self, order: float, *, adjacency: Adjacency = "add-remove-user") -> Bound:
+        """Renyi divergence of any real order above 1, in nats, in the worse direction; infinite where there is none."""
+        from .accountant import rdp
+
+        return rdp(self, order, adjacency=adjacency)
+
+    def mu(self, *, adjacency: Adjacency = "add-remove-user") -> float:
+        """Mu of Gaussian differential privacy, rounded up; `UnsupportedEvent` for what is not Gaussian."""
+        from .accountant import mu
+
+        return mu(self, adjacency=adjacency)
+
+    def rho(self, *, adjacency: Adjacency = "add-remove-user") -> float:
+        """Rho of zero-concentrated differential privacy, rounded up; `UnsupportedEvent` for what has none."""
+        from .accountant import rho
+
+        return rho(self, adjacency=adjacency)
+
+    def repeat(self, count: int) -> Repeated:
+        """The event `count` times on the same data."""
+        return Repeated(self, count)
+
+    def poisson_sampled(self, sampling_probability: float) -> PoissonSampled:
+        """The event on a Poisson sample of the units."""
+        return PoissonSampled(sampling_probability, self)
+
+    def sampled_without_replacement(self, sample_size: int, population_size: int) -> SampledWithoutReplacement:
+        """The event on `sample_size` of `population_size` units, drawn uniformly."""
+        return SampledWithoutReplacement(sample_size, population_size, self)
+
+    def best_of(self, stopping: Stopping) -> RepeatAndSelect:
+        """The best of a random number of runs of this event."""
+        return RepeatAndSelect(self, stopping)
+
+
+@dataclass(frozen=True)
+class Gaussian(Event):
+    """Gaussian mechanism on a sum over units.
+
+    `noise_multiplier` is the standard deviation of the noise over the L2 sensitivity under add/remove of one unit. Sums whose
+    contributions are all positive semidefinite move by the square root of 2 under replacement, not by 2: `"sqrt-two"`.
+    """
+
+    noise_multiplier: float
+    replace_factor: ReplaceFactor = "two"
+    _name = "gaussian"
+
+
+@dataclass(frozen=True)
+class Laplace(Event):
+    """Laplace mechanism: the scale of the noise over the L1 sensitivity under add/remove of one unit."""
+
+    noise_multiplier: float
+    _name = "laplace"
+
+
+@dataclass(frozen=True)
+class DiscreteGaussian(Event):
+    """Discrete Gaussian noise of parameter `sigma` on one integer query."""
+
+    sigma: float
+    sensitivity: int = 1
+    _name = "discrete-gaussian"
+
+
+@dataclass(frozen=True)
+class DiscreteLaplace(Event):
+    """Discrete Laplace noise, P(x) proportional to exp(-rate |x|), on one integer query."""
+
+    rate: float
+    sensitivity: int = 1
+    _name = "discrete-laplace"
+
+
+@dataclass(frozen=True)
+class RandomizedResponse(Event):
+    """Every unit reports its value of `buckets`, with `noise_probability` a uniform one. Defined under replacement only."""
+
+    noise_probability: float
+    buckets: int = 2
+    _name = "randomized-response"
+
+
+@dataclass(frozen=True)
+class BoundedRange(Event):
+    """A mechanism whose privacy loss spans at most `stated_epsilon`, such as the exponential mechanism."""
+
+    stated_epsilon: float
+    relation: Relation = "add-remove"
+    _name = "bounded-range"
+
+
+@dataclass(frozen=True)
+class ApproxDp(Event):
+    """Any mechanism known to be (`stated_epsilon`, `stated_delta`)-DP."""
+
+    stated_epsilon: float
+    stated_delta: float = 0.0
+    relation: Relation = "add-remove"
+    _name = "approx-dp"
+
+
+@dataclass(frozen=True)
+class Zcdp(Event):
+    """Any mechanism known to be zCDP with `stated_rho`."""
+
+    stated_rho: float
+    relation: Relation = "add-remove"
+    _name = "zcdp"
+
+
+@dataclass(frozen=True)
+class Rdp(Event):
+    """Any mechanism whose Renyi divergence of one `order` is known to be at most `stated_epsilon`."""
+
+    order: float
+    stated_epsilon: float
+    relation: Relation = "add-remove"
+    _name = "rdp"
+
+
+@dataclass(frozen=True)
+class PoissonSampled(Event):
+    """A mechanism on a sample that each unit joins independently: Gaussian, mixture of Gaussians, Laplace or `ApproxDp`."""
+
+    sampling_probability: float
+    event: Event
+    _name = "poisson-sampled"
+
+
+@dataclass(frozen=True)
+class SampledWithoutReplacement(Event):
+    """A Gaussian mechanism on a sample of fixed size. Defined under replacement only: the number of units is public."""
+
+    sample_size: int
+    population_size: int
+    event: Event
+    _name = "sampled-without-replacement"
+
+
+@dataclass(frozen=True)
+class RandomAllocation(Event):
+    """`n_steps` Gaussian releases, each unit in exactly `n_selected` of them, chosen in secret ("balls and bins")."""
+
+    noise_multiplier: float
+    n_selected: int
+    n_steps: int
+    _name = "random-allocation"
+
+
+@dataclass(frozen=True)
+class MixtureOfGaussians(Event):
+    """A Gaussian mechanism of random L2 sensitivity: `sensitivities[i]` with `probabilities[i]`."""
+
+    sigma: float
+    sensitivities: tuple[float, ...]
+    probabilities: tuple[float, ...]
+    _name = "mixture-of-gaussians"
+
+
+@dataclass(frozen=True)
+class TreeAggregation(Event):
+    """Continual release by a binary tree of `n_steps` leaves with Gaussian noise on every node; each unit is in one leaf."""
+
+    noise_multiplier: float
+    n_steps: int
+    _name = "tree-aggregation"
+
+
+@dataclass(frozen=True)
+class Composed(Event):
+    """Several mechanisms on the same data, each free to look at earlier outputs."""
+
+    events: tuple[Event, ...]
+    _name = "composed"
+
+
+@dataclass(frozen=True)
+class Repeated(Event):
+    """One mechanism `count` times on the same data."""
+
+    event: Event
+    count: int
+    _name = "repeated"
+
+
+class Stopping(_Described):
+    """How often a mechanism runs of which the best result is published; chosen without looking at the data."""
+
+    _tag = "distribution"
+
+
+@dataclass(frozen=True)
+class TruncatedNegativeBinomial(Stopping):
+    """On 1, 2, ...; `shape` 1 is geometric. The smaller `success_probability`, the more runs."""
+
+    shape: float
+    success_probability: float
+    _name = "truncated-negative-binomial"
+
+
+@dataclass(frozen=True)
+class Logarithmic(Stopping):
+    """The logarithmic distribution on 1, 2, ..."""
+
+    success_probability: float
+    _name = "logarithmic"
+
+
+@dataclass(frozen=True)
+class Poisson(Stopping):
+    """On 0, 1, 2, ...; no run publishes nothing."""
+
+    mean: float
+    _name = "poisson"
+
+
+@dataclass(frozen=True)
+class RepeatAndSelect(Event):
+    """A mechanism run a secret random number of times, of which the best result is published, as in tuning."""
+
+    event: Event
+    stopping: Stopping
+    _name = "repeat-and-select"
+
+
+@dataclass(frozen=True)
+class NonPrivate(Event):
+    """Something that carries no guarantee."""
+
+    _name = "non-private"
+
+
+_KINDS: dict[str, type] = {"Event": Event, "Stopping": Stopping}
+
+
+def to_json(event: Event) -> str:
+    """The event as the ledger and the certificate write it."""
+    return json.dumps(_jsonable(_plain("event", "Event", event)))
+
+
+def _times(event: Event, name: str, count: int) -> Event:
+    whole: int = _plain(name, "int", count)
+    return event if whole == 1 else Repeated(event, whole)
+
+
+def gaussian(*, noise_multiplier: float, releases: int = 1) -> Event:
+    """`releases` Gaussian mechanisms of one noise multiplier."""
+    return _times(Gaussian(noise_multiplier), "releases", releases)
+
+
+def laplace(*, noise_multiplier: float, releases: int = 1) -> Event:
+    """`releases` Laplace mechanisms of one scale."""
+    return _times(Laplace(noise_multiplier), "releases", releases)
+
+
+def sampled_gaussian(*, noise_multiplier: float, sampling_probability: float, steps: int = 1) -> Event:
+    """DP-SGD: `steps` Gaussian mechanisms, each on a Poisson sample of its own."""
+    return _times(Gaussian(noise_multiplier).poisson_sampled(sampling_probability), "steps", steps)
+
+
+def pure_dp(*, epsilon: float, releases: int = 1, relation: Relation = "add-remove") -> Event:
+    """`releases` mechanisms that are each epsilon-DP."""
+    return _times(ApproxDp(epsilon, 0.0, relation), "releases", releases)
+
+
+def approx_dp(*, epsilon: float, delta: float, releases: int = 1, relation: Relation = "add-remove") -> Event:
+    """`releases` mechanisms that are each (epsilon, delta)-DP."""
+    return _times(ApproxDp(epsilon, delta, relation), "releases", releases)
+
+
+def zcdp(*, rho: float, releases: int = 1, relation: Relation = "add-remove") -> Event:
+    """`releases` mechanisms that are each rho-zCDP."""
+    return _times(Zcdp(rho, relation), "releases", releases)
+
+
+def bounded_range(*, epsilon: float, releases: int = 1, relation: Relation = "add-remove") -> Event:
+    """`releases` mechanisms of bounded range, such as the exponential mechanism: their privacy loss spans at most epsilon."""
+    return _times(BoundedRange(epsilon, relation), "releases", releases)
+
+
+def renyi_dp(*, order: float, epsilon: float, releases: int = 1, relation: Relation = "add-remove") -> Event:
+    """`releases` mechanisms whose Renyi divergence of one order is at most epsilon."""
+    return _times(Rdp(order, epsilon, relation), "releases", releases)
+
+
+def compose(*events: Event | Iterable[Event]) -> Composed:
+    """All these mechanisms on the same data, adaptively."""
+    parts: list[Event] = []
+    for event in events:
+        parts.extend([event] if isinstance(event, Event) else event)
+    return Composed(tuple(parts))

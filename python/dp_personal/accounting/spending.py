@@ -1,0 +1,216 @@
+"""A ledger that pays for the releases of a pipeline of one's own, and the certificate of what it paid for."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, NamedTuple
+
+from .. import _native
+from ..certificate import Certificate
+from ..ledger import Ledger
+from .accountant import Adjacency
+from .events import Event, _plain, to_json
+
+__all__ = ["Balance", "OpenLedger", "Spend", "certify", "check_covered", "read_certificate"]
+
+
+class Balance(NamedTuple):
+    """What a ledger has spent, in the measure that it counts in."""
+
+    measure: str
+    spent: float
+    budget: float
+    left: float
+
+
+@dataclass(frozen=True)
+class Spend:
+    """One release that a ledger has paid for. Nothing is refunded: what is not released stays spent."""
+
+    label: str
+    event: Event
+    release_id: str
+    """Its name in the ledger and in certificates."""
+    n_draws: int
+    data_set: str
+    delta: float
+    """That of the ledger's budget."""
+    adjacency: Adjacency
+
+
+class OpenLedger:
+    """A ledger file, open and locked: it pays for releases before their noise is drawn.
+
+    `data_set` and `adjacency` are those that the ledger was made for; the name is the file's without its ending unless it is
+    given.
+
+    >>> with OpenLedger("ratings.ledger") as ledger:  # doctest: +SKIP
+    ...     spend = ledger.spend(gaussian(noise_multiplier=8.0), label="histogram")  # durable when this returns
+    ...     histogram = counts + rng.normal(scale=8.0 * sensitivity, size=counts.shape)
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | Ledger,
+        *,
+        data_set: str | None = None,
+        adjacency: Adjacency = "add-remove-user",
+    ) -> None:
+        self.path = path.path if isinstance(path, Ledger) else Path(path)
+        self.data_set = self.path.stem if data_set is None else data_set
+        self.adjacency: Adjacency = adjacency
+        self._ledger = _native.OpenLedger.open(os.fspath(self.path), self.data_set, adjacency)
+
+    @classmethod
+    def create(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        epsilon: float,
+        delta: float,
+        data_set: str | None = None,
+        kind: Literal["gaussian", "mixed", "schedule"] = "gaussian",
+        adjacency: Adjacency = "add-remove-user",
+    ) -> OpenLedger:
+        """Makes a ledger with the total that may be spent on a data set, and opens it.
+
+        It counts Gaussian mechanisms alone, mechanisms with a Renyi divergence (`"mixed"`), or one schedule that is paid for as a
+        whole.
+        """
+        target = Path(path)
+        name = target.stem if data_set is None else data_set
+        if adjacency == "add-remove-user" and kind != "schedule":
+            _native.ledger_create(os.fspath(target), name, epsilon, delta, kind)
+        else:
+            _native.OpenLedger.create(os.fspath(target), name, (epsilon, delta), adjacency, kind).close()
+        return cls(target, data_set=name, adjacency=adjacency)
+
+    def spend(self, event: Event, *, label: str, n_draws: int = 0) -> Spend:
+        """Pays for one release, or raises `BudgetExceeded` and pays nothing.
+
+        It is durable when this returns; draw the noise after that. `n_draws` counts draws of this package's own sampler, for
+        which a part of delta is set aside; noise from elsewhere has none.
+        """
+        return self._pay([(label, event, n_draws)])[0]
+
+    def spend_all(self, releases: Mapping[str, Event] | Iterable[tuple[str, Event]]) -> list[Spend]:
+        """Pays for all these releases, by their labels, or for none."""
+        return self._pay(_wanted(releases))
+
+    def affords(self, releases: Event | Mapping[str, Event] | Iterable[tuple[str, Event]]) -> bool:
+        """Whether the budget has room for these releases now, without paying for them."""
+        return self._ledger.affords(_texts(_wanted(releases)))
+
+    def cost(self, releases: Event | Mapping[str, Event] | Iterable[tuple[str, Event]]) -> float:
+        """What these releases cost here, in the measure of `balance`, whether there is room for them or not."""
+        return self._ledger.cost(_texts(_wanted(releases)))
+
+    def _pay(self, wanted: list[_Wanted]) -> list[Spend]:
+        _, delta, _ = self._ledger.budget()
+        ids = self._ledger.spend(_texts(wanted))
+        return [
+            Spend(label, event, release_id, n_draws, self.data_set, delta, self.adjacency)
+            for (label, event, n_draws), release_id in zip(wanted, ids, strict=True)
+        ]
+
+    @property
+    def epsilon(self) -> float:
+        """Epsilon of the budget."""
+        return self._ledger.budget()[0]
+
+    @property
+    def delta(self) -> float:
+        """Delta of the budget."""
+        return self._ledger.budget()[1]
+
+    @property
+    def n_releases(self) -> int:
+        """Number of releases paid for so far."""
+        return self._ledger.budget()[2]
+
+    @property
+    def balance(self) -> Balance:
+        """What was spent and what is left."""
+        return Balance(*self._ledger.balance())
+
+    @property
+    def remaining(self) -> float:
+        """Mu of the Gaussian releases that can still be paid for, rounded down."""
+        return self._ledger.remaining()
+
+    def close(self) -> None:
+        """Gives the file free for other writers."""
+        self._ledger.close()
+
+    def __enter__(self) -> OpenLedger:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"OpenLedger({os.fspath(self.path)!r})"
+
+
+_Wanted = tuple[str, Event, int]
+
+
+def _wanted(releases: Event | Mapping[str, Event] | Iterable[tuple[str, Event]]) -> list[_Wanted]:
+    if isinstance(releases, Event):
+        releases = [("release", releases)]
+    pairs = releases.items() if isinstance(releases, Mapping) else releases
+    return [(label, event, 0) for label, event in pairs]
+
+
+def _texts(wanted: list[_Wanted]) -> list[tuple[str, str, int]]:
+    return [(label, to_json(event), _plain("n_draws", "int", n_draws)) for label, event, n_draws in wanted]
+
+
+def certify(
+    spends: Iterable[Spend],
+    *,
+    released: Mapping[str, str],
+    assumptions: Iterable[str] = (),
+) -> Certificate:
+    """The certificate of releases that one ledger paid for.
+
+    `released` says of each output who may see it; `assumptions` are what a reader must take on trust: how contributions were
+    bounded and where the noise came from. The guarantee is that of these releases alone; the ledger's budget covers all that it
+    ever paid for.
+    """
+    paid = list(spends)
+    if not paid or any((s.data_set, s.delta, s.adjacency) != (paid[0].data_set, paid[0].delta, paid[0].adjacency) for s in paid):
+        from ..errors import BadSetting
+
+        raise BadSetting("a certificate is for one release or more, all paid for by one ledger")
+    first = paid[0]
+    releases = [(spend.label, to_json(spend.event), spend.n_draws, spend.release_id) for spend in paid]
+    outputs, needs = list(released.items()), list(assumptions)
+    text = _native.certificate_of(releases, first.data_set, first.delta, first.adjacency, outputs, needs)
+    return Certificate(text)
+
+
+def read_certificate(path: str | os.PathLike[str]) -> Certificate:
+    """The certificate of a file, or of a model's folder. Its figures are not recomputed yet: see `Certificate.verify`."""
+    from ..errors import CertificateError, InputMissing
+
+    file = Path(path)
+    if file.is_dir():
+        file /= "certificate.json"
+    try:
+        return Certificate(file.read_bytes().decode())
+    except FileNotFoundError:
+        raise InputMissing(f"there is no certificate {file}") from None
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise CertificateError(f"{file} is no certificate: {error}") from None
+
+
+def check_covered(certificate: Certificate, ledger: str | os.PathLike[str] | Ledger) -> None:
+    """Raises unless the ledger paid for every release of the certificate."""
+    path = ledger.path if isinstance(ledger, Ledger) else ledger
+    _native.ledger_covers(os.fspath(path), certificate.to_json())

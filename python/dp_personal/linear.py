@@ -1,0 +1,372 @@
+"""Linear models of many users: what they share is private, and each user's own part is fitted locally."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+from . import _arrays, _native, tables
+from ._estimator import Estimator, Given, Progress
+from ._numpy import Array, np
+from .errors import BadInput, BadSetting
+from .plan import Plan
+
+__all__ = [
+    "PersonalLinear",
+    "PrivateFederatedClassifier",
+    "PrivateFederatedRegressor",
+    "PrivatePersonalClassifier",
+    "PrivatePersonalRegressor",
+]
+
+_L = TypeVar("_L", bound="_Linear")
+
+
+class PersonalLinear:
+    """One user's own linear model: private, local and free. It is not pickled."""
+
+    def __init__(self, of: _Linear, people: _native.People) -> None:
+        self._of = of
+        self._people = people
+        models = people.models()
+        _, self.n_rows, self.intercept_, coefficients = models[0] if models else ("", 0, 0.0, [])
+        self.coef_: Array = np.array(coefficients)
+
+    def predict(self, X: Any) -> Array:
+        """A prediction for each row: a value, or one of two classes."""
+        return self._of._answers(self._of._predicted(self._people, X, None))
+
+    def predict_proba(self, X: Any) -> Array:
+        """Of classes: their probabilities for each row."""
+        return self._of._probabilities(self._of._predicted(self._people, X, None))
+
+    def __reduce__(self) -> str:
+        raise TypeError("a user's own model is private and is not pickled: make it anew from the user's rows")
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class _Linear(Estimator):
+    """Rows of many users: a number or a class to predict from features."""
+
+    epsilon: float = 1.0
+    delta: float = 1e-5
+    ledger: Any = None
+    user: str | None = None
+    target: str | None = None
+    features: Sequence[str] | None = None
+    max_rows: int | None = None
+    bounds: Any = None
+    feature_range: Sequence[float] | None = None
+    target_range: Sequence[float] | None = None
+    learning_rate: float | None = None
+    l2_penalty: Sequence[float] | None = None
+    sparse: int | None = None
+    test_share: float | None = None
+    held_out_users: float | None = None
+    split_seed: int | None = None
+    no_split: bool = False
+    release_metrics: float | None = None
+    metric_bound: float | None = None
+    publish_releases: bool = False
+    data_set: str | None = None
+    insecure_seed: int | None = None
+
+    _settings: ClassVar[dict[str, str]] = {**Estimator._settings, "catalogue": "items"}
+    _public_tables: ClassVar[dict[str, tuple[str, ...]]] = {"bounds": ("column", "lower", "upper")}
+    _task: ClassVar[str] = "regression"
+
+    def _plan_json(self, given: Given) -> str:
+        raise NotImplementedError
+
+    def _fit_json(self, given: Given, data: str | _native.Table, listener: Any) -> str:
+        raise NotImplementedError
+
+    def _given(self, **more: Any) -> Given:
+        return super()._given(**more, task=self._task)
+
+    def _public_value(self, name: str) -> Any:
+        value = super()._public_value(name)
+        if name == "bounds" and isinstance(value, Mapping) and not isinstance(next(iter(value.values()), None), str):
+            lower, upper = zip(*value.values(), strict=True) if value else ((), ())
+            return {"column": list(value), "lower": list(lower), "upper": list(upper)}
+        return value
+
+    def plan(self) -> Plan:
+        """What `fit` will release and spend, before any data is read."""
+        return self._plan(self._plan_json, data="rows")
+
+    def fit(
+        self: _L,
+        X: Any,
+        y: Any = None,
+        *,
+        groups: Any = None,
+        progress: Progress = False,
+        resume: str | os.PathLike[str] | None = None,
+    ) -> _L:
+        """Learn what users share, and pay for it in the ledger before any noise is drawn.
+
+        With `y`, `X` is a matrix of features and `groups` says which user each row belongs to; without `groups` each row is a
+        user of its own. Without `y`, `X` is a table or the name of a file, with columns of users, target and features.
+        `progress` and `resume` are those of `PrivateRecommender.fit`.
+        """
+        self._check_parameters()
+        if y is None and groups is None and not _is_table(X):
+            raise BadInput(f"requires y to be passed, but the target y is None: {type(self).__name__} learns from labels")
+        named: dict[str, Any] = {}
+        table = tables.source(X, "rows") if y is None else None
+        if table is None:
+            table, named = self._table(X, y, groups)
+        self._run(self._fit_json, table, progress=progress, resume=resume, data="rows", **named)
+        return self
+
+    def _check_parameters(self) -> None:
+        pass
+
+    def _table(self, X: Any, y: Any, groups: Any) -> tuple[_native.Table, dict[str, Any]]:
+        """Rows as a table, and the settings that say what its columns are."""
+        array = _arrays.features(X)
+        labels = self._labels(_arrays.labels(y, len(array)))
+        users = np.arange(len(array)) if groups is None else np.asarray(groups)
+        _arrays.same_length("groups", users, len(array))
+        names = _arrays.names_of(X) or [f"x{at}" for at in range(array.shape[1])]
+        user, target = self.user or "user", self.target or "target"
+        if {user, target} & set(names) or user == target:
+            raise BadInput(f"X: a column is called {user!r} or {target!r}: rename it, or set `user` and `target`")
+        columns = {user: users, **dict(zip(names, array.T, strict=True)), target: labels}
+        return tables.of_columns(columns, "rows"), {"user": user, "target": target}
+
+    def _load(self, folder: Path) -> None:
+        super()._load(folder)
+        self._linear = _native.Linear.read(os.fspath(folder))
+        self.shared_: Array = np.asarray(self._linear)
+        self.features_: list[str] = self._linear.features()
+        names = self._linear.columns()
+        self.n_features_in_ = len(names)
+        if names != [f"x{at}" for at in range(len(names))]:
+            self.feature_names_in_ = np.array(names, dtype=object)
+
+    def personalize(self, X: Any, y: Any = None) -> PersonalLinear:
+        """One user's own model, from that user's own rows: local, nothing is spent and nothing leaves.
+
+        `X` and `y` are features and labels of the user's rows, or `X` is a table or the name of a file with both.
+        """
+        self._check_is_fitted()
+        return PersonalLinear(self, self._people(X, y, None))
+
+    def _people(self, X: Any, y: Any, groups: Any) -> _native.People:
+        if y is None:
+            return self._linear.personalize(tables.source(X, "history"), self.user if groups is not None else None)
+        array = _arrays.features(X, self.n_features_in_, type(self).__name__)
+        columns = dict(zip(self._linear.columns(), array.T, strict=True))
+        columns[self._linear.target()] = self._labels(_arrays.labels(y, len(array)))
+        return self._linear.personalize(*_with_users(columns, groups, "history"))
+
+    def _nobody(self) -> _native.People:
+        """Own models of no users: everybody is somebody without rows."""
+        empty = {name: np.empty(0) for name in [*self._linear.columns(), self._linear.target()]}
+        return self._linear.personalize(tables.of_columns(empty, "history"), None)
+
+    def _predicted(self, people: _native.People, X: Any, groups: Any) -> Array:
+        """What models say of each row: a value, or the probability of the second class."""
+        names = self._linear.columns()
+        if groups is None and _is_table(X, names):
+            return np.array(self._linear.predict(people, tables.source(X, "rows"), None))
+        array = _arrays.features(X, self.n_features_in_, type(self).__name__)
+        is_whole = np.isfinite(array).all(axis=1)
+        columns = dict(zip(names, array[is_whole].T, strict=True))
+        users = None if groups is None else np.asarray(groups)[is_whole]
+        rows, user = _with_users(columns, users, "rows")
+        predicted = np.full(len(array), np.nan)
+        predicted[is_whole] = self._linear.predict(people, rows, user)
+        return predicted
+
+    def predict(self, X: Any, *, groups: Any = None, history: tuple[Any, Any, Any] | None = None) -> Array:
+        """A prediction for each row; NaN, and of classes the first, where a feature is missing.
+
+        Nothing of the training data is kept: without `history`, rows are predicted as those of somebody of whom nothing is
+        known. `history` is `(X, y, groups)`, users' own labelled rows, and `groups` says whose the rows to predict are.
+        """
+        return self._answers(self._scores(X, groups, history))
+
+    def _scores(self, X: Any, groups: Any, history: tuple[Any, Any, Any] | None) -> Array:
+        self._check_is_fitted()
+        people = self._nobody() if history is None else self._people(*history)
+        return self._predicted(people, X, groups)
+
+    def _labels(self, y: Array) -> Array:
+        return y.astype(np.float64)
+
+    def _answers(self, scores: Array) -> Array:
+        return scores
+
+    def _probabilities(self, scores: Array) -> Array:  # noqa: ARG002
+        raise AttributeError(f"{type(self).__name__} predicts values and has no classes")
+
+    def score(self, X: Any, y: Any, *, groups: Any = None, history: tuple[Any, Any, Any] | None = None) -> float:
+        """The coefficient of determination of the predictions."""
+        errors = np.asarray(y, dtype=np.float64) - self.predict(X, groups=groups, history=history)
+        spread = np.asarray(y, dtype=np.float64) - np.mean(y)
+        return float(1.0 - (errors @ errors) / (spread @ spread))
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import InputTags, RegressorTags, Tags, TargetTags
+
+        return Tags(
+            estimator_type="regressor",
+            target_tags=TargetTags(required=True),
+            regressor_tags=RegressorTags(poor_score=True),
+            input_tags=InputTags(allow_nan=True),
+            non_deterministic=self.insecure_seed is None,
+        )
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class _Classifier(_Linear):
+    """One of two classes, which the parameter `classes` names: those found in labels would be published."""
+
+    _task: ClassVar[str] = "classification"
+    _not_settings: ClassVar[frozenset[str]] = _Linear._not_settings | {"classes"}
+
+    classes: Sequence[Any] = (0, 1)
+    threshold: float | None = None
+
+    def _check_parameters(self) -> None:
+        if len(self.classes) != 2 or self.classes[0] == self.classes[1]:  # noqa: PLR2004
+            raise BadSetting(f"`classes` are two, the second the one whose probability is learned; got {self.classes!r}")
+
+    def _load(self, folder: Path) -> None:
+        super()._load(folder)
+        self.classes_: Array = np.asarray(self.classes)
+
+    def _labels(self, y: Array) -> Array:
+        return _arrays.in_classes(y, self.classes)
+
+    def _answers(self, scores: Array) -> Array:
+        return np.asarray(self.classes_[(scores > 0.5).astype(np.intp)])  # noqa: PLR2004
+
+    def _probabilities(self, scores: Array) -> Array:
+        return np.column_stack([1.0 - scores, scores])
+
+    def predict_proba(self, X: Any, *, groups: Any = None, history: tuple[Any, Any, Any] | None = None) -> Array:
+        """Probabilities of the two classes for each row; `groups` and `history` as for `predict`."""
+        return self._probabilities(self._scores(X, groups, history))
+
+    def score(self, X: Any, y: Any, *, groups: Any = None, history: tuple[Any, Any, Any] | None = None) -> float:
+        """The share of rows whose class is predicted."""
+        return float(np.mean(np.asarray(y) == self.predict(X, groups=groups, history=history)))
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import ClassifierTags
+
+        tags = super().__sklearn_tags__()
+        tags.estimator_type, tags.regressor_tags = "classifier", None
+        tags.classifier_tags = ClassifierTags(poor_score=True, multi_class=False)
+        return tags
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class _Personal(_Linear):
+    """A subspace that users share."""
+
+    rank: int = 1
+    intercept: str | None = None
+    method: str | None = None
+    n_steps: int | None = None
+    gradient_clip: float | None = None
+
+    def _plan_json(self, given: Given) -> str:
+        return _native.personalize_plan(given)
+
+    def _fit_json(self, given: Given, data: str | _native.Table, listener: Any) -> str:
+        return _native.personalize_fit(given, data, listener)
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class PrivatePersonalRegressor(_Personal):
+    """Personal linear regressions in a subspace that all users share and that is learned with user-level privacy.
+
+    Parameters are settings of `dp personalize` (`dp personalize --help` and `docs/command-line.md` describe each); None leaves
+    a setting at its default. `bounds` are public ranges by column: a file, a table, or a mapping of names to pairs.
+    """
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class PrivatePersonalClassifier(_Classifier, _Personal):
+    """Personal logistic models in a subspace that all users share and that is learned with user-level privacy.
+
+    Parameters are those of `PrivatePersonalRegressor`, the two `classes`, and for tables the `threshold` above which a target is
+    the second of them.
+    """
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class _Federated(_Linear):
+    """A model that users share in part, learned in rounds."""
+
+    _public_tables: ClassVar[dict[str, tuple[str, ...]]] = {**_Linear._public_tables, "catalogue": ("item",)}
+
+    alpha_grid: Sequence[float] | None = None
+    intercept: str | None = None
+    catalogue: Any = None
+    n_rounds: int | None = None
+    clip_norm: float | None = None
+    shrink: float | None = None
+    batch_size: int | None = None
+    sampling_probability: float | None = None
+    n_users: float | None = None
+    choice_share: float | None = None
+    validation_share: float | None = None
+    loss_range: float | None = None
+
+    def _plan_json(self, given: Given) -> str:
+        return _native.federate_plan(given)
+
+    def _fit_json(self, given: Given, data: str | _native.Table, listener: Any) -> str:
+        return _native.federate_fit(given, data, listener)
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class PrivateFederatedRegressor(_Federated):
+    """Linear regressions that are partly shared and partly personal, learned in rounds with user-level privacy.
+
+    Parameters are settings of `dp federate` (`dp federate --help` and `docs/command-line.md` describe each); None leaves a
+    setting at its default. With `catalogue`, a public table of items, rows are ratings of these.
+    """
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class PrivateFederatedClassifier(_Classifier, _Federated):
+    """Logistic models that are partly shared and partly personal, learned in rounds with user-level privacy.
+
+    Parameters are those of `PrivateFederatedRegressor`, the two `classes`, and for tables the `threshold` above which a target
+    is the second of them.
+    """
+
+
+def _is_table(X: Any, names: Sequence[str] = ()) -> bool:
+    """Whether this is a table, with columns of these names where it is a frame: one without is a matrix."""
+    if hasattr(X, "__arrow_c_stream__"):
+        return set(names) <= set(_arrays.names_of(X) or ())
+    return isinstance(X, str | os.PathLike | Mapping | _native.Table)
+
+
+def _with_users(columns: dict[str, Array], groups: Any, name: str) -> tuple[_native.Table, str | None]:
+    """A table of columns, with one of users where there are groups, and its name."""
+    if groups is None:
+        return tables.of_columns(columns, name), None
+    users = np.asarray(groups)
+    _arrays.same_length("groups", users, len(next(iter(columns.values()))))
+    user = next(candidate for candidate in _candidates() if candidate not in columns)
+    return tables.of_columns({user: users, **columns}, name), user
+
+
+def _candidates() -> Iterator[str]:
+    yield "user"
+    at = 0
+    while True:
+        at += 1
+        yield f"user {at}"

@@ -1,0 +1,55 @@
+"""Plans: what a run will release, before any data is read."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Any
+
+from ._json import loads
+
+__all__ = ["Plan"]
+
+
+class Plan:
+    """What a run will release and what that costs: public, and the same for all data."""
+
+    def __init__(self, text: str) -> None:
+        self._fields = loads(text)
+
+    @property
+    def epsilon(self) -> float:
+        """Epsilon that the releases will cost together, at `delta`."""
+        return float(self._fields["guarantee"]["epsilon"])
+
+    @property
+    def delta(self) -> float:
+        """Delta of the guarantee."""
+        return float(self._fields["guarantee"]["delta"])
+
+    @property
+    def releases(self) -> list[dict[str, Any]]:
+        """Label, mechanism and noise multiplier of each release; the multiplier is None where noise is not Gaussian."""
+        found: list[dict[str, Any]] = self._fields["releases"]
+        return found
+
+    def _head(self) -> str:
+        return f"{len(self.releases)} releases: epsilon {self.epsilon:.6g} at delta {self.delta:.6g}"
+
+    def __str__(self) -> str:
+        width = max((len(release["label"]) for release in self.releases), default=0)
+        lines = [f"  {release['label']:<{width}}  {_noise(release)}" for release in self.releases]
+        return "\n".join([self._head(), *lines])
+
+    def __repr__(self) -> str:
+        return f"<Plan: {self._head()}>"
+
+    def _repr_html_(self) -> str:
+        rows = (f"<tr><td>{escape(release['label'])}</td><td>{escape(_noise(release))}</td></tr>" for release in self.releases)
+        return f"<table><caption>{escape(self._head())}</caption>{''.join(rows)}</table>"
+
+
+def _noise(release: dict[str, Any]) -> str:
+    multiplier = release["noise_multiplier"]
+    if multiplier is None:
+        return str(release["mechanism"].get("mechanism", "not Gaussian"))
+    return f"noise multiplier {multiplier:.4g}"

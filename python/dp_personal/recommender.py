@@ -1,0 +1,183 @@
+"""Recommenders: private item factors, and each user's own part of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, TypeVar
+
+from . import _native, tables
+from ._estimator import Estimator, Progress
+from ._numpy import Floats, np
+from .plan import Plan
+
+__all__ = ["Personalized", "PrivatePopularity", "PrivateRecommender", "Recommendation"]
+
+_R = TypeVar("_R", bound="_Ratings")
+
+
+class Recommendation(NamedTuple):
+    """An item for one user."""
+
+    item: str
+    score: float
+    """The predicted rating, or with implicit feedback a score that ranks items."""
+    title: str | None
+
+
+class Personalized:
+    """One user's own part of a model: private, local and free. It is not pickled."""
+
+    def __init__(self, own: _native.Own) -> None:
+        self._own = own
+
+    def recommend(self, k: int = 10) -> list[Recommendation]:
+        """The best items that the user has not rated, best first; none where `says_nothing`."""
+        return [Recommendation(item, score, title) for item, title, score in self._own.recommend(k)]
+
+    def predict(self, items: Iterable[Any]) -> Floats:
+        """Predicted ratings, or scores; NaN for an item that the model does not know."""
+        return np.array(self._own.predict([str(item) for item in items]))
+
+    @property
+    def says_nothing(self) -> bool:
+        """Whether the model has nothing to rank by for this user."""
+        return self._own.says_nothing
+
+    @property
+    def orders_alike(self) -> bool:
+        """Whether own ratings leave the order of items as it is for everybody."""
+        return self._own.orders_alike
+
+    @property
+    def n_unknown_items(self) -> int:
+        """Own records of items that the model does not know."""
+        return self._own.n_unknown_items
+
+    def __reduce__(self) -> str:
+        raise TypeError("a user's own part of a model is private and is not pickled: make it anew from the history")
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class _Ratings(Estimator):
+    """Item factors learned from ratings."""
+
+    epsilon: float = 1.0
+    delta: float = 1e-5
+    ledger: Any = None
+    user: str | None = None
+    item: str | None = None
+    rating: str | None = None
+    catalogue: Any = None
+    item_ids_are_public: bool = False
+    min_rating: float | None = None
+    split_seed: int | None = None
+    no_split: bool = False
+    publish_releases: bool = False
+    data_set: str | None = None
+    insecure_seed: int | None = None
+
+    _settings: ClassVar[dict[str, str]] = {**Estimator._settings, "catalogue": "items"}
+    _public_tables: ClassVar[dict[str, tuple[str, ...]]] = {"catalogue": ("item",)}
+
+    def _names(self) -> tuple[str, str, str]:
+        return self.user or "user", self.item or "item", self.rating or "rating"
+
+    def plan(self) -> Plan:
+        """What `fit` will release and spend, before any data is read."""
+        return self._plan(_native.train_plan, ratings="ratings")
+
+    def fit(
+        self: _R,
+        ratings: Any,
+        y: object = None,  # noqa: ARG002
+        *,
+        progress: Progress = False,
+        resume: str | os.PathLike[str] | None = None,
+    ) -> _R:
+        """Learn item factors from ratings, and pay for them in the ledger before any noise is drawn.
+
+        `ratings` is a table with a row for each rating, the name of a file, or a matrix of users by items (of a sparse one
+        what is stored, of a dense one what is not NaN). `progress` is told of each release: True writes to stderr, a
+        function is called with the number made and the number of all. `resume` names a folder for the run: a run that was
+        interrupted, by Ctrl-C for instance, goes on from there with what it had released and paid.
+        """
+        is_matrix = tables.is_matrix(ratings)
+        data = tables.of_matrix(ratings, self._names(), "ratings") if is_matrix else tables.source(ratings, "ratings")
+        named = dict(zip(("user", "item", "rating"), self._names(), strict=True)) if is_matrix else {}
+        self._run(_native.train_fit, data, progress=progress, resume=resume, ratings="ratings", **named)
+        return self
+
+    def _load(self, folder: Path) -> None:
+        super()._load(folder)
+        self._factors = _native.Factors.read(os.fspath(folder))
+        self.item_factors_: Floats = np.asarray(self._factors)
+        self.items_: list[str] = self._factors.items()
+        self.titles_: list[str | None] = self._factors.titles()
+
+    def personalize(
+        self,
+        history: Any,
+        *,
+        min_rating: float | None = None,
+        new_items: str | os.PathLike[str] | None = None,
+    ) -> Personalized:
+        """One user's own part, from that user's own records: local, nothing is spent and nothing leaves.
+
+        `history` is a table or the name of a file, a mapping of items to ratings, or with implicit feedback a list of items.
+        `new_items` is a file of items that the model does not have, to be ranked too where it was trained with features.
+        """
+        self._check_is_fitted()
+        user, item, rating = self._names()
+        own = tables.of_history(history, (item, rating))
+        named: Sequence[str | None] = (self.user, self.item, self.rating)
+        if not isinstance(own, str) and item in own.column_names():
+            named = (self.user and user, item, rating if rating in own.column_names() else None)
+        factors = self._factors
+        if new_items is not None:
+            with self._folder() as folder:
+                factors = _native.Factors.read(os.fspath(folder), os.fspath(new_items))
+        return Personalized(factors.personalize(own, list(named), min_rating))
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class PrivateRecommender(_Ratings):
+    """Recommend items, with user-level differential privacy for everybody whose ratings are learned from.
+
+    Parameters are settings of `dp train` (`dp train --help` and `docs/command-line.md` describe each); None leaves a setting
+    at its default. `ledger` is the file of a ledger, a `Ledger`, or `NO_LEDGER`.
+
+    Item ids are published with the model: `catalogue` is a public list of items (a table, a file or a list of ids), else
+    `item_ids_are_public=True` says that everybody may know every id in the ratings.
+    """
+
+    feedback: str = "explicit"
+    method: str = "auto"
+    features: Sequence[str] | None = None
+    min_items: int | None = None
+    dim: int | None = None
+    n_rounds: int | None = None
+    rating_range: Sequence[float] | None = None
+    weight_exponent: float | None = None
+    clip_norm: float | None = None
+    label_center: float | None = None
+    label_bound: float | None = None
+    item_ridge_factor: float | None = None
+    score_model: str | None = None
+    head_fraction: float | None = None
+    count_share: float | None = None
+    release_metrics: float | None = None
+    metric_bound: float | None = None
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class PrivatePopularity(_Ratings):
+    """How popular items are, with user-level differential privacy: the whole budget goes into the counts.
+
+    Parameters are those of `PrivateRecommender` with implicit feedback and the method `popularity`.
+    """
+
+    def _given(self, **more: Any) -> list[tuple[str, str]]:
+        return super()._given(**more, feedback="implicit", method="popularity")

@@ -1,0 +1,125 @@
+//! The one place where an error of the facade becomes an exception of `dp_personal.errors`.
+
+use std::error::Error as _;
+use std::io::ErrorKind as IoKind;
+
+use dp_personal::accounting::Error as AccountingError;
+use dp_personal::data::Error as DataError;
+use dp_personal::error::{Error, ErrorKind};
+use pyo3::prelude::*;
+use pyo3::types::PyType;
+
+/// Turns the error of a result into an exception.
+pub(crate) trait Raise<T> {
+    /// The value, or the exception for the error.
+    fn raise(self, py: Python<'_>) -> PyResult<T>;
+}
+
+impl<T, E: Into<Error>> Raise<T> for Result<T, E> {
+    fn raise(self, py: Python<'_>) -> PyResult<T> {
+        self.map_err(|error| exception(py, &error.into()).unwrap_or_else(|failed| failed))
+    }
+}
+
+/// The exception for an error: its class, its message with all causes, and what it says of the place.
+fn exception(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
+    let module = py.import("dp_personal.errors")?;
+    let class = module.getattr(class_of(error))?.cast_into::<PyType>()?;
+    let raised = PyErr::from_type(class, (message(error),));
+    let value = raised.value(py);
+    match innermost(error) {
+        Error::Param(param) => value.setattr("setting", param.name)?,
+        Error::Unread(unread) => value.setattr("setting", &unread.name)?,
+        Error::Data(data) => {
+            if let Some((source, line, column)) = place(data) {
+                value.setattr("source", source)?;
+                value.setattr("line", line)?;
+                value.setattr("column", column)?;
+            }
+        }
+        _ => {}
+    }
+    Ok(raised)
+}
+
+/// What ended a run that had paid, or the error itself.
+fn innermost(error: &Error) -> &Error {
+    match error {
+        Error::AfterPayment { error, .. } => innermost(error),
+        other => other,
+    }
+}
+
+/// The name of the exception's class.
+fn class_of(error: &Error) -> &'static str {
+    match innermost(error) {
+        Error::Accounting(of) => match of {
+            AccountingError::LedgerLocked { .. } => return "LedgerInUse",
+            AccountingError::LedgerExists { .. } => return "LedgerExists",
+            AccountingError::LedgerMissing { .. } => return "LedgerMissing",
+            AccountingError::Io { source, .. } if source.kind() == IoKind::NotFound => {
+                return "LedgerMissing";
+            }
+            _ => {}
+        },
+        Error::Data(DataError::Open { source, .. }) | Error::Read { source, .. }
+            if source.kind() == IoKind::NotFound =>
+        {
+            return "InputMissing";
+        }
+        Error::OutputExists { .. } => return "OutputExists",
+        _ => {}
+    }
+    match error.kind() {
+        ErrorKind::Setting => "BadSetting",
+        ErrorKind::Budget => "BudgetExceeded",
+        ErrorKind::Input => "BadInput",
+        ErrorKind::Ledger => "LedgerError",
+        ErrorKind::Broken => "CertificateError",
+        ErrorKind::Output => "OutputError",
+        ErrorKind::Other | ErrorKind::Inconclusive | ErrorKind::Worse => "DpError",
+    }
+}
+
+/// The error and what it was caused by, unless it says that itself.
+fn message(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        source = cause.source();
+    }
+    text
+}
+
+/// Source, line and column that an error of a reader names.
+fn place(error: &DataError) -> Option<(&str, Option<usize>, Option<usize>)> {
+    Some(match error {
+        DataError::Malformed {
+            path, line, column, ..
+        } => (path, Some(*line), Some(*column)),
+        DataError::UnknownColumn { path, line, .. } => (path, Some(*line), None),
+        DataError::Open { path, .. }
+        | DataError::Read { path, .. }
+        | DataError::Gzip { path, .. }
+        | DataError::Parquet { path, .. }
+        | DataError::Empty { path }
+        | DataError::NotACatalogue { path, .. } => (path, None, None),
+        _ => return None,
+    })
+}
+
+/// A table that cannot be read before the facade sees it.
+pub(crate) fn bad_input(py: Python<'_>, source: &str, reason: &str) -> PyErr {
+    let raised = || {
+        let class = py.import("dp_personal.errors")?.getattr("BadInput")?;
+        let class = class.cast_into::<PyType>()?;
+        let raised = PyErr::from_type(class, (format!("{source}: {reason}"),));
+        raised.value(py).setattr("source", source)?;
+        Ok::<_, PyErr>(raised)
+    };
+    raised().unwrap_or_else(|failed| failed)
+}

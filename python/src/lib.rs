@@ -1,0 +1,24 @@
+//! The compiled part of the Python package `dp-personal`: values in, a workflow of the facade, values out. It has no
+//! logic of its own, and what is public of it stands in the package's Python modules.
+
+mod accounting;
+mod errors;
+mod ledger;
+mod linear;
+mod recommender;
+mod run;
+mod settings;
+mod tables;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    accounting::register(module)?;
+    ledger::register(module)?;
+    linear::register(module)?;
+    recommender::register(module)?;
+    settings::register(module)?;
+    tables::register(module)
+}

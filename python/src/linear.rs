@@ -1,0 +1,138 @@
+//! Linear models of many users: planned, trained, read back, and users' own parts.
+
+use dp_personal::settings::{FederateSettings, PersonalizeSettings};
+use dp_personal::workflows::federate::{FederateOutcome, federate, plan as plan_federate};
+use dp_personal::workflows::personalize::{personalize, plan as plan_personalize};
+use dp_personal::workflows::predict::{LinearModel, OwnModels};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::errors::Raise;
+use crate::run::{Listener, run};
+use crate::settings::{Given, given, matrix_interface, plan_json};
+use crate::tables::AnyTable;
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Linear>()?;
+    module.add_class::<People>()?;
+    module.add_function(wrap_pyfunction!(personalize_plan, module)?)?;
+    module.add_function(wrap_pyfunction!(personalize_fit, module)?)?;
+    module.add_function(wrap_pyfunction!(federate_plan, module)?)?;
+    module.add_function(wrap_pyfunction!(federate_fit, module)?)
+}
+
+#[pyfunction]
+fn personalize_plan(py: Python<'_>, settings: Given) -> PyResult<String> {
+    let settings: PersonalizeSettings = given(settings).settings().raise(py)?;
+    let plan = py.detach(|| plan_personalize(&settings)).raise(py)?;
+    Ok(plan_json(&plan))
+}
+
+#[pyfunction]
+fn personalize_fit(
+    py: Python<'_>,
+    settings: Given,
+    data: AnyTable<'_>,
+    listener: Listener<'_>,
+) -> PyResult<String> {
+    let mut settings: PersonalizeSettings = given(settings).settings().raise(py)?;
+    settings.run.data = data.source();
+    let outcome = run(py, &listener, |watch| personalize(&settings, watch))?;
+    Ok(outcome.summary)
+}
+
+#[pyfunction]
+fn federate_plan(py: Python<'_>, settings: Given) -> PyResult<String> {
+    let settings: FederateSettings = given(settings).settings().raise(py)?;
+    let plan = py.detach(|| plan_federate(&settings)).raise(py)?;
+    Ok(plan_json(&plan))
+}
+
+#[pyfunction]
+fn federate_fit(
+    py: Python<'_>,
+    settings: Given,
+    data: AnyTable<'_>,
+    listener: Listener<'_>,
+) -> PyResult<String> {
+    let mut settings: FederateSettings = given(settings).settings().raise(py)?;
+    settings.data = data.source();
+    let outcome = run(py, &listener, |watch| federate(&settings, watch))?;
+    Ok(match outcome {
+        FederateOutcome::Certified(outcome) => outcome.summary,
+        FederateOutcome::Exploration(outcome) => outcome.summary,
+    })
+}
+
+/// What was released of linear models.
+#[pyclass(frozen, module = "dp_personal._native")]
+struct Linear(LinearModel);
+
+#[pymethods]
+impl Linear {
+    #[staticmethod]
+    fn read(py: Python<'_>, folder: &str) -> PyResult<Self> {
+        py.detach(|| LinearModel::read(folder)).raise(py).map(Self)
+    }
+
+    /// The released numbers where they are, for numpy.
+    #[getter]
+    fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let (numbers, [rows, columns]) = self.0.shared();
+        matrix_interface(py, numbers, (rows, columns))
+    }
+
+    /// The columns that it is fitted to.
+    fn columns(&self) -> Vec<&str> {
+        let features = &self.0.inputs().features;
+        features.iter().map(|column| column.name.as_str()).collect()
+    }
+
+    /// Names of the numbers that models see.
+    fn features(&self) -> Vec<String> {
+        self.0.inputs().names().collect()
+    }
+
+    fn target(&self) -> &str {
+        &self.0.inputs().target.name
+    }
+
+    fn personalize(
+        &self,
+        py: Python<'_>,
+        history: AnyTable<'_>,
+        user: Option<&str>,
+    ) -> PyResult<People> {
+        let source = history.source();
+        let people = py.detach(|| self.0.personalize(source, user));
+        people.raise(py).map(People)
+    }
+
+    fn predict(
+        &self,
+        py: Python<'_>,
+        people: &People,
+        rows: AnyTable<'_>,
+        user: Option<&str>,
+    ) -> PyResult<Vec<f64>> {
+        let source = rows.source();
+        let rows = py.detach(|| self.0.predict(&people.0, source, user));
+        let rows = rows.raise(py)?.into_iter();
+        Ok(rows.map(|(_, value)| value).collect())
+    }
+}
+
+/// Users' own models.
+#[pyclass(frozen, module = "dp_personal._native")]
+struct People(OwnModels);
+
+#[pymethods]
+impl People {
+    /// User, number of rows, level and coefficients of each.
+    fn models(&self) -> Vec<(String, usize, f64, Vec<f64>)> {
+        let models = self.0.models().into_iter();
+        models
+            .map(|own| (own.user, own.n_rows, own.level, own.coefficients))
+            .collect()
+    }
+}

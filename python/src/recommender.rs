@@ -1,0 +1,139 @@
+//! Recommenders: planned, trained, read back, and one user's own part.
+
+use std::sync::Arc;
+
+use dp_personal::data::{RatingsColumns, TableSource};
+use dp_personal::settings::TrainSettings;
+use dp_personal::workflows::recommend::{OwnTastes, Recommender};
+use dp_personal::workflows::train::{plan, train};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::errors::Raise;
+use crate::run::{Listener, run};
+use crate::settings::{Given, given, matrix_interface, plan_json};
+use crate::tables::AnyTable;
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Factors>()?;
+    module.add_class::<Own>()?;
+    module.add_function(wrap_pyfunction!(train_plan, module)?)?;
+    module.add_function(wrap_pyfunction!(train_fit, module)?)
+}
+
+/// The plan of a run as JSON.
+#[pyfunction]
+fn train_plan(py: Python<'_>, settings: Given) -> PyResult<String> {
+    let settings: TrainSettings = given(settings).settings().raise(py)?;
+    let plan = py.detach(|| plan(&settings)).raise(py)?;
+    Ok(plan_json(&plan))
+}
+
+/// Trains on a table and writes the release folder; the summary in words.
+#[pyfunction]
+fn train_fit(
+    py: Python<'_>,
+    settings: Given,
+    ratings: AnyTable<'_>,
+    listener: Listener<'_>,
+) -> PyResult<String> {
+    let mut settings: TrainSettings = given(settings).settings().raise(py)?;
+    settings.ratings = ratings.source();
+    let outcome = run(py, &listener, |watch| train(&settings, watch))?;
+    Ok(outcome.summary)
+}
+
+/// Released item factors.
+#[pyclass(frozen, module = "dp_personal._native")]
+struct Factors(Arc<Recommender>);
+
+#[pymethods]
+impl Factors {
+    #[staticmethod]
+    #[pyo3(signature = (folder, items = None))]
+    fn read(py: Python<'_>, folder: &str, items: Option<String>) -> PyResult<Self> {
+        let items = items.as_deref().map(std::path::Path::new);
+        let model = py.detach(|| Recommender::read(folder, items)).raise(py)?;
+        Ok(Self(Arc::new(model)))
+    }
+
+    /// The factors where they are, for numpy: an array made of this keeps the model alive and cannot be written to.
+    #[getter]
+    fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let factors = self.0.factors();
+        let shape = (factors.n_items(), factors.dim());
+        matrix_interface(py, factors.item_factors(), shape)
+    }
+
+    fn items(&self) -> Vec<&str> {
+        let ids = self.0.catalogue().ids();
+        ids.iter().map(String::as_str).collect()
+    }
+
+    fn titles(&self) -> Vec<Option<&str>> {
+        let titles = self.0.catalogue().titles();
+        titles.iter().map(Option::as_deref).collect()
+    }
+
+    fn is_implicit(&self) -> bool {
+        self.0.is_implicit()
+    }
+
+    fn personalize(
+        &self,
+        py: Python<'_>,
+        history: AnyTable<'_>,
+        columns: [Option<String>; 3],
+        min_rating: Option<f64>,
+    ) -> PyResult<Own> {
+        let source: TableSource = history.source();
+        let [user, item, rating] = columns;
+        let columns = RatingsColumns { user, item, rating };
+        let own = py
+            .detach(|| self.0.personalize(source, columns, min_rating))
+            .raise(py)?;
+        Ok(Own {
+            model: Arc::clone(&self.0),
+            own,
+        })
+    }
+}
+
+/// One user's own part of a model.
+#[pyclass(frozen, module = "dp_personal._native")]
+struct Own {
+    model: Arc<Recommender>,
+    own: OwnTastes,
+}
+
+#[pymethods]
+impl Own {
+    /// Id, title and score of the best items.
+    fn recommend(&self, py: Python<'_>, k: usize) -> PyResult<Vec<(String, Option<String>, f64)>> {
+        let best = py.detach(|| self.model.recommend(&self.own, k)).raise(py)?;
+        let best = best.into_iter();
+        Ok(best.map(|item| (item.id, item.title, item.score)).collect())
+    }
+
+    /// NaN for an item that the model does not know.
+    fn predict(&self, items: Vec<String>) -> Vec<f64> {
+        let items = items.iter();
+        let predicted = items.map(|item| self.model.predict(&self.own, item));
+        predicted.map(|score| score.unwrap_or(f64::NAN)).collect()
+    }
+
+    #[getter]
+    fn says_nothing(&self) -> bool {
+        self.own.says_nothing()
+    }
+
+    #[getter]
+    fn orders_alike(&self) -> bool {
+        self.own.orders_alike()
+    }
+
+    #[getter]
+    fn n_unknown_items(&self) -> usize {
+        self.own.n_unknown_items()
+    }
+}

@@ -1,0 +1,101 @@
+//! Settings as names and texts, and plans as JSON.
+
+use std::path::Path;
+
+use dp_personal::accounting::{Certificate, Plan};
+use dp_personal::error::Error;
+use dp_personal::settings::{Given as Settings, ReportSettings, VerifySettings};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use serde_json::json;
+
+use crate::errors::Raise;
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(certificate_verify, module)?)?;
+    module.add_function(wrap_pyfunction!(verify, module)?)?;
+    module.add_function(wrap_pyfunction!(report, module)?)
+}
+
+/// Names and values; of a list, one entry each.
+pub(crate) type Given = Vec<(String, String)>;
+
+pub(crate) fn given(settings: Given) -> Settings {
+    let settings = settings.into_iter();
+    settings.fold(Settings::default(), |all, (name, value)| {
+        all.with(&name, value)
+    })
+}
+
+/// What will be released, with its noise, and the guarantee of the whole.
+pub(crate) fn plan_json(plan: &Plan) -> String {
+    let releases = plan.releases().iter().map(|release| {
+        json!({
+            "label": release.label(),
+            "mechanism": release.event(),
+            "noise_multiplier": release.noise_multiplier().ok(),
+        })
+    });
+    json!({
+        "target": plan.target(),
+        "guarantee": plan.guarantee(),
+        "adjacency": plan.adjacency(),
+        "releases": releases.collect::<Vec<_>>(),
+    })
+    .to_string()
+}
+
+/// Released numbers where they are, for numpy: an array made of what has this keeps it alive and cannot be written to.
+pub(crate) fn matrix_interface<'py>(
+    py: Python<'py>,
+    numbers: &[f64],
+    shape: (usize, usize),
+) -> PyResult<Bound<'py, PyDict>> {
+    let interface = PyDict::new(py);
+    let kind = if cfg!(target_endian = "little") {
+        "<f8"
+    } else {
+        ">f8"
+    };
+    interface.set_item("version", 3)?;
+    interface.set_item("shape", shape)?;
+    interface.set_item("typestr", kind)?;
+    interface.set_item("data", (numbers.as_ptr().addr(), true))?;
+    Ok(interface)
+}
+
+/// Checks a model folder as `dp verify` does. A model without noise, or with seeded noise, is no error.
+#[pyfunction]
+fn verify(py: Python<'_>, folder: String) -> PyResult<()> {
+    let settings: VerifySettings = Settings::default()
+        .with("certificate", folder)
+        .settings()
+        .raise(py)?;
+    let verified = py.detach(|| dp_personal::workflows::verify::verify(&settings));
+    verified.raise(py).map(drop)
+}
+
+/// The page about the model of a folder, beside which it is written.
+#[pyfunction]
+fn report(py: Python<'_>, folder: String) -> PyResult<String> {
+    let page = Path::new(&folder).join("report.html");
+    let settings: ReportSettings = Settings::default()
+        .with("folders", folder)
+        .settings()
+        .raise(py)?;
+    py.detach(|| dp_personal::workflows::report::report(&settings))
+        .raise(py)?;
+    let read = std::fs::read_to_string(&page);
+    read.map_err(|e| Error::read(&page, e)).raise(py)
+}
+
+/// Recomputes the figures of a certificate from its releases.
+#[pyfunction]
+fn certificate_verify(py: Python<'_>, json: &str) -> PyResult<()> {
+    let verified = py.detach(|| Certificate::from_json(json).and_then(|of| of.verify()));
+    let broken = |source| Error::Certificate {
+        path: "certificate".into(),
+        source,
+    };
+    verified.map_err(broken).raise(py).map(drop)
+}

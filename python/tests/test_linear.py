@@ -1,0 +1,179 @@
+"""Linear models of many users, from arrays and from tables."""
+
+from __future__ import annotations
+
+import math
+import os
+import pickle
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+import dp_personal as dp
+
+N_USERS, N_ROWS, N_FEATURES = 200, 20, 4
+RANGES: dict[str, Any] = {"feature_range": (-1.0, 1.0)}
+
+
+def rows(seed: int = 0) -> tuple[Any, Any, Any]:
+    """Users whose coefficients lie along one direction, in -1 to 1."""
+    rng = np.random.default_rng(seed)
+    direction = np.array([1.0, -1.0, 0.5, 0.0])
+    users = np.repeat(np.arange(N_USERS), N_ROWS)
+    X = rng.uniform(-1, 1, (N_USERS * N_ROWS, N_FEATURES))
+    strength = rng.normal(size=N_USERS)[users]
+    y = np.clip(0.3 * strength * (X @ direction) + 0.02 * rng.normal(size=len(X)), -1, 1)
+    return X, y, users
+
+
+ESTIMATORS: list[Any] = [
+    lambda: dp.PrivatePersonalRegressor(epsilon=20.0, ledger=dp.NO_LEDGER, target_range=(-1.0, 1.0), **RANGES),
+    lambda: dp.PrivatePersonalClassifier(epsilon=20.0, ledger=dp.NO_LEDGER, **RANGES),
+    lambda: dp.PrivateFederatedRegressor(
+        epsilon=20.0, ledger=dp.NO_LEDGER, n_rounds=5, alpha_grid=[1.0], target_range=(-1.0, 1.0), **RANGES
+    ),
+    lambda: dp.PrivateFederatedClassifier(epsilon=20.0, ledger=dp.NO_LEDGER, n_rounds=5, alpha_grid=[1.0], **RANGES),
+]
+
+
+def labels_for(model: Any, y: Any) -> Any:
+    return (y > 0).astype(int) if isinstance(model, dp.PrivatePersonalClassifier | dp.PrivateFederatedClassifier) else y
+
+
+@pytest.mark.parametrize("make", ESTIMATORS)
+def test_every_estimator_plans_fits_personalizes_and_pickles(tmp_path: Path, make: Any) -> None:
+    X, y, users = rows()
+    model = make()
+    y = labels_for(model, y)
+    plan = model.plan()
+    assert plan.epsilon <= 20.0
+    model.fit(X, y, groups=users)
+    model.certificate_.verify()
+    assert model.certificate_.epsilon <= 20.0
+    assert model.n_features_in_ == N_FEATURES
+    assert not model.shared_.flags.writeable
+    mine = users == 0
+    me = model.personalize(X[mine][:15], y[mine][:15])
+    assert me.n_rows == 15
+    assert len(me.coef_) == len(model.features_)
+    own = me.predict(X[mine][15:])
+    of_all = model.predict(X[mine][15:], groups=users[mine][15:], history=(X[mine][:15], y[mine][:15], users[mine][:15]))
+    assert np.array_equal(own, of_all)
+    with pytest.raises(TypeError, match="private"):
+        pickle.dumps(me)
+    copy = pickle.loads(pickle.dumps(model))
+    assert np.array_equal(copy.predict(X), model.predict(X))
+    model.save(tmp_path / "model")
+    loaded = dp.load(tmp_path / "model")
+    assert type(loaded) is type(model)
+    assert loaded.get_params()["epsilon"] == 20.0
+    assert np.array_equal(loaded.personalize(X[mine], y[mine]).coef_, model.personalize(X[mine], y[mine]).coef_)
+
+
+def test_own_models_beat_what_knows_nobody() -> None:
+    X, y, users = rows()
+    model = ESTIMATORS[0]().fit(X, y, groups=users)
+    X, y, users = rows(1)
+    first = np.tile(np.arange(N_ROWS) < 6, N_USERS)
+    history = (X[first], y[first], users[first])
+    own = model.score(X[~first], y[~first], groups=users[~first], history=history)
+    assert own > 0.6
+    assert own > model.score(X[~first], y[~first]) + 0.5
+
+
+def test_classes_are_those_of_the_parameter() -> None:
+    X, y, users = rows()
+    named = np.where(y > 0, "yes", "no")
+    model = dp.PrivatePersonalClassifier(epsilon=20.0, ledger=dp.NO_LEDGER, classes=("no", "yes"), **RANGES)
+    model.fit(X, named, groups=users)
+    mine = users == 3
+    me = model.personalize(X[mine], named[mine])
+    assert set(me.predict(X)) <= {"no", "yes"}
+    probabilities = me.predict_proba(X)
+    assert np.allclose(probabilities.sum(axis=1), 1.0)
+    assert np.array_equal(me.predict(X) == "yes", probabilities[:, 1] > 0.5)
+    named[7] = "secret"
+    with pytest.raises(dp.BadInput, match="row 8") as raised:
+        model.fit(X, named, groups=users)
+    assert "secret" not in str(raised.value)
+
+
+def test_a_table_gives_the_model_of_the_arrays(tmp_path: Path) -> None:
+    X, y, users = rows()
+    frame = pl.DataFrame({"who": users, **{f"x{at}": X[:, at] for at in range(N_FEATURES)}, "value": y})
+    frame.write_csv(tmp_path / "rows.csv")
+    params: dict[str, Any] = {"target_range": (-1.0, 1.0), "user": "who", "target": "value", "insecure_seed": 4, **RANGES}
+    model = dp.PrivatePersonalRegressor(ledger=dp.NO_LEDGER, **params)
+    with pytest.warns(dp.PrivacyWarning):
+        of_arrays = model.fit(X, y, groups=users).shared_
+    for table in (frame, frame.to_pandas(), tmp_path / "rows.csv"):
+        with pytest.warns(dp.PrivacyWarning):
+            assert np.array_equal(model.fit(table).shared_, of_arrays)
+    me = model.personalize(frame.filter(pl.col("who") == 0))
+    assert me.n_rows == N_ROWS
+    assert me.predict(frame).shape == (len(frame),)
+    bounds = {**{f"x{at}": (-1.0, 1.0) for at in range(N_FEATURES)}, "value": (-1.0, 1.0)}
+    other = dp.PrivatePersonalRegressor(ledger=dp.NO_LEDGER, user="who", target="value", insecure_seed=4, bounds=bounds)
+    with pytest.warns(dp.PrivacyWarning):
+        assert np.array_equal(other.fit(frame).shared_, of_arrays)
+
+
+@pytest.mark.parametrize(
+    ("command", "kind", "params"),
+    [
+        ("personalize", dp.PrivatePersonalRegressor, {"rank": 2}),
+        ("personalize", dp.PrivatePersonalClassifier, {"threshold": 0.1}),
+        ("federate", dp.PrivateFederatedRegressor, {"n_rounds": 3, "alpha_grid": [1.0, math.inf]}),
+    ],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_the_same_file_and_seed_give_the_model_of_dp_bit_for_bit(
+    tmp_path: Path, command: str, kind: Any, params: dict[str, Any]
+) -> None:
+    dp_binary = os.environ.get("DP_BINARY")
+    if dp_binary is None:
+        pytest.skip("set DP_BINARY to the command line `dp`")
+    X, y, users = rows()
+    frame = pl.DataFrame({"user": users, **{f"x{at}": X[:, at] for at in range(N_FEATURES)}, "target": y})
+    frame.write_csv(tmp_path / "rows.csv")
+    model = kind(epsilon=2.0, ledger=dp.NO_LEDGER, insecure_seed=9, **RANGES, **params).fit(tmp_path / "rows.csv")
+    flags = [
+        f"--{name.replace('n_rounds', 'rounds').replace('_', '-')}={','.join(map(str, np.atleast_1d(value)))}"
+        for name, value in {**RANGES, **params}.items()
+    ]
+    if kind is dp.PrivatePersonalClassifier:
+        flags.append("--task=classification")
+    flags += ["--no-ledger", "--epsilon=2", "--delta=1e-5", "--insecure-seed=9", f"--out={tmp_path / 'cli'}"]
+    flags += ["--rank=1"] if command == "personalize" and "rank" not in params else []
+    subprocess.run([dp_binary, command, tmp_path / "rows.csv", *flags], check=True, capture_output=True)
+    name = "subspace.safetensors" if command == "personalize" else "shared.safetensors"
+    model.save(tmp_path / "py")
+    assert (tmp_path / "py" / name).read_bytes() == (tmp_path / "cli" / name).read_bytes()
+    loaded = dp.load(tmp_path / "cli")
+    assert type(loaded) is kind
+    assert np.array_equal(loaded.predict(X), model.predict(X))
+
+
+def test_names_of_columns_stay_with_the_model() -> None:
+    X, y, users = rows()
+    frame = pl.DataFrame({name: X[:, at] for at, name in enumerate("abcd")})
+    model = ESTIMATORS[0]().fit(frame, y, groups=users)
+    assert list(model.feature_names_in_) == ["a", "b", "c", "d"]
+    assert np.array_equal(model.predict(frame), model.predict(X))
+    with pytest.raises(dp.BadInput, match="called 'user'"):
+        model.fit(frame.rename({"a": "user"}), y, groups=users)
+    with pytest.raises(dp.BadInput, match="inconsistent"):
+        model.fit(X, y, groups=users[:-1])
+
+
+def test_federated_ratings_of_public_items(ratings: dict[str, Any]) -> None:
+    items = pl.DataFrame({"item": range(12), "genres": ["drama|war", "comedy"] * 6, "year": [1990 + at for at in range(12)]})
+    model = dp.PrivateFederatedRegressor(
+        epsilon=5.0, ledger=dp.NO_LEDGER, catalogue=items, target="stars", target_range=(1.0, 5.0), n_rounds=3, alpha_grid=[1.0]
+    )
+    model.fit(ratings)
+    assert "drama" in " ".join(model.features_)

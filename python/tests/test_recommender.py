@@ -1,0 +1,333 @@
+"""`PrivateRecommender` from plan to recommendation."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import pickle
+import shutil
+import subprocess
+import tempfile
+import threading
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dp_personal as dp
+
+Ratings = dict[str, Any]
+
+
+def test_the_plan_says_what_is_spent_before_data_are_read(recommender: dp.PrivateRecommender, ratings: Ratings) -> None:
+    plan = recommender.plan()
+    assert 1.99 < plan.epsilon <= 2.0
+    assert plan.delta == 1e-5
+    assert str(len(plan.releases)) in str(plan)
+    model = recommender.fit(ratings)
+    assert [release["label"] for release in model.certificate_.as_dict()["releases"]] == [
+        release["label"] for release in plan.releases
+    ]
+
+
+def test_fit_needs_someone_to_say_what_counts_the_run(recommender: dp.PrivateRecommender, ratings: Ratings) -> None:
+    with pytest.raises(dp.BadSetting, match="NO_LEDGER"):
+        recommender.set_params(ledger=None).fit(ratings)
+
+
+def test_a_fitted_model_recommends_to_one_user(recommender: dp.PrivateRecommender, ratings: Ratings) -> None:
+    model = recommender.fit(ratings)
+    assert 1.99 < model.certificate_.epsilon <= 2.0
+    model.certificate_.verify()
+    factors = model.item_factors_
+    assert factors.shape[0] == len(model.items_)
+    assert factors is model.item_factors_
+    with pytest.raises(ValueError, match="read-only"):
+        factors[0, 0] = 1.0
+    me = model.personalize({0: 5.0, 1: 1.0})
+    best = me.recommend(k=3)
+    assert len(best) == 3
+    assert {"0", "1"}.isdisjoint(item.item for item in best)
+    assert best[0].score >= best[1].score >= best[2].score
+    predicted = me.predict([best[0].item, "nowhere"])
+    assert predicted[0] == pytest.approx(best[0].score)
+    assert np.isnan(predicted[1])
+    with pytest.raises(TypeError, match="private"):
+        pickle.dumps(me)
+
+
+def test_factors_are_where_the_model_has_them(recommender: dp.PrivateRecommender, ratings: Ratings) -> None:
+    model = recommender.fit(ratings)
+    first, second = np.asarray(model._factors), np.asarray(model._factors)
+    assert first.__array_interface__["data"][0] == second.__array_interface__["data"][0]
+    kept = model.item_factors_
+    expected = kept.copy()
+    del model, first, second
+    recommender.fit(ratings)
+    assert np.array_equal(kept, expected)
+
+
+def test_implicit_feedback_and_popularity(ratings: Ratings) -> None:
+    public: dict[str, Any] = {"ledger": dp.NO_LEDGER, "rating": "stars", "catalogue": [str(i) for i in range(12)]}
+    lists = dp.PrivateRecommender(epsilon=20.0, feedback="implicit", min_rating=3.0, n_rounds=2, **public).fit(ratings)
+    assert len(lists.items_) == 12
+    assert {"1", "2"}.isdisjoint(item.item for item in lists.personalize(["1", "2"]).recommend(20))
+    popular = dp.PrivatePopularity(epsilon=20.0, **public).fit(ratings)
+    counts = np.bincount(ratings["item"], minlength=12)
+    best = popular.personalize([]).recommend(12)
+    likely = {str(item) for item in np.argsort(counts)[-6:]}
+    assert len(likely & {item.item for item in best[:6]}) >= 4
+
+
+def test_the_same_file_and_seed_give_the_model_of_dp_train_bit_for_bit(tmp_path: Path, ratings_csv: Path) -> None:
+    dp_binary = os.environ.get("DP_BINARY")
+    if dp_binary is None:
+        pytest.skip("set DP_BINARY to the command line `dp`")
+    out = tmp_path / "cli"
+    flags = "--no-ledger --epsilon 2 --delta 1e-5 --rating-col stars --item-ids-are-public --steps 3 --insecure-seed 7"
+    subprocess.run([dp_binary, "train", ratings_csv, "--out", out, *flags.split()], check=True, capture_output=True)
+    model = dp.PrivateRecommender(
+        epsilon=2.0, ledger=dp.NO_LEDGER, rating="stars", item_ids_are_public=True, n_rounds=3, insecure_seed=7
+    )
+    with pytest.warns(dp.PrivacyWarning, match="seeded"):
+        model.fit(ratings_csv)
+    model.save(tmp_path / "py")
+    for name in ("item_factors.safetensors", "items.csv"):
+        assert (tmp_path / "py" / name).read_bytes() == (out / name).read_bytes(), name
+    assert not model.certificate_.is_private
+    assert model.certificate_.epsilon == math.inf
+    assert "inf" in model._repr_html_()
+    loaded = dp.load(out)
+    assert isinstance(loaded, dp.PrivateRecommender)
+    assert np.array_equal(loaded.item_factors_, model.item_factors_)
+    assert (loaded.epsilon, loaded.n_rounds, loaded.rating) == (2.0, 3, "stars")
+    said = subprocess.run([dp_binary, "verify", tmp_path / "py"], check=False, capture_output=True, text=True)
+    assert "promises no privacy" in said.stderr
+
+
+def test_a_table_gives_the_model_of_the_file(tmp_path: Path, ratings_csv: Path, ratings: Ratings) -> None:
+    model = dp.PrivateRecommender(ledger=dp.NO_LEDGER, rating="stars", item_ids_are_public=True, insecure_seed=1)
+    with pytest.warns(dp.PrivacyWarning):
+        of_file = model.fit(ratings_csv).item_factors_
+    with pytest.warns(dp.PrivacyWarning):
+        of_table = model.fit(ratings).item_factors_
+    assert np.array_equal(of_file, of_table)
+
+
+def test_saved_models_and_pickles_hold_released_values_alone(
+    tmp_path: Path, recommender: dp.PrivateRecommender, ratings: Ratings
+) -> None:
+    secret = {**ratings, "user_id": np.array([f"secret-{user}" for user in ratings["user_id"]])}
+    model = recommender.fit(secret)
+    pickled = pickle.dumps(model)
+    assert b"secret-" not in pickled
+    copy = pickle.loads(pickled)
+    assert np.array_equal(copy.item_factors_, model.item_factors_)
+    assert copy.certificate_ == model.certificate_
+    model.save(tmp_path / "model")
+    with pytest.raises(FileExistsError):
+        model.save(tmp_path / "model")
+    loaded = dp.load(tmp_path / "model")
+    assert isinstance(loaded, dp.PrivateRecommender)
+    mine = {"0": 5.0, "3": 1.0}
+    assert loaded.personalize(mine).recommend(4) == model.personalize(mine).recommend(4)
+    assert loaded.ledger is None
+    assert repr(loaded).startswith("PrivateRecommender(epsilon=2.0")
+
+
+def test_a_ledger_pays_refuses_and_stays_whole(tmp_path: Path, recommender: dp.PrivateRecommender, ratings: Ratings) -> None:
+    ledger = dp.Ledger.create(tmp_path / "ratings.ledger", epsilon=2.5, delta=1e-5)
+    recommender.set_params(ledger=ledger).fit(ratings)
+    with pytest.raises(dp.BudgetExceeded) as raised:
+        recommender.fit(ratings)
+    assert isinstance(raised.value, RuntimeError)
+    assert ledger.as_dict()["n_releases"] == len(recommender.plan().releases)
+
+
+class Stop(Exception):
+    pass
+
+
+@pytest.mark.parametrize("stop", [Stop, KeyboardInterrupt])
+def test_an_interrupted_run_goes_on_with_what_it_had_released(
+    tmp_path: Path, recommender: dp.PrivateRecommender, ratings: Ratings, stop: type[BaseException]
+) -> None:
+    ledger = dp.Ledger.create(tmp_path / "ratings.ledger", epsilon=5.0, delta=1e-5)
+    model = recommender.set_params(ledger=ledger, item_ids_are_public=False, catalogue=[str(item) for item in range(12)])
+    n_releases = len(model.plan().releases)
+    seen: list[int] = []
+
+    def stop_after_one(done: int, total: int) -> None:
+        assert total == n_releases
+        if done == 1:
+            raise stop
+
+    with pytest.raises(stop):
+        model.fit(ratings, progress=stop_after_one, resume=tmp_path / "run")
+    assert not hasattr(model, "item_factors_")
+    paid = ledger.as_dict()["n_releases"]
+    assert 1 <= paid < n_releases
+    model.fit(ratings, progress=lambda done, _: seen.append(done), resume=tmp_path / "run")
+    assert ledger.as_dict()["n_releases"] == n_releases
+    assert seen[-1] == n_releases
+    assert (tmp_path / "run" / "certificate.json").exists()
+    with pytest.raises(FileExistsError):
+        model.fit(ratings, resume=tmp_path / "run")
+
+
+def test_what_was_paid_in_a_temporary_folder_is_kept_when_the_run_is_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recommender: dp.PrivateRecommender, ratings: Ratings
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    ledger = dp.Ledger.create(tmp_path / "ratings.ledger", epsilon=2.5, delta=1e-5)
+    model = recommender.set_params(ledger=ledger)
+
+    def stop_after(made: int) -> Callable[[int, int], None]:
+        def told(done: int, _: int) -> None:
+            if done == made:
+                raise Stop
+
+        return told
+
+    with pytest.raises(Stop):
+        model.fit(ratings, progress=stop_after(0))
+    assert list((tmp_path / "temporary").iterdir()) == []
+    with pytest.raises(Stop) as stopped:
+        model.fit(ratings, progress=stop_after(2))
+    [kept] = (tmp_path / "temporary").iterdir()
+    if hasattr(stopped.value, "__notes__"):
+        assert str(kept / "run") in stopped.value.__notes__[-1]
+    model.fit(ratings, resume=kept / "run")
+    assert ledger.as_dict()["n_releases"] == len(model.plan().releases)
+
+
+def test_ctrl_c_reaches_a_run(tmp_path: Path, recommender: dp.PrivateRecommender, ratings: Ratings) -> None:
+    import _thread
+
+    first = threading.Event()
+
+    def told(done: int, total: int) -> None:
+        if not first.is_set():
+            first.set()
+            _thread.interrupt_main()
+
+    with pytest.raises(KeyboardInterrupt):
+        recommender.fit(ratings, progress=told)
+
+
+def test_two_fits_at_once_and_other_threads_run_meanwhile(ratings: Ratings) -> None:
+    def model() -> dp.PrivateRecommender:
+        return dp.PrivateRecommender(ledger=dp.NO_LEDGER, rating="stars", item_ids_are_public=True, n_rounds=2, insecure_seed=3)
+
+    found: list[Any] = []
+
+    def fit() -> None:
+        found.append(model().fit(ratings).item_factors_)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        threads = [threading.Thread(target=fit) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        alone = model().fit(ratings).item_factors_
+    assert len(found) == 2
+    assert all(np.array_equal(one, alone) for one in found)
+
+
+def _fit_in_child(method: str) -> bytes:
+    import multiprocessing
+
+    with multiprocessing.get_context(method).Pool(1) as pool:
+        return bytes(pool.apply(_child))
+
+
+def _child() -> bytes:
+    from conftest import columns
+
+    warnings.simplefilter("ignore")
+    model = dp.PrivateRecommender(ledger=dp.NO_LEDGER, rating="stars", item_ids_are_public=True, n_rounds=2, insecure_seed=3)
+    return model.fit(columns()).item_factors_.tobytes()
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.filterwarnings("ignore")
+def test_processes_that_are_forked_or_spawned_fit_the_same(method: str) -> None:
+    here = _child()
+    assert _fit_in_child(method) == here
+
+
+def test_bad_input_names_table_row_and_column(recommender: dp.PrivateRecommender, ratings: Ratings) -> None:
+    stars = [str(value) for value in ratings["stars"]]
+    stars[4] = "secret"
+    with pytest.raises(dp.BadInput) as raised:
+        recommender.fit({**ratings, "stars": stars})
+    error = raised.value
+    assert (error.source, error.line, error.column) == ("ratings", 5, 3)
+    assert "secret" not in str(error)
+    with pytest.raises(dp.BadInput, match="user"):
+        recommender.fit({"item": [1], "stars": [1.0]})
+    with pytest.raises(dp.BadInput, match="text or whole numbers"):
+        recommender.fit({**ratings, "user_id": ratings["user_id"] + 0.5})
+    with pytest.raises(FileNotFoundError) as missing:
+        recommender.fit("nowhere.csv")
+    assert isinstance(missing.value, dp.BadInput)
+    with pytest.raises(dp.BadInput, match="found int"):
+        recommender.fit(3)
+
+
+def test_settings_out_of_range_are_named(recommender: dp.PrivateRecommender, ratings: Ratings) -> None:
+    with pytest.raises(dp.BadSetting) as raised:
+        recommender.set_params(epsilon=-1.0).fit(ratings)
+    assert raised.value.setting == "epsilon"
+    with pytest.raises(dp.BadSetting, match="no parameter"):
+        recommender.set_params(epsilom=1.0)
+
+
+def test_what_is_not_fitted_says_so(recommender: dp.PrivateRecommender) -> None:
+    with pytest.raises(dp.NotFittedError) as raised:
+        recommender.personalize([])
+    assert isinstance(raised.value, ValueError | AttributeError)
+    with pytest.raises(dp.BadInput, match="no model"):
+        dp.load("nowhere")
+
+
+def test_nothing_is_printed(capfd: pytest.CaptureFixture[str], recommender: dp.PrivateRecommender, ratings: Ratings) -> None:
+    recommender.fit(ratings)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_models_show_themselves_in_notebooks(tmp_path: Path, recommender: dp.PrivateRecommender, ratings: Ratings) -> None:
+    assert "PrivateRecommender" in recommender._repr_html_()
+    ledger = dp.Ledger.create(tmp_path / "ratings.ledger", epsilon=5.0, delta=1e-5)
+    model = recommender.set_params(ledger=ledger).fit(ratings)
+    page = model.report()
+    assert page.html.startswith("<!DOCTYPE html>") or page.html.startswith("<!doctype html>")
+    assert "iframe" in page._repr_html_()
+    page.save(tmp_path / "report.html")
+    assert (tmp_path / "report.html").read_text() == page.html
+    assert "epsilon" in model._repr_html_()
+    assert "ratings" in ledger._repr_html_()
+    assert "noise multiplier" in model.plan()._repr_html_()
+    model.verify()
+    model._files["items.csv"] += b"13,\n"
+    with pytest.raises(dp.errors.CertificateError):
+        model.verify()
+
+
+def test_certificates_are_files_of_dp(tmp_path: Path, recommender: dp.PrivateRecommender, ratings: Ratings) -> None:
+    model = recommender.fit(ratings)
+    text = model.certificate_.to_json()
+    model.save(tmp_path / "model")
+    assert (tmp_path / "model" / "certificate.json").read_text() == text
+    changed = json.loads(text)
+    changed["guarantee"]["epsilon"] = 0.5
+    with pytest.raises(dp.errors.CertificateError):
+        dp.Certificate(json.dumps(changed)).verify()
+    shutil.rmtree(tmp_path / "model")

@@ -1,0 +1,154 @@
+"""Tables of every library give the same model, and Arrow's are not copied."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+import scipy.sparse
+
+import dp_personal as dp
+from dp_personal import _native, tables
+
+Ratings = dict[str, Any]
+
+
+def factors(data: Any, **params: Any) -> np.ndarray[Any, Any]:
+    given = {"rating": "stars", "item_ids_are_public": True, "n_rounds": 2, "no_split": True, **params}
+    model = dp.PrivateRecommender(ledger=dp.NO_LEDGER, insecure_seed=5, **given)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dp.PrivacyWarning)
+        return model.fit(data).item_factors_
+
+
+def arrow(ratings: Ratings) -> pa.Table:
+    return pa.table(ratings)
+
+
+def in_batches(ratings: Ratings) -> pa.Table:
+    table = arrow(ratings)
+    return pa.concat_tables([table.slice(0, 7), table.slice(7, 0), table.slice(7)])
+
+
+def dataframe_alone(ratings: Ratings) -> Any:
+    class Frame:
+        def __dataframe__(self, **_: Any) -> Any:
+            return arrow(ratings).__dataframe__()
+
+    return Frame()
+
+
+def of_text(table: pa.Table, kind: pa.DataType) -> pa.Table:
+    return table.set_column(0, "user_id", table.column("user_id").cast(pa.string()).cast(kind))
+
+
+def categorical(ratings: Ratings) -> pd.DataFrame:
+    frame = pd.DataFrame(ratings)
+    frame["user_id"] = frame["user_id"].astype(str).astype("category")
+    return frame
+
+
+def with_index(ratings: Ratings) -> pd.DataFrame:
+    return pd.DataFrame(ratings).set_index(np.arange(len(ratings["item"])) * 2)
+
+
+MADE: list[Callable[[Ratings], Any]] = [
+    arrow,
+    in_batches,
+    dataframe_alone,
+    pl.DataFrame,
+    lambda r: pl.DataFrame(r).with_columns(pl.col("user_id").cast(pl.String), pl.col("item").cast(pl.UInt8)),
+    lambda r: pl.DataFrame(r).with_columns(pl.col("user_id").cast(pl.String).cast(pl.Categorical)),
+    pd.DataFrame,
+    with_index,
+    categorical,
+    lambda r: of_text(arrow(r), pa.large_string()),
+    lambda r: of_text(arrow(r), pa.string_view()),
+    lambda r: arrow(r).set_column(2, "stars", arrow(r).column("stars").cast(pa.float32())),
+    lambda r: {name: values.tolist() for name, values in r.items()},
+    lambda r: {**r, "user_id": r["user_id"].astype(str)},
+]
+
+
+@pytest.mark.parametrize("make", MADE)
+def test_every_kind_of_table_gives_the_same_model(make: Callable[[Ratings], Any], ratings: Ratings) -> None:
+    assert np.array_equal(factors(make(ratings)), factors(ratings))
+
+
+def test_relations_of_duckdb_and_parquet_files(tmp_path: Path, ratings: Ratings) -> None:
+    table = arrow(ratings)
+    relation = duckdb.connect().from_arrow(table)
+    assert np.array_equal(factors(relation), factors(ratings))
+    pa.parquet.write_table(table, tmp_path / "ratings.parquet")
+    assert np.array_equal(factors(tmp_path / "ratings.parquet"), factors(ratings))
+
+
+def test_matrices_of_users_by_items(ratings: Ratings) -> None:
+    sparse = scipy.sparse.csr_matrix((ratings["stars"], (ratings["user_id"], ratings["item"])))
+    dense = np.full(sparse.shape, np.nan)
+    dense[ratings["user_id"], ratings["item"]] = ratings["stars"]
+    expected = factors(ratings)
+    for matrix in (sparse, sparse.tocsc(), scipy.sparse.coo_array(sparse), dense):
+        assert np.array_equal(factors(matrix), expected)
+
+
+def test_arrow_buffers_are_not_copied(ratings: Ratings) -> None:
+    texts = of_text(arrow(ratings), pa.large_string())
+    table = tables.source(texts, "ratings")
+    assert isinstance(table, _native.Table)
+    for at, (name, buffer) in enumerate([("user_id", 2), ("item", 1), ("stars", 1)]):
+        own = texts.column(name).chunk(0).buffers()[buffer]
+        assert own is not None
+        assert table.addresses(at) == [own.address], name
+    frame = pl.DataFrame(ratings)
+    table = tables.source(frame, "ratings")
+    assert isinstance(table, _native.Table)
+    assert table.addresses(2) == [frame["stars"].to_numpy(allow_copy=False).__array_interface__["data"][0]]
+
+
+def test_catalogues_are_files_tables_or_lists(tmp_path: Path, ratings: Ratings) -> None:
+    items = [str(item) for item in range(12)]
+    path = tmp_path / "items.csv"
+    path.write_text("item\n" + "\n".join(items) + "\n")
+    public: dict[str, Any] = {"item_ids_are_public": False}
+    expected = factors(ratings, catalogue=path, **public)
+    for catalogue in (items, pl.DataFrame({"item": items}), pd.DataFrame({"item": range(12)}), str(path)):
+        assert np.array_equal(factors(ratings, catalogue=catalogue, **public), expected)
+
+
+def test_nulls_and_other_columns_are_named_by_place(ratings: Ratings) -> None:
+    def error(column: int, values: pa.Array) -> dp.BadInput:
+        table = arrow(ratings)
+        with pytest.raises(dp.BadInput) as raised:
+            factors(table.set_column(column, table.column_names[column], values))
+        return raised.value
+
+    n = len(ratings["stars"])
+    nulls = error(2, pa.array([None if row == 3 else 4.0 for row in range(n)], pa.float64()))
+    assert (nulls.line, nulls.column) == (4, 3)
+    assert error(0, pa.array([None, *range(n - 1)], pa.int64())).line == 1
+    dates = error(1, pa.array(range(n), pa.timestamp("s")))
+    assert dates.column == 2
+    assert "text, whole numbers" in str(dates)
+    with pytest.raises(dp.BadInput, match="at least one record"):
+        factors(arrow(ratings).slice(0, 0))
+
+
+def test_histories_are_tables_mappings_or_lists(recommender: dp.PrivateRecommender, ratings: Ratings) -> None:
+    model = recommender.fit(ratings)
+    table = pl.DataFrame({"item": [0, 3], "stars": [5.0, 1.0]})
+    expected = model.personalize({0: 5.0, 3: 1.0}).recommend(5)
+    for history in (table, table.to_pandas(), {"item": [0, 3], "stars": [5.0, 1.0]}, table.with_columns(user_id=7)):
+        assert model.personalize(history).recommend(5) == expected
+    with pytest.raises(dp.BadInput, match="one user"):
+        model.personalize({"user_id": [1, 2], "item": [0, 3], "stars": [5.0, 1.0]})
+    assert model.personalize({"nowhere": 5.0}).n_unknown_items == 1
