@@ -45,7 +45,8 @@ fn hint(error: &WorkflowError) -> Option<String> {
             return Some(match is_new {
                 true => "leave --ledger-kind gaussian out, or use --ledger-kind mixed".to_owned(),
                 false => format!(
-                    "`dp ledger upgrade {ledger}` makes of it a ledger that counts both and keeps what was spent"
+                    "`dp ledger upgrade {ledger} --kind mixed --delta D`, with D above the ledger's, makes of it a ledger that counts both and \
+                     keeps what was spent"
                 ),
             });
         }

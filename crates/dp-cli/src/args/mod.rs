@@ -95,14 +95,14 @@ Examples:
   dp recommend --model dp-model --history my-ratings.csv
   dp evaluate ratings.csv.gz --model dp-model --non-private
   dp report dp-model --title Alien
-  dp personalize visits.csv --user-col clinic --target-col days --rank 2 --epsilon 1 --delta 1e-5
+  dp personalize visits.csv --user-col clinic --target-col days --rank 2 --epsilon 1 --delta 1e-5 --no-ledger
   dp predict --model dp-model --history my-visits.csv --rows new-visits.csv
-  dp federate visits.csv --user-col clinic --target-col days --epsilon 1 --delta 1e-5
+  dp federate visits.csv --user-col clinic --target-col days --epsilon 1 --delta 1e-5 --no-ledger
   dp calibrate --epsilon 1 --delta 1e-5 --steps 10000 --sampling-probability 0.01
 
 Exit codes: 0 done, 1 other failure, 2 bad argument, 3 budget spent, 4 bad input file, 5 ledger in
 use or damaged, 6 certificate does not hold or audit refutes a claim, 7 output cannot be written,
-8 audit inconclusive.";
+8 audit inconclusive, 9 a free baseline is better (--fail-if-worse).";
 
 #[derive(Subcommand)]
 pub(crate) enum Command {

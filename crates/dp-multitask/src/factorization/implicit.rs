@@ -183,7 +183,7 @@ impl VectorContribution for NoGramian {
 }
 
 /// Likes show tastes where `mu` times the mean released count of the items in use is at least this; below, popularity alone makes better lists.
-const LEAST_LIKES: f64 = 2.25;
+const LEAST_LIKES: f64 = 3.2;
 
 /// What one round released.
 struct Round {

@@ -168,7 +168,8 @@ fn too_few_likes_for_tastes_refine_the_popularity_of_items_in_all_rounds() {
         // the votes of users with n likes are C / sqrt(n) in the counts, 1 / sqrt(n) in the rounds
         let precision: f64 = std::iter::once(multiplier("item counts"))
             .chain(
-                (1..=params.n_rounds).map(|t| multiplier(&format!("round {t}: item right-hand sides"))),
+                (1..=params.n_rounds)
+                    .map(|t| multiplier(&format!("round {t}: item right-hand sides"))),
             )
             .map(|z| (params.count_clip_norm * z).powi(-2))
             .sum();

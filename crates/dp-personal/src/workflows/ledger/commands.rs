@@ -36,7 +36,9 @@ pub struct LedgerReport {
 pub fn create(args: &LedgerCreateSettings) -> Result<LedgerReport> {
     let total = ApproxDp::target(args.epsilon, args.delta)?;
     let budget = args.kind.budget(total)?;
-    binding::refuse_leftovers(&args.file)?;
+    if !args.file.exists() {
+        binding::refuse_leftovers(&args.file)?;
+    }
     drop(Ledger::create(&args.file, &args.data_set, budget)?);
     report(&args.file)
 }
