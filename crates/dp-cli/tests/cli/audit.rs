@@ -269,11 +269,11 @@ fn released_metrics_are_audited_with_the_run_that_releases_them() {
         (releases.len(), &releases[6]["label"]),
         (7, &"held-out metrics".into())
     );
-    // with the metrics the outputs of samples say more than nothing, and less than is claimed
+    // the noise of metrics is common to all planted users, so outputs of samples say little: they hold or are inconclusive
     let sampled = ["--sampling-probability", "0.5", "--canaries", "60"];
     let found = sandbox.dp(&[&words(run)[..], &TARGET, &trials, &sampled].concat());
-    let found = found.exits(0).json();
-    assert_eq!(found["verdict"], "holds");
+    assert!([0, 8].contains(&found.code), "{}", found.stderr);
+    let found = found.json();
     for audit in found["audits"].as_array().unwrap() {
         let bound = audit["lower_bound_epsilon"].as_f64().unwrap();
         assert!(

@@ -1,6 +1,6 @@
 //! `dp train --feedback implicit` without biases and on the head of the items alone.
 
-use crate::support::{Run, Sandbox};
+use crate::support::{Run, Sandbox, words};
 
 const LISTS: [&str; 6] = [
     "--feedback",
@@ -14,7 +14,8 @@ const LISTS: [&str; 6] = [
 const N_HEAD: usize = 10;
 
 fn train(sandbox: &Sandbox, more: &[&str]) -> Run {
-    sandbox.train(&[&LISTS[..], more].concat())
+    // by rule there are too few likes for tastes
+    sandbox.train(&[&LISTS[..], &["--dim", "2"], more].concat())
 }
 
 fn json(sandbox: &Sandbox, name: &str) -> serde_json::Value {
@@ -74,14 +75,21 @@ fn the_head_can_be_told_from_the_released_counts_alone() {
 
 #[test]
 fn such_a_run_is_verified_recomputed_and_reported_on() {
-    let sandbox = Sandbox::with_ratings();
-    train(&sandbox, &["--ledger", "l", "--resume"]).exits(0);
-    let verify = ["verify", "dp-model", "--ledger", "l", "--recompute"];
-    sandbox.dp(&verify).exits(0);
-    sandbox.dp(&["report", "dp-model"]).exits(0);
-    sandbox
-        .dp(&["evaluate", "ratings.csv", "--model", "dp-model"])
-        .exits(0);
+    for (tastes, length) in [
+        (&["--dim", "2"][..], "(1 taste) for the 10 with"),
+        // too few likes for tastes: all rounds go into popularity
+        (&[], "(item bias only)"),
+    ] {
+        let sandbox = Sandbox::with_ratings();
+        let args = [&LISTS[..], tastes, &["--ledger", "l", "--resume"]].concat();
+        let said = sandbox.train(&args).exits(0).stdout;
+        assert!(said.contains(length), "{said}");
+        let verify = ["verify", "dp-model", "--ledger", "l", "--recompute"];
+        sandbox.dp(&verify).exits(0);
+        sandbox.dp(&["report", "dp-model"]).exits(0);
+        let evaluate = ["evaluate", "ratings.csv", "--model", "dp-model"];
+        sandbox.dp(&evaluate).exits(0);
+    }
 }
 
 #[test]
@@ -109,7 +117,7 @@ fn settings_come_from_flags_the_environment_and_a_file() {
 #[test]
 fn all_items_are_learnt_where_the_whole_is_asked_for_or_the_catalogue_is_small() {
     let sandbox = Sandbox::with_ratings();
-    let base = ["--feedback", "implicit", "--score-model", "plain"];
+    let base = words("--feedback implicit --score-model plain --dim 2");
     for more in [&["--head-fraction", "1"][..], &[]] {
         let args = [&base[..], more, &["--force"]].concat();
         let said = sandbox.train(&args).exits(0).stdout;

@@ -208,11 +208,11 @@ impl MatrixFactorization {
     /// `C w_ij` has norm `C` in the counts. The model ranks items by the mean of both by their precision.
     pub(super) fn popularity(
         &self,
-        mut counts: NoisyCounts,
+        counts: NoisyCounts,
         data: &Private<Interactions>,
         run: &mut Run<'_>,
     ) -> Result<FactorModel> {
-        let n_items = counts.values().len();
+        let (n_items, mut popularity) = (counts.values().len(), counts.clone());
         let scoring = Scoring {
             score_model: ScoreModel::Biased,
             ..self.params().scoring(1)
@@ -228,11 +228,11 @@ impl MatrixFactorization {
             match released {
                 // the model of a list that ends early is that of its last whole round
                 Err(RunError::EndOfList) if run.is_at_end()? => break,
-                released => counts.refine(&released?, self.params().count_clip_norm),
+                released => popularity.refine(&released?, self.params().count_clip_norm),
             }
-            run.round(&super::fit::shown(round, &counts.as_biases(), 1));
+            run.round(&super::fit::shown(round, &popularity.as_biases(), 1));
         }
-        let model = FactorModel::new(scoring, counts.as_biases(), run.provenance())?;
+        let model = FactorModel::new(scoring, popularity.as_biases(), run.provenance())?;
         Ok(model.with_counts(Some(counts)))
     }
 

@@ -109,7 +109,7 @@ impl<S: TrainSettings> Release for TrainRelease<'_, S> {
             Some(n_head) => format!(" for the {n_head} with the largest noisy counts"),
             None => String::new(),
         };
-        if n_rounds == 0 || model.ranks_by_counts() {
+        if n_rounds == 0 {
             return format!("{n_items} items, ranked by their released counts");
         }
         format!(
