@@ -165,7 +165,7 @@ impl MemoryTable {
     /// A table of columns by name.
     ///
     /// # Errors
-    /// [`Error::Shape`] when they are not of one length.
+    /// [`crate::Error::Shape`] when they are not of one length.
     pub fn of_columns(
         name: impl Into<Arc<str>>,
         columns: impl IntoIterator<Item = (String, Column)>,

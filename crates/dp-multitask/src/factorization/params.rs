@@ -485,11 +485,12 @@ impl FactorizationParams {
             || self.feedback.implicit().is_some()
     }
 
-    /// How many of `n_items` items are learnt; `None` where it is all of them. The fraction is of the
+    /// How many of `n_items` items are learnt; `None` where it is all of them. With a [least head](Self::least_head) the fraction is of the
     /// [items in use](NoisyCounts::items_in_use), where the released counts show them.
     #[must_use]
     pub fn n_head(&self, n_items: usize, counts: Option<&NoisyCounts>) -> Option<usize> {
-        let in_use = counts.and_then(NoisyCounts::items_in_use);
+        let by_rule = counts.filter(|_| self.least_head > 0);
+        let in_use = by_rule.and_then(NoisyCounts::items_in_use);
         let in_use = in_use.map_or(1.0, |n| n / n_items as f64);
         let n_head = n_head(self.head_fraction? * in_use, n_items).max(self.least_head);
         (n_head < n_items).then_some(n_head)
