@@ -7,8 +7,8 @@ cd "$(dirname "$0")/.."
 
 python="${PYTHON:-python3}"
 profile="${PROFILE:-release}"
-target="$(pwd)/${CARGO_TARGET_DIR:-target}"
-[ "${CARGO_TARGET_DIR:-}" = "${CARGO_TARGET_DIR#/}" ] || target="$CARGO_TARGET_DIR"
+target="${CARGO_TARGET_DIR:-target}"
+case "$target" in /*) ;; *) target="$(pwd)/$target" ;; esac
 venv="$(mktemp -d)"
 trap 'rm -rf "$venv"' EXIT
 
