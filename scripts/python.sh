@@ -38,7 +38,7 @@ export DP_BINARY="$target/debug/dp"
 own="$("$venv/bin/python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')"
 for version in 3.10 3.11 3.12 3.13 3.14; do
   [ "$version" = "$own" ] && continue
-  other="$(ls -d "${PYENV_ROOT:-$HOME/.pyenv}"/versions/"$version".*/bin/python 2>/dev/null | tail -n 1)"
+  other="$(ls -d "${PYENV_ROOT:-$HOME/.pyenv}"/versions/"$version".*/bin/python 2>/dev/null | tail -n 1 || true)"
   [ -n "$other" ] || other="$(command -v "python$version" || true)"
   [ -n "$other" ] && "$other" -c 'import venv, ensurepip' 2>/dev/null || continue
   echo "Python $version, with numpy alone"
