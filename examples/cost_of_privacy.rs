@@ -46,7 +46,7 @@ fn main() -> Result<()> {
         Some(path) => read_ratings(path, &RatingsFormat::default())?,
         None => LongTailRatings::movielens_1m().generate(&mut ChaCha20Rng::seed_from_u64(1))?,
     };
-    let split = ratings.split(SplitFractions::default(), 0);
+    let split = ratings.split(SplitFractions::default(), 0)?;
     let baselines = baselines(&split)?;
     println!(
         "{:<12} test RMSE (split seed 0, noise seeds 0 to {})",

@@ -12,7 +12,7 @@ use rand_chacha::ChaCha20Rng;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let ratings = LongTailRatings::movielens_1m().generate(&mut ChaCha20Rng::seed_from_u64(1))?;
-    let split = ratings.split(SplitFractions::default(), 0);
+    let split = ratings.split(SplitFractions::default(), 0)?;
     let n_items = ratings.catalogue().len();
 
     // public decisions first: settings, plan, budget

@@ -6,7 +6,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 # cheapest first
-groups="shares sampling scalars workers resume accounts kernel selections quantiles rounds discrete private_sgd::server private_sgd::rounds private_sgd::everybody private_sgd::samples public_features::neighbours public_features::rounds public_features::statistics public_features::gradients regressions personalized runs"
+groups="shares sampling scalars workers resume accounts nights kernel selections quantiles rounds discrete private_sgd::server private_sgd::rounds private_sgd::everybody private_sgd::samples public_features::neighbours public_features::rounds public_features::statistics public_features::gradients regressions personalized runs"
 all=false
 if [ "${1:-}" = --all ]; then all=true; shift; fi
 target="${CARGO_TARGET_DIR:-target}/mutants"

@@ -34,7 +34,7 @@ fn main() {
         Contestant::new(|| drop(black_box(read(&csv)))),
         Contestant::new(|| drop(black_box(read(&tabs)))),
         Contestant::new(|| drop(black_box(table(&records)))),
-        Contestant::new(|| drop(black_box(ratings.split(fractions, 7)))),
+        Contestant::new(|| drop(black_box(ratings.split(fractions, 7).unwrap()))),
     ];
     let names = [
         "lines and fields split (yardstick)",

@@ -39,9 +39,9 @@ impl Data {
         let features = features(&table, &catalogue)?;
         let format = RatingsFormat::default();
         let ratings = read_ratings_with_catalogue(ratings, &format, catalogue)?;
-        let split = ratings.split(SplitFractions::default(), 0);
+        let split = ratings.split(SplitFractions::default(), 0)?;
         let is_known = |_, item: u32, _| usize::from(is_new(item));
-        let known = split.train.expose().partition(1, is_known).remove(0);
+        let known = split.train.expose().partition(1, is_known)?.remove(0);
         let by_item = split.train.expose().item_major();
         let counts: Vec<f64> = (0..by_item.n_items())
             .map(|item| by_item.item(item).len() as f64)

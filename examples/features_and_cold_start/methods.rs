@@ -43,9 +43,11 @@ impl<'a> Task<'a> {
             })),
             "adadpals" => self.factors(FactorizationParams::adadpals_for_target(self.target)),
             // users have one set of penalties, as with the other methods
-            "pooled" => {
-                self.factors(FactorizationParams::for_target(self.target).with_common_fold_in())
-            }
+            "pooled" => self.factors(
+                FactorizationParams::for_target(self.target)
+                    .with_rating_range(1.0, 5.0)
+                    .with_common_fold_in(),
+            ),
             "am-ssp" => self.am_ssp(),
             _ => self.rounds(method),
         }

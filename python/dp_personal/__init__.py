@@ -5,6 +5,7 @@ from __future__ import annotations
 from . import accounting, errors
 from ._load import load
 from ._native import __version__
+from ._synth import synth
 from .certificate import Certificate
 from .errors import (
     BadInput,
@@ -24,8 +25,9 @@ from .linear import (
     PrivatePersonalClassifier,
     PrivatePersonalRegressor,
 )
+from .nightly import Nightly
 from .plan import Plan
-from .recommender import PrivatePopularity, PrivateRecommender
+from .recommender import ItemVectors, PrivatePopularity, PrivateRecommender
 
 __all__ = [
     "NO_LEDGER",
@@ -35,9 +37,11 @@ __all__ = [
     "Certificate",
     "DpError",
     "DpWarning",
+    "ItemVectors",
     "Ledger",
     "LedgerError",
     "LedgerInUse",
+    "Nightly",
     "NotFittedError",
     "Plan",
     "PrivacyWarning",
@@ -51,4 +55,5 @@ __all__ = [
     "accounting",
     "errors",
     "load",
+    "synth",
 ]

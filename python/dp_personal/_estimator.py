@@ -11,15 +11,15 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
-from html import escape
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-from . import _native, tables
+from . import _html, _native, tables
 from ._json import loads
 from ._numpy import np
 from .certificate import Certificate
-from .errors import BadSetting, DpWarning, OutputExists, PrivacyWarning, not_fitted
+from .errors import BadInput, BadSetting, DpError, DpWarning, OutputExists, PrivacyWarning, not_fitted
 from .ledger import NO_LEDGER, Ledger
 from .plan import Plan
 from .report import Report
@@ -34,8 +34,19 @@ logger = logging.getLogger("dp_personal")
 logger.addHandler(logging.NullHandler())
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class Estimator:
     """Parameters are the constructor's arguments; what `fit` learned stands in attributes that end with `_`."""
+
+    epsilon: float = 1.0
+    delta: float = 1e-5
+    ledger: Any = None
+    user: str | None = None
+    split_seed: int | None = None
+    no_split: bool = False
+    publish_releases: bool = False
+    data_set: str | None = None
+    insecure_seed: int | None = None
 
     _settings: ClassVar[dict[str, str]] = {
         "user": "user_col",
@@ -47,12 +58,12 @@ class Estimator:
     """Settings of the command line that are called otherwise here."""
     _public_tables: ClassVar[dict[str, tuple[str, ...]]] = {}
     """Parameters that may be public tables in memory, and the columns of plain lists."""
+    _command: ClassVar[str]
+    """The command of `dp` that trains it."""
     _not_settings: ClassVar[frozenset[str]] = frozenset({"ledger", "data_set"})
     """Parameters that are said otherwise."""
 
-    ledger: Any
-    insecure_seed: int | None
-    _files: dict[str, bytes]
+    _files: dict[str, bytes] = field(init=False)
     """The released files: all that a fitted estimator knows."""
 
     # parameters
@@ -77,7 +88,7 @@ class Estimator:
         return self
 
     def __repr__(self) -> str:
-        given = (f"{name}={value!r}" for name, value in self._changed().items())
+        given = (f"{name}={_brief(value)}" for name, value in self._changed().items())
         return f"{type(self).__name__}({', '.join(given)})"
 
     def _changed(self) -> dict[str, Any]:
@@ -94,7 +105,7 @@ class Estimator:
 
     def _account(self, *, in_memory: bool) -> dict[str, Any]:
         """What counts the privacy loss, as settings."""
-        data_set = self.get_params().get("data_set")
+        data_set = self.data_set
         if self.ledger is None:
             raise BadSetting(
                 "`ledger` is None: give the file of a ledger, which counts all runs on these data "
@@ -121,7 +132,13 @@ class Estimator:
                 path = Path(folder) / f"{name}.csv"
                 path.write_bytes(tables.to_csv(value, columns))
                 files[name] = os.fspath(path)
-            yield files
+            try:
+                yield files
+            except DpError as error:
+                error.args = tuple(_renamed(text, files) for text in error.args)
+                if isinstance(error, BadInput) and error.source is not None:
+                    error.source = _renamed(error.source, files)
+                raise
 
     def _public_value(self, name: str) -> Any:
         """A parameter that may be a table."""
@@ -147,6 +164,7 @@ class Estimator:
             given = self._given(**account, **files, **more, out=os.fspath(out), resume=resume is not None and "ledger" in account)
             logger.info("%s", fit(given, table, listener))
             self._take(out)
+            listener.warnings = [_renamed(text, files) for text in listener.warnings]
         if self.insecure_seed is not None:
             warnings.warn("the noise was seeded: this model is NOT PRIVATE", PrivacyWarning, stacklevel=3)
         for text in listener.warnings:
@@ -206,9 +224,22 @@ class Estimator:
             return Report(_native.report(os.fspath(folder)))
 
     def _repr_html_(self) -> str:
+        parameters = {name: _shown(value) for name, value in self._changed().items()}
+        parts = [_html.facts(parameters.items())] if parameters else []
         if not self.__sklearn_is_fitted__():
-            return f"<pre>{escape(repr(self))}</pre>"
-        return f"<pre>{escape(repr(self))}</pre>{self.certificate_._repr_html_()}"
+            return _html.card("Estimator", type(self).__name__, _html.text("not fitted: `fit` learns and pays"), *parts)
+        certificate = "".join(self.certificate_._html_parts())
+        parts = [
+            _html.text(self._learned()),
+            _html.text(f"{self.certificate_._head()}."),
+            _html.more("parameters", *parts) if parts else "",
+            _html.more("certificate", certificate),
+        ]
+        return _html.card("Model", type(self).__name__, *parts)
+
+    def _learned(self) -> str:
+        """What a fitted model is, in a sentence."""
+        raise NotImplementedError
 
     @classmethod
     def _of_folder(cls: type[_E], folder: Path) -> _E:
@@ -279,6 +310,31 @@ class Listener:
             self.warnings.append(text)
         else:
             logger.log(level, "%s", text)
+
+
+def _renamed(text: str, files: dict[str, str]) -> str:
+    """A message in which tables in memory have the names of their parameters, not those of the files that stood for them."""
+    for name, path in files.items():
+        text = text.replace(path, name)
+    return text
+
+
+def _shown(value: Any) -> str:
+    """A parameter as notebooks show it: of a file its name alone, and of a table what it is."""
+    if isinstance(value, Ledger):
+        return value.path.name
+    if isinstance(value, str | os.PathLike):
+        return Path(value).name
+    return _brief(value)
+
+
+def _brief(value: Any) -> str:
+    """A parameter as an expression, or of what is long, such as a table, what it is."""
+    text = repr(value)
+    return text if len(text) <= _MOST_SHOWN and "\n" not in text else f"<{type(value).__name__}>"
+
+
+_MOST_SHOWN = 120
 
 
 def _bar(done: int, total: int) -> None:

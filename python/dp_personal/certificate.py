@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from html import escape
+from collections.abc import Iterator
 from typing import Any
 
-from . import _native
+from . import _html, _native
 from ._json import loads
+from .errors import CertificateError
 
 __all__ = ["Certificate"]
 
@@ -59,11 +60,44 @@ class Certificate:
         return f"Certificate(epsilon={self.epsilon:.6g}, delta={self.delta:.6g})"
 
     def _repr_html_(self) -> str:
-        releases = self._fields["releases"]
-        return (
-            "<table><caption>Certificate</caption>"
-            f"<tr><td>epsilon</td><td>{self.epsilon:.6g}</td></tr><tr><td>delta</td><td>{self.delta:.6g}</td></tr>"
-            f"<tr><td>neighbours</td><td>{escape(str(self._fields['adjacency']))}</td></tr>"
-            f"<tr><td>data set</td><td>{escape(str(self._fields['data_set_id']))}</td></tr>"
-            f"<tr><td>releases</td><td>{len(releases)}</td></tr></table>"
-        )
+        return _html.card("Certificate", self._head(), *self._html_parts())
+
+    def _head(self) -> str:
+        if not self.is_private:
+            return "no privacy is promised"
+        return f"{_html.guarantee(self.epsilon, self.delta)} for each {self._fields['unit']}"
+
+    def _html_parts(self) -> Iterator[str]:
+        try:
+            said = loads(_native.certificate_statement(self._text))
+        except CertificateError as error:
+            yield _html.alarm(f"This certificate does not hold: {error}")
+            return
+        if not self.is_private:
+            yield _html.alarm(f"NOT PRIVATE: {self._fields['status'].get('reason', 'nothing is guaranteed')}.")
+        yield from map(_html.text, said["meaning"])
+        facts = [("data set", str(self._fields["data_set_id"]))]
+        facts += [(f"\u03b5, {neighbours}", epsilon) for neighbours, epsilon in said["epsilons"]]
+        if said["method"]:
+            facts.append(("how it was found", said["method"]))
+        facts += [(f"seen by {output['to']}", output["what"]) for output in self._fields["released"]]
+        yield _html.facts(facts)
+        releases = [(release["label"], describe(release["event"])) for release in self._fields["releases"]]
+        yield _html.more(f"{len(releases)} releases", _html.table(("release", "mechanism"), releases))
+        assumed = [assumption["text"] for assumption in self._fields["assumptions"]]
+        if assumed:
+            yield _html.more(f"rests on {len(assumed)} assumptions", _html.items(assumed))
+        if self._fields["not_covered"]:
+            yield _html.more("not covered", _html.items(self._fields["not_covered"]))
+
+
+def describe(event: dict[str, Any]) -> str:
+    """A mechanism in words: its name, and its numbers by their names."""
+    of = event.get("event")
+    numbers = [
+        f"{name.replace('_', ' ')} {value:.4g}"
+        for name, value in event.items()
+        if isinstance(value, int | float) and value is not True
+    ]
+    inner = [describe(of)] if isinstance(of, dict) else []
+    return ", ".join([event["mechanism"].replace("-", " ").removesuffix(" sampled"), *numbers, *inner])

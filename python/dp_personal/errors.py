@@ -17,10 +17,14 @@ __all__ = [
     "LedgerExists",
     "LedgerInUse",
     "LedgerMissing",
+    "NoGuarantee",
+    "NotCertified",
     "NotFittedError",
     "OutputError",
     "OutputExists",
     "PrivacyWarning",
+    "TargetOutOfReach",
+    "UnsupportedEvent",
     "not_fitted",
 ]
 
@@ -85,6 +89,25 @@ class OutputExists(OutputError, FileExistsError):
 
 class NotFittedError(DpError, ValueError, AttributeError):
     """An estimator was used before `fit`."""
+
+
+class UnsupportedEvent(BadSetting):
+    """A mechanism that an accountant, the neighbouring relation or an adapter has no answer for."""
+
+    event: str | None = None
+    """Its name."""
+
+
+class NoGuarantee(DpError, ValueError):
+    """There is no finite figure: nothing was composed, or a mechanism fails altogether with a probability above delta."""
+
+
+class TargetOutOfReach(DpError, ValueError):
+    """No parameter in the range that was searched meets the target."""
+
+
+class NotCertified(DpError, ArithmeticError):
+    """A method cannot answer within its numerical limits; `"tightest"` picks one that can."""
 
 
 class DpWarning(UserWarning):

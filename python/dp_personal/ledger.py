@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
-from html import escape
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
-from . import _native
+from . import _html, _native
 from ._json import loads
 
-__all__ = ["NO_LEDGER", "Ledger"]
+__all__ = ["NO_LEDGER", "Adjacency", "Ledger", "LedgerKind"]
+
+Adjacency = Literal["add-remove-user", "replace-user", "add-remove-record", "replace-record"]
+"""Which data sets are neighbours: one user or one record more or less, or exchanged for another."""
+
+LedgerKind = Literal["gaussian", "mixed", "schedule"]
+"""What a ledger counts."""
 
 
 class _NoLedger:
@@ -33,6 +38,11 @@ NO_LEDGER: Final = _NoLedger()
 """In place of a ledger: epsilon is that of this run alone. The certificate says so."""
 
 
+def _share(run: dict[str, Any]) -> str:
+    share = run.get("share")
+    return "" if share is None else f"{100.0 * share:.1f} %"
+
+
 class Ledger:
     """A ledger file. It is only read here; runs write to it."""
 
@@ -47,16 +57,23 @@ class Ledger:
         epsilon: float,
         delta: float,
         data_set: str | None = None,
-        kind: str = "gaussian",
+        kind: LedgerKind = "gaussian",
+        adjacency: Adjacency = "add-remove-user",
     ) -> Ledger:
         """Makes a ledger with the total that all runs on a data set may spend.
+
+        It counts Gaussian mechanisms alone, mechanisms with a Renyi divergence (`"mixed"`), or one schedule that is paid for as a
+        whole. Estimators pay for adding or removing one user, the default; pipelines of your own may count by other neighbours.
 
         `data_set` is the name under which runs know the data. Runs on a table in memory take the name of the ledger
         without its ending unless they are told another, and so does this; runs on a file take the file's name.
         """
         ledger = cls(path)
         name = ledger.path.stem if data_set is None else data_set
-        _native.ledger_create(ledger._given(), name, epsilon, delta, kind)
+        if adjacency == "add-remove-user" and kind != "schedule":
+            _native.ledger_create(ledger._given(), name, epsilon, delta, kind)
+        else:
+            _native.OpenLedger.create(ledger._given(), name, (epsilon, delta), adjacency, kind).close()
         return ledger
 
     def _given(self) -> str:
@@ -73,7 +90,28 @@ class Ledger:
         return text
 
     def _repr_html_(self) -> str:
-        return f"<pre>{escape(self.show())}</pre>"
+        fields = self.as_dict()
+        balance, left = fields["balance"], fields["left"]
+        spent = balance["spent"] / balance["budget"] if balance["budget"] > 0.0 else 1.0
+        facts = [
+            ("budget", f"{_html.guarantee(fields['epsilon'], fields['delta'])} for all runs, {fields['adjacency']}"),
+            ("spent", f"{100.0 * spent:.1f} % by {fields['n_releases']} releases"),
+        ]
+        if left and left.get("epsilon") is not None:
+            facts.append(("left", f"\u03b5 {left['epsilon']:.4g}"))
+        runs = [
+            (
+                run["time"].replace("T", " ").removesuffix("Z"),
+                str(run["command"] or "own pipeline"),
+                f"{run['n_releases']}",
+                _share(run),
+            )
+            for run in fields["runs"]
+        ]
+        parts = [_html.bar(spent), _html.facts(facts)]
+        if runs:
+            parts.append(_html.table(("paid (UTC)", "by", "releases", "of the budget"), runs))
+        return _html.card("Ledger", f"{fields['data_set']}: {self.path.name}", *parts)
 
     def __repr__(self) -> str:
         return f"Ledger({self._given()!r})"

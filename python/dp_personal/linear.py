@@ -51,10 +51,6 @@ class PersonalLinear:
 class _Linear(Estimator):
     """Rows of many users: a number or a class to predict from features."""
 
-    epsilon: float = 1.0
-    delta: float = 1e-5
-    ledger: Any = None
-    user: str | None = None
     target: str | None = None
     features: Sequence[str] | None = None
     max_rows: int | None = None
@@ -66,13 +62,8 @@ class _Linear(Estimator):
     sparse: int | None = None
     test_share: float | None = None
     held_out_users: float | None = None
-    split_seed: int | None = None
-    no_split: bool = False
     release_metrics: float | None = None
     metric_bound: float | None = None
-    publish_releases: bool = False
-    data_set: str | None = None
-    insecure_seed: int | None = None
 
     _settings: ClassVar[dict[str, str]] = {**Estimator._settings, "catalogue": "items"}
     _public_tables: ClassVar[dict[str, tuple[str, ...]]] = {"bounds": ("column", "lower", "upper")}
@@ -149,6 +140,10 @@ class _Linear(Estimator):
         if names != [f"x{at}" for at in range(len(names))]:
             self.feature_names_in_ = np.array(names, dtype=object)
 
+    def _learned(self) -> str:
+        rows, columns = self.shared_.shape
+        return f"{rows} by {columns} numbers that users of {self.n_features_in_} features share."
+
     def personalize(self, X: Any, y: Any = None) -> PersonalLinear:
         """One user's own model, from that user's own rows: local, nothing is spent and nothing leaves.
 
@@ -159,16 +154,21 @@ class _Linear(Estimator):
 
     def _people(self, X: Any, y: Any, groups: Any) -> _native.People:
         if y is None:
-            return self._linear.personalize(tables.source(X, "history"), self.user if groups is not None else None)
+            user = self.user if groups is not None else None
+            return self._linear.personalize(tables.source(X, "history"), user, self._balanced())
         array = _arrays.features(X, self.n_features_in_, type(self).__name__)
         columns = dict(zip(self._linear.columns(), array.T, strict=True))
         columns[self._linear.target()] = self._labels(_arrays.labels(y, len(array)))
-        return self._linear.personalize(*_with_users(columns, groups, "history"))
+        return self._linear.personalize(*_with_users(columns, groups, "history"), self._balanced())
+
+    def _balanced(self) -> bool:
+        """Whether both classes of a user's rows count alike."""
+        return False
 
     def _nobody(self) -> _native.People:
         """Own models of no users: everybody is somebody without rows."""
         empty = {name: np.empty(0) for name in [*self._linear.columns(), self._linear.target()]}
-        return self._linear.personalize(tables.of_columns(empty, "history"), None)
+        return self._linear.personalize(tables.of_columns(empty, "history"), None, False)
 
     def _predicted(self, people: _native.People, X: Any, groups: Any) -> Array:
         """What models say of each row: a value, or the probability of the second class."""
@@ -229,14 +229,25 @@ class _Classifier(_Linear):
     """One of two classes, which the parameter `classes` names: those found in labels would be published."""
 
     _task: ClassVar[str] = "classification"
-    _not_settings: ClassVar[frozenset[str]] = _Linear._not_settings | {"classes"}
+    _not_settings: ClassVar[frozenset[str]] = _Linear._not_settings | {"classes", "class_weight"}
 
     classes: Sequence[Any] = (0, 1)
     threshold: float | None = None
+    class_weight: str | Mapping[Any, float] | None = None
 
     def _check_parameters(self) -> None:
         if len(self.classes) != 2 or self.classes[0] == self.classes[1]:  # noqa: PLR2004
             raise BadSetting(f"`classes` are two, the second the one whose probability is learned; got {self.classes!r}")
+        self._balanced()
+
+    def _balanced(self) -> bool:
+        if isinstance(self.class_weight, Mapping):
+            weights = [self.class_weight.get(name, 1.0) for name in self.classes]
+            if not all(0.0 < weight < np.inf for weight in weights):
+                raise BadSetting(f"`class_weight` has weights above 0; got {self.class_weight!r}")
+        elif self.class_weight not in (None, "balanced"):
+            raise BadSetting(f"`class_weight` is None, 'balanced' or weights by class; got {self.class_weight!r}")
+        return self.class_weight == "balanced"
 
     def _load(self, folder: Path) -> None:
         super()._load(folder)
@@ -244,6 +255,13 @@ class _Classifier(_Linear):
 
     def _labels(self, y: Array) -> Array:
         return _arrays.in_classes(y, self.classes)
+
+    def _predicted(self, people: _native.People, X: Any, groups: Any) -> Array:
+        scores = super()._predicted(people, X, groups)
+        if not isinstance(self.class_weight, Mapping):
+            return scores
+        no, yes = (self.class_weight.get(name, 1.0) for name in self.classes)
+        return np.asarray(yes * scores / (yes * scores + no * (1.0 - scores)))
 
     def _answers(self, scores: Array) -> Array:
         return np.asarray(self.classes_[(scores > 0.5).astype(np.intp)])  # noqa: PLR2004
@@ -272,6 +290,8 @@ class _Classifier(_Linear):
 class _Personal(_Linear):
     """A subspace that users share."""
 
+    _command: ClassVar[str] = "personalize"
+
     rank: int = 1
     intercept: str | None = None
     method: str | None = None
@@ -299,7 +319,9 @@ class PrivatePersonalClassifier(_Classifier, _Personal):
     """Personal logistic models in a subspace that all users share and that is learned with user-level privacy.
 
     Parameters are those of `PrivatePersonalRegressor`, the two `classes`, and for tables the `threshold` above which a target is
-    the second of them.
+    the second of them. With `class_weight="balanced"` both classes of a user's own rows count alike in what the user's own model
+    predicts, however many rows each has; what `predict_proba` gives is then no longer calibrated. It is a local choice: nothing
+    that is shared or spent depends on it. A mapping of classes to weights, 1 where none is given, multiplies odds alike.
     """
 
 
@@ -307,6 +329,7 @@ class PrivatePersonalClassifier(_Classifier, _Personal):
 class _Federated(_Linear):
     """A model that users share in part, learned in rounds."""
 
+    _command: ClassVar[str] = "federate"
     _public_tables: ClassVar[dict[str, tuple[str, ...]]] = {**_Linear._public_tables, "catalogue": ("item",)}
 
     alpha_grid: Sequence[float] | None = None

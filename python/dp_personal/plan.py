@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from html import escape
 from typing import Any
 
+from . import _html
 from ._json import loads
+from .certificate import describe
 
 __all__ = ["Plan"]
 
@@ -44,8 +45,14 @@ class Plan:
         return f"<Plan: {self._head()}>"
 
     def _repr_html_(self) -> str:
-        rows = (f"<tr><td>{escape(release['label'])}</td><td>{escape(_noise(release))}</td></tr>" for release in self.releases)
-        return f"<table><caption>{escape(self._head())}</caption>{''.join(rows)}</table>"
+        rows = [(release["label"], describe(release["mechanism"])) for release in self.releases]
+        costs = [release["noise_multiplier"] and release["noise_multiplier"] ** -2 for release in self.releases]
+        known = [cost for cost in costs if cost is not None]
+        shares = [cost / sum(known) for cost in known] if len(known) == len(rows) else None
+        parts = [_html.table(("release", "mechanism"), rows, shares)]
+        if shares is not None:
+            parts.append(_html.text("Bars are shares of the cost, which adds up as 1 / noise multiplier squared."))
+        return _html.card("Plan", f"{_html.guarantee(self.epsilon, self.delta)}, before any data are read", *parts)
 
 
 def _noise(release: dict[str, Any]) -> str:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from . import _native, tables
 from ._estimator import Estimator, Progress
-from ._numpy import Floats, np
+from ._numpy import Array, Floats, np
 from .plan import Plan
 
-__all__ = ["Personalized", "PrivatePopularity", "PrivateRecommender", "Recommendation"]
+__all__ = ["ItemVectors", "Personalized", "PrivatePopularity", "PrivateRecommender", "Recommendation"]
 
 _R = TypeVar("_R", bound="_Ratings")
 
@@ -42,6 +43,16 @@ class Personalized:
         return np.array(self._own.predict([str(item) for item in items]))
 
     @property
+    def vector(self) -> Floats:
+        """The user's vector, as private as the history: scores are its inner products with item vectors, and `offset`."""
+        return np.array(self._own.vector())
+
+    @property
+    def offset(self) -> float:
+        """What the user adds to every score."""
+        return self._own.offset
+
+    @property
     def says_nothing(self) -> bool:
         """Whether the model has nothing to rank by for this user."""
         return self._own.says_nothing
@@ -60,25 +71,52 @@ class Personalized:
         raise TypeError("a user's own part of a model is private and is not pickled: make it anew from the history")
 
 
+class ItemVectors:
+    """Released item vectors for whatever serves recommendations: numpy, faiss, or any library that reads Arrow.
+
+    The inner product of a row with `Personalized.vector` orders items as `Personalized.recommend` does, since item biases are a
+    column of the rows. Polars, duckdb, pandas and pyarrow take this object as a table of `item`, `title` and `vector`,
+    which holds fixed-size lists of single precision.
+    """
+
+    def __init__(self, factors: _native.Factors) -> None:
+        self._factors = factors
+        self.ids: list[str] = factors.items()
+        """Ids of the items, in the order of the rows."""
+
+    @cached_property
+    def matrix(self) -> Array:
+        """One row for each item, as `faiss.IndexFlatIP(matrix.shape[1])` takes it: float32, C-contiguous and read-only."""
+        matrix: Array = np.ascontiguousarray(np.asarray(self._factors), dtype=np.float32)
+        matrix.flags.writeable = False
+        return matrix
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The table as an Arrow stream, in the schema that it has."""
+        return self._factors.arrow_stream()
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __repr__(self) -> str:
+        return f"<ItemVectors: {len(self)} items of {self._factors.__array_interface__['shape'][1]} numbers>"
+
+
 @dataclass(kw_only=True, repr=False, eq=False)
 class _Ratings(Estimator):
     """Item factors learned from ratings."""
 
-    epsilon: float = 1.0
-    delta: float = 1e-5
-    ledger: Any = None
-    user: str | None = None
     item: str | None = None
     rating: str | None = None
     catalogue: Any = None
     item_ids_are_public: bool = False
     min_rating: float | None = None
-    split_seed: int | None = None
-    no_split: bool = False
-    publish_releases: bool = False
-    data_set: str | None = None
-    insecure_seed: int | None = None
+    memory: str | None = None
+    """Keep the ratings of a file on disk and about so much of them in memory, such as "4GB"."""
+    scratch: str | os.PathLike[str] | None = None
+    """With `memory`: the folder for them, else the system's folder for temporary files. They are not encrypted."""
 
+    _command: ClassVar[str] = "train"
     _settings: ClassVar[dict[str, str]] = {**Estimator._settings, "catalogue": "items"}
     _public_tables: ClassVar[dict[str, tuple[str, ...]]] = {"catalogue": ("item",)}
 
@@ -116,6 +154,16 @@ class _Ratings(Estimator):
         self.item_factors_: Floats = np.asarray(self._factors)
         self.items_: list[str] = self._factors.items()
         self.titles_: list[str | None] = self._factors.titles()
+
+    def item_vectors(self) -> ItemVectors:
+        """The item factors for what serves them: a faiss-ready matrix with ids, and an Arrow table."""
+        self._check_is_fitted()
+        return ItemVectors(self._factors)
+
+    def _learned(self) -> str:
+        n_items, dim = self.item_factors_.shape
+        tastes = "no tastes" if dim == 1 else f"{dim - 1} tastes"
+        return f"{n_items} items, each with a bias and {tastes}."
 
     def personalize(
         self,
@@ -164,6 +212,7 @@ class PrivateRecommender(_Ratings):
     clip_norm: float | None = None
     label_center: float | None = None
     label_bound: float | None = None
+    scale_share: float | None = None
     item_ridge_factor: float | None = None
     score_model: str | None = None
     head_fraction: float | None = None

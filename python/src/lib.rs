@@ -5,10 +5,12 @@ mod accounting;
 mod errors;
 mod ledger;
 mod linear;
+mod nightly;
 mod recommender;
 mod run;
 mod settings;
 mod tables;
+mod workers;
 
 use pyo3::prelude::*;
 
@@ -17,8 +19,10 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     accounting::register(module)?;
     ledger::register(module)?;
+    nightly::register(module)?;
     linear::register(module)?;
     recommender::register(module)?;
     settings::register(module)?;
-    tables::register(module)
+    tables::register(module)?;
+    workers::register(module)
 }

@@ -1,6 +1,6 @@
 //! Linear models of many users: planned, trained, read back, and users' own parts.
 
-use dp_personal::settings::{FederateSettings, PersonalizeSettings};
+use dp_personal::settings::{ClassWeight, FederateSettings, PersonalizeSettings};
 use dp_personal::workflows::federate::{FederateOutcome, federate, plan as plan_federate};
 use dp_personal::workflows::personalize::{personalize, plan as plan_personalize};
 use dp_personal::workflows::predict::{LinearModel, OwnModels};
@@ -9,7 +9,7 @@ use pyo3::types::PyDict;
 
 use crate::errors::Raise;
 use crate::run::{Listener, run};
-use crate::settings::{Given, given, matrix_interface, plan_json};
+use crate::settings::{Given, given, matrix_interface, planned};
 use crate::tables::AnyTable;
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -23,9 +23,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 
 #[pyfunction]
 fn personalize_plan(py: Python<'_>, settings: Given) -> PyResult<String> {
-    let settings: PersonalizeSettings = given(settings).settings().raise(py)?;
-    let plan = py.detach(|| plan_personalize(&settings)).raise(py)?;
-    Ok(plan_json(&plan))
+    planned::<PersonalizeSettings>(py, settings, plan_personalize)
 }
 
 #[pyfunction]
@@ -43,9 +41,7 @@ fn personalize_fit(
 
 #[pyfunction]
 fn federate_plan(py: Python<'_>, settings: Given) -> PyResult<String> {
-    let settings: FederateSettings = given(settings).settings().raise(py)?;
-    let plan = py.detach(|| plan_federate(&settings)).raise(py)?;
-    Ok(plan_json(&plan))
+    planned::<FederateSettings>(py, settings, plan_federate)
 }
 
 #[pyfunction]
@@ -102,9 +98,15 @@ impl Linear {
         py: Python<'_>,
         history: AnyTable<'_>,
         user: Option<&str>,
+        balanced: bool,
     ) -> PyResult<People> {
         let source = history.source();
-        let people = py.detach(|| self.0.personalize(source, user));
+        let weight = if balanced {
+            ClassWeight::Balanced
+        } else {
+            ClassWeight::None
+        };
+        let people = py.detach(|| self.0.personalize(source, user, weight));
         people.raise(py).map(People)
     }
 

@@ -2,16 +2,22 @@
 
 use std::sync::Arc;
 
+use arrow_array::ffi_stream::FFI_ArrowArrayStream;
+use arrow_array::{
+    ArrayRef, FixedSizeListArray, Float32Array, RecordBatch, RecordBatchIterator, StringArray,
+};
+use arrow_schema::{ArrowError, DataType, Field};
 use dp_personal::data::{RatingsColumns, TableSource};
 use dp_personal::settings::TrainSettings;
 use dp_personal::workflows::recommend::{OwnTastes, Recommender};
 use dp_personal::workflows::train::{plan, train};
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyCapsule, PyDict};
 
 use crate::errors::Raise;
 use crate::run::{Listener, run};
-use crate::settings::{Given, given, matrix_interface, plan_json};
+use crate::settings::{Given, given, matrix_interface, planned};
 use crate::tables::AnyTable;
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -24,9 +30,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 /// The plan of a run as JSON.
 #[pyfunction]
 fn train_plan(py: Python<'_>, settings: Given) -> PyResult<String> {
-    let settings: TrainSettings = given(settings).settings().raise(py)?;
-    let plan = py.detach(|| plan(&settings)).raise(py)?;
-    Ok(plan_json(&plan))
+    planned::<TrainSettings>(py, settings, plan)
 }
 
 /// Trains on a table and writes the release folder; the summary in words.
@@ -75,6 +79,16 @@ impl Factors {
         titles.iter().map(Option::as_deref).collect()
     }
 
+    /// Ids, titles and vectors of single precision as an Arrow stream of one batch, for any library that reads Arrow. It has this schema whatever is
+    /// asked for, as the protocol allows: casts would add a third to the size of the package.
+    fn arrow_stream<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
+        let batch = vectors(&self.0).map_err(|e| PyRuntimeError::new_err(e.to_string()))?;
+        let schema = batch.schema();
+        let reader = RecordBatchIterator::new([Ok(batch)], schema);
+        let stream = FFI_ArrowArrayStream::new(Box::new(reader));
+        PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
+    }
+
     fn is_implicit(&self) -> bool {
         self.0.is_implicit()
     }
@@ -99,6 +113,28 @@ impl Factors {
     }
 }
 
+/// Item, title and vector, a row for each item of the catalogue.
+fn vectors(model: &Recommender) -> Result<RecordBatch, ArrowError> {
+    let (factors, catalogue) = (model.factors(), model.catalogue());
+    let dim = i32::try_from(factors.dim()).map_err(|e| ArrowError::SchemaError(e.to_string()))?;
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "single precision is asked for"
+    )]
+    let numbers = factors.item_factors().iter().map(|&v| v as f32);
+    let numbers: ArrayRef = Arc::new(Float32Array::from_iter_values(numbers));
+    let number = Arc::new(Field::new("item", DataType::Float32, false));
+    let of_items = FixedSizeListArray::try_new(number, dim, numbers, None)?;
+    let ids = StringArray::from_iter_values(catalogue.ids());
+    let titles = StringArray::from_iter(catalogue.titles().iter().map(Option::as_deref));
+    let columns: [(&str, ArrayRef, bool); 3] = [
+        ("item", Arc::new(ids), false),
+        ("title", Arc::new(titles), true),
+        ("vector", Arc::new(of_items), false),
+    ];
+    RecordBatch::try_from_iter_with_nullable(columns)
+}
+
 /// One user's own part of a model.
 #[pyclass(frozen, module = "dp_personal._native")]
 struct Own {
@@ -120,6 +156,16 @@ impl Own {
         let items = items.iter();
         let predicted = items.map(|item| self.model.predict(&self.own, item));
         predicted.map(|score| score.unwrap_or(f64::NAN)).collect()
+    }
+
+    /// What rows of the factors are multiplied with.
+    fn vector(&self) -> Vec<f64> {
+        self.own.vector()
+    }
+
+    #[getter]
+    fn offset(&self) -> f64 {
+        self.own.offset()
     }
 
     #[getter]

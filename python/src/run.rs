@@ -1,6 +1,6 @@
 //! A workflow with the interpreter's lock released: its progress, its log and Ctrl-C.
 
-use std::fmt::{Debug, Write as _};
+use std::fmt::Debug;
 use std::ops::ControlFlow;
 use std::sync::mpsc::{RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -75,7 +75,8 @@ pub(crate) fn run<T: Send>(
                         None => ControlFlow::Continue(()),
                         Some(_) => ControlFlow::Break(()),
                     };
-                    let _ = answer.send(go_on);
+                    // a workflow that waits no longer has ended, which the next message says
+                    answer.send(go_on).ok();
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break py.detach(|| worker.join()),
@@ -98,6 +99,35 @@ pub(crate) fn run<T: Send>(
     }
 }
 
+/// Computes on a thread of its own while this one looks for signals. Ctrl-C ends the call at once; the computation ends by itself, nobody
+/// reads its result, and it holds nothing that somebody waits for.
+pub(crate) fn interruptible<T: Send + 'static>(
+    py: Python<'_>,
+    compute: impl FnOnce() -> T + Send + 'static,
+) -> PyResult<T> {
+    let (sender, receiver) = sync_channel(1);
+    let receiver = Mutex::new(receiver);
+    let worker = std::thread::Builder::new()
+        .spawn(move || drop(sender.send(compute())))
+        .map_err(|e| PyRuntimeError::new_err(e.to_string()))?;
+    loop {
+        let next = || {
+            let receiver = receiver.lock().unwrap_or_else(PoisonError::into_inner);
+            receiver.recv_timeout(SIGNALS)
+        };
+        match py.detach(next) {
+            Ok(computed) => return Ok(computed),
+            Err(RecvTimeoutError::Timeout) => py.check_signals()?,
+            Err(RecvTimeoutError::Disconnected) => {
+                drop(worker.join());
+                return Err(PyRuntimeError::new_err(
+                    "the computation panicked: this is a bug",
+                ));
+            }
+        }
+    }
+}
+
 fn is_cancelled(error: &Error) -> bool {
     match error {
         Error::Cancelled => true,
@@ -107,7 +137,7 @@ fn is_cancelled(error: &Error) -> bool {
 }
 
 /// The threads of this process: one that was forked off has none of its parent's.
-fn pool() -> PyResult<Arc<ThreadPool>> {
+pub(crate) fn pool() -> PyResult<Arc<ThreadPool>> {
     static POOL: Mutex<Option<(u32, Arc<ThreadPool>)>> = Mutex::new(None);
     let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
     let process = std::process::id();
@@ -181,13 +211,9 @@ struct Text(String);
 
 impl Visit for Text {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        let written = match field.name() {
-            "message" => {
-                let after = std::mem::take(&mut self.0);
-                write!(self.0, "{value:?}{after}")
-            }
-            name => write!(self.0, " {name}={value:?}"),
-        };
-        let _ = written;
+        match field.name() {
+            "message" => self.0.insert_str(0, &format!("{value:?}")),
+            name => self.0.extend([" ", name, "=", &format!("{value:?}")]),
+        }
     }
 }

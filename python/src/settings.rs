@@ -1,10 +1,12 @@
 //! Settings as names and texts, and plans as JSON.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use dp_personal::accounting::{Certificate, Plan};
-use dp_personal::error::Error;
-use dp_personal::settings::{Given as Settings, ReportSettings, VerifySettings};
+use dp_personal::accounting::{Certificate, Plan, PrivacyStatement};
+use dp_personal::error::{Error, Result};
+use dp_personal::settings::{
+    Given as Settings, ReportSettings, Settings as FromSettings, SynthSettings, VerifySettings,
+};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde_json::json;
@@ -12,7 +14,9 @@ use serde_json::json;
 use crate::errors::Raise;
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(certificate_statement, module)?)?;
     module.add_function(wrap_pyfunction!(certificate_verify, module)?)?;
+    module.add_function(wrap_pyfunction!(synth, module)?)?;
     module.add_function(wrap_pyfunction!(verify, module)?)?;
     module.add_function(wrap_pyfunction!(report, module)?)
 }
@@ -28,7 +32,7 @@ pub(crate) fn given(settings: Given) -> Settings {
 }
 
 /// What will be released, with its noise, and the guarantee of the whole.
-pub(crate) fn plan_json(plan: &Plan) -> String {
+fn plan_json(plan: &Plan) -> String {
     let releases = plan.releases().iter().map(|release| {
         json!({
             "label": release.label(),
@@ -43,6 +47,17 @@ pub(crate) fn plan_json(plan: &Plan) -> String {
         "releases": releases.collect::<Vec<_>>(),
     })
     .to_string()
+}
+
+/// The plan of a run as JSON: what will be released, before data are read.
+pub(crate) fn planned<S: FromSettings + Sync>(
+    py: Python<'_>,
+    settings: Given,
+    plan: impl FnOnce(&S) -> Result<Plan> + Send,
+) -> PyResult<String> {
+    let settings: S = given(settings).settings().raise(py)?;
+    let plan = py.detach(|| plan(&settings)).raise(py)?;
+    Ok(plan_json(&plan))
 }
 
 /// Released numbers where they are, for numpy: an array made of what has this keeps it alive and cannot be written to.
@@ -87,6 +102,34 @@ fn report(py: Python<'_>, folder: String) -> PyResult<String> {
         .raise(py)?;
     let read = std::fs::read_to_string(&page);
     read.map_err(|e| Error::read(&page, e)).raise(py)
+}
+
+/// Made data as csv files, whose names are returned.
+#[pyfunction]
+fn synth(py: Python<'_>, settings: Given) -> PyResult<Vec<PathBuf>> {
+    let settings: SynthSettings = given(settings).settings().raise(py)?;
+    let made = py.detach(|| dp_personal::workflows::synth::synth(&settings));
+    Ok(made.raise(py)?.into_iter().map(|file| file.path).collect())
+}
+
+/// What a certificate says to the people it is about, after its figures were recomputed.
+#[pyfunction]
+fn certificate_statement(py: Python<'_>, json: &str) -> PyResult<String> {
+    let statement =
+        py.detach(|| Certificate::from_json(json).and_then(|of| PrivacyStatement::of(&of)));
+    let broken = |source| Error::Certificate {
+        path: "certificate".into(),
+        source,
+    };
+    let statement = statement.map_err(broken).raise(py)?;
+    let words = json!({
+        "fields": statement,
+        "epsilons": statement.epsilons(),
+        "method": statement.method_line(),
+        "meaning": statement.meaning(),
+        "tuning": statement.tuning_line(),
+    });
+    Ok(words.to_string())
 }
 
 /// Recomputes the figures of a certificate from its releases.

@@ -1,14 +1,13 @@
 //! Tables of Python's libraries, read where they are.
 
-use std::fmt::Display;
-use std::io::Write as _;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch, types};
 use arrow_schema::{ArrowError, DataType};
 use dp_personal::data::{
-    Column, ColumnKind, MemoryTable, TableRows, TableSource, write_float, write_whole,
+    Column, ColumnKind, MemoryTable, TableRows, TableSource, write_display, write_float,
+    write_whole,
 };
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -86,6 +85,19 @@ impl Table {
     /// The table as a csv file, for lists of public items.
     fn to_csv<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, &self.table.to_csv())
+    }
+
+    /// The shard of each row, of so many to which users are dealt by the ids in this column. None for a table that is not of Arrow.
+    fn shards(&self, py: Python<'_>, column: usize, n_shards: usize) -> Option<Vec<usize>> {
+        let rows = SharedRows(Arc::clone(self.arrow.as_ref()?));
+        let shard_of = dp_personal::workers::shard_of(n_shards);
+        let mut field = Vec::new();
+        let mut of_row = |row| {
+            field.clear();
+            rows.write_field(row, column, &mut field);
+            shard_of(&String::from_utf8_lossy(&field))
+        };
+        Some(py.detach(|| (0..rows.n_rows()).map(&mut of_row).collect()))
     }
 
     /// Addresses of the values of a column, one for each batch: they show what was not copied.
@@ -234,10 +246,6 @@ fn write_text(value: &str, out: &mut Vec<u8>) {
 
 fn write_small(value: impl Into<i64>, out: &mut Vec<u8>) {
     write_whole(value.into(), out);
-}
-
-fn write_display(value: impl Display, out: &mut Vec<u8>) {
-    write!(out, "{value}").expect("a buffer in memory takes everything");
 }
 
 cells! {

@@ -4,6 +4,9 @@ import json
 import math
 import os
 import pickle
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -116,6 +119,41 @@ def test_divergences_have_closed_forms_for_gaussians() -> None:
         accounting.laplace(noise_multiplier=1.0).mu()
     with pytest.raises(accounting.UnsupportedEvent, match="rdp"):
         accounting.renyi_dp(order=2.0, epsilon=1.0).rho()
+
+
+def test_the_trade_off_of_gaussians_is_the_closed_form() -> None:
+    for mu, alpha in itertools.product([0.3, 1.0, 3.0], [1e-4, 0.05, 0.5, 0.97]):
+        exact = PHI(NormalDist().inv_cdf(1 - alpha) - mu)
+        found = ev.Gaussian(1 / mu).trade_off(alpha)
+        assert found.lower <= exact + 1e-15
+        assert exact <= found.upper + 1e-15
+        assert found.upper - found.lower < 1e-9
+        assert (found.alpha, found.method) == (alpha, "gdp")
+        replaced = PHI(NormalDist().inv_cdf(1 - alpha) - 2 * mu)
+        assert ev.Gaussian(1 / mu).trade_off(alpha, adjacency="replace-user").lower == pytest.approx(replaced, abs=1e-9)
+
+
+def test_the_trade_off_of_what_was_composed() -> None:
+    training = accounting.sampled_gaussian(noise_multiplier=1.0, sampling_probability=0.01, steps=1000)
+    accountant = accounting.Accountant().compose(training)
+    found = accountant.trade_off(0.1)
+    assert found == training.trade_off(0.1)
+    assert found.true_positive_rate == 1 - found.lower
+    assert found.upper - found.lower < 1e-6
+    for epsilon in (0.0, 0.5, 1.0, 2.0):  # each point of the profile bounds it from below
+        delta = training.delta(epsilon).lower
+        line = max(1 - delta - math.exp(epsilon) * 0.1, math.exp(-epsilon) * (1 - delta - 0.1))
+        assert line <= found.upper
+    back = training.trade_off(found.lower)  # it is its own inverse
+    assert back.lower == pytest.approx(0.1, abs=1e-6)
+    pld = training.trade_off(0.1, method="pld")
+    assert pld.lower <= found.upper
+    assert found.lower <= pld.upper
+    renyi = training.trade_off(0.1, method="rdp")
+    assert renyi.lower < found.lower
+    assert found.upper <= renyi.upper <= 0.9
+    with pytest.raises(dp.BadSetting, match="alpha"):
+        training.trade_off(0.0)
 
 
 def test_methods_agree_within_their_brackets() -> None:
@@ -287,6 +325,46 @@ def test_a_target_out_of_reach_and_an_exception_end_a_calibration() -> None:
     assert len(calls) == 1
     with pytest.raises(dp.BadSetting, match="event"):
         accounting.calibrate_noise_multiplier(lambda z: z, epsilon=1.0, delta=1e-5)  # type: ignore[arg-type, return-value]
+
+
+CTRL_C = """
+import signal, sys, time
+from dp_personal import accounting
+from dp_personal.accounting import events as ev
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # what runs in the background may have inherited to ignore it
+question = sys.argv[1]
+many = accounting.compose(*(ev.Laplace(3.0 + 0.01 * at).poisson_sampled(0.3).repeat(50) for at in range(60)))
+
+def slow(z):
+    time.sleep(30)
+    return ev.Gaussian(z)
+
+began = time.monotonic()
+print("asked", flush=True)
+try:
+    if question == "epsilon":
+        many.epsilon(1e-9, method="pld")
+    else:
+        accounting.calibrate_noise_multiplier(slow, epsilon=1.0, delta=1e-5)
+except KeyboardInterrupt:
+    print(f"stopped {time.monotonic() - began}", flush=True)
+else:
+    print("finished")
+"""
+
+
+@pytest.mark.parametrize("question", ["epsilon", "calibration"])
+def test_ctrl_c_ends_a_long_answer(question: str) -> None:
+    with subprocess.Popen([sys.executable, "-c", CTRL_C, question], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "asked\n"
+        time.sleep(0.4)
+        process.send_signal(signal.SIGINT)
+        said = process.stdout.readline()
+        assert said.startswith("stopped"), said
+        assert float(said.split()[1]) < 20.0  # on a busy machine; an answer takes longer
+    assert process.returncode == 0
 
 
 def test_threads_get_the_same_answers() -> None:

@@ -96,6 +96,16 @@ def test_classes_are_those_of_the_parameter() -> None:
     probabilities = me.predict_proba(X)
     assert np.allclose(probabilities.sum(axis=1), 1.0)
     assert np.array_equal(me.predict(X) == "yes", probabilities[:, 1] > 0.5)
+    model.set_params(class_weight="balanced")
+    shift = np.log(np.sum(named[mine] == "no") / np.sum(named[mine] == "yes"))
+    odds = [np.log(p[:, 1] / p[:, 0]) for p in (probabilities, model.personalize(X[mine], named[mine]).predict_proba(X))]
+    assert shift != 0.0
+    assert np.allclose(odds[1] - odds[0], shift)
+    with pytest.raises(dp.BadSetting, match="class_weight"):
+        model.set_params(class_weight="even").personalize(X[mine], named[mine])
+    weighed = model.set_params(class_weight={"yes": 3.0}).personalize(X[mine], named[mine]).predict_proba(X)
+    assert np.allclose(np.log(weighed[:, 1] / weighed[:, 0]) - odds[0], np.log(3.0))
+    model.set_params(class_weight=None)
     named[7] = "secret"
     with pytest.raises(dp.BadInput, match="row 8") as raised:
         model.fit(X, named, groups=users)

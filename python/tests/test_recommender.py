@@ -7,6 +7,7 @@ import math
 import os
 import pickle
 import shutil
+import signal
 import subprocess
 import tempfile
 import threading
@@ -100,7 +101,7 @@ def test_the_same_file_and_seed_give_the_model_of_dp_train_bit_for_bit(tmp_path:
         assert (tmp_path / "py" / name).read_bytes() == (out / name).read_bytes(), name
     assert not model.certificate_.is_private
     assert model.certificate_.epsilon == math.inf
-    assert "inf" in model._repr_html_()
+    assert "no privacy is promised" in model._repr_html_()
     loaded = dp.load(out)
     assert isinstance(loaded, dp.PrivateRecommender)
     assert np.array_equal(loaded.item_factors_, model.item_factors_)
@@ -171,7 +172,8 @@ def test_an_interrupted_run_goes_on_with_what_it_had_released(
     assert not hasattr(model, "item_factors_")
     paid = ledger.as_dict()["n_releases"]
     assert 1 <= paid < n_releases
-    model.fit(ratings, progress=lambda done, _: seen.append(done), resume=tmp_path / "run")
+    with pytest.warns(dp.DpWarning, match=f"going on with the interrupted run: {paid} of its {n_releases}"):
+        model.fit(ratings, progress=lambda done, _: seen.append(done), resume=tmp_path / "run")
     assert ledger.as_dict()["n_releases"] == n_releases
     assert seen[-1] == n_releases
     assert (tmp_path / "run" / "certificate.json").exists()
@@ -202,7 +204,8 @@ def test_what_was_paid_in_a_temporary_folder_is_kept_when_the_run_is_interrupted
     [kept] = (tmp_path / "temporary").iterdir()
     if hasattr(stopped.value, "__notes__"):
         assert str(kept / "run") in stopped.value.__notes__[-1]
-    model.fit(ratings, resume=kept / "run")
+    with pytest.warns(dp.DpWarning, match="going on"):
+        model.fit(ratings, resume=kept / "run")
     assert ledger.as_dict()["n_releases"] == len(model.plan().releases)
 
 
@@ -216,8 +219,13 @@ def test_ctrl_c_reaches_a_run(tmp_path: Path, recommender: dp.PrivateRecommender
             first.set()
             _thread.interrupt_main()
 
-    with pytest.raises(KeyboardInterrupt):
-        recommender.fit(ratings, progress=told)
+    # what runs in the background may have inherited to ignore it
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            recommender.fit(ratings, progress=told)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_two_fits_at_once_and_other_threads_run_meanwhile(ratings: Ratings) -> None:
@@ -331,3 +339,13 @@ def test_certificates_are_files_of_dp(tmp_path: Path, recommender: dp.PrivateRec
     with pytest.raises(dp.errors.CertificateError):
         dp.Certificate(json.dumps(changed)).verify()
     shutil.rmtree(tmp_path / "model")
+
+
+def test_the_scale_of_ratings_is_learnt_unless_it_is_given() -> None:
+    def labels(**given: Any) -> list[str]:
+        return [release["label"] for release in dp.PrivateRecommender(**given).plan().releases]
+
+    learnt = labels(item_ids_are_public=True)
+    assert labels(item_ids_are_public=True, scale_share=0.05) == learnt
+    assert len(labels(item_ids_are_public=True, rating_range=(1, 5))) < len(learnt)
+    assert len(labels(item_ids_are_public=True, scale_share=0.0)) < len(learnt)

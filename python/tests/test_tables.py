@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -123,6 +124,30 @@ def test_catalogues_are_files_tables_or_lists(tmp_path: Path, ratings: Ratings) 
     expected = factors(ratings, catalogue=path, **public)
     for catalogue in (items, pl.DataFrame({"item": items}), pd.DataFrame({"item": range(12)}), str(path)):
         assert np.array_equal(factors(ratings, catalogue=catalogue, **public), expected)
+
+
+def test_features_of_items_make_new_ones_predictable(
+    tmp_path: Path, recommender: dp.PrivateRecommender, ratings: Ratings
+) -> None:
+    genres = ["drama|war", "comedy"] * 6
+    items = pl.DataFrame(
+        {"item": range(12), "genres": genres, "year": [1990 + at for at in range(12)], "title": list("abcdefghijkl")}
+    )
+    model = recommender.set_params(catalogue=items, item_ids_are_public=False, method="am-ssp", features=["genres"], min_items=2)
+    assert "catalogue=<DataFrame>" in repr(model)
+    model.set_params(features=None)
+    with pytest.warns(dp.DpWarning, match="features: genres, year of catalogue;"):
+        model.fit(ratings)
+    assert model.titles_ == list("abcdefghijkl")
+    assert not any(tempfile.gettempdir().encode() in content for content in model._files.values())
+    (tmp_path / "new.csv").write_text("item,genres,year,title\n100,drama,1995,New\n")
+    me = model.personalize({0: 5.0, 1: 1.0}, new_items=tmp_path / "new.csv")
+    assert np.isfinite(me.predict(["100"])).all()
+    assert [(one.item, one.title) for one in me.recommend(12) if one.item == "100"] == [("100", "New")]
+    with pytest.raises(dp.BadInput, match="catalogue") as raised:
+        model.set_params(catalogue={"item": [1, 1], "year": [1990, 1991]}).fit(ratings)
+    assert raised.value.source == "catalogue"
+    assert tempfile.gettempdir() not in str(raised.value)
 
 
 def test_nulls_and_other_columns_are_named_by_place(ratings: Ratings) -> None:

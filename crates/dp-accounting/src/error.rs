@@ -119,6 +119,44 @@ pub enum Error {
         /// Why not.
         reason: &'static str,
     },
+    /// A plan that no paced lifetime can be paid for with.
+    #[error("this plan pays for no paced lifetime: {reason}")]
+    LifetimePlan {
+        /// Why not, and what to plan.
+        reason: &'static str,
+    },
+    /// The ledger holds no such lifetime.
+    #[error(
+        "the ledger holds no paced lifetime {release} ({reason}): name the ledger and the release id with which it was begun"
+    )]
+    NotALifetime {
+        /// The id asked for.
+        release: String,
+        /// Why not.
+        reason: &'static str,
+    },
+    /// A night that was paid for before, or that a later one has passed.
+    #[error(
+        "night {night} is not after night {last}, the last one that was paid for, and no night is made twice: \
+         go on with a later night; if the clock was set back, wait until it has passed night {last}"
+    )]
+    NightPassed {
+        /// The night asked for.
+        night: u32,
+        /// The last one paid for.
+        last: u32,
+    },
+    /// The noise draws reserved for a lifetime are used up.
+    #[error(
+        "the night needs {asked} noise draws, and {left} of those reserved for the lifetime are left: \
+         release fewer coordinates, or reserve a new lifetime with more nights or coordinates from what is left of the budget"
+    )]
+    NightDraws {
+        /// Draws of the night.
+        asked: u64,
+        /// Draws left.
+        left: u64,
+    },
     /// The ledger's file is of a version that has no held releases.
     #[error(
         "a ledger file of version {found} cannot hold releases, which needs version {needed}: \

@@ -15,6 +15,7 @@ pub use engines::pld::PldAccountant;
 pub use engines::rdp::RdpAccountant;
 pub use engines::saddle_point::SaddlePointAccountant;
 pub use engines::tightest::TightestAccountant;
+pub use engines::trade_off::{TradeOff, trade_off};
 pub use engines::zcdp::ZcdpAccountant;
 pub use engines::{calibrate, gdp, rdp};
 
@@ -28,11 +29,12 @@ pub use books::filter::{
     GaussianFilter, IndividualGaussianFilter, Odometer, OrderBalance, RdpFilter,
 };
 pub use books::ledger::{
-    Balance, Budget, BudgetKind, LEDGER_SCHEMA, Ledger, LedgerEntry, LedgerNote, LedgerSummary,
-    Standing, hex, sha256_hex,
+    Balance, Budget, BudgetKind, LEDGER_SCHEMA, Ledger, LedgerEntry, LedgerNight, LedgerNote,
+    LedgerSummary, LifetimeState, Standing, hex, sha256_hex,
 };
+pub use books::pace::Pace;
 pub use books::plan::{Plan, PlannedRelease, ReleaseRequest, Requests};
-pub use books::spend::{ReleaseRecord, Reservation, Spend};
+pub use books::spend::{NightSpend, ReleaseRecord, Reservation, Spend};
 pub use books::statement::{Attacker, PrivacyStatement};
 
 pub use error::{Error, Measure, Result};

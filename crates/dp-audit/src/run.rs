@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use dp_accounting::Plan;
 use dp_core::{ApproxDp, Gdp, Interactions, Private, params};
 use dp_mechanism::NoiseSource;
 use serde::{Deserialize, Serialize};
@@ -25,8 +26,8 @@ pub trait AuditedRun {
 
     /// Whether all canaries add to the same coordinates of the release of this label, which holds more than a few percent of the budget. Its noise is then
     /// common to all outputs of a run, so that it has no part in the lower bounds from outputs alone; the white-box estimate has it.
-    fn is_shared(&self, label: &str) -> bool {
-        let _ = label;
+    /// No release, unless a run says otherwise.
+    fn is_shared(&self, _label: &str) -> bool {
         false
     }
 
@@ -44,6 +45,14 @@ pub trait AuditedRun {
         canaries: &Interactions,
         noise: &mut NoiseSource,
     ) -> Result<Vec<View>>;
+}
+
+/// What a run of `plan` claims: for [`AuditedRun::claim`]. A plan of Gaussian releases on all users always has a Gaussian-DP parameter; of one
+/// with samples it is NaN.
+#[must_use]
+pub fn claim_of(plan: &Plan) -> (ApproxDp, Gdp) {
+    let gdp = plan.gdp().unwrap_or(Gdp { mu: f64::NAN });
+    (plan.guarantee(), gdp)
 }
 
 /// How much to run and how sure to be.

@@ -11,7 +11,7 @@ use dp_mechanism::{
 
 use crate::kernel::{add, fill_grams, gram_views, vector_view};
 use crate::view::{Entries, Layout, View};
-use crate::{AuditedRun, Error, Result};
+use crate::{AuditedRun, Error, Result, claim_of};
 
 /// A trainer under audit: what its runs show, with the exact sums behind each release.
 ///
@@ -313,10 +313,8 @@ where
     T::Error: std::error::Error + Send + Sync + 'static,
     O: Oracle<T::Model>,
 {
-    /// A plan of Gaussian releases on all users always has a Gaussian-DP parameter; for one with samples it is NaN.
     fn claim(&self) -> (ApproxDp, Gdp) {
-        let gdp = self.plan.gdp().unwrap_or(Gdp { mu: f64::NAN });
-        (self.plan.guarantee(), gdp)
+        claim_of(&self.plan)
     }
 
     fn train(
@@ -446,8 +444,9 @@ pub(crate) fn failed(error: impl std::error::Error + Send + Sync + 'static) -> E
     Error::Trainer(Box::new(error))
 }
 
-/// A run does not have the `name` that it must have.
-pub(crate) fn differs(name: &'static str) -> Error {
+/// What a [`Watch`] refuses a run with that does not have the `name` that it must have.
+#[must_use]
+pub fn differs(name: &'static str) -> Error {
     let (found, expected) = (0, 1);
     ShapeError {
         name,

@@ -19,7 +19,7 @@ use toml::{Table, Value};
 
 use crate::args::Cli;
 use crate::error::{Error, Result};
-use crate::screen::say;
+use crate::screen::{is_silent, say};
 
 /// What is to be done.
 pub(crate) enum Invocation {
@@ -31,8 +31,7 @@ pub(crate) enum Invocation {
 /// Reads the command line, and what the file and the environment add to it.
 ///
 /// # Errors
-/// Those of the file. A bad command line ends the process with its message and exit code 2, and a
-/// request for help with code 0.
+/// Those of the file. [`Error::Refused`] for a bad command line, and [`Error::Helped`] for a request for help: clap has said all.
 pub(crate) fn invocation(argv: &[OsString]) -> Result<Invocation> {
     let Some((name, given)) = lenient(argv) else {
         return Ok(Invocation::Run(strict(argv, &[])?));
@@ -143,7 +142,9 @@ fn expected_number(error: &clap::Error) -> Option<String> {
         return None;
     };
     let source = error.source()?;
-    let kind = if source.is::<ParseFloatError>() {
+    let kind = if shown.starts_with("--alpha-grid") {
+        "numbers from 0 to inf, separated by commas, as in 0,0.3,1,inf"
+    } else if source.is::<ParseFloatError>() {
         "a number, such as 0.5 or 1e-5"
     } else if source.is::<ParseIntError>() {
         "a whole number, 0 or above, in digits"
@@ -155,11 +156,13 @@ fn expected_number(error: &clap::Error) -> Option<String> {
 
 /// Shows what clap has to say, and which settings do not stand on the command line.
 fn refused(error: &clap::Error, settings: &[Setting]) -> Error {
-    if error.exit_code() == 0 {
-        error.exit();
+    if !is_silent() {
+        // a failure to write here leaves nobody to tell; the exit code still speaks
+        let _ = error.print();
     }
-    // a failure to write here leaves nobody to tell; the exit code still speaks
-    let _ = error.print();
+    if error.exit_code() == 0 {
+        return Error::Helped;
+    }
     if let Some(expected) = expected_number(error) {
         say(&format!("hint: {expected}"));
     }

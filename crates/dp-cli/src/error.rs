@@ -1,7 +1,6 @@
 //! What a command can fail with.
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use dp_accounting::Error as AccountingError;
 use dp_accounting::questions::QuestionError;
@@ -55,6 +54,9 @@ pub(crate) enum Error {
     /// A bad command line, of which clap has said all.
     #[error("the command line was refused")]
     Refused,
+    /// Help or a version, which clap has printed.
+    #[error("help was printed")]
+    Helped,
     #[error("{}: {reason}", path.display())]
     Config { path: PathBuf, reason: String },
     #[error("cannot print the result: {0}")]
@@ -84,8 +86,9 @@ impl From<QuestionError> for Error {
 }
 
 impl Error {
-    pub(crate) fn exit_code(&self) -> ExitCode {
+    pub(crate) fn exit_code(&self) -> u8 {
         let kind = match self {
+            Self::Helped => return 0,
             Self::Workflow(error) => error.kind(),
             Self::Param(_) | Self::Usage(_) | Self::Refused | Self::Config { .. } => {
                 ErrorKind::Setting
@@ -97,6 +100,6 @@ impl Error {
             Self::Print(_) => ErrorKind::Output,
             Self::Json(_) | Self::Unanswered { .. } | Self::Calibration(_) => ErrorKind::Other,
         };
-        ExitCode::from(kind as u8)
+        kind as u8
     }
 }

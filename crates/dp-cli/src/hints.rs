@@ -40,6 +40,9 @@ fn hint(error: &WorkflowError) -> Option<String> {
         | WorkflowError::Training(multitask::Error::Accounting(error)) => {
             return accounting_hint(error);
         }
+        WorkflowError::Scratch(_) => {
+            "--scratch names another folder; ratings take 8 bytes each there, and about as much again while they are read and split"
+        }
         WorkflowError::GaussianLedger { ledger, is_new } => {
             let ledger = ledger.display();
             return Some(match is_new {
@@ -62,6 +65,10 @@ fn hint(error: &WorkflowError) -> Option<String> {
             "what was spent is in the ledger alone; where the files cannot be restored and you are sure that these are its \
              data, --same-data-set binds it to them anew"
         }
+        WorkflowError::Certificate {
+            source: AccountingError::CertificateSyntax(_),
+            ..
+        } => "dp verify takes the folder of a run, or the certificate.json in it",
         WorkflowError::Data(dp_data::Error::UnknownColumn { role, .. }) => {
             return column_hint(*role);
         }
@@ -96,7 +103,7 @@ fn hint(error: &WorkflowError) -> Option<String> {
              the same table as csv"
         }
         WorkflowError::OutputExists { .. } => {
-            "choose another --out, or pass --force where the command has it"
+            "choose another folder for the output, or pass --force where the command has it"
         }
         WorkflowError::NotReplaced { .. } => {
             "choose another place for the output, or move elsewhere what is there; a ledger that is gone cannot be made again"

@@ -81,7 +81,7 @@ impl Visit for Message {
 /// The other libraries of this project begin with the same letters.
 fn is_own(target: &str) -> bool {
     let root = target.split("::").next();
-    [Some(env!("CARGO_BIN_NAME")), Some("dp_personal")].contains(&root)
+    [Some("dp"), Some("dp_cli"), Some("dp_personal")].contains(&root)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::error::Error as _;
 use std::io::{ErrorKind, Write, stderr, stdout};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dp_personal::error::Error as WorkflowError;
 
@@ -11,6 +12,9 @@ use crate::error::{Error, Result};
 
 /// Text on standard output. Whoever closed the pipe early, as `head` does, has seen enough.
 pub(crate) fn print(text: &str) -> Result<()> {
+    if is_silent() {
+        return Ok(());
+    }
     let mut out = stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Error::Print(error)),
@@ -36,6 +40,35 @@ pub(crate) fn is_quiet() -> bool {
     QUIET.load(Ordering::Relaxed)
 }
 
+/// What a process that is to be silent may say: its errors, behind its name.
+static SPEAKER: Mutex<Speaker> = Mutex::new(Speaker::Everybody);
+
+enum Speaker {
+    Everybody,
+    Nobody,
+    Named(String),
+}
+
+/// From here on nothing is said or printed.
+pub(crate) fn set_silent() {
+    set_quiet(true);
+    *speaker() = Speaker::Nobody;
+}
+
+/// From here on what is said has this in front.
+pub(crate) fn speak_as(name: &str) {
+    *speaker() = Speaker::Named(name.to_owned());
+}
+
+/// Whether nothing is said or printed.
+pub(crate) fn is_silent() -> bool {
+    matches!(*speaker(), Speaker::Nobody)
+}
+
+fn speaker() -> MutexGuard<'static, Speaker> {
+    SPEAKER.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Something the operator should know, on standard error.
 pub(crate) fn warn(text: &str) {
     if !is_quiet() {
@@ -45,7 +78,7 @@ pub(crate) fn warn(text: &str) {
 
 /// The error of a command, what caused it and what to do, one line each, on standard error.
 pub(crate) fn print_error(error: &Error, command: &str) {
-    if matches!(error, Error::Refused) {
+    if matches!(error, Error::Refused | Error::Helped) {
         return;
     }
     let mut said = error.to_string();
@@ -87,5 +120,9 @@ fn told(error: &Error, command: &str) -> String {
 /// A failure to write here is left out on purpose: with standard error gone there is nobody left to
 /// tell, and the exit code still speaks.
 pub(crate) fn say(line: &str) {
-    let _ = writeln!(stderr(), "{line}");
+    let _ = match &*speaker() {
+        Speaker::Everybody => writeln!(stderr(), "{line}"),
+        Speaker::Named(name) => writeln!(stderr(), "{name}{line}"),
+        Speaker::Nobody => Ok(()),
+    };
 }

@@ -57,6 +57,21 @@ impl ShapeError {
     }
 }
 
+/// A scratch file that cannot be made, written or read: see [`crate::Scratch`]. Which kind of failure it is follows from the disk and the
+/// size of the data, not from their values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("cannot keep records in a scratch file: {kind}")]
+pub struct ScratchError {
+    /// Why.
+    pub kind: std::io::ErrorKind,
+}
+
+impl From<std::io::Error> for ScratchError {
+    fn from(error: std::io::Error) -> Self {
+        Self { kind: error.kind() }
+    }
+}
+
 /// Errors of dp-core.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 #[non_exhaustive]
@@ -67,6 +82,9 @@ pub enum Error {
     /// A dimension does not fit.
     #[error(transparent)]
     Shape(#[from] ShapeError),
+    /// Records do not go to or come from disk.
+    #[error(transparent)]
+    Scratch(#[from] ScratchError),
 }
 
 /// Result with this crate's [`Error`].

@@ -12,12 +12,12 @@ mod private;
 mod user_samples;
 
 pub use adjacency::Adjacency;
-pub use error::{Error, ParamError, Result, ShapeError};
+pub use error::{Error, ParamError, Result, ScratchError, ShapeError};
 pub use event::{DpEvent, Relation, ReplaceFactor, Stopping};
 pub use guarantee::{ApproxDp, Gdp, Zcdp};
 pub use interactions::{
     DroppedRecords, Interactions, InteractionsBuilder, ItemEntry, ItemMajor, Origin, PerUser,
-    UserKey, UserRow,
+    Scratch, SpillingBuilder, UserKey, UserRow,
 };
 pub use private::Private;
 pub use user_samples::{SampleRows, UserSamples, UserSamplesBuilder};

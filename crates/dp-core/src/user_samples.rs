@@ -205,18 +205,13 @@ impl UserSamplesBuilder {
 
     /// Merges the rows. The second part counts rows that were left out for their values: private.
     #[must_use]
-    #[allow(
-        clippy::missing_panics_doc,
-        reason = "item 0 of one item, and as many cells as the table was told: neither is refused"
-    )]
     pub fn build(self) -> (UserSamples, DroppedRecords) {
         let width = self.max_rows * (self.n_features + 1);
         let mut table = InteractionsBuilder::new(1).with_feature_dim(width);
         for (user, mut cells) in self.users {
             cells.resize(width, 0.0);
-            let whole = table.push(user, 0, place(&cells));
-            let given = whole.and_then(|()| table.set_features(user, &cells));
-            given.expect("item 0 of one, and cells of the width");
+            table.insert(user, 0, place(&cells));
+            table.insert_features(user, &cells);
         }
         for (user, id) in self.ids {
             table.set_id(user, id);

@@ -78,9 +78,9 @@ pub enum Error {
     },
     /// The header names no column for something that is needed.
     #[error(
-        "{path}:{line}: no column for the {role}, or more than one: looked for {} among the {n_columns} names of the \
-         header",
-        looked_for.join(", ")
+        "{path}:{line}: no column for the {role}, or more than one: looked for {}; {}",
+        looked_for.join(", "),
+        names_of(header.as_deref(), *n_columns)
     )]
     UnknownColumn {
         /// The file.
@@ -91,9 +91,20 @@ pub enum Error {
         role: ColumnRole,
         /// Accepted names.
         looked_for: Vec<String>,
-        /// Number of columns. Their names are not shown: where the header is missing, the first line
-        /// is somebody's record.
+        /// Number of columns.
         n_columns: usize,
+        /// Their names. None where nothing says that the first line is a header: without one it is somebody's record, and is not shown.
+        header: Option<Vec<String>>,
+    },
+    /// One column would be read as two things.
+    #[error("{path}: the column {name} would be read as the {} and as the {}; expected two columns", roles[0], roles[1])]
+    SharedColumn {
+        /// The file.
+        path: String,
+        /// Its name.
+        name: String,
+        /// What it would be.
+        roles: [ColumnRole; 2],
     },
     /// A catalogue of items that shows of itself that it is no public one.
     #[error("{path}: not a public catalogue of items: {fault}")]
@@ -126,6 +137,23 @@ pub enum Error {
 /// Result with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+/// Names that are shown of a header.
+const MOST_NAMES: usize = 20;
+
+/// What the header has, or why that is not shown.
+fn names_of(header: Option<&[String]>, n_columns: usize) -> String {
+    match header {
+        Some(names) if names.len() > MOST_NAMES => {
+            let (shown, more) = (names[..MOST_NAMES].join(", "), names.len() - MOST_NAMES);
+            format!("the header has: {shown} and {more} more")
+        }
+        Some(names) => format!("the header has: {}", names.join(", ")),
+        None => format!(
+            "the first line has {n_columns} fields and none of the names that were looked for: if it is a record, the file has no header"
+        ),
+    }
+}
+
 /// What shows that a catalogue of items is no public one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -134,6 +162,8 @@ pub enum CatalogueFault {
     IsTheData,
     /// A column of it is called as that of the users is.
     UserColumn,
+    /// A column of it is called as that of the items is in the data, and another one holds its ids: no record would be of an item of it.
+    ItemColumn,
     /// An id stands there twice, as an item stands among ratings once for each user.
     RepeatedId {
         /// Line of the second one, counted from 1; of Parquet the row.
@@ -148,6 +178,9 @@ impl fmt::Display for CatalogueFault {
         match self {
             Self::IsTheData => f.write_str("it holds the private data themselves"),
             Self::UserColumn => f.write_str("it has a column of users"),
+            Self::ItemColumn => f.write_str(
+                "its ids are taken from another column than the one that is called as the item column of the data",
+            ),
             Self::RepeatedId { line } => {
                 write!(f, "line {line} repeats an item id; expected each item once")
             }
@@ -207,6 +240,8 @@ pub enum Expected {
     PlainColumn,
     /// Text in UTF-8.
     Utf8,
+    /// At most 2^32 different ids.
+    FewerIds,
     /// As many fields as the header or the first line has.
     Fields {
         /// Fields in the line.
@@ -253,6 +288,7 @@ impl fmt::Display for Expected {
                 f.write_str("a column of text, whole numbers, floating point numbers or booleans")
             }
             Self::Utf8 => f.write_str("text in UTF-8"),
+            Self::FewerIds => f.write_str("at most 2^32 different ids"),
             Self::Fields { found, expected } => write!(f, "{expected} fields; found {found}"),
             Self::ThreeOrFourFields { found } => write!(f, "3 or 4 fields; found {found}"),
             Self::ClosedQuote => {

@@ -19,7 +19,7 @@ pub use generate::{
 };
 pub use ranking::{BucketRecall, PopularityBuckets, RankingMetrics, RankingSums, UserRanking};
 pub use ranking::{mae, rmse};
-pub use ratings::{Ratings, ReadSummary};
+pub use ratings::{Ratings, ReadSummary, user_key};
 #[cfg(feature = "parquet")]
 pub use readers::panic_is_contained;
 pub use readers::{
@@ -27,8 +27,8 @@ pub use readers::{
     RatingsFormat, SampleColumns, TableRows, TableSource, UserHistory, check_catalogue,
     check_no_user_ids, read_catalogue, read_history, read_history_from, read_item_attributes,
     read_item_table, read_leaf, read_leaf_from, read_ratings, read_ratings_from,
-    read_ratings_with_catalogue, read_samples, read_samples_from, read_whole_item_table,
-    write_float, write_whole,
+    read_ratings_on_disk, read_ratings_with_catalogue, read_samples, read_samples_from,
+    read_whole_item_table, write_display, write_float, write_whole,
 };
 pub use samples::{SampleTable, SampleUser};
 pub use split::{HeldOutUsers, UserSplit};

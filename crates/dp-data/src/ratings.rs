@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use dp_core::params::{finite, same_size};
 use dp_core::{DroppedRecords, Interactions, InteractionsBuilder, Private};
 
+use crate::split::key_of;
 use crate::{CatalogueSource, Error, ItemCatalogue, RatingSplit, Result, SplitFractions};
 
 /// What became of the records of a file. Private figures: for internal reports only.
@@ -16,6 +17,20 @@ pub struct ReadSummary {
     pub n_outside_catalogue: usize,
     /// Records the merge left out.
     pub dropped: DroppedRecords,
+}
+
+/// The key of a user in tables whose users are dealt to several processes:
+///
+/// ```text
+/// key of user u = first 128 bits of SHA-256("dp-data user 1" ‖ 8 zero bytes ‖ id_u), least significant byte first, and 2¹²⁷ set
+/// ```
+///
+/// It follows from the id alone, so it is the same in every file that has the user.
+#[must_use]
+#[allow(clippy::missing_panics_doc, reason = "a hash has 32 bytes")]
+pub fn user_key(id: &str) -> u128 {
+    let hash = key_of(b"dp-data user 1", 0, id);
+    u128::from_le_bytes(*hash.first_chunk().expect("a hash has 32 bytes")) | 1 << 127
 }
 
 /// A table of ratings, the ids behind its rows and columns, and how it came about.
@@ -114,13 +129,41 @@ impl Ratings {
     }
 
     /// Splits the ratings into training, validation and test parts; see [`RatingSplit::new`].
-    #[must_use]
-    pub fn split(&self, fractions: SplitFractions, seed: u64) -> RatingSplit {
+    ///
+    /// # Errors
+    /// Those of [`RatingSplit::new`].
+    pub fn split(&self, fractions: SplitFractions, seed: u64) -> Result<RatingSplit> {
         RatingSplit::new(self, fractions, seed)
     }
 }
 
 impl Ratings {
+    /// The users whom `keep` picks, with all of their records; all items stay. It is asked by each user's [key](user_key), which is
+    /// the key of the user in the tables of what is returned.
+    ///
+    /// # Privacy
+    /// *Neighbour-stable*: who is picked depends on nobody else.
+    #[must_use]
+    #[allow(
+        clippy::missing_panics_doc,
+        reason = "one part is asked for, and one comes back"
+    )]
+    pub fn of_users(&self, keep: impl Fn(u128) -> bool) -> Self {
+        let ids = self.user_ids().expose();
+        let keys: Vec<u128> = ids.iter().map(|id| user_key(id)).collect();
+        let table = self.interactions().expose();
+        let parts = table.deal_by(&keys, 1, |key| usize::from(!keep(key)));
+        let table = parts.ok().and_then(|mut parts| parts.pop());
+        let own = ids.iter().zip(&keys).filter(|(_, key)| keep(**key));
+        Self::assemble(
+            table.expect("one part is asked for"),
+            own.map(|(id, _)| id.clone()).collect(),
+            self.catalogue().clone(),
+            self.catalogue_source(),
+            *self.summary().expose(),
+        )
+    }
+
     /// The records with a value of at least `min_rating`, each with value 1; all users and items stay.
     ///
     /// # Privacy
@@ -128,7 +171,7 @@ impl Ratings {
     /// is public.
     ///
     /// # Errors
-    /// [`crate::Error::Param`] when `min_rating` is not finite.
+    /// [`crate::Error::Param`] when `min_rating` is not finite; [`dp_core::ScratchError`] of ratings on disk.
     ///
     /// # Examples
     /// ```
@@ -143,20 +186,23 @@ impl Ratings {
         finite("min_rating", min_rating)?;
         let table = self.interactions().expose();
         let mut builder = InteractionsBuilder::new(table.n_items());
+        builder.ensure_users(table.n_users());
+        for (user, row) in (0..).zip(0..table.n_users()) {
+            let id = table.user_id(row);
+            if id != u128::from(user) {
+                builder.set_id(user, id); // who users are does not depend on what they like
+            }
+        }
+        let mut builder = builder.on_disk(table.scratch().cloned());
         for (user, row) in (0..).zip(table.users()) {
             for (item, value) in row.iter() {
                 if f64::from(value) >= min_rating {
                     builder.push(user, item, 1.0)?;
                 }
             }
-            let id = table.user_id(user as usize);
-            if id != u128::from(user) {
-                builder.set_id(user, id); // who users are does not depend on what they like
-            }
         }
-        builder.ensure_users(table.n_users());
         Ok(Self::assemble(
-            builder.build().0,
+            builder.try_build()?.0,
             self.user_ids().expose().clone(),
             self.catalogue().clone(),
             self.catalogue_source(),
@@ -198,5 +244,40 @@ mod tests {
             put_together(&["a", "a"], 3),
             Err(Error::RepeatedUser)
         ));
+    }
+
+    #[test]
+    fn users_are_picked_by_a_key_that_is_the_same_in_every_file() {
+        let table = |users: &[&str]| {
+            let mut builder = InteractionsBuilder::new(2);
+            for (user, id) in (0..).zip(users) {
+                let value = f32::from(id.as_bytes()[0]);
+                builder.push(user, user % 2, value).unwrap();
+            }
+            let catalogue = ItemCatalogue::from_ids(["x", "y"].map(str::to_owned));
+            let users = users.iter().map(|id| (*id).to_owned()).collect();
+            let source = CatalogueSource::Declared;
+            Ratings::new(builder.build().0, users, catalogue, source).unwrap()
+        };
+        let keys = |of: &Ratings| -> Vec<(String, u128, f32)> {
+            let users = of.user_ids().expose().iter().enumerate();
+            let table = of.interactions().expose();
+            users
+                .map(|(at, id)| (id.clone(), table.user_id(at), table.user(at).values()[0]))
+                .collect()
+        };
+        let all = table(&["a", "b", "c", "d", "e"]).of_users(|_| true);
+        let other = table(&["e", "z", "a"]).of_users(|_| true);
+        let (all, other) = (keys(&all), keys(&other));
+        assert_eq!([&other[0], &other[2]], [&all[4], &all[0]]);
+        let [odd, even] = [1, 0].map(|rest| {
+            let part = table(&["a", "b", "c", "d", "e"]).of_users(|key| key % 2 == rest);
+            part.to_implicit(0.0).unwrap(); // a table in good order
+            keys(&part)
+        });
+        assert!(!odd.is_empty() && !even.is_empty());
+        let mut joined = [odd, even].concat();
+        joined.sort_by(|a, b| a.0.cmp(&b.0));
+        assert_eq!(joined, all);
     }
 }

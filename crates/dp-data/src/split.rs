@@ -87,6 +87,10 @@ impl SplitFractions {
         self.test
     }
 
+    fn is_all_for_training(self) -> bool {
+        self.valid <= 0.0 && self.test <= 0.0
+    }
+
     /// The part of a record whose hash, read as a number, is `unit` in `[0, 1)`.
     pub(crate) fn part(self, unit: f64) -> usize {
         if unit < self.test {
@@ -147,42 +151,49 @@ impl RatingSplit {
     /// Parts have the expected shares only on average: records are dealt independently.
     /// Cost: one SHA-256 block a record (about 0.1 s per million with hardware support).
     ///
+    /// # Errors
+    /// [`dp_core::ScratchError`] of ratings on disk; none of ratings in memory.
+    ///
     /// # Examples
     /// ```
     /// use dp_data::{LongTailRatings, SplitFractions};
     /// use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
     /// let mut rng = ChaCha8Rng::seed_from_u64(1);
     /// let ratings = LongTailRatings::new(100, 200, 4_000).generate(&mut rng)?;
-    /// let split = ratings.split(SplitFractions::new(0.8, 0.1, 0.1)?, 7);
+    /// let split = ratings.split(SplitFractions::new(0.8, 0.1, 0.1)?, 7)?;
     /// let n = |part: &dp_core::Private<dp_core::Interactions>| part.expose().n_records();
     /// assert_eq!(n(&split.train) + n(&split.valid) + n(&split.test), 4_000);
     /// # Ok::<(), dp_data::Error>(())
     /// ```
-    #[must_use]
     #[allow(
         clippy::missing_panics_doc,
         reason = "three parts are asked for and three come back"
     )]
-    pub fn new(ratings: &Ratings, fractions: SplitFractions, seed: u64) -> Self {
+    pub fn new(ratings: &Ratings, fractions: SplitFractions, seed: u64) -> Result<Self> {
+        let table = ratings.interactions().expose();
+        if fractions.is_all_for_training() {
+            let none = || Private::new(table.without_records());
+            return Ok(Self {
+                train: Private::new(table.clone()),
+                valid: none(),
+                test: none(),
+            });
+        }
         let item_keys = item_keys(ratings.catalogue());
         let user_ids = ratings.user_ids().expose();
         let mut keyed_user = usize::MAX;
         let mut key = [0; 32];
-        let mut parts = ratings
-            .interactions()
-            .expose()
-            .partition(3, |user, item, _| {
-                if user != keyed_user {
-                    key = key_of(b"dp-data split user 1", seed, &user_ids[user]);
-                    keyed_user = user;
-                }
-                fractions.part(unit_hash(&key, &item_keys[item as usize]))
-            })
-            .into_iter()
-            .map(Private::new);
+        let parts = table.partition(3, |user, item, _| {
+            if user != keyed_user {
+                key = key_of(b"dp-data split user 1", seed, &user_ids[user]);
+                keyed_user = user;
+            }
+            fractions.part(unit_hash(&key, &item_keys[item as usize]))
+        })?;
+        let mut parts = parts.into_iter().map(Private::new);
         let mut next = || parts.next().expect("partition gives three parts");
         let (train, valid, test) = (next(), next(), next());
-        Self { train, valid, test }
+        Ok(Self { train, valid, test })
     }
 }
 
@@ -392,7 +403,7 @@ impl UserSplit {
     /// table by that user's row or not at all.
     ///
     /// # Errors
-    /// [`crate::Error::Param`] when `history_share` is out of range.
+    /// [`crate::Error::Param`] when `history_share` is out of range; [`dp_core::ScratchError`] of ratings on disk.
     ///
     /// # Examples
     /// ```
@@ -419,10 +430,22 @@ impl UserSplit {
         seed: u64,
     ) -> Result<Self> {
         open_unit("history_share", history_share)?;
+        let table = ratings.interactions().expose();
+        if fractions.is_all_for_training() {
+            let none = || Private::new(table.without_records());
+            let nobody = || HeldOutUsers {
+                history: none(),
+                targets: none(),
+            };
+            return Ok(Self {
+                train: Private::new(table.clone()),
+                valid: nobody(),
+                test: nobody(),
+            });
+        }
         let item_keys = item_keys(ratings.catalogue());
         let ids = ratings.user_ids().expose();
         let mut dealt: Option<(usize, usize, [u8; 32])> = None;
-        let table = ratings.interactions().expose();
         let parts = table.partition(PARTS, |user, item, _| {
             let (_, part, key) = match dealt {
                 Some(of) if matches!(of, (u, ..) if u == user) => of,
@@ -437,7 +460,7 @@ impl UserSplit {
             }
             let target = unit_hash(&key, &item_keys[item as usize]) >= history_share;
             2 * part - 1 + usize::from(target)
-        });
+        })?;
         let mut parts = parts.into_iter().map(Private::new);
         let mut next = || parts.next().expect("partition gives five parts");
         let train = next();

@@ -19,7 +19,7 @@ pub enum Error {
     /// The spend pays for less privacy loss than the release would cause.
     #[error(
         "the spend `{label}` pays for noise multiplier {paid}, the sum was made for {grid}: \
-         nothing was released"
+         nothing was released; make the sum on a grid of the noise multiplier that was paid for"
     )]
     SpendTooSmall {
         /// Label of the spend.
@@ -30,7 +30,9 @@ pub enum Error {
         grid: f64,
     },
     /// The spend is for another kind of mechanism than the one released.
-    #[error("the spend `{label}` does not pay for {release}: nothing was released")]
+    #[error(
+        "the spend `{label}` does not pay for {release}: nothing was released; hand over the spends of the plan in its order"
+    )]
     WrongSpend {
         /// Label of the spend.
         label: String,
@@ -53,7 +55,7 @@ pub enum Error {
     /// The spend allows for another number of noise draws than the release makes.
     #[error(
         "the spend `{label}` allows for {paid} noise draws, the release makes {needed}: \
-         nothing was released"
+         nothing was released; plan the release with as many draws"
     )]
     DrawCount {
         /// Label of the spend.
@@ -141,6 +143,20 @@ pub enum Error {
         /// The file.
         path: std::path::PathBuf,
         /// What is wrong with it.
+        what: &'static str,
+    },
+    /// The store that says when users were first seen cannot be used.
+    #[error("{path}: not usable as the store of first nights: {what}")]
+    FirstSeen {
+        /// The file.
+        path: std::path::PathBuf,
+        /// What is wrong with it, and what to do.
+        what: &'static str,
+    },
+    /// A release that a run of a paced lifetime does not make, or another run was asked for one of its nights.
+    #[error("{what}")]
+    Nightly {
+        /// What was asked for, and where it can be had.
         what: &'static str,
     },
     /// A file could not be read or written.

@@ -127,6 +127,15 @@ impl Grid {
         self.log2_sigma
     }
 
+    /// The same grid for a user who may add integers of norm up to `l2_bound` only, at most [`l2_bound`](Self::l2_bound): what the user adds
+    /// is scaled down by the quotient of the bounds, and then checked against the smaller one. The noise stays.
+    pub(crate) fn scaled_to(&self, l2_bound: u64) -> Self {
+        Self {
+            l2_bound: l2_bound.min(self.l2_bound),
+            ..*self
+        }
+    }
+
     /// The integer noise scale `2^k`.
     #[must_use]
     pub const fn sigma(&self) -> u64 {

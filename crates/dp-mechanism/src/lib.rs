@@ -30,6 +30,7 @@ mod kronecker_sum;
 )]
 mod mutants;
 mod noise_source;
+mod paced;
 mod payment;
 mod quantile;
 mod random_bits;
@@ -57,14 +58,15 @@ pub use kronecker_sum::{
     kronecker_contribution,
 };
 pub use noise_source::NoiseSource;
+pub use paced::{PacedLifetime, ReleasedNight};
 pub use quantile::{PrivateQuantile, ReleasedQuantile};
 pub use release::{ReleasedGrams, ReleasedVector};
 pub use run::{
-    ChannelLink, ChannelPool, Coordinator, CoordinatorLink, DealUsers, Fitted, FromWorker,
-    GridForm, LedgerPayer, Observed, ObservedSums, Observer, OneUser, OpenSum, PaidLine, Payer,
-    Progress, Provenance, RELEASE_LIST_SCHEMA, ReleaseEntry, ReleaseForm, ReleaseKind, ReleaseList,
-    Round, Run, RunFolder, Shard, ToWorker, Trainer, TrainerCheck, TrainerLaw, WorkerPool,
-    plan_for, try_grids, worker_channels,
+    ByteLink, BytePool, ChannelLink, ChannelPool, Coordinator, CoordinatorLink, DealUsers, Dealing,
+    Fitted, FromWorker, GridForm, LedgerPayer, Observed, ObservedSums, Observer, OneUser, OpenSum,
+    PaidLine, Payer, Progress, Provenance, RELEASE_LIST_SCHEMA, ReleaseEntry, ReleaseForm,
+    ReleaseKind, ReleaseList, Round, Run, RunFolder, Shard, ToWorker, Trainer, TrainerCheck,
+    TrainerLaw, WorkerPool, plan_for, try_grids, worker_channels,
 };
 pub use sampler::{DiscreteGaussian, FlooredGaussian, TV_LOG2_PER_DISCRETE_DRAW, TV_LOG2_PER_DRAW};
 pub use scalar::{ReleasedScalar, release_scalar_sum, release_user_count};

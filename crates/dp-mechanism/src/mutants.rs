@@ -235,6 +235,14 @@ pub(crate) fn counted(released: ReleasedScalar, data: &Interactions) -> Released
     released.with_value(pick("user-count-exact", released.value(), exact))
 }
 
+/// Ages that let a user spend more than a lifetime: everybody is new every night, or the number of nights made is taken for the
+/// nights since a user came.
+pub(crate) fn age(right: Option<u32>, n_nights: usize, horizon: usize) -> Option<u32> {
+    let by_nights = u32::try_from(n_nights % horizon).ok();
+    let age = pick("paced-first-seen-ignored", right, Some(0));
+    pick("paced-age-by-nights-made", age, by_nights)
+}
+
 /// One key for the shares of all clients.
 pub(crate) fn share_key(key: &mut [u8; 32]) {
     static FIRST: OnceLock<[u8; 32]> = OnceLock::new();

@@ -1,6 +1,6 @@
 //! Whether a spend pays for a release.
 
-use dp_accounting::Spend;
+use dp_accounting::{NightSpend, Spend};
 use dp_core::{Adjacency, DpEvent, ParamError, Relation, ReplaceFactor};
 
 use crate::{ClientSampling, Error, Grid, Result};
@@ -11,14 +11,18 @@ use crate::{ClientSampling, Error, Grid, Result};
 /// `2 D` away, and what was added up for add/remove is the cost of `D`. Exchanging a record is
 /// covered: the factors of a replaced user (2, or sqrt 2) are paid for.
 pub(crate) fn check_neighbours(spend: &Spend) -> Result<()> {
+    check_adjacency(spend.adjacency(), spend.label())
+}
+
+fn check_adjacency(adjacency: Adjacency, label: &str) -> Result<()> {
     #[cfg(privacy_mutants)]
     if dp_core::mutants::active("record-level-spend-accepted") {
         return Ok(());
     }
-    match spend.adjacency() {
+    match adjacency {
         Adjacency::AddRemoveUser | Adjacency::ReplaceUser | Adjacency::ReplaceRecord => Ok(()),
         Adjacency::AddRemoveRecord => Err(Error::WrongSpend {
-            label: spend.label().to_owned(),
+            label: label.to_owned(),
             release: "contributions bounded per user: adding or removing one record can move them \
                       twice as far as adding or removing the user",
         }),
@@ -72,6 +76,29 @@ pub(crate) fn check_spend(
         });
     }
     check_draws(spend, n_draws)
+}
+
+/// Refuses a night that was not paid for with the noise of `grid` and as many draws.
+pub(crate) fn check_night_spend(spend: &NightSpend, grid: &Grid, n_draws: usize) -> Result<()> {
+    check_adjacency(spend.adjacency(), spend.label())?;
+    let label = || spend.label().to_owned();
+    let paid = spend.noise_multiplier()?;
+    if paid > grid.noise_multiplier() {
+        return Err(Error::SpendTooSmall {
+            label: label(),
+            paid,
+            grid: grid.noise_multiplier(),
+        });
+    }
+    let needed = n_draws as u64;
+    if spend.n_draws() < needed {
+        return Err(Error::DrawCount {
+            label: label(),
+            paid: spend.n_draws(),
+            needed,
+        });
+    }
+    Ok(())
 }
 
 fn check_draws(spend: &Spend, n_draws: usize) -> Result<()> {

@@ -262,5 +262,14 @@ mod tests {
         assert_eq!(alike.items_in_use(), Some(10.0));
         let drowned = NoisyCounts::released_elsewhere(vec![7.0, -6.0, 3.0], 20.0, true).unwrap();
         assert_eq!((drowned.items_in_use(), drowned.mean_in_use()), (None, 0.0));
+        // each of the two sums must stand above its noise: 60 sd are 600, and 3 sqrt(2 n) variances 4,243
+        let of = |value: fn(i32) -> f64| {
+            let values = (0..100).map(value).collect();
+            NoisyCounts::released_elsewhere(values, 10.0, true).unwrap()
+        };
+        let adds_up_to_nothing = of(|i| if i % 2 == 0 { 30.0 } else { -30.0 });
+        assert_eq!(adds_up_to_nothing.items_in_use(), None);
+        let squares_of_noise = of(|i| if i % 2 == 0 { 15.0 } else { -1.0 });
+        assert_eq!(squares_of_noise.items_in_use(), None);
     }
 }

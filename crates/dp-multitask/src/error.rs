@@ -10,6 +10,9 @@ pub enum Error {
     /// A dimension does not fit.
     #[error(transparent)]
     Shape(#[from] ShapeError),
+    /// A table that cannot be made.
+    #[error(transparent)]
+    Core(#[from] dp_core::Error),
     /// Planning, ledger or certificate.
     #[error(transparent)]
     Accounting(#[from] dp_accounting::Error),

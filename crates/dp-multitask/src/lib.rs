@@ -21,9 +21,10 @@ pub use counts::{CountContribution, NoisyCounts};
 pub use error::{Error, Result};
 pub use factorization::{
     FactorModel, FactorizationParams, Feedback, GradientRounds, ImplicitFeedback, ImplicitSums,
-    ItemGramian, ItemResiduals, ItemStatistics, ItemUpdate, MatrixFactorization, PersonalModel,
-    PooledMatrices, RecordSampling, ResidualRounds, ScoreModel, Scoring, UserGramian,
-    UserPenalties, UserScratch,
+    ItemGramian, ItemResiduals, ItemStatistics, ItemUpdate, MatrixFactorization, NightContribution,
+    NightState, NightlyFactorization, NightlyModel, NightlyParams, PersonalModel, PooledMatrices,
+    RatingScale, RecordSampling, ResidualRounds, ScaleContribution, ScoreModel, Scoring,
+    UserGramian, UserPenalties, UserScratch,
 };
 pub use local_bias::LocalBias;
 pub use regression::{

@@ -24,7 +24,7 @@ pub struct TuningParams {
     pub held_out_fraction: f64,
     /// Public seed of the hash that holds records out.
     pub split_seed: u64,
-    /// Bound on the differences of one user's losses, squared data units (hits in a list with implicit feedback).
+    /// Bound on the differences of one user's losses, squared data units, or units of ratings where they are learnt (hits in a list with implicit feedback).
     pub score_clip_norm: f64,
 }
 
@@ -158,10 +158,12 @@ impl Tuning {
     }
 
     /// What the candidates are trained on: each user's records but for those held out. Private, like the data it comes from.
-    #[must_use]
-    pub fn training_part(&self, data: &Private<Interactions>) -> Private<Interactions> {
-        let train = self.held_out().training_part(data.expose());
-        Private::new(train.unwrap_or_else(|| data.expose().clone()))
+    ///
+    /// # Errors
+    /// [`Error::Core`] of records on disk; none of records in memory.
+    pub fn training_part(&self, data: &Private<Interactions>) -> Result<Private<Interactions>> {
+        let train = self.held_out().training_part(data.expose())?;
+        Ok(Private::new(train.unwrap_or_else(|| data.expose().clone())))
     }
 
     const fn held_out(&self) -> HeldOut {
@@ -226,7 +228,7 @@ impl Trainer for Tuning {
     }
 
     fn train(&self, data: &Private<Interactions>, run: &mut Run<'_>) -> Result<TunedModel> {
-        let train = self.training_part(data);
+        let train = self.training_part(data)?;
         let mut models = Vec::with_capacity(self.candidates.len());
         let each = self.mu_of_each(run.plan(), self.width(data))?;
         for (fit, mu) in self.candidates.iter().zip(each) {
@@ -272,13 +274,13 @@ struct HeldOut {
 
 impl HeldOut {
     /// The training part of all users: a function of each user's own records.
-    fn training_part(self, data: &Interactions) -> Option<Interactions> {
+    fn training_part(self, data: &Interactions) -> Result<Option<Interactions>> {
         let own: Vec<u64> = data
             .users()
             .map(|row| fingerprint(self.seed, row))
             .collect();
         let part = |user: usize, item, _| usize::from(self.holds(own[user], item));
-        data.partition(1, part).pop()
+        Ok(data.partition(1, part)?.pop())
     }
 
     fn holds(self, fingerprint: u64, item: u32) -> bool {
@@ -306,12 +308,12 @@ impl HeldOut {
 /// One user's share of the losses of all candidates.
 ///
 /// ```text
-/// l_c = sum over the user's held-out records of (rating - prediction of candidate c)^2
+/// l_c = sum over the user's held-out records of ((rating - prediction of candidate c) / unit)^2
 ///       or, with implicit feedback, minus how many of them are in candidate c's list of 20
 /// s_c = l_c - mean_c l_c,    the vector s shortened to the clip norm
 /// ```
 ///
-/// What all candidates lose alike says nothing about which is best, and without it the bound is on the
+/// The unit is that of ratings where the first candidate [learnt](crate::RatingScale) it, and 1 elsewhere. What all candidates lose alike says nothing about which is best, and without it the bound is on the
 /// differences.
 ///
 /// # Privacy
@@ -331,14 +333,16 @@ impl ValidationScores<'_> {
         if held_out.is_empty() {
             return None;
         }
+        let scale = self.models.first().and_then(|model| model.scale());
+        let unit = scale.map_or(1.0, |scale| scale.unit);
         self.models
             .iter()
-            .map(|model| loss(model, own, held_out).ok())
+            .map(|model| loss(model, own, held_out, unit).ok())
             .collect()
     }
 }
 
-fn loss(model: &FactorModel, own: UserRow<'_>, held_out: UserRow<'_>) -> Result<f64> {
+fn loss(model: &FactorModel, own: UserRow<'_>, held_out: UserRow<'_>, unit: f64) -> Result<f64> {
     let personal = model.fold_in(own)?;
     if model.scoring().unobserved_weight.is_some() {
         let list = model.recommend(&personal, LIST_LENGTH, own.items())?;
@@ -349,7 +353,7 @@ fn loss(model: &FactorModel, own: UserRow<'_>, held_out: UserRow<'_>) -> Result<
     }
     let errors = held_out
         .iter()
-        .map(|(item, y)| f64::from(y) - model.predict(&personal, item as usize));
+        .map(|(item, y)| (f64::from(y) - model.predict(&personal, item as usize)) / unit);
     Ok(errors.map(|e| e * e).sum())
 }
 
@@ -458,7 +462,7 @@ mod tests {
             (0..400).for_each(|item| builder.push(user, item, user as f32).unwrap());
         }
         let data = builder.build().0;
-        let train = held_out.training_part(&data).unwrap();
+        let train = held_out.training_part(&data).unwrap().unwrap();
         // 80,000 draws: five deviations are .0077
         let share = train.n_records() as f64 / data.n_records() as f64;
         assert!((share - 0.75).abs() < 0.0077, "{share}");

@@ -28,6 +28,9 @@ pub enum Error {
     /// The caller asked for an end, before anything was paid.
     #[error("cancelled")]
     Cancelled,
+    /// The end of a worker's part in a run: it has sent its sums, and the coordinator writes what is released.
+    #[error("the worker has sent its sums; its coordinator writes the model")]
+    WorkerDone,
     /// A run that failed or was cancelled after it had paid.
     #[error("{error}; the budget that the run has paid is spent: {}", next_step(*resumable))]
     AfterPayment {
@@ -64,7 +67,10 @@ pub enum Error {
     },
     /// An input file that cannot be read.
     #[error(transparent)]
-    Data(#[from] dp_data::Error),
+    Data(dp_data::Error),
+    /// Records that do not go to disk, or do not come from there: the folder is full, or gone.
+    #[error("{0}; nothing was paid this time")]
+    Scratch(dp_core::ScratchError),
     /// A plan that cannot be made, or a ledger that cannot be used.
     #[error(transparent)]
     Accounting(AccountingError),
@@ -90,6 +96,14 @@ pub enum Error {
     OtherUsers {
         /// The ledger.
         ledger: PathBuf,
+    },
+    /// Nights that cannot go on with these users or this ledger.
+    #[error("{}: {reason}; nothing was paid or released", state.display())]
+    Nights {
+        /// The folder of the nights.
+        state: PathBuf,
+        /// What is wrong.
+        reason: &'static str,
     },
     /// The files beside a ledger that say which data it belongs to are missing, damaged or of another ledger.
     #[error("the ledger {} cannot be used: {reason}", ledger.display())]
@@ -349,10 +363,12 @@ impl Error {
             Self::Budget(_) => ErrorKind::Budget,
             Self::GaussianLedger { .. }
             | Self::OtherUsers { .. }
+            | Self::Nights { .. }
             | Self::Binding { .. }
             | Self::LedgerLost { .. }
             | Self::ReleasesMissing { .. }
-            | Self::LedgerCut { .. } => ErrorKind::Ledger,
+            | Self::LedgerCut { .. }
+            | Self::Releases(dp_mechanism::Error::FirstSeen { .. }) => ErrorKind::Ledger,
             Self::Data(_) | Self::Read { .. } | Self::Model { .. } => ErrorKind::Input,
             Self::Certificate { .. }
             | Self::Artifact { .. }
@@ -364,6 +380,7 @@ impl Error {
             | Self::OutputBusy { .. }
             | Self::Write { .. }
             | Self::Move { .. }
+            | Self::Scratch(_)
             | Self::Print(_)
             | Self::Releases(dp_mechanism::Error::Io { .. }) => ErrorKind::Output,
             Self::Releases(_) => ErrorKind::Setting,
@@ -388,6 +405,7 @@ impl Error {
             | Self::Json(_)
             | Self::Diverged { .. }
             | Self::Cancelled
+            | Self::WorkerDone
             | Self::Audit(_) => ErrorKind::Other,
         }
     }
@@ -451,6 +469,25 @@ impl From<ParamError> for Error {
     }
 }
 
+impl From<dp_core::Error> for Error {
+    fn from(error: dp_core::Error) -> Self {
+        match error {
+            dp_core::Error::Param(param) => param.into(),
+            dp_core::Error::Scratch(error) => Self::Scratch(error),
+            other => Self::Data(other.into()),
+        }
+    }
+}
+
+impl From<dp_data::Error> for Error {
+    fn from(error: dp_data::Error) -> Self {
+        match error {
+            dp_data::Error::Core(dp_core::Error::Scratch(error)) => Self::Scratch(error),
+            other => Self::Data(other),
+        }
+    }
+}
+
 impl From<AccountingError> for Error {
     fn from(error: AccountingError) -> Self {
         match error {
@@ -469,6 +506,8 @@ fn of_run(error: KernelError) -> Result<Error, KernelError> {
         | KernelError::ListOfAnotherRun { .. }
         | KernelError::EndOfList
         | KernelError::NotResumable
+        | KernelError::FirstSeen { .. }
+        | KernelError::Nightly { .. }
         | KernelError::Io { .. } => Ok(Error::Releases(error)),
         other => Err(other),
     }
@@ -484,6 +523,7 @@ impl From<dp_multitask::Error> for Error {
     fn from(error: dp_multitask::Error) -> Self {
         match error {
             dp_multitask::Error::Param(param) => param.into(),
+            dp_multitask::Error::Core(dp_core::Error::Scratch(error)) => Self::Scratch(error),
             dp_multitask::Error::Accounting(inner) => inner.into(),
             dp_multitask::Error::Mechanism(inner) => of_run(inner)
                 .unwrap_or_else(|inner| Self::Training(dp_multitask::Error::Mechanism(inner))),

@@ -15,6 +15,7 @@ mod rounds;
 pub mod settings;
 mod warnings;
 pub mod watch;
+pub mod workers;
 pub mod workflows;
 
 pub use dp_accounting as accounting;

@@ -7,6 +7,10 @@ use dp_data::{ItemTable, Ratings, SampleTable};
 
 use crate::output::rounded_up;
 
+/// What internal files say where the process that wrote them has no users.
+pub(crate) const USERS_ELSEWHERE: &str = "users are at the workers of this run, so nothing is counted or measured on them here; `release_metrics` measures \
+     on held-out records at the workers, within the budget";
+
 /// A delta above this is one that nobody should take.
 const LARGE_DELTA: f64 = 1e-3;
 /// An epsilon above this promises hardly anything.
@@ -42,8 +46,8 @@ pub(crate) fn of_settings(target: ApproxDp, n_users: Option<f64>) -> Vec<String>
 /// Fewer users than this are too few to say what is usual.
 const FEW: usize = 20;
 
-/// What ids and numbers of records say of the column of users: private.
-fn of_users<'a>(users: impl Iterator<Item = (&'a str, usize)>) -> Vec<String> {
+/// What ids and numbers of records say of the column of users, and the number of users of `delta`: private.
+fn of_users<'a>(users: impl Iterator<Item = (&'a str, usize)>, delta: f64) -> Vec<String> {
     let (mut alike, mut n_users, mut n_tiny) = (HashMap::<String, usize>::new(), 0_usize, 0_usize);
     for (id, n_records) in users {
         *alike.entry(id.trim().to_lowercase()).or_default() += 1;
@@ -63,14 +67,32 @@ fn of_users<'a>(users: impl Iterator<Item = (&'a str, usize)>) -> Vec<String> {
             "{n_tiny} of {n_users} users have a single record: make sure that the user column names people, not visits or sessions"
         ));
     }
+    if delta * n_users as f64 > 1.0 {
+        all.push(format!(
+            "delta {delta:e} is above one over the number of users, {n_users}: choose it well below that number's inverse in later runs"
+        ));
+    }
     all
 }
 
-/// What ratings say of their users.
-pub(crate) fn of_ratings(ratings: &Ratings) -> Vec<String> {
+/// What ratings say of their users, and of the catalogue that they were read with.
+pub(crate) fn of_ratings(ratings: &Ratings, delta: f64) -> Vec<String> {
     let rows = ratings.interactions().expose().users();
     let ids = ratings.user_ids().expose().iter().map(String::as_str);
-    of_users(ids.zip(rows.map(|row| row.len())))
+    let mut all = of_users(ids.zip(rows.map(|row| row.len())), delta);
+    let read = ratings.summary().expose();
+    all.extend(of_catalogue(read.n_outside_catalogue, read.n_read));
+    all
+}
+
+/// What records of items that no catalogue lists say of it.
+fn of_catalogue(n_outside: usize, n_read: usize) -> Option<String> {
+    (2 * n_outside > n_read).then(|| {
+        format!(
+            "{n_outside} of {n_read} records are of items that the catalogue does not have, and were left out: make sure that its ids are \
+             those of the item column, and that user and item columns are not swapped"
+        )
+    })
 }
 
 /// A rating this many bounds on labels away from its user's mean counts as if it were no further.
@@ -111,7 +133,13 @@ fn scale_of<'a>(users: impl Iterator<Item = &'a [f32]>, bound: f64) -> Vec<Strin
 
 /// What ratings say of the columns of their items' features.
 pub(crate) fn of_items(items: &ItemTable, ratings: &Ratings) -> Vec<String> {
-    let by_item = ratings.interactions().expose().item_major();
+    let table = ratings.interactions().expose();
+    let mut counts = vec![0.0; table.n_items()];
+    for row in table.users() {
+        row.items()
+            .iter()
+            .for_each(|&item| counts[item as usize] += 1.0);
+    }
     let index = |id: &str| ratings.catalogue().index(id);
     let columns = items.columns().iter().enumerate();
     let followed = columns.filter(|&(at, _)| {
@@ -119,7 +147,7 @@ pub(crate) fn of_items(items: &ItemTable, ratings: &Ratings) -> Vec<String> {
             let [number] = items.names(id, at) else {
                 return None;
             };
-            Some((number.parse().ok()?, by_item.item(index(id)?).len() as f64))
+            Some((number.parse().ok()?, counts[index(id)?]))
         });
         follows(&pairs.collect::<Vec<_>>())
     });
@@ -129,12 +157,12 @@ pub(crate) fn of_items(items: &ItemTable, ratings: &Ratings) -> Vec<String> {
 }
 
 /// What labelled rows say of their users and of the columns of features.
-pub(crate) fn of_rows(table: &SampleTable) -> Vec<String> {
+pub(crate) fn of_rows(table: &SampleTable, delta: f64) -> Vec<String> {
     let (users, n_features) = (table.users().expose(), table.features().len());
     let sizes = users
         .iter()
         .map(|user| (user.id(), user.rows(n_features).len()));
-    let mut all = of_users(sizes);
+    let mut all = of_users(sizes, delta);
     for (at, name) in table.features().iter().enumerate() {
         let first = users.iter().filter_map(|user| {
             let mut rows = user.rows(n_features);
@@ -192,7 +220,7 @@ mod tests {
     #[test]
     fn ids_that_look_like_one_person_and_users_that_look_like_visits_are_told() {
         let users =
-            |ids: &[&str], n_records: usize| of_users(ids.iter().map(|id| (*id, n_records)));
+            |ids: &[&str], n_records: usize| of_users(ids.iter().map(|id| (*id, n_records)), 1e-5);
         assert!(users(&["ann", "bob"], 1).is_empty());
         let found = users(&["ann", "Ann ", "bob"], 5);
         assert!(
@@ -203,6 +231,21 @@ mod tests {
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
         assert!(users(&many, 2).is_empty());
         assert!(users(&many, 1)[0].starts_with("40 of 40 users"));
+    }
+
+    #[test]
+    fn a_delta_too_large_for_the_users_and_a_catalogue_of_other_items_are_told() {
+        let of = |delta| of_users((0..50).map(|_| ("", 2)), delta);
+        let n = |delta| {
+            of(delta)
+                .iter()
+                .filter(|text| text.contains("delta"))
+                .count()
+        };
+        assert_eq!((n(0.02), n(0.021)), (0, 1));
+        assert_eq!(of_catalogue(5, 10), None);
+        let told = of_catalogue(6, 10).unwrap();
+        assert!(told.starts_with("6 of 10 records are of items"), "{told}");
     }
 
     #[test]

@@ -8,7 +8,8 @@ use std::path::Path;
 use dp_personal::accounting::{Certificate, Plan, PlannedRelease};
 use dp_personal::data::{Column, MemoryTable, RatingsColumns};
 use dp_personal::settings::{
-    FederateSettings, Given, PersonalizeSettings, PredictSettings, RecommendSettings, TrainSettings,
+    ClassWeight, FederateSettings, Given, PersonalizeSettings, PredictSettings, RecommendSettings,
+    TrainSettings,
 };
 use dp_personal::watch::Silent;
 use dp_personal::workflows::predict::{LinearModel, predict};
@@ -183,7 +184,7 @@ fn linear_models_read_once_say_what_dp_predict_says() {
             .with("rows", &data);
         let said = predict(&flags.settings::<PredictSettings>().unwrap()).unwrap();
         let model = LinearModel::read(&folder).unwrap();
-        let people = model.personalize(&data, None).unwrap();
+        let people = model.personalize(&data, None, ClassWeight::None).unwrap();
         assert_eq!(people.models(), said.users);
         assert_eq!(
             Some(model.predict(&people, &data, None).unwrap()),

@@ -10,6 +10,7 @@ mod figure2;
 mod groups;
 mod krichene2024;
 mod movielens;
+mod nights;
 mod report;
 mod screen;
 mod sizes;
@@ -112,6 +113,21 @@ const ALL: &[Reproduction] = &[
         about: "MovieLens-1M with genres, decade and credits, under --data: ratings, lists, new items, time",
         run: krichene2024::ml1m,
     },
+    Reproduction {
+        name: "nights",
+        about: "MovieLens-1M, retrained every night for a year on one budget: test RMSE by night",
+        run: nights::ml1m,
+    },
+    Reproduction {
+        name: "nights-ml100k",
+        about: "the same on MovieLens-100K, whose records come when they came",
+        run: nights::ml100k,
+    },
+    Reproduction {
+        name: "nights-latest-small",
+        about: "the same on MovieLens latest-small",
+        run: nights::latest_small,
+    },
 ];
 
 /// Said with every table: nothing of this is a release.
@@ -193,7 +209,13 @@ fn rows_of_file(path: &Path, name: &str) -> Result<Vec<Value>> {
 
 /// The figure of a reproduction, where it has one.
 fn plot(name: &str, rows: &[Value]) -> Option<String> {
-    bietti::plot(name, rows).or_else(|| krichene2024::plot(name, rows))
+    let nights = || {
+        let drawn = name.starts_with("nights").then(|| nights::plot(rows));
+        drawn.map(|charts| dp_page::stacked(&charts))
+    };
+    bietti::plot(name, rows)
+        .or_else(|| krichene2024::plot(name, rows))
+        .or_else(nights)
 }
 
 /// A figure that cannot be written is told before hours of work.

@@ -8,13 +8,15 @@
 
 from __future__ import annotations
 
-from . import adapters, errors, events
+from ..errors import NoGuarantee, NotCertified, TargetOutOfReach, UnsupportedEvent
+from . import adapters, events
 from .accountant import (
     Accountant,
     Adjacency,
     Bound,
     Calibrated,
     Method,
+    TradeOff,
     calibrate_count,
     calibrate_largest,
     calibrate_noise_multiplier,
@@ -22,7 +24,6 @@ from .accountant import (
     calibrate_smallest,
 )
 from .adapters import from_dp_accounting, from_opacus
-from .errors import NoGuarantee, NotCertified, TargetOutOfReach, UnsupportedEvent
 from .events import Event, approx_dp, bounded_range, compose, gaussian, laplace, pure_dp, renyi_dp, sampled_gaussian, zcdp
 from .filters import GaussianFilter, IndividualGaussianFilter, Odometer, OrderBalance, RdpFilter
 from .spending import Balance, OpenLedger, Spend, certify, check_covered, read_certificate
@@ -45,6 +46,7 @@ __all__ = [
     "RdpFilter",
     "Spend",
     "TargetOutOfReach",
+    "TradeOff",
     "UnsupportedEvent",
     "adapters",
     "approx_dp",
@@ -57,7 +59,6 @@ __all__ = [
     "certify",
     "check_covered",
     "compose",
-    "errors",
     "events",
     "from_dp_accounting",
     "from_opacus",

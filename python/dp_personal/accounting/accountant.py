@@ -6,7 +6,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
-from .. import _native
+from .. import _html, _native
+from ..certificate import describe
+from ..errors import NoGuarantee
+from ..ledger import Adjacency
 from .events import Composed, Event, Repeated, _bad, _plain, to_json
 
 __all__ = [
@@ -15,15 +18,13 @@ __all__ = [
     "Bound",
     "Calibrated",
     "Method",
+    "TradeOff",
     "calibrate_count",
     "calibrate_largest",
     "calibrate_noise_multiplier",
     "calibrate_sampling_probability",
     "calibrate_smallest",
 ]
-
-Adjacency = Literal["add-remove-user", "replace-user", "add-remove-record", "replace-record"]
-"""Which data sets are neighbours: one user or one record more or less, or exchanged for another."""
 
 Method = Literal["tightest", "gdp", "saddle-point", "pld", "rdp", "zcdp"]
 """How a figure is found. `"tightest"` asks those that apply and keeps the best."""
@@ -64,10 +65,49 @@ class Bound(float):
     def __str__(self) -> str:
         return float.__repr__(self)
 
+    def _repr_html_(self) -> str:
+        return _html.card("Bound", f"at most {self.upper:.6g}", _html.facts(self._facts()))
+
+    def _facts(self) -> list[tuple[str, str]]:
+        known = f"at least {self.lower:.6g}" if self.lower > 0.0 else "not known from below"
+        return [("the truth is", known), ("found by", self.method)]
+
+
+@dataclass(frozen=True)
+class TradeOff:
+    """The type II error of the best test of whether one unit took part, at one type I error, from both sides."""
+
+    alpha: float
+    """How often the test accuses a unit that did not take part."""
+    lower: float
+    """It misses a unit that did at least so often: the figure to promise."""
+    upper: float
+    """Never below the truth; `1 - alpha` where the method knows nothing from below."""
+    method: str
+    """How delta was found."""
+
+    @property
+    def true_positive_rate(self) -> float:
+        """How often it finds a unit that took part, at most."""
+        return 1.0 - self.lower
+
+    def _repr_html_(self) -> str:
+        accused, found = 100.0 * self.alpha, 100.0 * self.true_positive_rate
+        sentence = (
+            f"Who accuses {accused:.3g} of 100 absent units finds at most {found:.3g} of 100 present ones; "
+            f"guessing finds {accused:.3g}."
+        )
+        return _html.card("Trade-off", f"misses at least {100.0 * self.lower:.4g} %", _html.text(sentence))
+
 
 def _bound(answer: _Answer) -> Bound:
     value, lower, upper, method = answer
     return Bound(upper, lower, value, method)
+
+
+def _trade_off(alpha: float, answer: _Answer) -> TradeOff:
+    _, lower, upper, method = answer
+    return TradeOff(alpha, lower, upper, method)
 
 
 def _orders(orders: Iterable[float] | None) -> list[float] | None:
@@ -75,11 +115,15 @@ def _orders(orders: Iterable[float] | None) -> list[float] | None:
 
 
 def epsilon(event: Event, delta: float, *, adjacency: Adjacency = "add-remove-user", method: Method = "tightest") -> Bound:
-    return _bound(_native.account_epsilon(to_json(event), delta, adjacency, method, None))
+    return _bound(_native.account_answer(to_json(event), ("epsilon", delta), adjacency, method, None))
 
 
 def delta(event: Event, epsilon: float, *, adjacency: Adjacency = "add-remove-user", method: Method = "tightest") -> Bound:
-    return _bound(_native.account_delta(to_json(event), epsilon, adjacency, method, None))
+    return _bound(_native.account_answer(to_json(event), ("delta", epsilon), adjacency, method, None))
+
+
+def trade_off(event: Event, alpha: float, *, adjacency: Adjacency = "add-remove-user", method: Method = "tightest") -> TradeOff:
+    return _trade_off(alpha, _native.account_answer(to_json(event), ("trade-off", alpha), adjacency, method, None))
 
 
 def rdp(event: Event, order: float, *, adjacency: Adjacency = "add-remove-user") -> Bound:
@@ -132,18 +176,28 @@ class Accountant:
 
     def _composed(self) -> str:
         if not self._counts:
-            from .errors import NoGuarantee
-
             raise NoGuarantee("nothing was composed, so there is no guarantee to state")
         return to_json(self.event)
 
+    def _ask(self, question: str, at: float) -> _Answer:
+        return _native.account_answer(self._composed(), (question, at), self.adjacency, self.method, self.orders)
+
     def epsilon(self, delta: float) -> Bound:
         """The smallest epsilon at `delta`."""
-        return _bound(_native.account_epsilon(self._composed(), delta, self.adjacency, self.method, self.orders))
+        return _bound(self._ask("epsilon", delta))
 
     def delta(self, epsilon: float) -> Bound:
         """The smallest delta at `epsilon`."""
-        return _bound(_native.account_delta(self._composed(), epsilon, self.adjacency, self.method, self.orders))
+        return _bound(self._ask("delta", epsilon))
+
+    def trade_off(self, alpha: float) -> TradeOff:
+        """How often the best attacker who accuses an absent unit with probability `alpha` misses a present one."""
+        return _trade_off(alpha, self._ask("trade-off", alpha))
+
+    def _repr_html_(self) -> str:
+        rows = [(describe(event._json()), str(count)) for event, count in self._counts.items()]
+        head = f"{sum(self._counts.values())} mechanisms, {self.adjacency}"
+        return _html.card("Accountant", head, _html.table(("mechanism", "runs"), rows))
 
     def __repr__(self) -> str:
         return f"<Accountant: {sum(self._counts.values())} mechanisms, {self.adjacency}, {self.method}>"
@@ -158,6 +212,10 @@ class Calibrated(Generic[_T]):
 
     value: _T
     epsilon: Bound
+
+    def _repr_html_(self) -> str:
+        gives = ("gives epsilon", f"{self.epsilon.upper:.6g}")
+        return _html.card("Calibrated", f"{self.value:.6g}", _html.facts([gives, *self.epsilon._facts()]))
 
 
 def _number(

@@ -9,8 +9,8 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, cast
 
+from ..errors import UnsupportedEvent
 from .accountant import Accountant, Adjacency, Method
-from .errors import UnsupportedEvent
 from .events import (
     DiscreteLaplace,
     Event,

@@ -9,14 +9,15 @@ from __future__ import annotations
 import json
 import math
 import operator
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from ..errors import BadSetting
 
 if TYPE_CHECKING:
-    from .accountant import Adjacency, Bound, Method
+    from .accountant import Adjacency, Bound, Method, TradeOff
 
 __all__ = [
     "ApproxDp",
@@ -114,7 +115,11 @@ class _Described:
         return described
 
     _tag = "mechanism"
-    _name = ""
+    _name: ClassVar[str] = ""
+
+    def __init_subclass__(cls) -> None:
+        """The name in JSON is that of the class: `poisson-sampled` for `PoissonSampled`."""
+        cls._name = re.sub("(?<=[a-z])(?=[A-Z])", "-", cls.__name__).lower()
 
 
 def _jsonable(value: Any) -> Any:
@@ -130,33 +135,27 @@ class Event(_Described):
 
     def epsilon(self, delta: float, *, adjacency: Adjacency = "add-remove-user", method: Method = "tightest") -> Bound:
         """The smallest epsilon at `delta`: a float that is never below the truth, and `lower`, never above it."""
-        from .accountant import epsilon
-
-        return epsilon(self, delta, adjacency=adjacency, method=method)
+        return _accountant.epsilon(self, delta, adjacency=adjacency, method=method)
 
     def delta(self, epsilon: float, *, adjacency: Adjacency = "add-remove-user", method: Method = "tightest") -> Bound:
         """The smallest delta at `epsilon`, as for `epsilon`."""
-        from .accountant import delta
+        return _accountant.delta(self, epsilon, adjacency=adjacency, method=method)
 
-        return delta(self, epsilon, adjacency=adjacency, method=method)
+    def trade_off(self, alpha: float, *, adjacency: Adjacency = "add-remove-user", method: Method = "tightest") -> TradeOff:
+        """How often the best attacker misses a present unit who accuses an absent one with probability `alpha`: a bracket."""
+        return _accountant.trade_off(self, alpha, adjacency=adjacency, method=method)
 
     def rdp(self, order: float, *, adjacency: Adjacency = "add-remove-user") -> Bound:
         """Renyi divergence of any real order above 1, in nats, in the worse direction; infinite where there is none."""
-        from .accountant import rdp
-
-        return rdp(self, order, adjacency=adjacency)
+        return _accountant.rdp(self, order, adjacency=adjacency)
 
     def mu(self, *, adjacency: Adjacency = "add-remove-user") -> float:
         """Mu of Gaussian differential privacy, rounded up; `UnsupportedEvent` for what is not Gaussian."""
-        from .accountant import mu
-
-        return mu(self, adjacency=adjacency)
+        return _accountant.mu(self, adjacency=adjacency)
 
     def rho(self, *, adjacency: Adjacency = "add-remove-user") -> float:
         """Rho of zero-concentrated differential privacy, rounded up; `UnsupportedEvent` for what has none."""
-        from .accountant import rho
-
-        return rho(self, adjacency=adjacency)
+        return _accountant.rho(self, adjacency=adjacency)
 
     def repeat(self, count: int) -> Repeated:
         """The event `count` times on the same data."""
@@ -185,7 +184,6 @@ class Gaussian(Event):
 
     noise_multiplier: float
     replace_factor: ReplaceFactor = "two"
-    _name = "gaussian"
 
 
 @dataclass(frozen=True)
@@ -193,7 +191,6 @@ class Laplace(Event):
     """Laplace mechanism: the scale of the noise over the L1 sensitivity under add/remove of one unit."""
 
     noise_multiplier: float
-    _name = "laplace"
 
 
 @dataclass(frozen=True)
@@ -202,7 +199,6 @@ class DiscreteGaussian(Event):
 
     sigma: float
     sensitivity: int = 1
-    _name = "discrete-gaussian"
 
 
 @dataclass(frozen=True)
@@ -211,7 +207,6 @@ class DiscreteLaplace(Event):
 
     rate: float
     sensitivity: int = 1
-    _name = "discrete-laplace"
 
 
 @dataclass(frozen=True)
@@ -220,7 +215,6 @@ class RandomizedResponse(Event):
 
     noise_probability: float
     buckets: int = 2
-    _name = "randomized-response"
 
 
 @dataclass(frozen=True)
@@ -229,7 +223,6 @@ class BoundedRange(Event):
 
     stated_epsilon: float
     relation: Relation = "add-remove"
-    _name = "bounded-range"
 
 
 @dataclass(frozen=True)
@@ -239,7 +232,6 @@ class ApproxDp(Event):
     stated_epsilon: float
     stated_delta: float = 0.0
     relation: Relation = "add-remove"
-    _name = "approx-dp"
 
 
 @dataclass(frozen=True)
@@ -248,7 +240,6 @@ class Zcdp(Event):
 
     stated_rho: float
     relation: Relation = "add-remove"
-    _name = "zcdp"
 
 
 @dataclass(frozen=True)
@@ -258,7 +249,6 @@ class Rdp(Event):
     order: float
     stated_epsilon: float
     relation: Relation = "add-remove"
-    _name = "rdp"
 
 
 @dataclass(frozen=True)
@@ -267,7 +257,6 @@ class PoissonSampled(Event):
 
     sampling_probability: float
     event: Event
-    _name = "poisson-sampled"
 
 
 @dataclass(frozen=True)
@@ -277,7 +266,6 @@ class SampledWithoutReplacement(Event):
     sample_size: int
     population_size: int
     event: Event
-    _name = "sampled-without-replacement"
 
 
 @dataclass(frozen=True)
@@ -287,7 +275,6 @@ class RandomAllocation(Event):
     noise_multiplier: float
     n_selected: int
     n_steps: int
-    _name = "random-allocation"
 
 
 @dataclass(frozen=True)
@@ -297,7 +284,6 @@ class MixtureOfGaussians(Event):
     sigma: float
     sensitivities: tuple[float, ...]
     probabilities: tuple[float, ...]
-    _name = "mixture-of-gaussians"
 
 
 @dataclass(frozen=True)
@@ -306,7 +292,6 @@ class TreeAggregation(Event):
 
     noise_multiplier: float
     n_steps: int
-    _name = "tree-aggregation"
 
 
 @dataclass(frozen=True)
@@ -314,7 +299,6 @@ class Composed(Event):
     """Several mechanisms on the same data, each free to look at earlier outputs."""
 
     events: tuple[Event, ...]
-    _name = "composed"
 
 
 @dataclass(frozen=True)
@@ -323,7 +307,6 @@ class Repeated(Event):
 
     event: Event
     count: int
-    _name = "repeated"
 
 
 class Stopping(_Described):
@@ -338,7 +321,6 @@ class TruncatedNegativeBinomial(Stopping):
 
     shape: float
     success_probability: float
-    _name = "truncated-negative-binomial"
 
 
 @dataclass(frozen=True)
@@ -346,7 +328,6 @@ class Logarithmic(Stopping):
     """The logarithmic distribution on 1, 2, ..."""
 
     success_probability: float
-    _name = "logarithmic"
 
 
 @dataclass(frozen=True)
@@ -354,7 +335,6 @@ class Poisson(Stopping):
     """On 0, 1, 2, ...; no run publishes nothing."""
 
     mean: float
-    _name = "poisson"
 
 
 @dataclass(frozen=True)
@@ -363,14 +343,11 @@ class RepeatAndSelect(Event):
 
     event: Event
     stopping: Stopping
-    _name = "repeat-and-select"
 
 
 @dataclass(frozen=True)
 class NonPrivate(Event):
     """Something that carries no guarantee."""
-
-    _name = "non-private"
 
 
 _KINDS: dict[str, type] = {"Event": Event, "Stopping": Stopping}
@@ -432,3 +409,6 @@ def compose(*events: Event | Iterable[Event]) -> Composed:
     for event in events:
         parts.extend([event] if isinstance(event, Event) else event)
     return Composed(tuple(parts))
+
+
+from . import accountant as _accountant  # noqa: E402  # it needs the classes above

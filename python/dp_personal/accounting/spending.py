@@ -8,12 +8,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-from .. import _native
+from .. import _html, _native
 from ..certificate import Certificate
-from ..ledger import Ledger
-from .accountant import Adjacency
+from ..errors import BadSetting, CertificateError, InputMissing
+from ..ledger import Adjacency, Ledger, LedgerKind
 from .events import Event, _plain, to_json
 
 __all__ = ["Balance", "OpenLedger", "Spend", "certify", "check_covered", "read_certificate"]
@@ -74,21 +74,12 @@ class OpenLedger:
         epsilon: float,
         delta: float,
         data_set: str | None = None,
-        kind: Literal["gaussian", "mixed", "schedule"] = "gaussian",
+        kind: LedgerKind = "gaussian",
         adjacency: Adjacency = "add-remove-user",
     ) -> OpenLedger:
-        """Makes a ledger with the total that may be spent on a data set, and opens it.
-
-        It counts Gaussian mechanisms alone, mechanisms with a Renyi divergence (`"mixed"`), or one schedule that is paid for as a
-        whole.
-        """
-        target = Path(path)
-        name = target.stem if data_set is None else data_set
-        if adjacency == "add-remove-user" and kind != "schedule":
-            _native.ledger_create(os.fspath(target), name, epsilon, delta, kind)
-        else:
-            _native.OpenLedger.create(os.fspath(target), name, (epsilon, delta), adjacency, kind).close()
-        return cls(target, data_set=name, adjacency=adjacency)
+        """Makes a ledger as `Ledger.create` does, and opens it."""
+        ledger = Ledger.create(path, epsilon=epsilon, delta=delta, data_set=data_set, kind=kind, adjacency=adjacency)
+        return cls(ledger, data_set=data_set, adjacency=adjacency)
 
     def spend(self, event: Event, *, label: str, n_draws: int = 0) -> Spend:
         """Pays for one release, or raises `BudgetExceeded` and pays nothing.
@@ -153,6 +144,14 @@ class OpenLedger:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         self.close()
 
+    def _repr_html_(self) -> str:
+        spent, budget = self.balance.spent, self.balance.budget
+        facts = [
+            ("budget", f"{_html.guarantee(self.epsilon, self.delta)}, {self.adjacency}"),
+            ("spent", f"{100.0 * spent / budget:.1f} % by {self.n_releases} releases"),
+        ]
+        return _html.card("Open ledger", f"{self.data_set}: {self.path.name}", _html.bar(spent / budget), _html.facts(facts))
+
     def __repr__(self) -> str:
         return f"OpenLedger({os.fspath(self.path)!r})"
 
@@ -185,8 +184,6 @@ def certify(
     """
     paid = list(spends)
     if not paid or any((s.data_set, s.delta, s.adjacency) != (paid[0].data_set, paid[0].delta, paid[0].adjacency) for s in paid):
-        from ..errors import BadSetting
-
         raise BadSetting("a certificate is for one release or more, all paid for by one ledger")
     first = paid[0]
     releases = [(spend.label, to_json(spend.event), spend.n_draws, spend.release_id) for spend in paid]
@@ -197,8 +194,6 @@ def certify(
 
 def read_certificate(path: str | os.PathLike[str]) -> Certificate:
     """The certificate of a file, or of a model's folder. Its figures are not recomputed yet: see `Certificate.verify`."""
-    from ..errors import CertificateError, InputMissing
-
     file = Path(path)
     if file.is_dir():
         file /= "certificate.json"

@@ -3,12 +3,13 @@
 mod books;
 mod filters;
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use dp_personal::accounting::calibrate::{self, Calibrated};
 use dp_personal::accounting::{
     Accountant, Error, GdpAccountant, PldAccountant, PrivacyBound, RdpAccountant, Result,
-    SaddlePointAccountant, TightestAccountant, ZcdpAccountant,
+    SaddlePointAccountant, TightestAccountant, ZcdpAccountant, trade_off,
 };
 use dp_personal::core::{Adjacency, ApproxDp, DpEvent};
 use dp_personal::error::Error as FacadeError;
@@ -16,11 +17,11 @@ use pyo3::prelude::*;
 use pyo3::types::PyType;
 
 use crate::errors::Raise;
+use crate::run::interruptible;
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(account_check, module)?)?;
-    module.add_function(wrap_pyfunction!(account_epsilon, module)?)?;
-    module.add_function(wrap_pyfunction!(account_delta, module)?)?;
+    module.add_function(wrap_pyfunction!(account_answer, module)?)?;
     module.add_function(wrap_pyfunction!(account_rdp, module)?)?;
     module.add_function(wrap_pyfunction!(account_mu, module)?)?;
     module.add_function(wrap_pyfunction!(account_rho, module)?)?;
@@ -37,7 +38,7 @@ fn answer(bound: PrivacyBound) -> Answer {
     (bound.value, bound.lower, bound.upper, bound.method.name())
 }
 
-/// The value, or the exception for an error of the accountant: one of `dp_personal.accounting.errors` where it has one.
+/// The value, or the exception for an error of the accountant: those of the accountant alone have classes of their own.
 fn raise<T>(py: Python<'_>, result: Result<T>) -> PyResult<T> {
     let error = match result {
         Ok(value) => return Ok(value),
@@ -52,7 +53,7 @@ fn raise<T>(py: Python<'_>, result: Result<T>) -> PyResult<T> {
         Error::NotCertified { .. } => "NotCertified",
         _ => return Err(error).raise(py),
     };
-    let module = py.import("dp_personal.accounting.errors")?;
+    let module = py.import("dp_personal.errors")?;
     let class = module.getattr(class)?.cast_into::<PyType>()?;
     let raised = PyErr::from_type(class, (error.to_string(),));
     if let Error::UnsupportedEvent { event, .. } = error {
@@ -84,16 +85,13 @@ fn target(py: Python<'_>, epsilon: f64, delta: f64) -> PyResult<ApproxDp> {
     raise(py, ApproxDp::target(epsilon, delta).map_err(Error::from))
 }
 
-/// Composes an event with the accountant of that name, and asks it with the interpreter's lock released.
-fn ask<T: Send>(
+/// The accountant of a method.
+fn accountant(
     py: Python<'_>,
-    (json, neighbours): (&str, &str),
+    adjacency: Adjacency,
     (method, orders): (&str, Option<Vec<f64>>),
-    question: impl FnOnce(&dyn Accountant) -> Result<T> + Send,
-) -> PyResult<T> {
-    let event = event(py, json)?;
-    let adjacency = adjacency(py, neighbours)?;
-    let mut accountant: Box<dyn Accountant + Send> = match (method, orders) {
+) -> PyResult<Box<dyn Accountant + Send>> {
+    Ok(match (method, orders) {
         ("tightest", None) => Box::new(TightestAccountant::new(adjacency)),
         ("gdp", None) => Box::new(GdpAccountant::new(adjacency)),
         ("saddle-point", None) => Box::new(SaddlePointAccountant::new(adjacency)),
@@ -105,11 +103,29 @@ fn ask<T: Send>(
         }
         (_, Some(_)) => return unread(py, "orders", "only method rdp has orders"),
         (other, None) => return unread(py, "method", format_args!("there is no method {other}")),
-    };
-    let answered = py.detach(|| {
+    })
+}
+
+/// Composes an event with the accountant of that name, and asks it with the interpreter's lock released. Ctrl-C ends the call, except where the answer is a closed
+/// form, which is there before a thread could begin.
+fn ask<T: Send + 'static>(
+    py: Python<'_>,
+    (json, neighbours): (&str, &str),
+    (method, orders): (&str, Option<Vec<f64>>),
+    question: impl FnOnce(&dyn Accountant) -> Result<T> + Send + 'static,
+) -> PyResult<T> {
+    let (event, adjacency) = (event(py, json)?, adjacency(py, neighbours)?);
+    let is_closed_form = matches!(method, "tightest" | "gdp" | "zcdp")
+        && GdpAccountant::new(adjacency).compose(&event, 1).is_ok();
+    let mut accountant = accountant(py, adjacency, (method, orders))?;
+    let answer = move || {
         accountant.compose(&event, 1)?;
         question(&*accountant)
-    });
+    };
+    let answered = match is_closed_form {
+        true => py.detach(answer),
+        false => interruptible(py, answer)?,
+    };
     raise(py, answered)
 }
 
@@ -122,35 +138,36 @@ fn account_check(
     method: &str,
     orders: Option<Vec<f64>>,
 ) -> PyResult<()> {
-    ask(py, (event, adjacency), (method, orders), |_| Ok(()))
+    let (event, adjacency) = (self::event(py, event)?, self::adjacency(py, adjacency)?);
+    let mut accountant = accountant(py, adjacency, (method, orders))?;
+    raise(py, py.detach(|| accountant.compose(&event, 1)))
 }
 
+/// Epsilon at a delta, delta at an epsilon, or the trade-off function at a type I error. Of the latter the lower end is the value.
 #[pyfunction]
-fn account_epsilon(
+fn account_answer(
     py: Python<'_>,
     event: &str,
-    delta: f64,
+    question: (&str, f64),
     adjacency: &str,
     method: &str,
     orders: Option<Vec<f64>>,
 ) -> PyResult<Answer> {
-    ask(py, (event, adjacency), (method, orders), |accountant| {
-        accountant.epsilon(delta).map(answer)
-    })
-}
-
-#[pyfunction]
-fn account_delta(
-    py: Python<'_>,
-    event: &str,
-    epsilon: f64,
-    adjacency: &str,
-    method: &str,
-    orders: Option<Vec<f64>>,
-) -> PyResult<Answer> {
-    ask(py, (event, adjacency), (method, orders), |accountant| {
-        accountant.delta(epsilon).map(answer)
-    })
+    let (name, at) = question;
+    let asked: fn(&dyn Accountant, f64) -> Result<Answer> = match name {
+        "epsilon" => |accountant, delta| accountant.epsilon(delta).map(answer),
+        "delta" => |accountant, epsilon| accountant.delta(epsilon).map(answer),
+        _ => |accountant, alpha| {
+            let found = trade_off(accountant, alpha)?;
+            Ok((found.lower, found.lower, found.upper, found.method.name()))
+        },
+    };
+    ask(
+        py,
+        (event, adjacency),
+        (method, orders),
+        move |accountant| asked(accountant, at),
+    )
 }
 
 /// Renyi divergence of one order.
@@ -158,10 +175,10 @@ fn account_delta(
 fn account_rdp(py: Python<'_>, event: &str, order: f64, adjacency: &str) -> PyResult<Answer> {
     let (event, neighbours) = (self::event(py, event)?, self::adjacency(py, adjacency)?);
     let mut accountant = RdpAccountant::new(neighbours);
-    let answered = py.detach(|| {
+    let answered = interruptible(py, move || {
         accountant.compose(&event, 1)?;
         accountant.rdp(order).map(answer)
-    });
+    })?;
     raise(py, answered)
 }
 
@@ -185,6 +202,8 @@ fn account_rho(py: Python<'_>, event: &str, adjacency: &str) -> PyResult<f64> {
 struct Events {
     function: Py<PyAny>,
     failed: Mutex<Option<PyErr>>,
+    /// Ctrl-C: the function is called no more.
+    is_abandoned: AtomicBool,
 }
 
 impl Events {
@@ -192,13 +211,31 @@ impl Events {
         Self {
             function,
             failed: Mutex::new(None),
+            is_abandoned: AtomicBool::new(false),
+        }
+    }
+
+    /// What `search` finds with these events, unless an exception or Ctrl-C ends it.
+    fn searched<T: Send + 'static>(
+        self,
+        py: Python<'_>,
+        search: impl FnOnce(&Self) -> Result<Calibrated<T>> + Send + 'static,
+    ) -> PyResult<(T, Answer)> {
+        let events = Arc::new(self);
+        let own = Arc::clone(&events);
+        let found = interruptible(py, move || search(&own))
+            .inspect_err(|_| events.is_abandoned.store(true, Ordering::Relaxed))?;
+        let mut failed = events.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        match failed.take() {
+            Some(error) => Err(error),
+            None => raise(py, found).map(|found| (found.value, answer(found.bound))),
         }
     }
 
     /// The event at `x`. After an exception nothing meets the target, which ends the search.
     fn at<T: for<'py> IntoPyObject<'py>>(&self, x: T) -> DpEvent {
         let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
-        if failed.is_some() {
+        if failed.is_some() || self.is_abandoned.load(Ordering::Relaxed) {
             return DpEvent::NonPrivate;
         }
         let made = Python::attach(|py| {
@@ -209,14 +246,6 @@ impl Events {
             *failed = Some(error);
             DpEvent::NonPrivate
         })
-    }
-
-    fn outcome<T>(self, py: Python<'_>, found: Result<Calibrated<T>>) -> PyResult<(T, Answer)> {
-        let failed = self.failed.into_inner();
-        if let Some(error) = failed.unwrap_or_else(PoisonError::into_inner) {
-            return Err(error);
-        }
-        raise(py, found).map(|found| (found.value, answer(found.bound)))
     }
 }
 
@@ -231,15 +260,16 @@ fn calibrate_number(
     range: (f64, f64),
 ) -> PyResult<(f64, Answer)> {
     let (target, adjacency) = (target(py, aim.0, aim.1)?, self::adjacency(py, adjacency)?);
-    let events = Events::new(events);
-    let at = |x: f64| events.at(x);
-    let found = py.detach(|| match what {
-        "noise-multiplier" => calibrate::noise(target, adjacency, at),
-        "sampling-probability" => calibrate::sampling_probability(target, adjacency, at),
-        "smallest" => calibrate::smallest(target, adjacency, range, at),
-        _ => calibrate::largest(target, adjacency, range, at),
-    });
-    events.outcome(py, found)
+    let what = what.to_owned();
+    Events::new(events).searched(py, move |events| {
+        let at = |x: f64| events.at(x);
+        match &*what {
+            "noise-multiplier" => calibrate::noise(target, adjacency, at),
+            "sampling-probability" => calibrate::sampling_probability(target, adjacency, at),
+            "smallest" => calibrate::smallest(target, adjacency, range, at),
+            _ => calibrate::largest(target, adjacency, range, at),
+        }
+    })
 }
 
 /// The largest count that meets a target.
@@ -251,7 +281,7 @@ fn calibrate_count(
     adjacency: &str,
 ) -> PyResult<(u64, Answer)> {
     let (target, adjacency) = (target(py, aim.0, aim.1)?, self::adjacency(py, adjacency)?);
-    let events = Events::new(events);
-    let found = py.detach(|| calibrate::count(target, adjacency, |n: u64| events.at(n)));
-    events.outcome(py, found)
+    Events::new(events).searched(py, move |events| {
+        calibrate::count(target, adjacency, |n: u64| events.at(n))
+    })
 }

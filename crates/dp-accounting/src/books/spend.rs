@@ -1,7 +1,7 @@
 use dp_core::{Adjacency, DpEvent};
 use serde::{Deserialize, Serialize};
 
-use crate::{PlannedRelease, Result};
+use crate::{Pace, PlannedRelease, Result};
 
 /// The right to make one release, paid for in a [`crate::Ledger`].
 ///
@@ -99,6 +99,92 @@ impl Spend {
             release_id: self.release_id.clone(),
             entry_hash: None,
         }
+    }
+}
+
+/// The right to make the release of one night of a paced lifetime, from [`crate::Ledger::take_night`].
+///
+/// It exists only after the line of its night is durable, and is handed out once. It is no [`Spend`]: what users add to the release must
+/// keep to the bounds of the [`Pace`], not to the bound of the whole event.
+#[must_use = "a night that is dropped is lost; it is never handed out again"]
+#[derive(Debug)]
+pub struct NightSpend {
+    lifetime: PlannedRelease,
+    pace: Pace,
+    night: u32,
+    n_draws: u64,
+    release_id: String,
+    data_set_id: String,
+    adjacency: Adjacency,
+}
+
+impl NightSpend {
+    pub(crate) fn new(
+        lifetime: PlannedRelease,
+        pace: Pace,
+        (night, n_draws): (u32, u64),
+        release_id: String,
+        (data_set_id, adjacency): (String, Adjacency),
+    ) -> Self {
+        Self {
+            lifetime,
+            pace,
+            night,
+            n_draws,
+            release_id,
+            data_set_id,
+            adjacency,
+        }
+    }
+
+    /// The label of the lifetime.
+    #[must_use]
+    pub fn label(&self) -> &str {
+        self.lifetime.label()
+    }
+
+    /// The noise multiplier of the lifetime: noise over the bound `D` of a whole lifetime.
+    ///
+    /// # Errors
+    /// [`crate::Error::NotGaussian`]: never, of a lifetime that a ledger reserved.
+    pub fn noise_multiplier(&self) -> Result<f64> {
+        self.lifetime.noise_multiplier()
+    }
+
+    /// How users' budgets are spread over nights.
+    #[must_use]
+    pub const fn pace(&self) -> Pace {
+        self.pace
+    }
+
+    /// Number of the night.
+    #[must_use]
+    pub const fn night(&self) -> u32 {
+        self.night
+    }
+
+    /// How many noise draws were paid for.
+    #[must_use]
+    pub const fn n_draws(&self) -> u64 {
+        self.n_draws
+    }
+
+    /// The lifetime's name in the ledger, the same on all nights.
+    #[must_use]
+    pub fn release_id(&self) -> &str {
+        &self.release_id
+    }
+
+    /// The data set whose budget paid.
+    #[must_use]
+    pub fn data_set_id(&self) -> &str {
+        &self.data_set_id
+    }
+
+    /// The neighbours for which the lifetime was paid.
+    #[must_use]
+    pub const fn adjacency(&self) -> Adjacency {
+        self.adjacency
     }
 }
 

@@ -46,7 +46,27 @@ const NOISE: (f64, f64) = (1e-6, 1e9);
 /// Sampling probabilities searched.
 const PROBABILITY: (f64, f64) = (1e-12, 1.0);
 
-/// The smallest noise multiplier (or scale) from 1e-6 to 1e9 that meets `target`, rounded up.
+/// The smallest noise multiplier (or scale) from 1e-6 to 1e9 that meets `target`, rounded up: that of ideal noise.
+///
+/// A ledger keeps [`DELTA_RESERVE`](crate::DELTA_RESERVE) of its delta for the sampler of the noise, so that it refuses, by a part in 10^7 or so, a schedule with what
+/// is found for its own target. To be paid out of [`Budget::schedule`](crate::Budget::schedule), noise is calibrated by
+/// [`Plan::calibrate_noise`](crate::Plan::calibrate_noise), or here at [`usable_delta`](crate::usable_delta) of the ledger's delta.
+///
+/// # Examples
+/// ```
+/// use dp_accounting::{Budget, Ledger, Plan, PlannedRelease, calibrate, usable_delta};
+/// use dp_core::{Adjacency, ApproxDp, DpEvent};
+/// let (target, adjacency) = (ApproxDp::target(1.0, 1e-5)?, Adjacency::AddRemoveUser);
+/// let ideal = ApproxDp { delta: usable_delta(target.delta), ..target };
+/// let noise = calibrate::noise(ideal, adjacency, |z| DpEvent::sampled_gaussian(z, 0.1).repeated(2))?;
+/// let steps = (1..3).map(|t| {
+///     PlannedRelease::new(format!("step {t}"), DpEvent::sampled_gaussian(noise.value, 0.1), 10)
+/// });
+/// let plan = Plan::with_noise_multipliers(target.delta, adjacency, steps.collect())?;
+/// let mut ledger = Ledger::in_memory("demo", Budget::schedule(target, adjacency)?)?;
+/// assert_eq!(ledger.reserve(&plan)?.len(), 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 /// As [`smallest`].

@@ -20,4 +20,5 @@ pub mod rdp;
 pub(crate) mod rounding;
 pub(crate) mod saddle_point;
 pub(crate) mod tightest;
+pub(crate) mod trade_off;
 pub(crate) mod zcdp;

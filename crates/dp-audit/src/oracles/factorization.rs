@@ -3,8 +3,8 @@ use std::borrow::Cow;
 use dp_core::{Interactions, Private, params};
 use dp_mechanism::{GramGrids, Grid, Observed, ObservedSums, ReleasedGrams, ReleasedVector, Round};
 use dp_multitask::{
-    CountContribution, FactorModel, MatrixFactorization, NoisyCounts, TaskWeights, TunedModel,
-    Tuning,
+    CountContribution, FactorModel, MatrixFactorization, NoisyCounts, RatingScale,
+    ScaleContribution, TaskWeights, TunedModel, Tuning,
 };
 
 use super::shares::{EXACT, OneGrams, same_grams, same_vectors};
@@ -12,6 +12,8 @@ use crate::trainer::{AuditedUsers, differs, failed, views_of};
 use crate::view::View;
 use crate::{Oracle, Result, Watch};
 
+/// How the label of the scale of ratings ends.
+const RATING_SCALE: &str = "rating scale";
 /// How the label of the item counts ends.
 const ITEM_COUNTS: &str = "item counts";
 /// How the label of the items' total weights ends.
@@ -20,7 +22,7 @@ const ITEM_WEIGHTS: &str = "item weights";
 /// Oracle for private matrix factorisation (`dp-multitask`).
 ///
 /// Everything that the statistics of a round depend on, one matrix per item or one for all, is computed here once more, from what was
-/// released and public settings: weights from the released counts, factors from the statistics of the round before. A trainer that used
+/// released and public settings: the scale of ratings from its release, weights from the released counts, factors from the statistics of the round before. A trainer that used
 /// anything private in their place has users who add something else, and is refused, to the last integer. Factors of the first round are public
 /// constants, and runs of item biases alone average their rounds: both are taken as shown. Sums other than counts and statistics (of
 /// implicit feedback, total weights, residuals) are taken from the trainer's own contributions.
@@ -67,16 +69,21 @@ impl TuningOracle {
 
 impl Oracle<TunedModel> for TuningOracle {
     fn watch<'a>(&'a self, users: AuditedUsers<'a>) -> Box<dyn Watch<TunedModel> + 'a> {
-        let part = |table: &Interactions| {
+        let part = |table: &Interactions| -> Result<_> {
             let table = Private::new(table.clone());
-            Cow::Owned(self.tuning.training_part(&table).into_exposed())
+            let part = self.tuning.training_part(&table).map_err(failed)?;
+            Ok(Cow::Owned(part.into_exposed()))
         };
         let candidates = self.tuning.candidates();
-        let training = [users.data, users.canaries].map(part);
+        let first = candidates.first().ok_or_else(|| differs("candidates"));
+        let replay = first.and_then(|fit| {
+            let training = [part(users.data)?, part(users.canaries)?];
+            Ok(Replay::new(fit, training))
+        });
         Box::new(Choice {
             candidates,
             all: users,
-            replay: candidates.first().map(|fit| Replay::new(fit, training)),
+            replay,
             at: 0,
             views: Vec::new(),
             scores: Vec::new(),
@@ -93,8 +100,8 @@ impl Oracle<TunedModel> for TuningOracle {
 struct Choice<'a> {
     candidates: &'a [MatrixFactorization],
     all: AuditedUsers<'a>,
-    /// The candidate at hand, on the records that it is trained on.
-    replay: Option<Replay<'a>>,
+    /// The candidate at hand, on the records that it is trained on; the error of the first release where they cannot be made.
+    replay: Result<Replay<'a>>,
     at: usize,
     /// With what users add.
     views: Vec<View>,
@@ -103,7 +110,7 @@ struct Choice<'a> {
 
 impl Watch<TunedModel> for Choice<'_> {
     fn round(&mut self, round: &Round<'_>) {
-        if let Some(replay) = &mut self.replay {
+        if let Ok(replay) = &mut self.replay {
             Watch::<FactorModel>::round(replay, round);
         }
     }
@@ -118,8 +125,9 @@ impl Watch<TunedModel> for Choice<'_> {
             self.views.extend(views_of(seen, Some(self.all))?);
             return Ok(());
         };
-        let Some(replay) = &mut self.replay else {
-            return Err(differs("candidates"));
+        let replay = match &mut self.replay {
+            Ok(replay) => replay,
+            Err(error) => return Err(std::mem::replace(error, differs("candidates"))),
         };
         if number != self.at {
             let fit = self.candidates.get(number.saturating_sub(1));
@@ -146,7 +154,8 @@ impl Watch<TunedModel> for Choice<'_> {
 
 /// A run made once more, release by release.
 struct Replay<'a> {
-    fit: &'a MatrixFactorization,
+    fit: Cow<'a, MatrixFactorization>,
+    scale: Option<RatingScale>,
     /// Everybody who takes part, and all canaries.
     tables: [Cow<'a, Interactions>; 2],
     /// The factors that the trainer says it is at.
@@ -165,6 +174,20 @@ impl Watch<FactorModel> for Replay<'_> {
     fn release(&mut self, seen: &Observed<'_>) -> Result<()> {
         let label = seen.labels[0];
         match seen.sums {
+            ObservedSums::Vector {
+                grid,
+                released,
+                one_user,
+            } if label.ends_with(RATING_SCALE) => {
+                let clip_norm = ScaleContribution::CLIP_NORM;
+                same_grid(*grid == Grid::new(seen.noise_multipliers[0], clip_norm)?)?;
+                let shape = (grid, ScaleContribution::LEN);
+                same_vectors(self.users(), shape, &ScaleContribution, one_user, EXACT)?;
+                let scale = self.fit.scale_from(released);
+                self.fit = Cow::Owned(self.fit.at_scale(&scale));
+                self.scale = Some(scale);
+                Ok(())
+            }
             ObservedSums::Vector {
                 grid,
                 released,
@@ -203,7 +226,11 @@ impl Watch<FactorModel> for Replay<'_> {
         }
     }
 
-    fn finish(self: Box<Self>, _: &FactorModel, _: &mut [View]) -> Result<()> {
+    fn finish(self: Box<Self>, model: &FactorModel, _: &mut [View]) -> Result<()> {
+        let own = [self.fit.params().label_center, model.scoring().bias.center];
+        if own[0].to_bits() != own[1].to_bits() || model.scale() != self.scale.as_ref() {
+            return Err(differs("a scale that follows from its release"));
+        }
         Ok(())
     }
 }
@@ -211,7 +238,8 @@ impl Watch<FactorModel> for Replay<'_> {
 impl<'a> Replay<'a> {
     fn new(fit: &'a MatrixFactorization, tables: [Cow<'a, Interactions>; 2]) -> Self {
         Self {
-            fit,
+            fit: Cow::Borrowed(fit),
+            scale: None,
             shown: Vec::new(),
             weights: TaskWeights::uniform(tables[0].n_items()),
             tables,
@@ -222,9 +250,9 @@ impl<'a> Replay<'a> {
 
     /// Another run on the same tables. Its first factors may have been shown already.
     fn start(&mut self, fit: &'a MatrixFactorization) {
-        self.fit = fit;
+        self.fit = Cow::Borrowed(fit);
         self.weights = TaskWeights::uniform(self.tables[0].n_items());
-        (self.before, self.item_weights) = (None, None);
+        (self.scale, self.before, self.item_weights) = (None, None, None);
     }
 
     fn users(&self) -> AuditedUsers<'_> {

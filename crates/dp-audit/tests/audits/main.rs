@@ -5,6 +5,7 @@
 mod accounts;
 mod discrete;
 mod kernel;
+mod nights;
 mod personalized;
 mod private_sgd;
 mod public_features;

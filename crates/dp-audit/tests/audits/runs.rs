@@ -1,10 +1,13 @@
 //! L3: whole runs of private matrix factorisation.
 
 use dp_audit::{
-    AuditedRun, AuditedTrainer, Canaries, FactorizationOracle, Layout, Oracle, RunAudit,
+    AuditedRun, AuditedTrainer, Canaries, Error, FactorizationOracle, Layout, Oracle, RunAudit,
     RunSettings, TuningOracle, Verdict, View, audit_run, audit_sensitivity,
 };
-use dp_core::{Adjacency, ApproxDp, Gdp, Interactions, Private, ReplaceFactor, UserRow};
+use dp_core::{
+    Adjacency, ApproxDp, Gdp, Interactions, InteractionsBuilder, Private, ReplaceFactor, Scratch,
+    UserRow,
+};
 use dp_mechanism::{Grid, NoiseSource, VectorSum};
 use dp_multitask::{
     FactorizationParams, Feedback, GradientRounds, ItemGramian, ItemUpdate, MatrixFactorization,
@@ -206,6 +209,7 @@ fn runs_of_the_other_item_updates_hold_as_well() {
         params.pooled_matrices = pooled_matrices;
         if pooled_matrices.is_some() {
             params.matrix_share = 0.02; // of few numbers the noise cannot be measured well
+            params.scale_share = 0.05;
         }
         check_run(params);
     }
@@ -328,6 +332,23 @@ fn a_choice_among_candidates_gives_away_what_it_claims_and_no_more() {
     let share = audit.white_box_mu / audit.claimed_mu;
     assert!((0.95..1.02).contains(&share), "{audit}");
     assert!((audit.trusted_share - 0.02).abs() < 1e-6, "{audit}");
+}
+
+#[test]
+fn a_table_whose_disk_is_gone_is_an_error_of_the_audit() {
+    let folder = tempfile::tempdir().unwrap();
+    let scratch = Scratch::new(folder.path(), Scratch::LEAST_MEMORY).unwrap();
+    let mut users = InteractionsBuilder::new(9).on_disk(scratch);
+    users.push(0, 1, 3.0).unwrap();
+    let users = Private::new(users.try_build().unwrap().0);
+    drop(folder); // parts of the table are to be written there
+    let tuning = Tuning::new(vec![settings(2.0, 1)], TuningParams::default()).unwrap();
+    let oracle = TuningOracle::new(tuning.clone());
+    let trainer = AuditedTrainer::new(tuning, 9, target(4.0), Adjacency::AddRemoveUser);
+    let trainer = trainer.unwrap().watched_by(oracle);
+    let noise = &mut NoiseSource::insecure_seeded(5);
+    let found = trainer.run(&users, &table(9, &[]), noise).map(drop);
+    assert!(matches!(found, Err(Error::Trainer(_))));
 }
 
 /// Releases of so many numbers each, with their claimed noise multipliers; a canary has a number of its own in the first. Releases of two

@@ -14,13 +14,26 @@ pub(crate) struct Flags<S> {
     pub(crate) settings: S,
     /// Whether one JSON object is printed instead of text.
     pub(crate) json: bool,
+    /// Whether only the plan of the run is printed.
+    pub(crate) plan: bool,
+}
+
+/// Whether these are settings of a run that pays, and so has a plan.
+fn has_plan(table: &[Setting]) -> bool {
+    table.iter().any(|setting| setting.name == "resume")
+}
+
+/// Whether a setting is refused beside candidates, which train without features of items.
+fn is_refused(setting: &Setting, table: &[Setting]) -> bool {
+    let is_of_features = ["feature_cols", "min_items"].contains(&setting.name);
+    is_of_features && table.iter().any(|setting| setting.name == "candidates")
 }
 
 impl<S: Settings> Args for Flags<S> {
     fn augment_args(mut command: Command) -> Command {
         let table = S::table();
         for setting in &table {
-            command = command.arg(arg(setting, &table));
+            command = command.arg(arg(setting, &table).hide(is_refused(setting, &table)));
         }
         for (group, members) in groups(&table) {
             command = command.group(
@@ -32,6 +45,15 @@ impl<S: Settings> Args for Flags<S> {
         }
         let mut headings = table.iter().filter_map(|setting| setting.heading);
         let heading = headings.find(|heading| *heading == "Output");
+        if has_plan(&table) {
+            command = command.arg(
+                Arg::new("plan")
+                    .long("plan")
+                    .action(ArgAction::SetTrue)
+                    .help_heading(heading)
+                    .help("Only print what the run will release and cost; reads and pays nothing"),
+            );
+        }
         command.arg(
             Arg::new("json")
                 .long("json")
@@ -52,6 +74,7 @@ impl<S: Settings> FromArgMatches for Flags<S> {
         Ok(Self {
             settings: S::read(&Matches(matches)).map_err(unread)?,
             json: matches.get_flag("json"),
+            plan: has_plan(&S::table()) && matches.get_flag("plan"),
         })
     }
 

@@ -13,9 +13,10 @@ pub(crate) use flags::Flags;
 use dp_personal::settings::{
     AuditFederateSettings, AuditPersonalizeSettings, AuditSettings, AuditTuneSettings,
     DemoSettings, EvaluateSettings, FederateSettings, LedgerCreateSettings, LedgerMergeSettings,
-    LedgerShowSettings, LedgerUpgradeSettings, PersonalizeSettings, PredictSettings,
-    PublishSettings, RecommendSettings, ReportSettings, SynthSettings, TrainSettings, TuneSettings,
-    VerifySettings,
+    LedgerShowSettings, LedgerUpgradeSettings, NightlyEraseSettings, NightlyInitSettings,
+    NightlyPublishSettings, NightlyRunSettings, NightlyStatusSettings, PersonalizeSettings,
+    PredictSettings, PublishSettings, RecommendSettings, ReportSettings, SynthSettings,
+    TrainSettings, TuneSettings, VerifySettings,
 };
 
 /// Train recommenders that protect each user's whole data, check what they promise, and account
@@ -77,6 +78,28 @@ pub(crate) enum LedgerCommand {
     Merge(Flags<LedgerMergeSettings>),
 }
 
+/// Flags of `dp nightly`.
+#[derive(Args)]
+pub(crate) struct NightlyArgs {
+    #[command(subcommand)]
+    pub(crate) command: NightlyCommand,
+}
+
+/// What is done with nights.
+#[derive(Subcommand)]
+pub(crate) enum NightlyCommand {
+    /// Reserve the budget of all nights and make the folder of their state
+    Init(Box<Flags<NightlyInitSettings>>),
+    /// Make tonight's release and model from all ratings that there are; on a night that was made, the model again
+    Run(Box<Flags<NightlyRunSettings>>),
+    /// Print which nights were made, and what users have left
+    Status(Flags<NightlyStatusSettings>),
+    /// Forget users: they add nothing to later nights and cannot come back as new ones
+    Erase(Flags<NightlyEraseSettings>),
+    /// Copy exactly the files of the last model that its certificate covers, to be published
+    Publish(Flags<NightlyPublishSettings>),
+}
+
 /// Flags of `dp completions`.
 #[derive(Args)]
 pub(crate) struct CompletionsArgs {
@@ -130,6 +153,8 @@ pub(crate) enum Command {
     Publish(Flags<PublishSettings>),
     /// Recompute a certificate from its list of releases
     Verify(Flags<VerifySettings>),
+    /// Keep a recommender up to date every night on one budget for each user's lifetime
+    Nightly(NightlyArgs),
     /// Make, show, upgrade and merge ledgers, which count what all runs on one data set spend
     Ledger(LedgerArgs),
     /// Answer questions about the privacy of any composition of mechanisms
@@ -164,6 +189,7 @@ impl Command {
             Self::Recommend(_) => "recommend",
             Self::Publish(_) => "publish",
             Self::Verify(_) => "verify",
+            Self::Nightly(_) => "nightly",
             Self::Ledger(_) => "ledger",
             Self::Account(_) => "account",
             Self::Calibrate(_) => "calibrate",
@@ -220,8 +246,9 @@ mod tests {
     }
 
     /// Arguments that say nothing of a run.
-    const OWN: [&str; 7] = [
+    const OWN: [&str; 8] = [
         "json",
+        "plan",
         "config",
         "print_config",
         "verbose",
@@ -300,11 +327,11 @@ mod tests {
             assert_eq!(params.dim, None);
             let params = serde_json::to_value(params).unwrap();
             let stated = TrainSettings::table().into_iter().filter_map(|row| {
-                let usual: f64 = row.usual?.parse().ok()?;
+                let usual: f64 = row.usual?.split([',', ';']).next()?.parse().ok()?;
                 Some((row.name, usual, params.get(row.name)?.as_f64()))
             });
             let stated: Vec<_> = stated.collect();
-            assert!(stated.len() >= 7, "{stated:?}");
+            assert!(stated.len() >= 8, "{stated:?}");
             for (name, usual, value) in stated {
                 assert_eq!(Some(usual), value, "{name} at {epsilon}");
             }

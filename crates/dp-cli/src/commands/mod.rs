@@ -4,6 +4,7 @@ pub(crate) mod account;
 mod answers;
 pub(crate) mod calibrate;
 pub(crate) mod ledger;
+pub(crate) mod nightly;
 mod runs;
 mod tools;
 mod users;

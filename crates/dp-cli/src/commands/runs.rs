@@ -1,12 +1,15 @@
 //! Commands that train, and those that measure what was trained.
 
+use dp_personal::accounting::Plan;
 use dp_personal::audit::Verdict as AuditVerdict;
+use dp_personal::output::PlanOverview;
 use dp_personal::quality::Verdict;
 use dp_personal::settings::{
     AuditFederateSettings, AuditPersonalizeSettings, AuditSettings, AuditTuneSettings,
     EvaluateSettings, FederateSettings, OutputSettings, PersonalizeSettings, TrainSettings,
     TuneSettings,
 };
+use dp_personal::workers::Place;
 use dp_personal::workflows::audit::AuditOutcome;
 use dp_personal::workflows::federate::FederateOutcome;
 use dp_personal::workflows::{audit, evaluate, federate, personalize, train, tune};
@@ -17,25 +20,42 @@ use crate::error::{Error, Result};
 use crate::progress::Bar;
 use crate::screen::{print, print_json};
 
-pub(crate) fn train(flags: &Flags<TrainSettings>) -> Result<()> {
-    let outcome = train::train(&flags.settings, &mut Bar::default())?;
+pub(crate) fn train(flags: &Flags<TrainSettings>, place: Place<'_>) -> Result<()> {
+    if flags.plan {
+        return show_plan(flags.json, &train::plan(&flags.settings)?);
+    }
+    let outcome = train::train_at(&flags.settings, &mut Bar::default(), place)?;
     show(flags.json, &outcome.json, &outcome.summary)?;
     fail_if_worse(&flags.settings.output, outcome.verdict)
 }
 
-pub(crate) fn tune(flags: &Flags<TuneSettings>) -> Result<()> {
-    let outcome = tune::tune(&flags.settings, &mut Bar::default())?;
+pub(crate) fn tune(flags: &Flags<TuneSettings>, place: Place<'_>) -> Result<()> {
+    if flags.plan {
+        return show_plan(flags.json, &tune::plan(&flags.settings)?);
+    }
+    let outcome = tune::tune_at(&flags.settings, &mut Bar::default(), place)?;
     show(flags.json, &outcome.json, &outcome.summary)?;
     fail_if_worse(&flags.settings.train.output, outcome.verdict)
 }
 
 pub(crate) fn personalize(flags: &Flags<PersonalizeSettings>) -> Result<()> {
+    if flags.plan {
+        return show_plan(flags.json, &personalize::plan(&flags.settings)?);
+    }
     let outcome = personalize::personalize(&flags.settings, &mut Bar::default())?;
     show(flags.json, &outcome.json, &outcome.summary)?;
     fail_if_worse(&flags.settings.output, outcome.verdict)
 }
 
 pub(crate) fn federate(flags: &Flags<FederateSettings>) -> Result<()> {
+    if flags.plan {
+        if flags.settings.epsilon.len() > 1 {
+            let text =
+                "--plan is for one --epsilon: several explore, and an exploration releases nothing";
+            return Err(Error::Usage(text.to_owned()));
+        }
+        return show_plan(flags.json, &federate::plan(&flags.settings)?);
+    }
     match federate::federate(&flags.settings, &mut Bar::default())? {
         FederateOutcome::Certified(found) => {
             show(flags.json, &found.json, &found.summary)?;
@@ -86,6 +106,12 @@ fn judge(as_json: bool, outcome: &AuditOutcome) -> Result<()> {
         AuditVerdict::Violated => Err(Error::Broken),
         AuditVerdict::Inconclusive => Err(Error::Inconclusive),
     }
+}
+
+/// What a run will release and cost, for whoever decides on it before any data is read.
+fn show_plan(as_json: bool, plan: &Plan) -> Result<()> {
+    let found = PlanOverview::of(plan);
+    show(as_json, &found.json, &found.text)
 }
 
 fn show(as_json: bool, json: &Value, text: &str) -> Result<()> {

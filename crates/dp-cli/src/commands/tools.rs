@@ -9,6 +9,7 @@ use dp_personal::settings::{
     DemoSettings, PublishSettings, ReportSettings, SynthSettings, VerifySettings,
 };
 use dp_personal::workflows::demo::{self, DemoData, DemoRow};
+use dp_personal::workflows::publish::Published;
 use dp_personal::workflows::recompute::Recomputed;
 use dp_personal::workflows::report::Reported;
 use dp_personal::workflows::verify::Verified;
@@ -161,13 +162,17 @@ fn as_json(found: &Recomputed) -> Value {
 }
 
 pub(crate) fn publish(flags: &Flags<PublishSettings>) -> Result<()> {
-    let found = publish::publish(&flags.settings)?;
+    show_published(flags.json, &publish::publish(&flags.settings)?)
+}
+
+pub(super) fn show_published(as_json: bool, found: &Published) -> Result<()> {
     let files = names(&found.files);
-    if flags.json {
-        return print_json(&json!({"files": files, "left_out": found.left_out}));
+    if as_json {
+        let left_out = found.left_out.iter().filter_map(|path| path.file_name());
+        let left_out: Vec<_> = left_out.map(|name| name.to_string_lossy()).collect();
+        return print_json(&json!({"files": files, "left_out": left_out}));
     }
-    for name in &found.left_out {
-        let path = flags.settings.model.join(name);
+    for path in &found.left_out {
         warn(&format!(
             "{}: left out, no certificate covers it",
             path.display()

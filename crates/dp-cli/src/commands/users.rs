@@ -18,6 +18,7 @@ pub(crate) fn recommend(flags: &Flags<RecommendSettings>) -> Result<()> {
             "n_history": found.n_history,
             "n_unknown_items": found.n_unknown_items,
             "orders_alike": found.orders_alike,
+            "min_rating": found.min_rating,
             "recommendations": ranked(&found),
         }));
     }
@@ -62,6 +63,9 @@ fn ranking(found: &Recommendations) -> String {
              out what was rated\n"
         ),
     };
+    if let Some(least) = found.min_rating {
+        text.push_str(&format!("(those of {least} or more are a yes)\n"));
+    }
     if found.n_unknown_items > 0 {
         text.push_str(&format!(
             "({} more on items the model does not know)\n",

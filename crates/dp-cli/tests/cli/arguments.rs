@@ -182,3 +182,83 @@ fn recommend_needs_at_least_one_place() {
     let args = ["recommend", "--model", "m", "--history", "h.csv", "-k", "0"];
     sandbox.dp(&args).exits(2).says(&["-k is 0", "1 or above"]);
 }
+
+/// Runs of every command that pays, on files that are not there.
+const PLANNED: [(&str, usize); 4] = [
+    ("train nowhere.csv --items nothing.csv", 11),
+    ("tune nowhere.csv --try dim=1 --try dim=3", 23),
+    ("personalize nowhere.csv --rank 1", 4),
+    ("federate nowhere.csv --alpha-grid 1", 1),
+];
+
+#[test]
+fn a_plan_is_printed_before_anything_is_read_or_paid() {
+    let sandbox = Sandbox::new();
+    for (line, least) in PLANNED {
+        let line = format!("{line} --epsilon 1 --delta 1e-5 --ledger l.ledger --new-ledger --plan");
+        let line: Vec<&str> = line.split(' ').filter(|word| !word.is_empty()).collect();
+        let said = sandbox.run(&line).exits(0);
+        said.prints(&[
+            "will cost",
+            "delta 1e-5, add or remove one user",
+            "release",
+            "budget",
+        ]);
+        let json = sandbox
+            .run(&[&line[..], &["--json"]].concat())
+            .exits(0)
+            .json();
+        let plan = &json["plan"];
+        let releases = plan["releases"].as_array().unwrap();
+        assert!(releases.len() >= least, "{}: {}", line[0], releases.len());
+        let epsilon = plan["guarantee"]["epsilon"].as_f64().unwrap();
+        assert!(epsilon > 0.99 && epsilon <= 1.0, "{}: {epsilon}", line[0]);
+        assert!(sandbox.names().is_empty());
+    }
+    let several = "federate nowhere.csv --epsilon 1,2 --delta 1e-5 --no-ledger --plan";
+    let several: Vec<&str> = several.split(' ').collect();
+    sandbox
+        .run(&several)
+        .exits(2)
+        .says(&["--plan is for one --epsilon"]);
+}
+
+#[test]
+fn the_plan_lists_what_the_certificate_of_the_run_lists() {
+    let sandbox = Sandbox::with_ratings();
+    let planned = sandbox.train(&["--plan", "--json"]).exits(0).json();
+    sandbox.train(&[]).exits(0);
+    let certificate = sandbox.value("dp-model/certificate.json");
+    let labels = |all: &serde_json::Value| -> Vec<String> {
+        let all = all.as_array().unwrap().iter();
+        all.map(|of| of["label"].to_string()).collect()
+    };
+    let planned = &planned["plan"];
+    assert_eq!(
+        labels(&planned["releases"]),
+        labels(&certificate["releases"])
+    );
+    let epsilon = |of: &serde_json::Value| of["guarantee"]["epsilon"].as_f64().unwrap();
+    assert!((epsilon(planned) - epsilon(&certificate)).abs() < 1e-9);
+}
+
+#[test]
+fn what_is_to_be_given_instead_is_told() {
+    rejects(
+        &[
+            "--method",
+            "am-ssp",
+            "--rating-range",
+            "0,10",
+            "--items",
+            "i.csv",
+        ],
+        &[
+            "--rating-range has no meaning with --method am-ssp: give --label-center 5 and --label-bound 2.375 instead",
+        ],
+    );
+    let sandbox = Sandbox::new();
+    let line = "federate rows.csv --epsilon 1 --delta 1e-5 --no-ledger --alpha-grid a";
+    let line: Vec<&str> = line.split(' ').collect();
+    sandbox.run(&line).exits(2).says(&["as in 0,0.3,1,inf"]);
+}

@@ -78,7 +78,7 @@ fn such_a_run_is_verified_recomputed_and_reported_on() {
     for (tastes, length) in [
         (&["--dim", "2"][..], "(1 taste) for the 10 with"),
         // too few likes for tastes: all rounds go into popularity
-        (&[], "(item bias only)"),
+        (&[], "ranked by popularity: released counts and 4 rounds"),
     ] {
         let sandbox = Sandbox::with_ratings();
         let args = [&LISTS[..], tastes, &["--ledger", "l", "--resume"]].concat();

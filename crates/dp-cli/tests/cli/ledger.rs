@@ -22,7 +22,7 @@ fn a_spent_ledger_stops_the_run_and_touches_nothing() {
         "the ledger l.ledger does not cover this run; nothing was released",
         "asked   epsilon 1, delta 1e-5",
         "left    epsilon 0, delta 1e-5",
-        "budget  epsilon 1, delta 1e-5, for all runs on `ratings.csv`; 11 releases so far",
+        "budget  epsilon 1, delta 1e-5, for all runs on `ratings.csv`; 12 releases so far",
         "hint: ",
     ]);
     assert_eq!(run.stdout, "");
@@ -59,7 +59,7 @@ fn a_budget_covers_as_many_runs_as_the_accountant_says() {
     sandbox
         .train(&budget)
         .exits(3)
-        .says(&["33 releases so far"]);
+        .says(&["36 releases so far"]);
 }
 
 #[test]
@@ -265,8 +265,8 @@ fn every_release_of_a_run_is_recorded_and_certified() {
     let recorded = sandbox.read("l.ledger");
     assert_eq!(
         n_lines(&recorded),
-        1 + 1 + 2 + 2 * 2 + 1,
-        "header, the key of the users, counts, weights, two releases a round of statistics, one of residuals"
+        1 + 1 + 3 + 2 * 2 + 1,
+        "header, the key of the users, scale, counts, weights, two releases a round of statistics, one of residuals"
     );
     let certificate = sandbox.value("dp-model/certificate.json");
     let recorded = String::from_utf8(recorded).unwrap();
@@ -279,4 +279,53 @@ fn every_release_of_a_run_is_recorded_and_certified() {
         assumptions.contains("used the same ledger file"),
         "{assumptions}"
     );
+}
+
+#[test]
+fn a_total_that_no_noise_is_exact_enough_for_is_refused_by_its_flag() {
+    let sandbox = Sandbox::with_ratings();
+    let args = ["--ledger", "l.ledger", "--ledger-epsilon", "60"];
+    sandbox.train(&args).exits(2).says(&[
+        "--ledger-epsilon 60 is too large",
+        "choose a smaller --ledger-epsilon",
+    ]);
+    assert!(!sandbox.exists("l.ledger"));
+}
+
+#[test]
+fn what_was_noted_and_raised_is_shown() {
+    let sandbox = Sandbox::with_ratings();
+    let budget = ["--ledger", "l.ledger", "--ledger-epsilon", "1"];
+    sandbox.train(&budget).exits(0);
+    let shown = sandbox.dp(&["ledger", "show", "l.ledger"]).exits(0);
+    assert!(!shown.stdout.contains("noted"), "{}", shown.stdout);
+    // spent as a whole, and no more than that
+    let (_, spent) = shown.stdout.split_once("mu^2: ").unwrap();
+    let (spent, rest) = spent.split_once(" of ").unwrap();
+    assert!(rest.starts_with(&format!("{spent})")), "{}", shown.stdout);
+
+    let upgrade = ["ledger", "upgrade", "l.ledger", "--epsilon", "3"];
+    let upgraded = sandbox.dp(&upgrade).exits(0).stdout;
+    let said = "epsilon 1, delta 1e-5 (gaussian) until then, epsilon 3, delta 1e-5 from then on; the old ledger is kept as ";
+    assert!(upgraded.contains(said), "{upgraded}");
+    let more = ["--ledger", "l.ledger", "--show-internal", "--force"];
+    sandbox.train(&more).exits(0);
+    let shown = sandbox.dp(&["ledger", "show", "l.ledger"]).exits(0);
+    shown.prints(&[
+        "noted",
+        said,
+        "exploration",
+        "figures that a run printed, run train ",
+    ]);
+    let json = sandbox
+        .dp(&["ledger", "show", "l.ledger", "--json"])
+        .exits(0)
+        .json();
+    let notes = json["notes"].as_array().unwrap();
+    let about: Vec<_> = notes
+        .iter()
+        .map(|note| note["about"].as_str().unwrap())
+        .collect();
+    assert_eq!(about, ["budget", "exploration"]);
+    assert!(notes.iter().all(|note| note["time"].is_string()));
 }

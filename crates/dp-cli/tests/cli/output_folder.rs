@@ -167,7 +167,7 @@ fn what_a_killed_run_left_is_cleared_away() {
 /// `dp train` under a limit on the size of any file it writes, as a full disk is met: the write
 /// fails half-way. In blocks of 512 or 1024 bytes, as the shell likes.
 #[cfg(unix)]
-fn train_with_little_space(sandbox: &Sandbox, blocks: &str, more: &[&str]) -> Run {
+pub(crate) fn train_with_little_space(sandbox: &Sandbox, blocks: &str, more: &[&str]) -> Run {
     let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\"");
     let mut command = std::process::Command::new("sh");
     command.current_dir(sandbox.path("")).args(["-c", &script]);
@@ -183,12 +183,13 @@ fn train_with_little_space(sandbox: &Sandbox, blocks: &str, more: &[&str]) -> Ru
 fn a_full_disk_leaves_no_half_written_model_and_the_spend_stays_spent() {
     let sandbox = Sandbox::with_ratings();
     let title = "t".repeat(100);
-    let items = (0..12_000).map(|item| format!("item-{item},{title}\n"));
+    let items = (0..18_000).map(|item| format!("item-{item},{title}\n"));
     sandbox.write(
         "items.csv",
         "item,title\n".to_owned() + &items.collect::<String>(),
     );
-    let args = words("--items items.csv --ledger l.ledger --ledger-epsilon 1 --steps 1");
+    let args =
+        words("--items items.csv --ledger l.ledger --ledger-epsilon 1 --steps 1 --scale-share 0");
     let n_paid = || sandbox.text("l.ledger").matches("\"label\"").count();
     let kept = ["l.ledger", "l.ledger.key", "l.ledger.users"];
     let left = [
@@ -209,7 +210,7 @@ fn a_full_disk_leaves_no_half_written_model_and_the_spend_stays_spent() {
     sandbox.train(&args).exits(3); // it stays paid, and there is no room for a whole run beside it
     assert_eq!(n_paid(), 1);
 
-    // where the list of 300 kB fits and the catalogue of 1.3 MB does not, all is paid and half a catalogue does not stay
+    // where the list of 440 kB fits and the catalogue of 2 MB does not, all is paid and half a catalogue does not stay
     for file in kept {
         fs::remove_file(sandbox.path(file)).unwrap();
     }

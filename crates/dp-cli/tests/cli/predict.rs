@@ -96,6 +96,35 @@ fn ranges_and_classes_of_the_model_are_used() {
 }
 
 #[test]
+fn both_classes_of_a_user_count_alike_where_they_are_to() {
+    let sandbox = with_model(&[]);
+    let classes = ["--task", "classification", "--threshold", "2"];
+    personalize(&sandbox, &[&classes[..], &["--out", "cls"]].concat()).exits(0);
+    // the user has one target above it
+    let (yes, no) = (1.0_f64, 5.0);
+    sandbox.write("new.csv", "a,b,c,d,e,f\n0.1,0,0,0,0,0\n");
+    let log_odds = |model: &str, more: &str| {
+        let args = format!("predict --model {model} --history me.csv --rows new.csv --json {more}");
+        let run = sandbox.dp(&words(&args)).exits(0).json();
+        let p = run["predictions"][0][1].as_f64().unwrap();
+        (p / (1.0 - p)).ln()
+    };
+    let alike = log_odds("cls", "");
+    let same = |a: f64, b: f64| a.to_bits() == b.to_bits();
+    assert!(same(log_odds("cls", "--class-weight none"), alike));
+    let found = log_odds("cls", "--class-weight balanced") - alike;
+    let expected = (no / yes).ln();
+    assert!((found - expected).abs() < 1e-9, "{found}, {expected}");
+    // a user with rows of one class alone keeps the odds
+    sandbox.write("me.csv", HISTORY.replace("\n2.5", "\n1.5"));
+    let balanced = log_odds("cls", "--class-weight balanced");
+    assert!(same(balanced, log_odds("cls", "")));
+    predict(&sandbox, &["--class-weight", "balanced"])
+        .exits(2)
+        .says(&["class-weight", "number"]);
+}
+
+#[test]
 fn models_and_rows_that_cannot_be_used_are_refused() {
     let sandbox = with_model(&[]);
     sandbox.write("new.csv", "a,b,c,d,e,f\nnan,0,0,0,0,0\n");

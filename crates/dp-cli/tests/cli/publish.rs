@@ -211,3 +211,12 @@ fn models_of_every_command_are_published_without_what_they_measured() {
         assert!(names.iter().all(|name| !name.starts_with("internal")));
     }
 }
+
+#[test]
+fn a_copy_that_exists_is_told_without_flags_that_the_command_lacks() {
+    let sandbox = Sandbox::with_model();
+    sandbox.dp(&["publish", "dp-model", "copy"]).exits(0);
+    let run = sandbox.dp(&["publish", "dp-model", "copy"]).exits(7);
+    assert!(!run.stderr.contains("--out"), "{}", run.stderr);
+    run.says(&["choose another folder for the output, or pass --force"]);
+}

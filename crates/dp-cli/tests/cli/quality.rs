@@ -27,7 +27,7 @@ fn the_verdict_is_internal_unless_it_is_asked_for() {
     let run = sandbox.train(&[]).exits(0);
     let last = run.stdout.lines().last().unwrap().to_owned();
     assert!(
-        last.starts_with("verdict") && last.contains("dp-model-internal/internal.json"),
+        last.starts_with("verdict") && last.contains("dp-model-internal/internal.md"),
         "{last}"
     );
     for word in ["user mean", "do not ship", "better than", "RMSE"] {

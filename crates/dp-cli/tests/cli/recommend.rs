@@ -171,11 +171,12 @@ fn a_newer_model_is_refused_by_its_version() {
 #[test]
 fn a_model_that_does_not_fit_together_is_refused() {
     let sandbox = with_history("item,rating\nitem-3,5\n");
+    let whole = sandbox.read("dp-model/items.csv");
     sandbox.write("dp-model/items.csv", catalogue(24));
     recommend(&sandbox, &[])
         .exits(4)
         .says(&["25 rows of factors for 24 items"]);
-    sandbox.write("dp-model/items.csv", catalogue(25));
+    sandbox.write("dp-model/items.csv", whole);
     patch(&sandbox, r#"dim\":3"#, r#"dim\":5"#);
     recommend(&sandbox, &[])
         .exits(4)
@@ -196,7 +197,94 @@ fn a_missing_model_is_named() {
     sandbox.write("me.csv", "item,rating\nitem-3,5\n");
     recommend(&sandbox, &[])
         .exits(4)
-        .says(&["cannot read dp-model/item_factors.safetensors"]);
+        .says(&["dp-model: holds no item_factors.safetensors; expected a folder of dp train"]);
+}
+
+#[test]
+fn folders_that_hold_something_else_are_told_apart() {
+    let sandbox = Sandbox::new();
+    sandbox.write("me.csv", "item,rating\nitem-3,5\n");
+    std::fs::create_dir(sandbox.path("dp-model")).unwrap();
+    for name in ["subspace.safetensors", "shared.safetensors"] {
+        sandbox.write(&format!("dp-model/{name}"), "");
+        recommend(&sandbox, &[])
+            .exits(4)
+            .says(&["dp-model: holds linear models of users and no item factors: dp predict"]);
+        std::fs::remove_file(sandbox.path(&format!("dp-model/{name}"))).unwrap();
+    }
+    for (line, says) in [
+        (
+            "report dp-model",
+            "dp-model: holds no run: there is no certificate.json",
+        ),
+        (
+            "report me.csv",
+            "me.csv: is a file; name the folder that a run wrote, its --out",
+        ),
+        ("verify dp-model", "dp-model: holds no run"),
+        (
+            "evaluate me.csv --model nowhere",
+            "nowhere: there is no such folder",
+        ),
+    ] {
+        sandbox.dp(&words(line)).exits(4).says(&[says]);
+    }
+    sandbox
+        .dp(&words("verify me.csv"))
+        .exits(6)
+        .says(&["hint: dp verify takes the folder of a run"]);
+}
+
+#[test]
+fn a_model_whose_certificate_was_cut_off_is_refused() {
+    let sandbox = with_history("item,rating\nitem-3,5\n");
+    let certificate = sandbox.read("dp-model/certificate.json");
+    sandbox.write(
+        "dp-model/certificate.json",
+        &certificate[..certificate.len() / 2],
+    );
+    recommend(&sandbox, &[])
+        .exits(6)
+        .says(&["dp-model/certificate.json: the certificate does not hold"]);
+    // a model may stand without one
+    std::fs::remove_file(sandbox.path("dp-model/certificate.json")).unwrap();
+    recommend(&sandbox, &[]).exits(0);
+}
+
+#[test]
+fn what_was_a_yes_in_training_is_one_for_the_user() {
+    let sandbox = with_history("item,rating\nitem-3,5\nitem-4,1\nitem-5,2\n");
+    let line = "train ratings.csv --items items.csv --epsilon 20 --delta 1e-5 --feedback implicit --min-rating 4 --dim 5 --force";
+    sandbox.dp(&words(line)).exits(0);
+    let scores = |more: &[&str]| {
+        let json = recommend(&sandbox, &[&["--json"], more].concat())
+            .exits(0)
+            .json();
+        (
+            json["min_rating"].as_f64(),
+            json["recommendations"].to_string(),
+        )
+    };
+    let usual = scores(&[]);
+    assert_eq!(usual, scores(&["--min-rating", "4"]));
+    let all = scores(&["--min-rating", "1"]);
+    assert_ne!(usual.1, all.1);
+    recommend(&sandbox, &[])
+        .exits(0)
+        .prints(&["from 3 own ratings:\n(those of 4 or more are a yes)"]);
+    // without ratings every item is one that the user likes
+    for likes in [
+        "item\nitem-3\nitem-4\nitem-5\n",
+        "item,when\nitem-3,1\nitem-4,1\nitem-5,2\n",
+    ] {
+        sandbox.write("me.csv", likes);
+        assert_eq!(scores(&[]), (None, all.1.clone()));
+    }
+    // a rating that is none is told all the same
+    sandbox.write("me.csv", "item,rating\nitem-3,many\n");
+    recommend(&sandbox, &[])
+        .exits(4)
+        .says(&["me.csv:2:2: expected a number"]);
 }
 
 #[test]

@@ -34,6 +34,12 @@ fn json_is_one_object_with_the_documented_keys() {
         assert!(run.stderr.starts_with(warning) && run.stderr.is_empty() != looks);
         let mut found = Vec::new();
         keys(&run.json(), "", &mut found);
+        for key in &mut found {
+            // null where its noise hides it
+            if key == "rating_scale.share_far[]" {
+                key.truncate("rating_scale.share_far".len());
+            }
+        }
         found.sort();
         found
     };
@@ -55,6 +61,12 @@ fn json_is_one_object_with_the_documented_keys() {
         "internal_folder",
         "method",
         "n_items",
+        "rating_scale.center",
+        "rating_scale.center_is_learnt",
+        "rating_scale.has_long_tails",
+        "rating_scale.share_far",
+        "rating_scale.unit",
+        "rating_scale.unit_is_learnt",
         "released.adjacency",
         "released.assumptions[]",
         "released.delta",
@@ -185,7 +197,7 @@ fn weights_without_exponent_release_no_counts() {
         .iter()
         .map(|release| release["label"].as_str().unwrap())
         .collect();
-    assert_eq!(labels.len(), 5);
+    assert_eq!(labels.len(), 6);
     assert!(
         !labels.iter().any(|label| label.contains("counts")),
         "{labels:?}"
@@ -245,7 +257,8 @@ fn a_range_of_ratings_gives_their_centre_and_bound() {
         sandbox.value("dp-model/report.json")["run"]["settings"].clone()
     };
     let (stars, tens) = (run("--rating-range 1,5"), run("--rating-range 0,10"));
-    assert_eq!(stars, run(""));
+    assert_eq!(stars, run("--scale-share 0"));
+    assert_ne!(stars, run(""));
     let numbers = |of: &Value| ["label_center", "label_bound"].map(|name| of[name].as_f64());
     assert_eq!(numbers(&stars), [Some(3.0), Some(1.0)]);
     assert_eq!(numbers(&tens), [Some(5.0), Some(2.5)]);
@@ -307,4 +320,86 @@ fn a_run_that_drops_its_tastes_is_measured_round_by_round() {
     assert_eq!(json["dim"], 1);
     let internal = sandbox.value("dp-model-internal/internal.json");
     assert_eq!(internal["by_round"]["values"].as_array().unwrap().len(), 7);
+}
+
+#[test]
+fn the_summary_leads_to_the_internal_page_and_not_to_private_figures_on_the_screen() {
+    let sandbox = Sandbox::with_ratings();
+    let run = sandbox.train(&[]).exits(0);
+    assert!(!run.stdout.contains("--show-internal"), "{}", run.stdout);
+    run.prints(&[
+        "internal    dp-model-internal/internal.md: measured on private data",
+        "verdict     in dp-model-internal/internal.md: ",
+    ]);
+    assert!(sandbox.exists("dp-model-internal/internal.md"));
+    for more in [&["--no-split"][..], &["--no-split", "--show-internal"]] {
+        let run = sandbox.train(&[&["--force"], more].concat()).exits(0);
+        run.prints(&["none: nothing is held out (--no-split)"]);
+    }
+}
+
+#[test]
+fn columns_that_contradict_the_catalogue_are_refused_before_anything_is_paid() {
+    let sandbox = Sandbox::with_ratings();
+    sandbox.write("items.csv", "item,title\nitem-1,One\nitem-2,Two\n");
+    let columns = "--user-col item --item-col user";
+    for (columns, says) in [
+        (
+            "--user-col user --item-col user",
+            "both name the column user",
+        ),
+        (columns, "it has a column of users"),
+        ("--item-col title", "its ids are taken from another column"),
+    ] {
+        let more = format!("{columns} --items items.csv --ledger l.ledger --new-ledger");
+        let run = sandbox.train(&words(&more));
+        assert!([2, 4].contains(&run.code), "{}", run.stderr);
+        run.says(&[says]);
+        assert!(!sandbox.exists("l.ledger"), "{columns}");
+    }
+    sandbox
+        .train(&words("--rating-col user --ledger l.ledger"))
+        .exits(4)
+        .says(&["the column user would be read as the user and as the rating"]);
+    assert!(!sandbox.exists("l.ledger"));
+}
+
+#[test]
+fn records_outside_the_catalogue_and_the_range_of_ratings_are_counted_on_the_internal_page() {
+    let sandbox = Sandbox::with_ratings();
+    sandbox.write("items.csv", "item\nitem-1\nitem-2\nother\n");
+    let run = sandbox
+        .train(&words("--items items.csv --rating-range 2,5"))
+        .exits(0);
+    let all = sandbox.text("ratings.csv");
+    let records: Vec<Vec<&str>> = all
+        .lines()
+        .skip(1)
+        .map(|l| l.split(',').collect())
+        .collect();
+    let is_inside = |record: &&Vec<&str>| ["item-1", "item-2"].contains(&record[1]);
+    let n_outside = records.len() - records.iter().filter(is_inside).count();
+    let n_low = records
+        .iter()
+        .filter(is_inside)
+        .filter(|record| record[2] == "1")
+        .count();
+    assert!(n_low > 0);
+    let page = sandbox.text("dp-model-internal/internal.md");
+    for line in [
+        format!("| outside the catalogue | {n_outside} |"),
+        format!("| ratings outside 2 to 5 | {n_low} |"),
+        format!(
+            "{n_outside} of {} records are of items that the catalogue does not have",
+            records.len()
+        ),
+    ] {
+        assert!(page.contains(&line), "no {line} in {page}");
+    }
+    for public in [run.stdout, run.stderr, sandbox.text("dp-model/report.md")] {
+        assert!(
+            !public.contains("outside the catalogue") && !public.contains("does not have"),
+            "{public}"
+        );
+    }
 }

@@ -100,3 +100,26 @@ fn candidates_may_be_other_methods() {
         );
     }
 }
+
+#[test]
+fn defaults_of_candidates_follow_what_released_metrics_leave_of_the_budget() {
+    let sandbox = Sandbox::with_ratings();
+    let epsilon = |more: &[&str]| {
+        let candidates = ["--try", "dim=1", "--try", "dim=3", "--force"];
+        tune(&sandbox, &[&candidates[..], more].concat()).exits(0);
+        let report = sandbox.value("dp-model/report.json");
+        report["settings"]["rule_epsilon"].as_f64().unwrap()
+    };
+    let (whole, rest) = (epsilon(&[]), epsilon(&["--release-metrics", "0.5"]));
+    // half of mu^2 is left; epsilon grows a little faster than mu
+    assert!((0.62..0.71).contains(&(rest / whole)), "{rest} of {whole}");
+}
+
+#[test]
+fn the_help_offers_no_features_of_items() {
+    let sandbox = Sandbox::new();
+    for (command, has) in [("tune", false), ("audit-tune", false), ("train", true)] {
+        let help = sandbox.dp(&[command, "--help"]).exits(0).stdout;
+        assert_eq!(help.contains("--feature-cols"), has, "{command}");
+    }
+}

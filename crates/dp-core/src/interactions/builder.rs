@@ -1,6 +1,10 @@
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 
-use super::{Interactions, Records, Rows, UserIds, UserNumbers};
+use super::{
+    Block, Chunk, Columns, ColumnsWriter, Interactions, Records, Rows, Scratch, Spill, UserIds,
+    UserNumbers,
+};
 use crate::{Result, ShapeError};
 
 /// What the merge left out. A private figure: for internal reports only.
@@ -65,6 +69,17 @@ impl InteractionsBuilder {
         }
     }
 
+    /// The same collection for a table that may be larger than memory. With a `scratch`, records go to disk when there are more than it
+    /// holds in memory, and so does the table; without one, both stay in memory.
+    #[must_use]
+    pub fn on_disk(self, scratch: impl Into<Option<Scratch>>) -> SpillingBuilder {
+        SpillingBuilder {
+            largest_item: None,
+            spill: scratch.into().map(Spill::new),
+            collected: self,
+        }
+    }
+
     /// The same collection whose users have feature vectors of length `feature_dim`, a public
     /// number. Vectors given before are forgotten.
     #[must_use]
@@ -93,11 +108,16 @@ impl InteractionsBuilder {
     /// ```
     pub fn set_features(&mut self, user: u32, features: &[f32]) -> Result<()> {
         crate::params::same_size("feature vector", features.len(), self.feature_dim)?;
+        self.insert_features(user, features);
+        Ok(())
+    }
+
+    /// Sets a vector that has the length of all.
+    pub(crate) fn insert_features(&mut self, user: u32, features: &[f32]) {
         let finite = |&x: &f32| if x.is_finite() { x } else { 0.0 };
         self.features.extend(features.iter().map(finite));
         self.feature_users.push(user);
         self.users.insert(user);
-        Ok(())
     }
 
     /// Adds one record. A record that is left out still gives its user a row.
@@ -105,18 +125,19 @@ impl InteractionsBuilder {
     /// # Errors
     /// [`ShapeError`] when `item` is not in the catalogue.
     pub fn push(&mut self, user: u32, item: u32, value: f32) -> Result<()> {
-        if item as usize >= self.n_items {
-            return Err(
-                ShapeError::new("item index plus one", item as usize + 1, self.n_items).into(),
-            );
-        }
+        check_item(item, self.n_items)?;
+        self.insert(user, item, value);
+        Ok(())
+    }
+
+    /// Adds a record of an item that is in the catalogue.
+    pub(crate) fn insert(&mut self, user: u32, item: u32, value: f32) {
         self.users.insert(user);
         if value.is_finite() {
             self.records.push(user, item, value);
         } else {
             self.not_finite += 1;
         }
-        Ok(())
     }
 
     /// Says who a user is beyond this table ([`Interactions::user_id`]), such as a hash of the id in
@@ -135,29 +156,60 @@ impl InteractionsBuilder {
     /// Merges the records; cost O(records + users) and a sort within each user. A record takes 8 bytes
     /// before and 8 after, and 4 more before where the next one is of another user.
     #[must_use]
-    pub fn build(mut self) -> (Interactions, DroppedRecords) {
+    pub fn build(self) -> (Interactions, DroppedRecords) {
+        let n_given = self.records.len();
+        let (mut items, mut values) = (Vec::with_capacity(n_given), Vec::with_capacity(n_given));
+        let merged: Result<_, Infallible> = self.merge(
+            |block| Ok(block.chunks),
+            |item, value| {
+                items.push(item);
+                values.push(value);
+                Ok(())
+            },
+        );
+        let Ok((mut table, dropped)) = merged;
+        table.records = Columns::Memory { items, values };
+        (table, dropped)
+    }
+
+    /// The table without its records, which `keep` gets, users in order, and what was left out.
+    fn merge<E>(
+        mut self,
+        chunks: impl FnMut(Block) -> Result<Vec<Chunk>, E>,
+        mut keep: impl FnMut(u32, f32) -> Result<(), E>,
+    ) -> Result<(Interactions, DroppedRecords), E> {
         let rows = std::mem::take(&mut self.users).into_rows();
         let n_given = self.records.len();
         let features = self.features_by_row(&rows);
-        let mut table = Interactions {
+        let ids = self.ids_by_row(&rows);
+        let (mut offsets, mut n_kept) = (vec![0], 0);
+        self.records.for_each_row(&rows, chunks, |row| {
+            // a stable sort by item, then the last of each run
+            row.sort_by_key(|&(item, _)| item);
+            for run in row.chunk_by(|a, b| a.0 == b.0) {
+                let (item, value) = run[run.len() - 1];
+                keep(item, value)?;
+                n_kept += 1;
+            }
+            offsets.push(n_kept);
+            Ok(())
+        })?;
+        let dropped = DroppedRecords {
+            not_finite: self.not_finite,
+            repeated: n_given - n_kept,
+        };
+        let table = Interactions {
             n_items: self.n_items,
-            offsets: vec![0],
-            items: Vec::with_capacity(n_given),
-            values: Vec::with_capacity(n_given),
+            offsets,
+            records: Columns::empty(),
             feature_dim: self.feature_dim,
             features,
             by_item: std::sync::OnceLock::new(),
             origin: super::Origin::of_a_new_table(),
             keys: Interactions::new_keys(),
-            ids: self.ids_by_row(&rows),
+            ids,
         };
-        self.records
-            .for_each_row(&rows, |row| append_merged(&mut table, row));
-        let dropped = DroppedRecords {
-            not_finite: self.not_finite,
-            repeated: n_given - table.items.len(),
-        };
-        (table, dropped)
+        Ok((table, dropped))
     }
 
     /// Who the user of each row is.
@@ -188,15 +240,90 @@ impl InteractionsBuilder {
     }
 }
 
-/// Appends one user's records: stable sort by item, then the last of each run.
-fn append_merged(table: &mut Interactions, row: &mut [(u32, f32)]) {
-    row.sort_by_key(|&(item, _)| item);
-    for run in row.chunk_by(|a, b| a.0 == b.0) {
-        let (item, value) = run[run.len() - 1];
-        table.items.push(item);
-        table.values.push(value);
+fn check_item(item: u32, n_items: usize) -> Result<(), ShapeError> {
+    match (item as usize) < n_items {
+        true => Ok(()),
+        false => Err(ShapeError::new(
+            "item index plus one",
+            item as usize + 1,
+            n_items,
+        )),
     }
-    table.offsets.push(table.items.len());
+}
+
+/// An [`InteractionsBuilder`] whose records and table may go to disk: [`InteractionsBuilder::on_disk`].
+#[allow(
+    missing_debug_implementations,
+    reason = "holds private records; printing them is never wanted"
+)]
+pub struct SpillingBuilder {
+    collected: InteractionsBuilder,
+    /// Of the records that were pushed.
+    largest_item: Option<u32>,
+    spill: Option<Spill>,
+}
+
+impl SpillingBuilder {
+    /// Adds one record: [`InteractionsBuilder::push`].
+    ///
+    /// # Errors
+    /// [`ShapeError`] when `item` is not in the catalogue; [`ScratchError`](crate::ScratchError) when records cannot be written.
+    pub fn push(&mut self, user: u32, item: u32, value: f32) -> Result<()> {
+        self.collected.push(user, item, value)?;
+        self.largest_item = self.largest_item.max(Some(item));
+        if let Some(spill) = &mut self.spill {
+            spill.count(&mut self.collected.records)?;
+        }
+        Ok(())
+    }
+
+    /// Merges the records: the same table, with the records in the same order, as [`InteractionsBuilder::build`]. Those on disk are
+    /// read and written once more.
+    ///
+    /// # Errors
+    /// [`ScratchError`](crate::ScratchError) when records cannot be read or written.
+    pub fn try_build(self) -> Result<(Interactions, DroppedRecords)> {
+        self.build_with(None)
+    }
+
+    /// As [`try_build`](Self::try_build), with the items at their places in a catalogue of `n_items`: `columns[i]` is the place of what
+    /// was pushed as item `i`. For readers that know the catalogue when they have read everything.
+    ///
+    /// # Errors
+    /// [`ShapeError`] when a record has an item beyond `columns`, or a column is not in the catalogue.
+    pub fn try_build_in_catalogue(
+        mut self,
+        n_items: usize,
+        columns: &[u32],
+    ) -> Result<(Interactions, DroppedRecords)> {
+        if let Some(largest) = self.largest_item {
+            check_item(largest, columns.len())?;
+        }
+        if let Some(largest) = columns.iter().max() {
+            check_item(*largest, n_items)?;
+        }
+        self.collected.n_items = n_items;
+        self.build_with(Some(columns))
+    }
+
+    fn build_with(self, columns: Option<&[u32]>) -> Result<(Interactions, DroppedRecords)> {
+        let mut spill = self.spill;
+        let scratch = spill.as_ref().map(|spill| &spill.scratch);
+        let mut records = ColumnsWriter::new(scratch, self.collected.records.len())?;
+        let (mut table, dropped) = self.collected.merge(
+            |block| {
+                let mut chunks = block.into_chunks(spill.as_mut())?;
+                if let Some(columns) = columns {
+                    let records = chunks.iter_mut().flat_map(|chunk| &mut chunk.records);
+                    records.for_each(|(item, _)| *item = columns[*item as usize]);
+                }
+                Ok(chunks)
+            },
+            |item, value| records.push(item, value).map_err(crate::Error::from),
+        )?;
+        table.records = records.finish()?;
+        Ok((table, dropped))
+    }
 }
 
 #[cfg(test)]
@@ -242,6 +369,100 @@ mod tests {
         for (row, (_, records)) in table.users().zip(&expected) {
             assert!(row.iter().eq(records.iter().map(|(&i, &v)| (i, v))));
         }
+    }
+
+    #[test]
+    fn records_that_go_through_the_disk_give_the_same_table() {
+        let push = |mut builder: SpillingBuilder| {
+            for step in 0..200_000_u32 {
+                let pair = step % 60_000; // the last of a pair's values counts
+                let user = pair.wrapping_mul(7_919) % 9_001 * if pair % 5 == 0 { 9 } else { 1 };
+                let value = if step % 97 == 0 {
+                    f32::NAN
+                } else {
+                    step as f32
+                };
+                builder.push(user, pair % 50, value).unwrap();
+            }
+            let columns: Vec<u32> = (0..50).rev().collect();
+            builder.try_build_in_catalogue(50, &columns).unwrap()
+        };
+        let dir = tempfile::tempdir().unwrap();
+        let scratch = Scratch::new(dir.path(), Scratch::LEAST_MEMORY).unwrap();
+        assert!(
+            scratch.records_collected() < 50_000,
+            "several times to disk"
+        );
+        let (expected, dropped) = push(InteractionsBuilder::new(50).on_disk(None));
+        let (table, dropped_there) = push(InteractionsBuilder::new(50).on_disk(scratch));
+        assert!(table == expected && table.scratch().is_some() && dropped == dropped_there);
+        let blocks: Vec<_> = table.blocks().collect();
+        assert!(blocks.len() > 2);
+        let users = blocks.iter().flat_map(|block| block.users());
+        assert!(users.eq(expected.users()));
+        let parts = [&table, &expected].map(|of| of.partition(2, by_parity).unwrap());
+        assert!(parts[0] == parts[1] && parts[0][1].scratch().is_some());
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    /// Bytes of the files of a folder that are in this process's memory.
+    #[cfg(target_os = "linux")]
+    fn resident(folder: &std::path::Path) -> usize {
+        let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let (mut is_ours, mut kilobytes) = (false, 0);
+        for line in maps.lines() {
+            if line.contains('/') {
+                is_ours = line.contains(folder.to_str().unwrap());
+            } else if let (true, Some(of)) = (is_ours, line.strip_prefix("Rss:")) {
+                kilobytes += of.trim_end_matches("kB").trim().parse::<usize>().unwrap();
+            }
+        }
+        1024 * kilobytes
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_pass_over_the_users_holds_a_part_of_the_files() {
+        let dir = tempfile::tempdir().unwrap();
+        let scratch = Scratch::new(dir.path(), Scratch::LEAST_MEMORY).unwrap();
+        let mut builder = InteractionsBuilder::new(1_000).on_disk(scratch);
+        for record in 0..4_000_000_u32 {
+            builder.push(record / 100, record % 100, 1.0).unwrap();
+        }
+        let table = builder.try_build().unwrap().0;
+        let mut most = 0;
+        for (user, row) in table.users().enumerate() {
+            assert_eq!(
+                row.values().iter().sum::<f32>().to_bits(),
+                100_f32.to_bits()
+            );
+            if user % 2_000 == 0 {
+                most = most.max(resident(dir.path()));
+            }
+        }
+        // values alone are read; the system maps up to 2 MB at once
+        let all = 4 * table.n_records();
+        assert!(most > 0 && most < all / 2, "{most} of {all} bytes");
+    }
+
+    fn by_parity(_: usize, item: u32, _: f32) -> usize {
+        item as usize % 2
+    }
+
+    #[test]
+    fn a_folder_that_takes_no_files_and_a_catalogue_that_lacks_items_are_errors() {
+        let missing = Scratch::new("/nowhere/at/all", Scratch::LEAST_MEMORY);
+        assert!(matches!(missing, Err(crate::Error::Scratch(_))));
+        assert!(Scratch::new(std::env::temp_dir(), 1000).is_err());
+        let refused = |n_items: usize, columns: &[u32]| {
+            let mut builder = InteractionsBuilder::new(9).on_disk(None);
+            builder.push(0, 1, 1.0).unwrap();
+            builder.push(0, 2, 1.0).unwrap();
+            builder.push(0, 0, 1.0).unwrap();
+            builder.try_build_in_catalogue(n_items, columns).is_err()
+        };
+        assert!(refused(9, &[1, 0]) && refused(2, &[1, 0, 2]));
+        assert!(!refused(3, &[1, 0, 2]));
     }
 
     #[test]

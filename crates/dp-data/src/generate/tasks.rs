@@ -1,6 +1,6 @@
 //! Many linear regressions with a skewed number of users each.
 
-use dp_core::params::{at_least_one, finite_non_negative, finite_positive, open_unit};
+use dp_core::params::{at_least_one, finite_non_negative, finite_positive, in_range, open_unit};
 use dp_core::{Interactions, InteractionsBuilder, ParamError, Private};
 use rand::{Rng, RngExt};
 use rand_distr::{Distribution, StandardNormal};
@@ -22,7 +22,7 @@ use crate::Result;
 ///
 /// | parameter | default | range |
 /// |---|---|---|
-/// | `n_users` | 10,000 | 1 or above |
+/// | `n_users` | 10,000 | 1 to 2^32 - 1 |
 /// | `n_tasks` | 100 | 1 or above |
 /// | `dim` | 5 | 1 or above |
 /// | `tasks_per_user` | 20 | above 0, at most `n_tasks` |
@@ -99,7 +99,7 @@ impl SkewedTasks {
         let probabilities = self.probabilities(rng);
         let builder = || InteractionsBuilder::new(self.n_tasks).with_feature_dim(self.dim);
         let mut parts = [builder(), builder()];
-        for user in 0..to_u32(self.n_users) {
+        for user in (0..u32::MAX).take(self.n_users) {
             let x = ball_points(1, self.dim, rng);
             let features = to_f32(&x);
             for part in &mut parts {
@@ -124,7 +124,13 @@ impl SkewedTasks {
     }
 
     fn check(&self) -> Result<()> {
-        at_least_one("n_users", self.n_users)?;
+        in_range(
+            "n_users",
+            self.n_users,
+            1,
+            u32::MAX as usize,
+            "1 to 2^32 - 1",
+        )?;
         at_least_one("n_tasks", self.n_tasks)?;
         at_least_one("dim", self.dim)?;
         finite_positive("tasks_per_user", self.tasks_per_user)?;
@@ -169,10 +175,6 @@ fn inner(a: &[f64], b: &[f64]) -> f64 {
 )]
 fn to_f32(x: &[f64]) -> Vec<f32> {
     x.iter().map(|&x| x as f32).collect()
-}
-
-fn to_u32(n: usize) -> u32 {
-    u32::try_from(n).expect("fewer than 2^32 users")
 }
 
 #[cfg(test)]
@@ -233,6 +235,10 @@ mod tests {
         };
         let bad = [
             SkewedTasks { n_users: 0, ..good },
+            SkewedTasks {
+                n_users: 1 << 32,
+                ..good
+            },
             SkewedTasks { dim: 0, ..good },
             SkewedTasks { skew: 0.0, ..good },
             SkewedTasks {

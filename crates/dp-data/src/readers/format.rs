@@ -198,10 +198,12 @@ impl Columns {
         format: &RatingsFormat,
         user_is_optional: bool,
     ) -> Result<Self> {
-        let (header, columns) = (Header::read(table)?, &format.columns);
+        let columns = &format.columns;
+        let named = [&columns.user, &columns.item, &columns.rating];
+        let header = Header::read(table)?.knowing(named.into_iter().flatten());
         let rating = || header.find(ColumnRole::Rating, columns.rating.as_deref());
         let user = header.find(ColumnRole::User, columns.user.as_deref());
-        Ok(Self {
+        let found = Self {
             user: if user_is_optional {
                 user.ok()
             } else {
@@ -209,7 +211,27 @@ impl Columns {
             },
             item: header.find(ColumnRole::Item, columns.item.as_deref())?,
             rating: (!format.without_ratings).then(rating).transpose()?,
-        })
+        };
+        found.refuse_shared(&header)?;
+        Ok(found)
+    }
+
+    /// Refuses a column that would be read as two things: one user for each item is nobody's data.
+    fn refuse_shared(self, header: &Header<'_, '_>) -> Result<()> {
+        let all = [
+            (ColumnRole::User, self.user),
+            (ColumnRole::Item, Some(self.item)),
+            (ColumnRole::Rating, self.rating),
+        ];
+        for (n, &(role, at)) in all.iter().enumerate() {
+            let earlier = all[..n]
+                .iter()
+                .find(|(_, other)| at.is_some() && *other == at);
+            if let (Some(&(other, _)), Some(at)) = (earlier, at) {
+                return Err(header.shared(at, [other, role]));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -219,6 +241,8 @@ pub(super) struct Header<'t, 'a> {
     names: Vec<String>,
     /// Where each name stands first, and how often.
     places: HashMap<String, (usize, usize)>,
+    /// Whether the names may be shown: the line is a header and no record.
+    is_sure: bool,
 }
 
 impl<'t, 'a> Header<'t, 'a> {
@@ -228,11 +252,30 @@ impl<'t, 'a> Header<'t, 'a> {
         for (at, name) in names.iter().enumerate() {
             places.entry(name.clone()).or_insert((at, 0)).1 += 1;
         }
+        let roles = [
+            ColumnRole::User,
+            ColumnRole::Item,
+            ColumnRole::Rating,
+            ColumnRole::Target,
+        ];
+        // one letter may be a value as well
+        let usual = roles
+            .into_iter()
+            .flat_map(usual_names)
+            .filter(|usual| usual.len() > 1);
+        let is_usual = |name: &String| usual.clone().any(|usual| name.eq_ignore_ascii_case(usual));
         Ok(Self {
             table,
+            is_sure: table.has_schema() || names.iter().any(is_usual),
             names,
             places,
         })
+    }
+
+    /// The same where the operator gave these names: a line with one of them is a header.
+    pub(super) fn knowing<'n>(mut self, named: impl IntoIterator<Item = &'n String>) -> Self {
+        self.is_sure |= named.into_iter().any(|name| self.places.contains_key(name));
+        self
     }
 
     /// The column called `name`, or else by one of the usual names.
@@ -304,6 +347,15 @@ impl<'t, 'a> Header<'t, 'a> {
         })
     }
 
+    /// A column that would be read as two things.
+    pub(super) fn shared(&self, at: usize, roles: [ColumnRole; 2]) -> Error {
+        Error::SharedColumn {
+            path: self.table.name().to_owned(),
+            name: self.name(at).to_owned(),
+            roles,
+        }
+    }
+
     fn unknown(&self, role: ColumnRole, name: Option<&str>) -> Error {
         Error::UnknownColumn {
             path: self.table.name().to_owned(),
@@ -314,6 +366,7 @@ impl<'t, 'a> Header<'t, 'a> {
                 |name| vec![name.to_owned()],
             ),
             n_columns: self.names.len(),
+            header: self.is_sure.then(|| self.names.clone()),
         }
     }
 }

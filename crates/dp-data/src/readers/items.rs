@@ -168,7 +168,8 @@ pub fn read_catalogue(path: impl AsRef<Path>) -> Result<ItemCatalogue> {
 }
 
 /// Refuses a catalogue that shows of itself that it is no public list of items: the file of the `data` (or a copy of it, packed or
-/// not), one that names a column of users, `user_column` or a usual name, or one that has an id twice.
+/// not), one that names a column of users (the first of `columns`, or a usual name), one whose ids stand in another column than the one that is called as that
+/// of the items in the data (the second), or one that has an id twice.
 ///
 /// # Privacy
 /// The data are compared with a file that is to be public; where they are the same, the operator alone is told. A list of items
@@ -179,7 +180,7 @@ pub fn read_catalogue(path: impl AsRef<Path>) -> Result<ItemCatalogue> {
 pub fn check_catalogue(
     catalogue: impl AsRef<Path>,
     data: impl Into<TableSource>,
-    user_column: Option<&str>,
+    columns: [Option<&str>; 2],
 ) -> Result<()> {
     let (catalogue, data) = (catalogue.as_ref(), data.into());
     let refused = |fault: CatalogueFault| {
@@ -194,10 +195,15 @@ pub fn check_catalogue(
     let (input, name) = open_table(catalogue)?;
     let mut table = Table::with_header(input, name)?;
     let header = Header::read(&table)?;
+    let [user_column, item_column] = columns;
     if header.has(ColumnRole::User, user_column) {
         return refused(CatalogueFault::UserColumn);
     }
     let item = header.find(ColumnRole::Item, None)?;
+    let called_so = item_column.and_then(|name| header.find(ColumnRole::Item, Some(name)).ok());
+    if called_so.is_some_and(|at| at != item) {
+        return refused(CatalogueFault::ItemColumn);
+    }
     table.read_only([item])?;
     let mut ids = HashSet::new();
     while table.advance()? {
@@ -377,7 +383,7 @@ mod tests {
         };
         let ratings = "who,item,rating\nann,i1,4\nbob,i2,5\n";
         let data = file("ratings.csv", ratings);
-        let fault = |path: &Path| match check_catalogue(path, &data, Some("who")) {
+        let fault = |path: &Path| match check_catalogue(path, &data, [Some("who"), Some("what")]) {
             Err(Error::NotACatalogue { fault, .. }) => Some(fault),
             other => other.map(|()| None).unwrap(),
         };
@@ -406,6 +412,8 @@ mod tests {
             fault(&repeated),
             Some(CatalogueFault::RepeatedId { line: 4 })
         );
+        let by_title = file("titles.csv", "item,what\ni1,One\ni2,Two\n");
+        assert_eq!(fault(&by_title), Some(CatalogueFault::ItemColumn));
         let proper = file("items.csv", "item,title\ni1,One\ni2,Two\n");
         assert_eq!(fault(&proper), None);
         let movies = file("movies.dat", "1::Toy::Drama\n2::Two::War\n");

@@ -1,6 +1,6 @@
 //! Tables in memory, and where a table can be: in a file or there.
 
-use std::fmt;
+use std::fmt::{self, Display};
 use std::io::Write as _;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -68,6 +68,14 @@ pub fn write_float(value: f64, out: &mut Vec<u8>) {
         }
         return;
     }
+    write_display(value, out);
+}
+
+/// Appends a value as it prints: for [`TableRows::write_field`].
+///
+/// # Panics
+/// Where the value cannot be printed, as no number.
+pub fn write_display(value: impl Display, out: &mut Vec<u8>) {
     write!(out, "{value}").expect("a buffer in memory takes everything");
 }
 

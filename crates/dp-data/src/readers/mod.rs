@@ -20,10 +20,13 @@ pub use items::{ItemAttributes, read_item_attributes, read_item_table, read_whol
 pub use items::{check_catalogue, check_no_user_ids, read_catalogue};
 pub use leaf::{LeafRows, read_leaf, read_leaf_from};
 pub use memory::{
-    Column, ColumnKind, MemoryTable, TableRows, TableSource, write_float, write_whole,
+    Column, ColumnKind, MemoryTable, TableRows, TableSource, write_display, write_float,
+    write_whole,
 };
 #[cfg(feature = "parquet")]
 pub use parquet::panic_is_contained;
 pub use ratings::{UserHistory, read_history, read_history_from};
-pub use ratings::{read_ratings, read_ratings_from, read_ratings_with_catalogue};
+pub use ratings::{
+    read_ratings, read_ratings_from, read_ratings_on_disk, read_ratings_with_catalogue,
+};
 pub use samples::{SampleColumns, read_samples, read_samples_from};

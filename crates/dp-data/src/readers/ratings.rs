@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use dp_core::{DroppedRecords, InteractionsBuilder};
+use dp_core::{DroppedRecords, InteractionsBuilder, Scratch, SpillingBuilder};
 
 use super::format::{Columns, RatingsFormat};
 use super::memory::TableSource;
@@ -83,38 +83,66 @@ pub fn read_ratings_from(
     read(table_from(reader, &name)?, name, format, catalogue)
 }
 
+/// Reads a table of ratings that may be larger than memory: it is the same as in memory, with the same errors, and its records are on disk in
+/// `scratch`. What stays in memory is about what `scratch` says, and the ids of users and items.
+///
+/// # Errors
+/// Those of [`read_ratings`], and [`dp_core::ScratchError`].
+pub fn read_ratings_on_disk(
+    source: impl Into<TableSource>,
+    format: &RatingsFormat,
+    catalogue: Option<ItemCatalogue>,
+    scratch: Scratch,
+) -> Result<Ratings> {
+    let (input, name) = source.into().open()?;
+    read_to(
+        Collected::new(catalogue, Some(scratch)),
+        input,
+        name,
+        format,
+    )
+}
+
 fn read(
     input: Input<'_>,
     name: String,
     format: &RatingsFormat,
     catalogue: Option<ItemCatalogue>,
 ) -> Result<Ratings> {
+    read_to(Collected::new(catalogue, None), input, name, format)
+}
+
+fn read_to(
+    mut collected: Collected,
+    input: Input<'_>,
+    name: String,
+    format: &RatingsFormat,
+) -> Result<Ratings> {
     let (mut table, columns) = format.open(input, name, false)?;
-    let catalogue_is_declared = catalogue.is_some();
-    let mut collected = Collected::new(catalogue);
     while table.advance()? {
         collected.push(&table, columns)?;
     }
-    if !catalogue_is_declared {
+    if matches!(collected.items, Items::Found(_)) {
         table.require_records()?;
     }
-    Ok(collected.merge(table.n_records()))
+    collected.merge(table.n_records())
 }
 
 /// Records as they stand in the file, with ids already numbered.
 struct Collected {
     users: Interner,
     items: Items,
-    records: Vec<(u32, u32, f32)>,
+    records: SpillingBuilder,
     n_outside_catalogue: usize,
 }
 
 impl Collected {
-    fn new(catalogue: Option<ItemCatalogue>) -> Self {
+    fn new(catalogue: Option<ItemCatalogue>, scratch: Option<Scratch>) -> Self {
+        let n_items = catalogue.as_ref().map_or(usize::MAX, ItemCatalogue::len);
         Self {
             users: Interner::default(),
             items: catalogue.map_or_else(|| Items::Found(Interner::default()), Items::Declared),
-            records: Vec::new(),
+            records: InteractionsBuilder::new(n_items).on_disk(scratch),
             n_outside_catalogue: 0,
         }
     }
@@ -136,32 +164,27 @@ impl Collected {
             .users
             .number(user_id)
             .map_err(|expected| table.malformed(user_column, expected))?;
-        self.records.push((user, item, value));
-        Ok(())
+        Ok(self.records.push(user, item, value)?)
     }
 
-    fn merge(self, n_read: usize) -> Ratings {
+    fn merge(self, n_read: usize) -> Result<Ratings> {
         let (catalogue, catalogue_source, columns) = self.items.into_catalogue();
-        let mut builder = InteractionsBuilder::new(catalogue.len());
-        for (user, item, value) in self.records {
-            let column = columns.as_ref().map_or(item, |c| c[item as usize]);
-            builder
-                .push(user, column, value)
-                .expect("items are numbered within the catalogue");
-        }
-        let (interactions, dropped) = builder.build();
+        let (interactions, dropped) = match columns {
+            Some(columns) => (self.records).try_build_in_catalogue(catalogue.len(), &columns)?,
+            None => self.records.try_build()?,
+        };
         let summary = ReadSummary {
             n_read,
             n_outside_catalogue: self.n_outside_catalogue,
             dropped,
         };
-        Ratings::assemble(
+        Ok(Ratings::assemble(
             interactions,
             self.users.into_ids(),
             catalogue,
             catalogue_source,
             summary,
-        )
+        ))
     }
 }
 

@@ -86,7 +86,9 @@ fn read_table(input: Input<'_>, name: String, columns: &SampleColumns) -> Result
         Some(names) => Table::with_names(input, name, names)?,
         None => Table::with_header(input, name)?,
     };
-    let header = Header::read(&table)?;
+    let features = columns.features.iter().flatten();
+    let named = [&columns.user, &columns.target].into_iter().flatten();
+    let header = Header::read(&table)?.knowing(named.chain(features));
     let (places, features) = Places::find(&header, columns)?;
     let target = places.target.map(|at| header.name(at).to_owned());
     drop(header);
@@ -120,6 +122,9 @@ impl Places {
         let target = (!columns.without_target)
             .then(|| header.find_once(ColumnRole::Target, columns.target.as_deref()))
             .transpose()?;
+        if let (Some(at), true) = (user, user == target) {
+            return Err(header.shared(at, [ColumnRole::User, ColumnRole::Target]));
+        }
         let features = match &columns.features {
             Some(names) => names
                 .iter()
@@ -309,6 +314,16 @@ mod tests {
         assert!(table.users().expose().is_empty() && table.features() == ["x"]);
         let empty = read("", &SampleColumns::default());
         assert!(matches!(empty, Err(Error::Empty { .. })));
+    }
+
+    #[test]
+    fn users_are_not_the_target() {
+        let columns = SampleColumns {
+            user: Some("y".to_owned()),
+            ..SampleColumns::default()
+        };
+        let found = read("user,x,y\na,1,2\n", &columns);
+        assert!(matches!(found, Err(Error::SharedColumn { .. })));
     }
 
     #[test]

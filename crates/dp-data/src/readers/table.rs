@@ -473,9 +473,6 @@ pub(super) struct Interner {
 impl Interner {
     /// The number of `id`. A run of equal ids, usual in files sorted by user, is answered
     /// without hashing.
-    ///
-    /// # Panics
-    /// At the 2^32-nd id.
     pub(super) fn number(&mut self, id: &[u8]) -> Result<u32, Expected> {
         let last = self.ids.get(self.last as usize);
         if last.is_some_and(|last| last.as_bytes() == id) {
@@ -495,7 +492,7 @@ impl Interner {
 
     fn insert(&mut self, id: &[u8]) -> Result<u32, Expected> {
         let text = std::str::from_utf8(id).map_err(|_| Expected::Utf8)?;
-        let number = u32::try_from(self.ids.len()).expect("fewer than 2^32 ids");
+        let number = u32::try_from(self.ids.len()).map_err(|_| Expected::FewerIds)?;
         self.ids.push(text.to_owned());
         self.numbers.insert(id.into(), number);
         Ok(number)

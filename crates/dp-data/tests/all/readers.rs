@@ -356,13 +356,21 @@ fn files_without_records_are_empty() {
 }
 
 #[test]
-fn unknown_columns_are_named_without_showing_the_first_line() {
-    let found = message(auto("ann@example.org,item,rating\na,b,1\n"));
+fn unknown_columns_are_named_and_a_first_line_is_shown_only_if_it_is_a_header() {
+    let of_user =
+        "r.csv:1: no column for the user, or more than one: looked for user, userId, user_id; ";
+    let found = message(auto("ann@example.org,x,good\na,b,1\n"));
     assert_eq!(
         found,
-        "r.csv:1: no column for the user, or more than one: looked for user, userId, user_id among the 3 names of \
-         the header"
+        format!(
+            "{of_user}the first line has 3 fields and none of the names that were looked for: if it is a record, the file has no header"
+        )
     );
+    let found = message(auto("who,item,rating\na,b,1\n"));
+    assert_eq!(found, format!("{of_user}the header has: who, item, rating"));
+    let wide: Vec<String> = (0..25).map(|at| format!("c{at}")).collect();
+    let found = message(auto(&format!("rating,{}\n", wide.join(","))));
+    assert!(found.ends_with(", c17, c18 and 6 more"), "{found}");
     let named = RatingsColumns {
         rating: Some("Rating".into()),
         ..RatingsColumns::default()
@@ -472,8 +480,8 @@ fn malformed_catalogues_are_named_by_place() {
     );
     assert_eq!(
         found(b"name,title\n1,x\n"),
-        "i.csv:1: no column for the item, or more than one: looked for item, itemId, item_id, movieId, movie_id \
-         among the 2 names of the header"
+        "i.csv:1: no column for the item, or more than one: looked for item, itemId, item_id, movieId, movie_id; \
+         the first line has 2 fields and none of the names that were looked for: if it is a record, the file has no header"
     );
     assert_eq!(
         found(b"item\n"),
@@ -524,6 +532,41 @@ fn with_a_declared_catalogue_no_record_is_an_empty_table() {
     let ratings = read_ratings_from(text.as_bytes(), "r", &format, Some(catalogue)).unwrap();
     assert_eq!(ratings.interactions().expose().n_users(), 0);
     assert_eq!(ratings.interactions().expose().n_items(), 2);
+}
+
+#[test]
+fn a_column_is_read_as_one_thing() {
+    let text = "user,item,rating\na,b,1\n";
+    let read = |columns: RatingsColumns| {
+        let format = RatingsFormat::default().with_columns(columns);
+        let found = read_ratings_from(text.as_bytes(), "r", &format, None);
+        found.err().map(|error| error.to_string())
+    };
+    let named = |name: &str| Some(name.to_owned());
+    let item_for_users = RatingsColumns {
+        user: named("item"),
+        ..RatingsColumns::default()
+    };
+    assert_eq!(
+        read(item_for_users).as_deref(),
+        Some("r: the column item would be read as the user and as the item; expected two columns")
+    );
+    let item_for_ratings = RatingsColumns {
+        rating: named("item"),
+        ..RatingsColumns::default()
+    };
+    assert_eq!(
+        read(item_for_ratings).as_deref(),
+        Some(
+            "r: the column item would be read as the item and as the rating; expected two columns"
+        )
+    );
+    let swapped = RatingsColumns {
+        user: named("item"),
+        item: named("user"),
+        rating: None,
+    };
+    assert_eq!(read(swapped), None);
 }
 
 #[test]

@@ -31,7 +31,9 @@ fn lines() -> Vec<String> {
 
 /// The part of every record, by ids.
 fn parts(ratings: &Ratings, seed: u64) -> BTreeMap<Record, &'static str> {
-    let split = ratings.split(SplitFractions::new(0.5, 0.25, 0.25).unwrap(), seed);
+    let split = ratings
+        .split(SplitFractions::new(0.5, 0.25, 0.25).unwrap(), seed)
+        .unwrap();
     let RatingSplit { train, valid, test } = split;
     let mut parts = BTreeMap::new();
     for (name, part) in [("train", train), ("valid", valid), ("test", test)] {
@@ -113,7 +115,7 @@ fn shares_are_as_asked() {
     let n = |part: &Private<Interactions>| part.expose().n_records() as f64;
     for (valid, test) in [(0.1, 0.1), (0.3, 0.02), (0.0, 0.5), (0.2, 0.0)] {
         let fractions = SplitFractions::new(1.0 - valid - test, valid, test).unwrap();
-        let split = ratings.split(fractions, 9);
+        let split = ratings.split(fractions, 9).unwrap();
         assert!((n(&split.train) + n(&split.valid) + n(&split.test) - 1e5).abs() < 0.5);
         for (part, share) in [(&split.valid, valid), (&split.test, test)] {
             // six standard deviations: false-alarm rate 2e-8 over the eight parts
@@ -121,7 +123,9 @@ fn shares_are_as_asked() {
             assert!((n(part) - 1e5 * share).abs() <= tolerance, "{share}");
         }
     }
-    let whole = ratings.split(SplitFractions::new(1.0, 0.0, 0.0).unwrap(), 9);
+    let whole = ratings
+        .split(SplitFractions::new(1.0, 0.0, 0.0).unwrap(), 9)
+        .unwrap();
     assert!((n(&whole.train) - 1e5).abs() < 0.5);
 }
 

@@ -231,17 +231,24 @@ pub(super) fn within_bounds(
     }
     let mut matrix = 0_u128;
     for &norm in in_matrices {
-        let norm = u128::from(integer_norm(norm));
-        matrix = matrix.saturating_add(norm.saturating_mul(norm));
+        let norm = integer_norm(norm);
+        matrix = matrix.saturating_add(product(norm, norm));
     }
     let mut rhs = 0_u128;
     for (&norm, &label) in norms.iter().zip(labels) {
-        let norm = u128::from(integer_norm(norm));
-        let label = u128::from(integer_label(label).unsigned_abs());
-        let squared_label = label.saturating_mul(label);
-        rhs = rhs.saturating_add(squared_label.saturating_mul(norm));
+        // labels have 25 bits; a square of 32 bits still fits
+        let Ok(label) = u32::try_from(integer_label(label).unsigned_abs()) else {
+            return false;
+        };
+        let squared_label = u64::from(label).saturating_mul(label.into());
+        rhs = rhs.saturating_add(product(squared_label, integer_norm(norm)));
     }
     grids.matrix().admits(matrix) && grids.rhs().admits(rhs)
+}
+
+/// `a b`, which always fits: one instruction, where a multiplication that looks for overflow is several.
+const fn product(a: u64, b: u64) -> u128 {
+    (a as u128).wrapping_mul(b as u128)
 }
 
 /// What one user adds, in exact integers: what a client would send to a secure sum. As private as

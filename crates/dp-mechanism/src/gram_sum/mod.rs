@@ -116,16 +116,19 @@ impl GramSums {
         let (n_matrix, n_rhs) = lengths(shard.n_items(), dim, grids.layout());
         let mut sums = vec![0; n_matrix.saturating_add(n_rhs)];
         let (matrices, rhs) = sums.split_at_mut(n_matrix);
-        for users in factors::blocks(shard) {
-            let bounded = factors::bounded_factors(shard, users, grids, contribution)?;
-            let by_item = shard.item_major();
-            match grids.layout() {
-                GramLayout::PerItem => {
-                    accumulate::gather_items(by_item, &bounded, grids, matrices, rhs)?;
-                }
-                GramLayout::Pooled => {
-                    pooled::gather_users(&bounded, grids, matrices)?;
-                    pooled::gather_labels(by_item, &bounded, grids, rhs)?;
+        // a table on disk is listed by item block by block; one in memory keeps its listing for the next sum
+        for shard in shard.blocks() {
+            for users in factors::blocks(&shard) {
+                let bounded = factors::bounded_factors(&shard, users, grids, contribution)?;
+                let by_item = shard.item_major();
+                match grids.layout() {
+                    GramLayout::PerItem => {
+                        accumulate::gather_items(by_item, &bounded, grids, matrices, rhs)?;
+                    }
+                    GramLayout::Pooled => {
+                        pooled::gather_users(&bounded, grids, matrices)?;
+                        pooled::gather_labels(by_item, &bounded, grids, rhs)?;
+                    }
                 }
             }
         }

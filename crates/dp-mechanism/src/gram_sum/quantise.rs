@@ -23,27 +23,28 @@ pub(super) fn narrow(wide: &[f64], out: &mut [f32]) {
 /// which the margin of the grid absorbs.
 #[allow(
     clippy::cast_possible_truncation,
-    reason = "the scale is rounded by design; the label is a clamped integer, exact in an f32"
+    reason = "the scale is rounded by design"
 )]
 pub(super) fn quantise_record(grids: &GramGrids, weight: f64, label: f64) -> (f32, f32) {
     let root = weight.sqrt();
     let label = root * label * grids.label_scale();
-    let label = if label.is_nan() { 0.0 } else { label };
-    (
-        (root * grids.factor_scale()) as f32,
-        label.clamp(-LABEL_LIMIT, LABEL_LIMIT).trunc() as f32,
-    )
+    ((root * grids.factor_scale()) as f32, truncated(label))
 }
 
 /// `l = trunc(w y sqrt(g_A) / g_b)`, for factors that carry no weight.
-#[allow(
-    clippy::cast_possible_truncation,
-    reason = "a clamped integer, exact in an f32"
-)]
 pub(super) fn quantise_label(grids: &GramGrids, weight: f64, label: f64) -> f32 {
     let label = weight * label * grids.label_scale();
-    let label = if label.is_nan() { 0.0 } else { label };
-    label.clamp(-LABEL_LIMIT, LABEL_LIMIT).trunc() as f32
+    truncated(label)
+}
+
+/// `trunc(label)` within the limit, 0 for what is no number. A cast is one instruction where `trunc` may be a call.
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    reason = "the label is a clamped integer, exact in an f32"
+)]
+fn truncated(label: f64) -> f32 {
+    label.clamp(-LABEL_LIMIT, LABEL_LIMIT) as i32 as f32
 }
 
 /// Writes the integer factor `trunc(v / sqrt(g_A))` over `v`; returns its squared norm.

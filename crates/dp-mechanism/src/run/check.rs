@@ -8,8 +8,8 @@ use dp_accounting::{Budget, Ledger, Plan, Spend};
 use dp_core::{Interactions, Private};
 
 use super::{
-    Coordinator, Fitted, Observer, PaidLine, Payer, ReleaseEntry, ReleaseList, Run, Shard, Trainer,
-    worker_channels,
+    ChannelLink, ChannelPool, Coordinator, Fitted, Observer, PaidLine, Payer, ReleaseEntry,
+    ReleaseList, Run, Shard, Trainer, worker_channels,
 };
 use crate::{NoiseSource, Sharded, SumBackend};
 
@@ -19,6 +19,8 @@ const SEED: u64 = 12;
 const MOST_PLACES: usize = 12;
 /// Numbers of workers that share the users.
 const WORKERS: [usize; 4] = [1, 2, 3, 8];
+/// Numbers of processes that share the users, the coordinator among them.
+const PROCESSES: [usize; 3] = [1, 2, 4];
 
 /// Checks that a trainer's model is a function of its list of releases, wherever the users are.
 ///
@@ -27,7 +29,7 @@ const WORKERS: [usize; 4] = [1, 2, 3, 8];
 /// | [`resume`](Self::resume) | a run that ended after j releases and goes on from their list, for every j; it pays for the rest alone |
 /// | [`replay`](Self::replay) | the model that follows from the list without any users |
 /// | [`shards`](Self::shards) | the users cut into shards in one process |
-/// | [`workers`](Self::workers) | 1, 2, 3 and 8 workers with the users of their shards, and a coordinator without users |
+/// | [`workers`](Self::workers) | 1, 2, 3 and 8 workers with the users of their shards, and a coordinator without users; 1, 2 and 4 processes with users, of which the first coordinates |
 ///
 /// It draws seeded noise and is for tests on made data.
 ///
@@ -214,17 +216,35 @@ where
         let (expected, _) = self.whole()?;
         for k in WORKERS {
             let shards = (self.deal)(k, &Shard::dealer(RUN, k));
-            self.with_workers(&shards, &expected)?;
+            let (pool, links) = worker_channels(k);
+            let coordinator = (Coordinator::new(pool), self.nobody);
+            self.with_workers(&shards, links, coordinator, &expected)?;
+        }
+        for k in PROCESSES {
+            let shards = (self.deal)(k, &Shard::dealer(RUN, k));
+            let (pool, links) = worker_channels(k);
+            let own = shards
+                .first()
+                .ok_or_else(|| broken("no shard".to_owned()))?;
+            let coordinator = (Coordinator::with_first_shard(pool), &**own);
+            self.with_workers(&shards, links, coordinator, &expected)?;
         }
         Ok(())
     }
 
-    fn with_workers(&self, shards: &[Box<T::Data>], expected: &[u64]) -> Law<()> {
-        let k = shards.len();
-        let (pool, links) = worker_channels(k);
-        let backend = Coordinator::new(pool);
+    /// Workers with the shards that the coordinator has no users of.
+    fn with_workers(
+        &self,
+        shards: &[Box<T::Data>],
+        links: Vec<ChannelLink>,
+        (backend, own): (Coordinator<ChannelPool>, &T::Data),
+        expected: &[u64],
+    ) -> Law<()> {
+        let (k, n_own) = (shards.len(), usize::from(!backend.is_remote()));
         thread::scope(|scope| {
-            let parts = shards.iter().zip(links).enumerate();
+            let mut links: Vec<_> = shards.iter().zip(links).enumerate().collect();
+            let others = links.split_off(n_own); // a link that is dropped says that its worker has left
+            let parts = others.into_iter();
             let workers: Vec<_> = parts
                 .map(|(shard, (data, mut link))| {
                     scope.spawn(move || {
@@ -236,7 +256,7 @@ where
                     })
                 })
                 .collect();
-            let made = self.coordinate(k, &backend);
+            let made = self.coordinate(k, &backend, own);
             drop(backend); // ends workers that still wait
             let done: Vec<Law<()>> = workers
                 .into_iter()
@@ -252,13 +272,18 @@ where
         })
     }
 
-    fn coordinate(&self, k: usize, backend: &dyn SumBackend) -> Law<Fitted<T::Model>> {
+    fn coordinate(
+        &self,
+        k: usize,
+        backend: &dyn SumBackend,
+        own: &T::Data,
+    ) -> Law<Fitted<T::Model>> {
         let what = format!("a coordinator of {k} workers");
         let mut payer = Counting::default();
         let noise = &mut NoiseSource::insecure_seeded(SEED);
         let run = said(&what, Run::paying(self.plan, &mut payer, noise))?;
         let run = run.listed_in(self.list(Vec::new())?).summed_by(backend);
-        said(&what, self.trainer.run(self.nobody, run))
+        said(&what, self.trainer.run(own, run))
     }
 }
 

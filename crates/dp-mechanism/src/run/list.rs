@@ -4,14 +4,13 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use dp_accounting::{Plan, hex, sha256_hex};
+use dp_accounting::{Plan, sha256_hex};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
 use crate::{Error, Grid, Result};
 
 /// Version of the format of lists of releases.
-pub const RELEASE_LIST_SCHEMA: u32 = 1;
+pub const RELEASE_LIST_SCHEMA: u32 = 2;
 const NAME: &str = "dp-personal";
 
 /// What a release is made of, all of it public before the release.
@@ -29,6 +28,9 @@ pub struct ReleaseForm {
     /// Of a selection, the number of candidates; 0 of sums.
     #[serde(default)]
     pub n_candidates: usize,
+    /// Number of the night, where it is a night of a paced lifetime.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub night: Option<u32>,
 }
 
 /// Kinds of releases.
@@ -37,6 +39,8 @@ pub struct ReleaseForm {
 pub enum ReleaseKind {
     /// A vector sum with floored Gaussian noise.
     Vector,
+    /// One night of a paced lifetime: a vector sum in which each user is held to the bound of their age, with floored Gaussian noise.
+    Night,
     /// The packed upper triangle of one symmetric matrix.
     Triangle,
     /// The packed upper triangle of one symmetric matrix, off-diagonal noise larger than needed.
@@ -91,6 +95,8 @@ pub struct PaidLine {
 pub struct ReleaseEntry {
     head: Head,
     integers: Vec<i64>,
+    /// The integers as they stand in a file.
+    packed: Vec<u8>,
     hash: String,
 }
 
@@ -102,6 +108,8 @@ struct Head {
     release: ReleaseForm,
     paid: Vec<PaidLine>,
     insecure: bool,
+    /// Bytes of each integer, the fewest that hold all of them.
+    width: usize,
     integers_sha256: String,
     previous_hash: String,
 }
@@ -114,18 +122,22 @@ impl ReleaseEntry {
         integers: Vec<i64>,
         (step, previous_hash): (usize, &str),
     ) -> Result<Self> {
+        let width = width_of(&integers);
+        let packed = pack(&integers, width);
         let head = Head {
             step,
             release: form,
             paid,
             insecure,
-            integers_sha256: sha256_of(&integers),
+            width,
+            integers_sha256: sha256_hex(&packed),
             previous_hash: previous_hash.to_owned(),
         };
         let hash = hash_of(&head)?;
         Ok(Self {
             head,
             integers,
+            packed,
             hash,
         })
     }
@@ -174,20 +186,26 @@ impl ReleaseEntry {
         self.integers
     }
 
-    /// The entry as it stands in a file and goes over a link: a line of JSON with its hash, then the integers in 8 bytes each, little-endian, and a
-    /// newline.
+    /// The entry as it stands in a file and goes over a link: a line of JSON with its hash, then the integers in two's complement, little-endian, each in the
+    /// number of bytes that the line gives, and a newline.
     ///
     /// # Errors
     /// [`Error::List`] where a number in the form is not finite.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
-        let mut bytes = json(&self.head)?;
-        bytes.push(b'\t');
-        bytes.extend(self.hash.as_bytes());
-        bytes.push(b'\n');
-        bytes.reserve_exact(self.integers.len().saturating_mul(WIDTH).saturating_add(1));
-        bytes.extend(self.integers.iter().flat_map(|z| z.to_le_bytes()));
-        bytes.push(b'\n');
+        let mut bytes = Vec::with_capacity(self.packed.len().saturating_add(1 << 10));
+        self.write_to(&mut bytes).map_err(list_error)?;
         Ok(bytes)
+    }
+
+    /// Writes [`to_bytes`](Self::to_bytes).
+    fn write_to(&self, out: &mut impl Write) -> io::Result<()> {
+        let mut head = serde_json::to_vec(&self.head)?;
+        head.push(b'\t');
+        head.extend(self.hash.as_bytes());
+        head.push(b'\n');
+        out.write_all(&head)?;
+        out.write_all(&self.packed)?;
+        out.write_all(b"\n")
     }
 
     /// Reads what [`to_bytes`](Self::to_bytes) wrote.
@@ -222,7 +240,7 @@ struct Header {
 ///
 /// # File
 /// One line of JSON names the schema, the run and the plan. Each entry is a line of JSON with labels, grids, ledger lines and the
-/// hash of the entry before it, a tab and the hash of that JSON, followed by the released integers. An entry is written in one write and flushed to the device
+/// hash of the entry before it, a tab and the hash of that JSON, followed by the released integers. An entry is flushed to the device
 /// before the release leaves the kernel. An entry that a crash cut off was seen by nobody: it is moved to a file beside the list when that is opened again; what was
 /// paid for it stays paid. Anything else that does not fit the chain is an error.
 ///
@@ -234,14 +252,32 @@ pub struct ReleaseList {
     /// Hash of the last entry, of the header before the first.
     head: String,
     n_entries: usize,
-    /// Ledger lines that paid for the releases which were there before the run.
-    paid_before: Vec<PaidLine>,
+    /// What was there before the run.
+    before: Before,
     store: Store,
     replay: Replay,
+    /// The next of them, where somebody looked ahead.
+    next: Option<ReleaseEntry>,
     /// Whether a list that was only read has bytes behind its last whole entry.
     cut_off: bool,
     /// Whether a write failed, so that the file may end in a part of an entry.
     poisoned: bool,
+}
+
+/// The releases that were there before a run, in short.
+#[derive(Debug, Default)]
+struct Before {
+    /// Ledger lines that paid for them.
+    paid: Vec<PaidLine>,
+    /// Hash of the last of them.
+    last: Option<String>,
+}
+
+impl Before {
+    fn add(&mut self, entry: &ReleaseEntry) {
+        self.paid.extend_from_slice(entry.paid());
+        self.last = Some(entry.hash.clone());
+    }
 }
 
 #[derive(Debug)]
@@ -268,9 +304,10 @@ impl ReleaseList {
             run: run.to_owned(),
             head: hash_of(&header(run, plan)?)?,
             n_entries: 0,
-            paid_before: Vec::new(),
+            before: Before::default(),
             store,
             replay: Replay::None,
+            next: None,
             cut_off: false,
             poisoned: false,
         })
@@ -293,7 +330,7 @@ impl ReleaseList {
         let mut checked = ChainCheck::from(list.head.clone());
         for entry in &entries {
             checked.next(entry)?;
-            list.paid_before.extend_from_slice(entry.paid());
+            list.before.add(entry);
         }
         list.replay = Replay::Memory(entries.into_iter());
         Ok(list)
@@ -348,7 +385,7 @@ impl ReleaseList {
                 check_header(&line, &header)?;
                 let first = reader.stream_position().map_err(failed)?;
                 let head = list.head.clone();
-                let end = whole_entries(&mut reader, head, path, &mut list.paid_before)?;
+                let end = whole_entries(&mut reader, head, path, &mut list.before)?;
                 if end < file.metadata().map_err(failed)?.len() {
                     keep_torn(path, end).map_err(failed)?;
                     file.set_len(end).map_err(failed)?; // a release that nobody was told
@@ -384,7 +421,7 @@ impl ReleaseList {
         check_header(&line.unwrap_or_default(), &header(run, plan)?)?;
         let first = reader.stream_position().map_err(failed)?;
         let head = list.head.clone();
-        let end = whole_entries(&mut reader, head, path, &mut list.paid_before)?;
+        let end = whole_entries(&mut reader, head, path, &mut list.before)?;
         let n_bytes = reader.get_ref().metadata().map_err(failed)?.len();
         list.cut_off = end < n_bytes;
         reader.seek(SeekFrom::Start(first)).map_err(failed)?;
@@ -425,17 +462,20 @@ impl ReleaseList {
     /// The ledger lines that paid for the releases which were there before the run.
     #[must_use]
     pub fn paid_before(&self) -> &[PaidLine] {
-        &self.paid_before
+        &self.before.paid
+    }
+
+    /// Hash of the last release that was there before the run, if there was one.
+    #[must_use]
+    pub fn last_before(&self) -> Option<&str> {
+        self.before.last.as_deref()
     }
 
     /// The next release that was there before the run.
     pub(super) fn next_replayed(&mut self) -> Result<Option<ReleaseEntry>> {
-        let entry = match &mut self.replay {
-            Replay::None => None,
-            Replay::Memory(entries) => entries.next(),
-            Replay::File(reader) => read_entry(reader).map_err(|error| Error::List {
-                what: error.to_string(),
-            })?,
+        let entry = match self.next.take() {
+            Some(entry) => Some(entry),
+            None => self.read_next()?,
         };
         let Some(entry) = entry else {
             self.replay = Replay::None;
@@ -451,9 +491,28 @@ impl ReleaseList {
         Ok(Some(entry))
     }
 
+    fn read_next(&mut self) -> Result<Option<ReleaseEntry>> {
+        match &mut self.replay {
+            Replay::None => Ok(None),
+            Replay::Memory(entries) => Ok(entries.next()),
+            Replay::File(reader) => read_entry(reader).map_err(|error| Error::List {
+                what: error.to_string(),
+            }),
+        }
+    }
+
+    /// How many numbers the next release has that was there before the run.
+    pub(super) fn next_len(&mut self) -> Result<Option<usize>> {
+        if self.next.is_none() {
+            self.next = self.read_next()?;
+        }
+        Ok(self.next.as_ref().map(|entry| entry.integers.len()))
+    }
+
     /// Whether releases are left that were there before the run.
     pub(super) fn is_replaying(&mut self) -> Result<bool> {
         let is_left = match &mut self.replay {
+            _ if self.next.is_some() => true,
             Replay::None => false,
             Replay::Memory(entries) => entries.len() > 0,
             Replay::File(reader) => {
@@ -481,9 +540,8 @@ impl ReleaseList {
                 if self.poisoned {
                     return Err(damaged(path, "an earlier write failed: open it again"));
                 }
-                let bytes = entry.to_bytes()?;
                 self.poisoned = true;
-                let written = file.write_all(&bytes).and_then(|()| file.sync_data());
+                let written = entry.write_to(file).and_then(|()| file.sync_data());
                 written.map_err(|error| io_error(path, error))?;
                 self.poisoned = false;
             }
@@ -578,7 +636,7 @@ fn whole_entries(
     reader: &mut BufReader<File>,
     head: String,
     path: &Path,
-    paid: &mut Vec<PaidLine>,
+    before: &mut Before,
 ) -> Result<u64> {
     let failed = |error| io_error(path, error);
     let mut chain = ChainCheck::from(head);
@@ -587,7 +645,7 @@ fn whole_entries(
         match read_entry(reader) {
             Ok(Some(entry)) => {
                 chain.next(&entry)?;
-                paid.extend_from_slice(entry.paid());
+                before.add(&entry);
             }
             Ok(None) => return Ok(end),
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(end),
@@ -635,7 +693,10 @@ fn read_entry(reader: &mut impl BufRead) -> io::Result<Option<ReleaseEntry>> {
     let line = read_line(reader)?.ok_or(io::ErrorKind::UnexpectedEof)?;
     // its length is believed only after its hash has been
     let head = head_of(&line).ok_or_else(|| invalid("an entry's line cannot be read"))?;
-    let expected = head.release.n_integers.saturating_mul(WIDTH) as u64;
+    if !(1..=WIDEST).contains(&head.width) {
+        return Err(invalid("an entry's integers are of no known width"));
+    }
+    let expected = head.release.n_integers.saturating_mul(head.width) as u64;
     let mut bytes = Vec::new();
     reader.by_ref().take(expected).read_to_end(&mut bytes)?;
     let mut newline = [0];
@@ -643,10 +704,15 @@ fn read_entry(reader: &mut impl BufRead) -> io::Result<Option<ReleaseEntry>> {
     if newline != *b"\n" || sha256_hex(&bytes) != head.integers_sha256 {
         return Err(invalid("an entry's integers are not those that it names"));
     }
+    let integers = unpack(&bytes, head.width);
+    if width_of(&integers) != head.width {
+        return Err(invalid("an entry's integers would fit into fewer bytes"));
+    }
     let hash = hash_of(&head).map_err(io::Error::other)?;
     Ok(Some(ReleaseEntry {
+        integers,
         head,
-        integers: from_bytes(&bytes),
+        packed: bytes,
         hash,
     }))
 }
@@ -668,26 +734,59 @@ fn read_line(reader: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
     Ok((line.pop() == Some(b'\n')).then_some(line))
 }
 
-const WIDTH: usize = size_of::<i64>();
+/// Bytes that an integer has at most.
+const WIDEST: usize = size_of::<i64>();
 
-/// SHA-256 of the integers as they stand in a file, without a copy of all of them.
-fn sha256_of(integers: &[i64]) -> String {
-    let mut hash = Sha256::new();
-    let mut piece = Vec::new();
-    for some in integers.chunks(1024) {
-        piece.clear();
-        piece.extend(some.iter().flat_map(|z| z.to_le_bytes()));
-        hash.update(&piece);
+/// The fewest bytes that hold each of the integers in two's complement.
+fn width_of(integers: &[i64]) -> usize {
+    // z and !z need the same bits, one of them is not negative
+    let all = integers.iter().fold(0, |all, &z| all | (z ^ (z >> 63)));
+    let bits = i64::BITS
+        .saturating_sub(all.leading_zeros())
+        .saturating_add(1);
+    bits.div_ceil(8) as usize
+}
+
+/// The integers in `width` bytes each.
+fn pack(integers: &[i64], width: usize) -> Vec<u8> {
+    match width {
+        1 => packed::<1>(integers),
+        2 => packed::<2>(integers),
+        3 => packed::<3>(integers),
+        4 => packed::<4>(integers),
+        5 => packed::<5>(integers),
+        6 => packed::<6>(integers),
+        7 => packed::<7>(integers),
+        _ => packed::<WIDEST>(integers),
     }
-    hex(&hash.finalize())
 }
 
-fn from_bytes(bytes: &[u8]) -> Vec<i64> {
-    let (words, _) = bytes.as_chunks::<WIDTH>();
-    words.iter().map(|word| i64::from_le_bytes(*word)).collect()
+fn packed<const W: usize>(integers: &[i64]) -> Vec<u8> {
+    let mut bytes = vec![0; integers.len().saturating_mul(W)];
+    let (places, _) = bytes.as_chunks_mut::<W>();
+    for (place, z) in places.iter_mut().zip(integers) {
+        let word = z.to_le_bytes();
+        if let Some(low) = word.first_chunk() {
+            *place = *low;
+        }
+    }
+    bytes
 }
 
-fn json<T: Serialize>(value: &T) -> Result<Vec<u8>> {
+/// The integers that [`pack`] made bytes of.
+fn unpack(bytes: &[u8], width: usize) -> Vec<i64> {
+    let words = bytes.chunks_exact(width.max(1)).map(|packed| {
+        let is_negative = packed.last().is_some_and(|top| top >> 7 == 1);
+        let mut word = [if is_negative { u8::MAX } else { 0 }; WIDEST];
+        for (byte, low) in word.iter_mut().zip(packed) {
+            *byte = *low;
+        }
+        i64::from_le_bytes(word)
+    });
+    words.collect()
+}
+
+pub(crate) fn json<T: Serialize>(value: &T) -> Result<Vec<u8>> {
     serde_json::to_vec(value).map_err(|error| Error::List {
         what: error.to_string(),
     })

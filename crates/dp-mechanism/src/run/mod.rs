@@ -5,12 +5,14 @@ mod folder;
 #[cfg(test)]
 mod folder_tests;
 mod list;
+mod nightly;
 mod observer;
 mod payment;
 mod releases;
 #[cfg(test)]
 mod tests;
 mod trainer;
+mod wire;
 mod workers;
 
 use std::ops::ControlFlow;
@@ -28,16 +30,14 @@ pub use folder::{LedgerPayer, RunFolder};
 pub use list::{
     GridForm, PaidLine, RELEASE_LIST_SCHEMA, ReleaseEntry, ReleaseForm, ReleaseKind, ReleaseList,
 };
-pub(crate) use list::{io_error, sync_folder_of};
+pub(crate) use list::{io_error, json, sync_folder_of};
 pub use observer::{Observed, ObservedSums, Observer, OneUser, Progress, Round};
 pub use payment::Payer;
 use payment::Spends;
 pub use releases::OpenSum;
 pub use trainer::{Fitted, Provenance, Trainer, plan_for, try_grids};
-pub use workers::{
-    ChannelLink, ChannelPool, Coordinator, CoordinatorLink, FromWorker, Shard, ToWorker,
-    WorkerPool, worker_channels,
-};
+pub use wire::{ByteLink, BytePool, ChannelLink, ChannelPool, worker_channels};
+pub use workers::{Coordinator, CoordinatorLink, Dealing, FromWorker, Shard, ToWorker, WorkerPool};
 
 /// One run in progress: the only way in which a [`Trainer`] makes a release.
 ///
@@ -50,6 +50,7 @@ pub use workers::{
 /// | the same, [`summed_by`](Self::summed_by) a [`Coordinator`] | at workers | here | asked for, paid, noised, listed, sent out |
 /// | [`worker`](Self::worker) | a shard of them | at the coordinator | summed over the shard, then waited for |
 /// | [`replay`](Self::replay) | nowhere | nowhere | taken from a list |
+/// | [`nightly`](Self::nightly) | here | here, one night of a [`PacedLifetime`](crate::PacedLifetime) | those of earlier nights from the list, tonight's summed, paid, noised, listed |
 ///
 /// A run that is given a [list](Self::listed_in) takes the releases from it first and makes only those that are missing.
 ///
@@ -73,6 +74,8 @@ pub struct Run<'a> {
     insecure: bool,
     /// Whether users keep state that no list holds.
     secret_state: bool,
+    /// The last night of a paced lifetime, made or replayed.
+    last_night: Option<u32>,
 }
 
 /// Where the releases come from that are not in the list.
@@ -82,6 +85,7 @@ enum Source<'a> {
         noise: &'a mut NoiseSource,
         backend: &'a dyn SumBackend,
     },
+    Nightly(nightly::Nightly<'a>),
     Worker {
         shard: Shard,
         link: &'a mut dyn CoordinatorLink,
@@ -192,6 +196,7 @@ impl<'a> Run<'a> {
             assumptions: Vec::new(),
             insecure,
             secret_state: false,
+            last_night: None,
         })
     }
 
@@ -212,8 +217,10 @@ impl<'a> Run<'a> {
     /// The same run with sums made by `backend`. Of a worker and a replay, which make none, it changes nothing.
     #[must_use]
     pub fn summed_by(mut self, by: &'a dyn SumBackend) -> Self {
-        if let Source::Here { backend, .. } = &mut self.source {
-            *backend = by;
+        match &mut self.source {
+            Source::Here { backend, .. } => *backend = by,
+            Source::Nightly(nightly) => nightly.backend = by,
+            Source::Worker { .. } | Source::Nowhere => {}
         }
         self
     }
@@ -403,17 +410,10 @@ impl<'a> Run<'a> {
         if let Some(entry) = self.list.next_replayed()? {
             return self.replayed(entry, &ask);
         }
-        let request = SumRequest {
-            run: self.list.run().to_owned(),
-            step: self.list.len(),
-            list_head: self.list.head().to_owned(),
-            n_coordinates,
-            nonce: nonce()?,
-            instructions: dp_linalg::vector_instructions(),
-            round_key: None,
-        };
+        let request = self.request(n_coordinates)?;
         let entry = match &mut self.source {
             Source::Nowhere => return Err(Error::EndOfList),
+            Source::Nightly(_) => return Err(nightly::only_nights()),
             Source::Worker { shard, link } => {
                 let was_asked = std::cell::Cell::new(false);
                 let entry = next_from(&mut **link, shard, &request, |key| {
@@ -443,6 +443,19 @@ impl<'a> Run<'a> {
         })
     }
 
+    /// What the users are asked for next.
+    fn request(&self, n_coordinates: usize) -> Result<SumRequest> {
+        Ok(SumRequest {
+            run: self.list.run().to_owned(),
+            step: self.list.len(),
+            list_head: self.list.head().to_owned(),
+            n_coordinates,
+            nonce: nonce()?,
+            instructions: dp_linalg::vector_instructions(),
+            round_key: None,
+        })
+    }
+
     fn make_here(
         &mut self,
         mut request: SumRequest,
@@ -463,7 +476,7 @@ impl<'a> Run<'a> {
         // coins are secret random bits, so a sample is paid for first; a sum over everybody when it has arrived
         let mut paid = None;
         if let Some(sampling) = ask.sampling {
-            if backend.is_remote() || backend.n_shards() > 1 {
+            if !backend.holds_all() || backend.n_shards() > 1 {
                 sampling.check_shards()?;
             }
             sampling.check_population(data.expose().n_users())?;

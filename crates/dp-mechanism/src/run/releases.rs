@@ -193,6 +193,7 @@ impl Run<'_> {
                 grids: vec![grids.matrix().into(), grids.rhs().into()],
                 n_integers: n,
                 n_candidates: 0,
+                night: None,
             },
             sampling: None,
             n_keys: 2,
@@ -309,13 +310,14 @@ impl Run<'_> {
                 grids: Vec::new(),
                 n_integers: 1,
                 n_candidates,
+                night: None,
             },
             sampling: None,
             n_keys: 1,
         })
     }
 
-    fn show(&mut self, seen: &Observed<'_>) {
+    pub(super) fn show(&mut self, seen: &Observed<'_>) {
         if let Some(observer) = &mut self.observer {
             observer.release(seen);
         }
@@ -475,13 +477,14 @@ impl OpenSum {
     }
 }
 
-fn vector_form(label: String, grid: &Grid, n_integers: usize) -> ReleaseForm {
+pub(super) fn vector_form(label: String, grid: &Grid, n_integers: usize) -> ReleaseForm {
     ReleaseForm {
         kind: ReleaseKind::Vector,
         labels: vec![label],
         grids: vec![GridForm::from(grid)],
         n_integers,
         n_candidates: 0,
+        night: None,
     }
 }
 

@@ -373,6 +373,28 @@ impl Payer for Paying {
 }
 
 #[test]
+fn integers_of_every_width_come_back_and_take_the_bytes_they_need() {
+    let edges = (0..63).flat_map(|bits| [1_i64 << bits, -(1 << bits), (1 << bits) - 1]);
+    for edge in edges.chain([i64::MIN, i64::MAX]) {
+        let integers = vec![0, -1, edge, 1, !edge];
+        let form = ReleaseForm {
+            kind: ReleaseKind::Vector,
+            labels: vec!["sum".to_owned()],
+            grids: Vec::new(),
+            n_integers: integers.len(),
+            n_candidates: 0,
+            night: None,
+        };
+        let entry = ReleaseEntry::new(form, Vec::new(), false, integers, (0, "")).unwrap();
+        let bytes = entry.to_bytes().unwrap();
+        assert_eq!(ReleaseEntry::from_bytes(&bytes).unwrap(), entry, "{edge}");
+        let line = bytes.iter().position(|&byte| byte == b'\n').unwrap();
+        let width = (1..=8).find(|w| edge == edge << (64 - 8 * w) >> (64 - 8 * w));
+        assert_eq!(bytes.len() - line - 2, 5 * width.unwrap(), "{edge}");
+    }
+}
+
+#[test]
 fn what_is_appended_after_a_replay_is_not_replayed() {
     let trainer = Everything { sampled: false };
     let (plan_, folder) = (plan(&trainer), tempfile::tempdir().unwrap());
@@ -385,6 +407,7 @@ fn what_is_appended_after_a_replay_is_not_replayed() {
             grids: Vec::new(),
             n_integers: 1,
             n_candidates: 0,
+            night: None,
         };
         ReleaseEntry::new(form, Vec::new(), false, vec![1], (step, previous)).unwrap()
     };

@@ -1,8 +1,5 @@
 //! Workers that hold users, and the coordinator that holds spends and noise.
 
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Mutex, PoisonError};
-
 use dp_core::{Interactions, Private};
 use sha2::{Digest, Sha256};
 
@@ -12,20 +9,37 @@ use crate::{Error, ReleaseEntry, Result, RoundKey};
 /// Answers to one request that may be refused before the coordinator gives up.
 const MOST_REFUSED: usize = 1000;
 
-/// Which part of the users a worker holds.
+/// What decides in which shard a user is.
 ///
 /// ```text
-/// shard of user u = HChaCha20(SHA-256(run), id of u) mod n_shards
+/// shard of user u = HChaCha20(SHA-256(name), id of u) mod n_shards
 /// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Dealing {
+    /// The user's id, where `name` is the name of the run: for processes that read all users and keep their own.
+    #[default]
+    ByRun,
+    /// The user's id, where `name` is the same for all runs: for engines that deal users before a run is named.
+    ById,
+    /// Who holds the user's records. Nothing checks that no user is in two silos.
+    Silos,
+}
+
+/// Which part of the users a worker holds.
 ///
 /// A user who was in two shards would be bounded twice. Every worker therefore checks that all of its users belong to its shard;
-/// since the shard follows from the user's id, no user can belong to two.
+/// since the shard follows from the user's id, no user can belong to two. [Silos](Dealing::Silos) are the exception: there it is
+/// an assumption, which whoever trains on silos has to state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shard {
     run: String,
     number: usize,
     n_shards: usize,
+    dealing: Dealing,
 }
+
+/// The name under which [`Dealing::ById`] deals users.
+const BY_ID: &str = "dp users by id";
 
 impl Shard {
     /// Shard `number`, from 0, of `n_shards` of the run named `run`.
@@ -46,7 +60,20 @@ impl Shard {
             run,
             number,
             n_shards,
+            dealing: Dealing::ByRun,
         })
+    }
+
+    /// The same shard of users who are dealt otherwise.
+    #[must_use]
+    pub const fn dealt(mut self, dealing: Dealing) -> Self {
+        self.dealing = dealing;
+        self
+    }
+
+    /// The function that deals users [by their ids](Dealing::ById) to `n_shards` shards of any run.
+    pub fn dealer_by_id(n_shards: usize) -> impl Fn(u128) -> usize + use<> {
+        Self::dealer(BY_ID, n_shards)
     }
 
     /// The function that deals users to `n_shards` shards of the run named `run`, for [`Interactions::deal`].
@@ -65,9 +92,8 @@ impl Shard {
         if dp_core::mutants::active("shard-of-a-user-unchecked") {
             return Ok(());
         }
-        let dealt = Self::dealer(&self.run, self.n_shards);
-        let own = (0..users.n_users()).all(|user| dealt(users.user_id(user)) == self.number);
-        if own {
+        let owns = self.owner();
+        if (0..users.n_users()).all(|user| owns(users.user_id(user))) {
             return Ok(());
         }
         Err(Error::UsersOfAnotherShard { shard: self.number })
@@ -77,6 +103,18 @@ impl Shard {
     #[must_use]
     pub fn run(&self) -> &str {
         &self.run
+    }
+
+    /// Whether the user with this id belongs to the shard.
+    pub fn owner(&self) -> impl Fn(u128) -> bool + use<> {
+        let name = match self.dealing {
+            Dealing::ByRun => Some(self.run.as_str()),
+            Dealing::ById => Some(BY_ID),
+            Dealing::Silos => None,
+        };
+        let dealt = name.map(|name| Self::dealer(name, self.n_shards));
+        let number = self.number;
+        move |id| dealt.as_ref().is_none_or(|dealt| dealt(id) == number)
     }
 
     pub(super) fn answer(&self, request: &SumRequest, sum: Vec<i64>) -> ShardAnswer {
@@ -118,7 +156,8 @@ pub trait CoordinatorLink {
 
 /// A coordinator's links to its workers.
 pub trait WorkerPool: Sync {
-    /// How many workers there are, each with a shard of its own.
+    /// How many workers there are, each with a shard of its own; a coordinator that [holds the first
+    /// shard](Coordinator::with_first_shard) counts as one, and is sent nothing.
     fn n_workers(&self) -> usize;
 
     /// Sends a message to the worker of one shard.
@@ -149,33 +188,54 @@ pub enum FromWorker {
     Restarted(usize),
 }
 
-/// The backend of a coordinator: sums come from workers, and the coordinator's own table has no users.
+/// The backend of a coordinator: sums come from workers. The coordinator's own table has no users, or those of the
+/// [first shard](Self::with_first_shard).
 ///
 /// Every shard counts exactly once in every sum: an answer that is late, repeated, of another run, step or list, or of another
 /// length is dropped, and its shard is asked again unless it has answered.
 #[derive(Debug)]
 pub struct Coordinator<P> {
     pool: P,
+    /// Shards that the coordinator sums itself.
+    n_own: usize,
 }
 
 impl<P: WorkerPool> Coordinator<P> {
     /// Sums from the workers of this pool.
     pub const fn new(pool: P) -> Self {
-        Self { pool }
+        Self { pool, n_own: 0 }
+    }
+
+    /// Shard 0 is summed over the coordinator's own table while the workers sum theirs, and the pool is asked for the others. Whoever
+    /// hands the run its table [checks](Shard::check) that its users are those of shard 0, as a worker does.
+    pub const fn with_first_shard(pool: P) -> Self {
+        Self { pool, n_own: 1 }
+    }
+
+    fn remote(&self) -> std::ops::Range<usize> {
+        self.n_own..self.pool.n_workers()
     }
 }
 
 impl<P: WorkerPool> SumBackend for Coordinator<P> {
     fn is_remote(&self) -> bool {
-        true
+        self.n_own == 0
     }
 
-    fn sum(&self, request: &SumRequest, _: &ShardSum<'_>) -> Result<Private<Vec<i64>>> {
-        let n_workers = self.pool.n_workers();
-        let mut tally = Tally::new(request, n_workers)?;
+    fn holds_all(&self) -> bool {
+        self.n_own > 0 && self.remote().is_empty()
+    }
+
+    fn sum(&self, request: &SumRequest, own_sum: &ShardSum<'_>) -> Result<Private<Vec<i64>>> {
+        let n_shards = self.pool.n_workers();
+        let mut tally = Tally::new(request, n_shards)?;
         let message = ToWorker::Sum(request.clone());
-        for shard in 0..n_workers {
+        for shard in self.remote() {
             self.pool.send(shard, &message)?;
+        }
+        for number in 0..self.n_own {
+            let own = Shard::new(request.run.clone(), number, n_shards)?;
+            tally.receive(own.answer(request, own_sum(number)?.into_exposed()))?;
         }
         let mut n_refused = 0_usize;
         while !tally.missing().is_empty() {
@@ -203,102 +263,7 @@ impl<P: WorkerPool> SumBackend for Coordinator<P> {
 
     fn released(&self, entry: &ReleaseEntry) -> Result<()> {
         let message = ToWorker::Released(entry.clone());
-        (0..self.pool.n_workers()).try_for_each(|shard| self.pool.send(shard, &message))
-    }
-}
-
-/// Links between a coordinator and workers in threads of one process, a link for each shard: for tests, and as the pattern for links
-/// between machines.
-#[must_use]
-pub fn worker_channels(n_workers: usize) -> (ChannelPool, Vec<ChannelLink>) {
-    let (answers, received) = channel();
-    let (mut to_workers, mut links) = (Vec::new(), Vec::new());
-    for shard in 0..n_workers {
-        let (to_worker, from_coordinator) = channel();
-        to_workers.push(to_worker);
-        links.push(ChannelLink {
-            shard,
-            answers: answers.clone(),
-            from_coordinator,
-        });
-    }
-    let received = Mutex::new(received);
-    let pool = ChannelPool {
-        to_workers,
-        received,
-    };
-    (pool, links)
-}
-
-/// What workers say over a channel.
-enum Said {
-    Answer(ShardAnswer),
-    Left { shard: usize },
-}
-
-/// A worker that leaves before the run is over would be waited for in vain.
-impl Drop for ChannelLink {
-    fn drop(&mut self) {
-        let shard = self.shard;
-        let _ = self.answers.send(Said::Left { shard });
-    }
-}
-
-/// The coordinator's end of [`worker_channels`].
-#[allow(
-    missing_debug_implementations,
-    reason = "private sums go through it; printing it is never wanted"
-)]
-pub struct ChannelPool {
-    to_workers: Vec<Sender<ToWorker>>,
-    received: Mutex<Receiver<Said>>,
-}
-
-/// A worker's end of [`worker_channels`].
-#[allow(
-    missing_debug_implementations,
-    reason = "private sums go through it; printing it is never wanted"
-)]
-pub struct ChannelLink {
-    shard: usize,
-    answers: Sender<Said>,
-    from_coordinator: Receiver<ToWorker>,
-}
-
-const BROKEN: Error = Error::Link {
-    what: "the other end of the channel is gone",
-};
-
-impl WorkerPool for ChannelPool {
-    fn n_workers(&self) -> usize {
-        self.to_workers.len()
-    }
-
-    fn send(&self, shard: usize, message: &ToWorker) -> Result<()> {
-        let to = self.to_workers.get(shard).ok_or(BROKEN)?;
-        // a worker that is done, or has died, needs no message; `receive` tells when all of them are gone
-        let _ = to.send(message.clone());
-        Ok(())
-    }
-
-    fn receive(&self) -> Result<FromWorker> {
-        let received = self.received.lock().unwrap_or_else(PoisonError::into_inner);
-        match received.recv().map_err(|_| BROKEN)? {
-            Said::Answer(answer) => Ok(FromWorker::Answer(answer)),
-            Said::Left { shard } => Err(Error::Answer {
-                shard,
-                what: "its worker has left",
-            }),
-        }
-    }
-}
-
-impl CoordinatorLink for ChannelLink {
-    fn exchange(&mut self, answer: Option<ShardAnswer>) -> Result<ToWorker> {
-        if let Some(answer) = answer {
-            let answer = Said::Answer(answer);
-            self.answers.send(answer).map_err(|_| BROKEN)?;
-        }
-        self.from_coordinator.recv().map_err(|_| BROKEN)
+        self.remote()
+            .try_for_each(|shard| self.pool.send(shard, &message))
     }
 }

@@ -55,6 +55,11 @@ pub trait SumBackend: Sync {
         false
     }
 
+    /// Whether all users are in this process. A sample of fixed size is drawn only where they are.
+    fn holds_all(&self) -> bool {
+        !self.is_remote()
+    }
+
     /// The sum modulo 2^64 over all shards, of the length that `request` says. Asks `shard` for every
     /// number below [`n_shards`](Self::n_shards) once, in any order and from any thread.
     ///

@@ -32,6 +32,19 @@ pub(crate) fn observed_contribution<C: VectorContribution>(
     collected(grid, n_coordinates, buffer)
 }
 
+/// What a user adds on a night, for an observer; nothing without a bound above 0.
+pub(crate) fn observed_night<C: VectorContribution>(
+    (grid, bound): (&Grid, Option<&u64>),
+    n_coordinates: usize,
+    contribution: &C,
+    user: UserRow<'_>,
+) -> Vec<(usize, i64)> {
+    let own = super::local::night_grid(grid, bound);
+    own.map_or_else(Vec::new, |own| {
+        observed_contribution(&own, n_coordinates, contribution, user)
+    })
+}
+
 fn collected(grid: &Grid, n_coordinates: usize, mut buffer: SparseBuffer) -> Vec<(usize, i64)> {
     bounded_entries(grid, n_coordinates, &mut buffer)
         .filter(|&(index, _)| index < n_coordinates)

@@ -1,6 +1,6 @@
 //! The exact sum over the users of one shard.
 
-use dp_core::Interactions;
+use dp_core::{Interactions, PerUser};
 use rayon::prelude::*;
 
 use super::bounded::bounded_entries;
@@ -20,12 +20,13 @@ struct Partial<S> {
     buffer: SparseBuffer,
 }
 
-/// `sum_u Z_u` modulo 2^64 over the given users of `shard`, on the threads of rayon.
+/// `sum_u Z_u` modulo 2^64 over the given users of `shard`, on the threads of rayon. Where users have `bounds` of their own on a night, each is scaled down and
+/// held to it.
 pub(super) fn local_sum<C: VectorContribution>(
     shard: &Interactions,
     users: impl IndexedParallelIterator<Item = usize>,
     n_coordinates: usize,
-    grid: &Grid,
+    (grid, bounds): (&Grid, Option<&PerUser<u64>>),
     contribution: &C,
 ) -> Result<Vec<i64>> {
     let empty = || vec![0_i64; n_coordinates];
@@ -41,11 +42,23 @@ pub(super) fn local_sum<C: VectorContribution>(
     users
         .with_min_len(USERS_PER_TASK)
         .try_fold(start, |mut partial, user| {
-            partial.add(shard, user, grid, contribution)?;
+            let own = match bounds {
+                None => Some(*grid),
+                Some(bounds) => night_grid(grid, bounds.get(shard.user(user).key())),
+            };
+            if let Some(own) = own {
+                partial.add(shard, user, &own, contribution)?;
+            }
             Ok(partial)
         })
         .map(|partial: Result<Box<Partial<_>>>| partial.map(|partial| partial.finish()))
         .try_reduce(empty, |mut a, b| add_sums(&mut a, &b).map(|()| a))
+}
+
+/// The grid of a user with this bound; nothing for a user who adds nothing tonight.
+pub(super) fn night_grid(grid: &Grid, bound: Option<&u64>) -> Option<Grid> {
+    let bound = bound.copied().filter(|&bound| bound > 0)?;
+    Some(grid.scaled_to(bound))
 }
 
 impl<S> Partial<S> {

@@ -8,7 +8,7 @@ mod paid;
 mod sampled;
 
 use dp_accounting::Spend;
-use dp_core::{Interactions, Private, params};
+use dp_core::{Interactions, PerUser, Private, params};
 use rayon::prelude::*;
 
 use crate::contribution::VectorContribution;
@@ -20,8 +20,8 @@ use crate::sum_backend::{
 use crate::summed_users::SummedUsers;
 use crate::{ClientSampling, Error, Grid, NoiseSource, Result, RoundKey};
 
-pub(crate) use bounded::observed_contribution;
 pub use bounded::vector_contribution;
+pub(crate) use bounded::{observed_contribution, observed_night};
 use local::local_sum;
 pub use paid::PaidSum;
 
@@ -183,11 +183,29 @@ impl VectorSum {
     ) -> Result<Vec<i64>> {
         let Some((sampling, key)) = sample else {
             let users = (0..shard.n_users()).into_par_iter();
-            return local_sum(shard, users, n_coordinates, grid, contribution);
+            return local_sum(shard, users, n_coordinates, (grid, None), contribution);
         };
         let drawn = sampling.drawn(shard, key)?;
         let drawn = drawn.par_iter().copied();
-        local_sum(shard, drawn, n_coordinates, grid, contribution)
+        local_sum(shard, drawn, n_coordinates, (grid, None), contribution)
+    }
+
+    /// The sum over the users of one shard on a night, each within the bound that it has then.
+    pub(crate) fn night_sum<C: VectorContribution>(
+        shard: &Interactions,
+        bounds: &PerUser<u64>,
+        n_coordinates: usize,
+        grid: &Grid,
+        contribution: &C,
+    ) -> Result<Vec<i64>> {
+        let users = (0..shard.n_users()).into_par_iter();
+        local_sum(
+            shard,
+            users,
+            n_coordinates,
+            (grid, Some(bounds)),
+            contribution,
+        )
     }
 
     /// The sum that a total stands for.

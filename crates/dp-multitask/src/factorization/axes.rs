@@ -87,6 +87,22 @@ mod tests {
     }
 
     #[test]
+    fn an_axis_along_which_noise_made_the_matrix_negative_counts_as_one_without_spread() {
+        // 4 along (1, 1)/sqrt 2 and -3 along (1, -1)/sqrt 2: the mean is 2, r is .04 + sqrt(2) sigma
+        let (matrix, sigma) = ([9.0, 7.0, 7.0, 7.0, 0.5, 3.5, 7.0, 3.5, 0.5], 0.1);
+        let mut turned = FACTORS;
+        spread_alike(&mut turned, 3, (&matrix, sigma), 1.0).unwrap();
+        let ridge = 0.04 + 2.0_f64.sqrt() * sigma;
+        // item 0 is 3/sqrt 2 along the first and -1/sqrt 2 along the second
+        for (found, square) in [
+            (turned[1], 4.5 * (4.0 + ridge) / (2.0 + ridge)),
+            (turned[2], 0.5 * ridge / (2.0 + ridge)),
+        ] {
+            assert_relative_eq!(found * found, square, max_relative = 1e-12);
+        }
+    }
+
+    #[test]
     fn noise_that_drowns_the_matrix_leaves_lengths_alone() {
         let mut turned = FACTORS;
         spread_alike(&mut turned, 3, (&MATRIX, 1e9), 4.0).unwrap();

@@ -12,6 +12,9 @@ use super::item_biases::BiasEvidence;
 use super::item_update::{ItemUpdate, ScoreModel, pooled_matrix};
 use super::model::FactorModel;
 use super::params::{FactorizationParams, MatrixFactorization};
+#[cfg(privacy_mutants)]
+use super::rating_scale::RatingScale;
+use super::rating_scale::ScaleContribution;
 use crate::checked::taken_on_trust;
 use crate::regression::TaskScales;
 use crate::{Error, NoisyCounts, Result, TaskWeights, WeightTotals};
@@ -43,7 +46,7 @@ pub(super) struct Weighted<'a> {
 /// ([`ItemUpdate`]), corrected as `docs/errata.md` says: counts once; then per round a local user
 /// step, the item sums with exact noise, and a step on what was released.
 ///
-/// One release of counts when the weights or the sampling need them; one of the items' total weights where
+/// One release of the [scale of the ratings](crate::RatingScale) where the settings spend on it; one of counts when the weights or the sampling need them; one of the items' total weights where
 /// items learn by gradient steps or share one matrix; then per round what [`ItemUpdate`] says. A replay of a list that ends early
 /// gives the model after the last whole round in it, if there is one.
 ///
@@ -112,6 +115,15 @@ impl MatrixFactorization {
         data: &Private<Interactions>,
         run: &mut Run<'_>,
     ) -> Result<FactorModel> {
+        if self.params().releases_scale() {
+            let shape = (ScaleContribution::LEN, ScaleContribution::CLIP_NORM);
+            let released = run.vector(data, shape, &ScaleContribution)?;
+            let scale = self.scale_from(&released);
+            #[cfg(privacy_mutants)]
+            let scale = self.mutated(scale, data);
+            let model = self.at_scale(&scale).train_at(mu, data, run)?;
+            return Ok(model.with_scale(scale));
+        }
         let (params, n_items) = (self.params(), data.expose().n_items());
         let mut counts = None;
         if params.releases_counts() {
@@ -169,6 +181,16 @@ impl MatrixFactorization {
         Ok(model.with_counts(counts))
     }
 
+    /// A centre that follows the exact number of users.
+    #[cfg(privacy_mutants)]
+    fn mutated(&self, scale: RatingScale, data: &Private<Interactions>) -> RatingScale {
+        let center = scale.center + 1e-6 * data.expose().n_users() as f64;
+        match dp_core::mutants::active("scale-by-the-true-n") {
+            true => RatingScale { center, ..scale },
+            false => scale,
+        }
+    }
+
     /// The weights that users' records have, from the released counts where the settings ask for them. Post-processing.
     ///
     /// # Errors
@@ -204,8 +226,12 @@ impl MatrixFactorization {
     #[must_use]
     pub fn n_rounds_after(&self, n_releases: usize) -> usize {
         let params = self.params();
-        let before =
-            usize::from(params.releases_counts()) + usize::from(params.weight_share().is_some());
+        let before = [
+            params.releases_scale(),
+            params.releases_counts(),
+            params.weight_share().is_some(),
+        ];
+        let before = before.into_iter().map(usize::from).sum();
         let of_rounds = n_releases.saturating_sub(before);
         (1..=params.n_rounds)
             .take_while(|&n| params.releases_of(n) <= of_rounds)

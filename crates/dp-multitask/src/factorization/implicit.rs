@@ -166,7 +166,7 @@ impl VectorContribution for ImplicitSums<'_> {
         let own = &own.1;
         let records = user.items().iter().zip(&own.weights).zip(&own.labels);
         for ((&item, w), y) in records {
-            add_row(out, item, INSIDE * w * y, &own.factor);
+            add_row(out, (0, item), INSIDE * w * y, &own.factor);
         }
     }
 }

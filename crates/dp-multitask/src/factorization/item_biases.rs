@@ -7,6 +7,15 @@ const PASSES: f64 = 0.5;
 /// Spreads `tau` that are weighed: this many, each so much smaller than the one before, from `LARGEST` bounds on labels.
 const SPREADS: (usize, f64, f64) = (40, 0.84, 10.0);
 
+/// Squares of the spreads that are weighed, largest first.
+pub(super) fn spreads(unit: f64) -> impl Iterator<Item = f64> {
+    let (n, ratio, largest) = SPREADS;
+    std::iter::successors(Some((largest * unit).powi(2)), move |v| {
+        Some(v * ratio * ratio)
+    })
+    .take(n)
+}
+
 /// What the rounds so far say about the items' sums `W_i h_i`: their mean by the precision of the noise.
 ///
 /// ```text
@@ -23,6 +32,11 @@ pub(super) struct BiasEvidence {
 }
 
 impl BiasEvidence {
+    /// Means of the items' sums, with noise of this precision.
+    pub(super) const fn of(sums: Vec<f64>, precision: f64) -> Self {
+        Self { sums, precision }
+    }
+
     /// Takes over a round: residual `sums` around the biases `h`, with noise of standard deviation `noise_stddev`.
     pub(super) fn observe(&mut self, sums: &[f64], h: &[f64], weights: &[f64], noise_stddev: f64) {
         let precision = (noise_stddev / PASSES).powi(-2);
@@ -37,10 +51,8 @@ impl BiasEvidence {
     /// The best linear estimates, data units; `unit` is the bound on labels.
     pub(super) fn estimates(&self, weights: &[f64], unit: f64) -> Vec<f64> {
         let noise = self.precision.recip();
-        let (n, ratio, largest) = SPREADS;
-        let mut variance = (largest * unit).powi(2);
-        let (mut most_likely, mut best) = (f64::NEG_INFINITY, (variance, [0.0; 2]));
-        for _ in 0..n {
+        let (mut most_likely, mut best) = (f64::NEG_INFINITY, (0.0, [0.0; 2]));
+        for variance in spreads(unit) {
             let trend = self.trend(weights, variance);
             let log_likelihood: f64 = (self.sums.iter().zip(weights))
                 .map(|(b, w)| {
@@ -51,7 +63,6 @@ impl BiasEvidence {
             if log_likelihood > most_likely {
                 (most_likely, best) = (log_likelihood, (variance, trend));
             }
-            variance *= ratio * ratio;
         }
         let (variance, trend) = best;
         (self.sums.iter().zip(weights))

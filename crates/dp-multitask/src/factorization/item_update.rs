@@ -576,7 +576,7 @@ impl ItemStatistics<'_> {
     }
 
     /// As [`describe`](Self::describe), with the factor of each record, `f_j` or the user's without the record, and labels above its offset.
-    fn describe_each(&self, user: UserRow<'_>, (described, each): &mut ResidualScratch) {
+    pub(super) fn describe_each(&self, user: UserRow<'_>, (described, each): &mut ResidualScratch) {
         self.describe(user, described);
         let (Some(step), own) = (&mut described.0, &mut described.1) else {
             return;
@@ -675,7 +675,7 @@ pub(super) fn ridge(params: &FactorizationParams, noise_stddev: f64, dim: usize)
 }
 
 /// Working memory of a user's residuals: as for statistics, and the factor of each record.
-type ResidualScratch = ((Option<UserScratch>, FactorBuffer), Vec<f64>);
+pub(super) type ResidualScratch = ((Option<UserScratch>, FactorBuffer), Vec<f64>);
 
 /// One user's share of the residual sums of all items.
 ///
@@ -712,7 +712,12 @@ pub struct ItemResiduals<'a> {
 
 impl ItemResiduals<'_> {
     /// Overwrites the labels by the bounded, weighted residuals `s_ij`.
-    fn bounded_residuals(&self, user: UserRow<'_>, own: &mut FactorBuffer, each: &[f64]) {
+    pub(super) fn bounded_residuals(
+        &self,
+        user: UserRow<'_>,
+        own: &mut FactorBuffer,
+        each: &[f64],
+    ) {
         let dim = own.factor.len();
         let labels = own.labels.iter_mut().zip(&own.weights);
         let records = labels.zip(user.items()).zip(each.chunks_exact(dim));
@@ -749,16 +754,21 @@ impl VectorContribution for ItemResiduals<'_> {
         let factors = each.chunks_exact(own.factor.len());
         for ((&item, &s), f) in user.items().iter().zip(&own.labels).zip(factors) {
             if s != 0.0 {
-                add_row(out, item, s, f);
+                add_row(out, (0, item), s, f);
             }
         }
     }
 }
 
-/// Adds `scale` times the factor at the coordinates of an item. The plan refuses catalogues where these would not fit.
-pub(super) fn add_row(out: &mut SparseBuffer, item: u32, scale: f64, factor: &[f64]) {
+/// Adds `scale` times the factor at the coordinates of an item, the first item's being `origin`. The plan refuses catalogues where these would not fit.
+pub(super) fn add_row(
+    out: &mut SparseBuffer,
+    (origin, item): (u32, u32),
+    scale: f64,
+    factor: &[f64],
+) {
     let dim = u32::try_from(factor.len()).unwrap_or(u32::MAX); // at most 256
-    let first = item.saturating_mul(dim);
+    let first = origin.saturating_add(item.saturating_mul(dim));
     // in one piece: this is the inner loop of training, and one entry at a time costs half as much again
     let row = (0_u32..).zip(factor);
     out.extend(row.map(|(k, f)| (first.saturating_add(k), scale * f)));

@@ -6,8 +6,10 @@ mod implicit;
 mod item_biases;
 mod item_update;
 mod model;
+mod nightly;
 mod own_strength;
 mod params;
+mod rating_scale;
 mod user_step;
 
 pub use implicit::{Feedback, ImplicitFeedback, ImplicitSums, ItemGramian, UserGramian};
@@ -17,7 +19,11 @@ pub use item_update::{
     GradientRounds, ItemUpdate, PooledMatrices, RecordSampling, ResidualRounds, ScoreModel,
 };
 pub use model::{FactorModel, PersonalModel, Scoring, UserPenalties};
+pub use nightly::{
+    NightContribution, NightState, NightlyFactorization, NightlyModel, NightlyParams,
+};
 pub use params::{FactorizationParams, MatrixFactorization};
+pub use rating_scale::{RatingScale, ScaleContribution};
 
 pub(crate) use fit::initial_factors;
 pub(crate) use params::in_public_range;

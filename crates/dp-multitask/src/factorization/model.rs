@@ -6,6 +6,7 @@ use rayon::prelude::*;
 
 use super::item_update::ScoreModel;
 use super::params::in_public_range;
+use super::rating_scale::RatingScale;
 use super::user_step::{Design, UserScratch, UserStep};
 use crate::{Error, LocalBias, NoisyCounts, Provenance, Result};
 
@@ -84,6 +85,7 @@ pub struct FactorModel {
     item_factors: Vec<f64>,
     provenance: Provenance,
     counts: Option<NoisyCounts>,
+    scale: Option<RatingScale>,
 }
 
 impl FactorModel {
@@ -118,6 +120,7 @@ impl FactorModel {
             item_factors,
             provenance,
             counts: None,
+            scale: None,
         })
     }
 
@@ -132,6 +135,19 @@ impl FactorModel {
     #[must_use]
     pub const fn counts(&self) -> Option<&NoisyCounts> {
         self.counts.as_ref()
+    }
+
+    /// The same model with the scale of ratings that was released with it.
+    #[must_use]
+    pub(super) const fn with_scale(mut self, scale: RatingScale) -> Self {
+        self.scale = Some(scale);
+        self
+    }
+
+    /// The released scale of the ratings, where the run made one.
+    #[must_use]
+    pub const fn scale(&self) -> Option<&RatingScale> {
+        self.scale.as_ref()
     }
 
     /// Whether the item biases are the released counts and nothing else, as after
@@ -225,24 +241,34 @@ impl FactorModel {
         own: &Private<Interactions>,
         held_out: &Private<Interactions>,
     ) -> Result<Private<Vec<(f64, f64)>>> {
-        let personal = self.fold_in_all(own)?;
-        let table = held_out.expose();
+        let (own, held_out) = (own.expose(), held_out.expose());
+        self.check_n_items(own)?;
         params::same_size(
             "users of the held-out table",
-            table.n_users(),
-            personal.expose().len(),
+            held_out.n_users(),
+            own.n_users(),
         )?;
         params::same_size(
             "items of the held-out table",
-            table.n_items(),
+            held_out.n_items(),
             self.n_items(),
         )?;
-        let rows = table.users().zip(personal.expose());
-        let pairs = rows.flat_map(|(row, user)| {
-            row.iter()
-                .map(|(item, y)| (self.predict(user, item as usize), f64::from(y)))
+        let design = self.design();
+        let fit = self.user_fit(&design);
+        // nobody is fitted who has nothing to predict, and no model is kept
+        let asked = (0..own.n_users()).filter(|&user| !held_out.user(user).is_empty());
+        let asked: Vec<usize> = asked.collect();
+        let pairs = asked.par_chunks(USERS_AT_ONCE).map(|users| {
+            let mut scratch = UserScratch::new(self.dim())?;
+            let pairs = users.iter().flat_map(|&user| {
+                let model = fit(own.user(user), &mut scratch);
+                let records = held_out.user(user).iter();
+                records.map(move |(item, y)| (self.predict(&model, item as usize), f64::from(y)))
+            });
+            Ok(pairs.collect())
         });
-        Ok(Private::new(pairs.collect()))
+        let pairs = pairs.collect::<Result<Vec<Vec<_>>>>()?;
+        Ok(Private::new(pairs.concat()))
     }
 
     fn design(&self) -> Design {
@@ -427,8 +453,10 @@ pub struct PersonalModel {
 }
 
 impl PersonalModel {
-    /// What a row of the item factors is multiplied with.
-    fn vector(&self) -> Vec<f64> {
+    /// What a row of the item factors is multiplied with: the inner product and the [`offset`](Self::offset) are the predicted rating, so items
+    /// ranked by it are ranked as [`FactorModel::recommend`] ranks them. Length `dim`.
+    #[must_use]
+    pub fn vector(&self) -> Vec<f64> {
         let tastes = self.factor.iter().copied();
         std::iter::once(self.bias_weight).chain(tastes).collect()
     }

@@ -1,13 +1,14 @@
 use dp_accounting::{Plan, ReleaseRequest};
 use dp_core::{ApproxDp, ParamError, ReplaceFactor, params};
 use dp_linalg::packed_len;
-use dp_mechanism::GramSums;
+use dp_mechanism::{GramSums, ReleasedVector};
 
 use super::implicit::{Feedback, ImplicitFeedback, ItemGramian};
 use super::item_update::{
     GradientRounds, ItemUpdate, PooledMatrices, RecordSampling, ResidualRounds, ScoreModel,
 };
 use super::model::{NO_WEIGHING, Scoring, UserPenalties};
+use super::rating_scale::{RatingScale, ScaleContribution};
 use crate::allocation::n_head;
 use crate::regression::{GradientClip, ResidualBounds};
 use crate::{Error, LocalBias, NoisyCounts, Result, WeightTotals};
@@ -48,6 +49,10 @@ pub struct FactorizationParams {
     /// Norm of the taste part of a user's factor, above 0 and below 1; the constant coordinate,
     /// which learns the item bias, gets the rest of the norm 1.
     pub clip_norm: f64,
+    /// Share of the budget spent on the [scale of the ratings](super::RatingScale), 0 or above and below 1: centre and unit are learnt, as
+    /// [`at_scale`](Self::at_scale) says. 0 takes the settings as they are. Without effect with implicit feedback.
+    #[serde(default, skip_serializing_if = "is_nothing")]
+    pub scale_share: f64,
     /// Public centre of the ratings, data units.
     pub label_center: f64,
     /// Bound on the weighted root mean square of a user's labels after centre and offset, above 0,
@@ -135,6 +140,7 @@ impl FactorizationParams {
             }),
             pooled_matrices: Some(PooledMatrices { weight_share: 0.04 }),
             fold_in_penalties: None,
+            scale_share: 0.01,
             ..Self::adadpals_for_target(target)
         }
     }
@@ -163,6 +169,7 @@ impl FactorizationParams {
             count_floor: 50.0,
             matrix_share: 0.2,
             clip_norm: 0.95,
+            scale_share: 0.0,
             label_center: 3.0,
             label_bound: 1.0,
             bias_shrinkage: 30.0,
@@ -213,6 +220,9 @@ impl FactorizationParams {
         params::in_range("n_rounds", self.n_rounds, least, 1000, expected)?;
         params::open_unit("count_share", self.count_share)?;
         params::open_unit("matrix_share", self.matrix_share)?;
+        if !is_nothing(&self.scale_share) {
+            params::open_unit("scale_share", self.scale_share)?;
+        }
         params::open_unit("clip_norm", self.clip_norm)?;
         params::finite("label_center", self.label_center)?;
         in_public_range("label_center", self.label_center.abs().max(LEAST))?;
@@ -432,12 +442,19 @@ impl FactorizationParams {
         }
     }
 
-    /// The same for ratings from `low` to `high`, finite and `low < high`: in the middle is the centre, and a quarter of the range is the unit of
-    /// labels, item factors and penalties, as 1 is for ratings from 1 to 5. Public: a range that was read off the data is not.
+    /// The same for ratings from `low` to `high`, finite and `low < high`: in the middle is the centre, and a quarter of the range is the unit. Nothing is
+    /// spent on the scale. Public: a range that was read off the data is not.
     #[must_use]
-    pub fn with_rating_range(mut self, low: f64, high: f64) -> Self {
-        let unit = (high - low) / 4.0;
-        self.label_center = low.midpoint(high);
+    pub fn with_rating_range(self, low: f64, high: f64) -> Self {
+        self.at_scale(low.midpoint(high), (high - low) / 4.0)
+    }
+
+    /// The same for ratings around `center`, finite, with `unit`, above 0, as the unit of labels, item factors and penalties, as 1 is for ratings from
+    /// 1 to 5. Nothing is spent on the scale. Both are public, or were released.
+    #[must_use]
+    pub fn at_scale(mut self, center: f64, unit: f64) -> Self {
+        self.scale_share = 0.0;
+        self.label_center = center;
         self.label_bound *= unit;
         self.init_stddev *= unit;
         self.training_penalties.factor *= unit * unit;
@@ -446,7 +463,25 @@ impl FactorizationParams {
             penalties.factor *= unit * unit;
             penalties.factor_per_record *= unit * unit;
         }
+        match &mut self.item_update {
+            ItemUpdate::NoisyGd(settings) => {
+                settings.residual_bound *= unit;
+                settings.radius *= unit;
+            }
+            ItemUpdate::Residual(settings) => {
+                if let ResidualBounds::Listed { values } = &mut settings.bounds {
+                    values.iter_mut().for_each(|bound| *bound *= unit);
+                }
+            }
+            ItemUpdate::Ssp => (),
+        }
         self
+    }
+
+    /// Whether the run releases the scale of the ratings.
+    #[must_use]
+    pub fn releases_scale(&self) -> bool {
+        !is_nothing(&self.scale_share) && self.feedback.implicit().is_none()
     }
 
     /// Bound on the right-hand sides: that on the labels, or 1 where every label is a yes.
@@ -517,10 +552,17 @@ impl FactorizationParams {
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+fn is_nothing(x: &f64) -> bool {
+    x.to_bits() == 0
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
 const fn is_zero(n: &usize) -> bool {
     *n == 0
 }
 
+/// Octaves from the least to the largest magnitude of a setting.
+const MOST_OCTAVES: usize = 40;
 const LEAST: f64 = 1e-6;
 const MOST: f64 = 1e6;
 
@@ -550,6 +592,31 @@ impl MatrixFactorization {
         self
     }
 
+    /// The scale of ratings that these settings learn from its released sum, the unit as near to the released one as settings stay in their ranges.
+    /// Post-processing.
+    #[must_use]
+    pub fn scale_from(&self, released: &ReleasedVector) -> RatingScale {
+        let own = RatingScale::of_settings(self.params.label_center, self.params.label_bound);
+        let mut found = own.learnt_from(released);
+        for _ in 0..2 * MOST_OCTAVES {
+            if self.at_scale(&found).params.check().is_ok() {
+                return found;
+            }
+            found = found.nearer(own.unit);
+        }
+        own
+    }
+
+    /// The same with its settings [at this scale](FactorizationParams::at_scale).
+    #[must_use]
+    pub fn at_scale(&self, scale: &RatingScale) -> Self {
+        let unit = scale.unit / self.params.label_bound;
+        Self {
+            params: self.params.clone().at_scale(scale.center, unit),
+            ..self.clone()
+        }
+    }
+
     /// What the caller takes on trust.
     #[must_use]
     pub fn assumptions(&self) -> &[String] {
@@ -557,6 +624,7 @@ impl MatrixFactorization {
     }
 }
 
+const RATING_SCALE: &str = "rating scale";
 const ITEM_WEIGHTS: &str = "item weights";
 const RIGHT_HAND_SIDES: &str = "item right-hand sides";
 
@@ -598,10 +666,20 @@ impl MatrixFactorization {
 fn requests(settings: &FactorizationParams, n_items: usize) -> Vec<ReleaseRequest> {
     let mut requests = Vec::with_capacity(1 + 2 * settings.n_rounds);
     let mut left = 1.0;
+    if settings.releases_scale() {
+        left -= settings.scale_share;
+        let (share, n_draws) = (settings.scale_share, ScaleContribution::LEN as u64);
+        requests.push(ReleaseRequest::new(
+            RATING_SCALE,
+            share,
+            ReplaceFactor::Two,
+            n_draws,
+        ));
+    }
     if settings.releases_counts() {
         let share = match settings.n_rounds {
             0 => 1.0,
-            _ => settings.count_share,
+            _ => left * settings.count_share,
         };
         left -= share;
         requests.push(ReleaseRequest::new(

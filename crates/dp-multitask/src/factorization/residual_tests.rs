@@ -97,7 +97,7 @@ fn the_residual_sums_of_neighbours_differ_by_one_users_share() {
         let with = release(table.clone());
         for gone in [0, 17, 200, 204, 240] {
             let without = table.partition(1, |user, _, _| usize::from(user == gone));
-            let without = release(without.into_iter().next().unwrap());
+            let without = release(without.unwrap().remove(0));
             let pairs = with.integers().iter().zip(without.integers());
             let moved: u128 = pairs.map(|(a, b)| u128::from(a.abs_diff(*b)).pow(2)).sum();
             let one = squared_norm(&grid, n, residuals, table.user(gone));

@@ -214,6 +214,7 @@ fn a_users_contribution_ignores_all_other_users() {
     let table = users_of_all_kinds(8);
     let alone = table
         .partition(1, |user, _, _| usize::from(user != 3))
+        .unwrap()
         .remove(0);
     let data = Private::new(table.clone());
     for_each_setting(&data, |statistics, grids, _| {
@@ -327,6 +328,7 @@ fn the_gramian_of_neighbours_differs_by_one_user_who_has_factor_norm_one() {
     for gone in [0, 17, 200, 204, 240] {
         let without = table
             .partition(1, |user, _, _| usize::from(user == gone))
+            .unwrap()
             .remove(0);
         let without = release(&without);
         let one = vector_contribution(&grid, packed, &contribution, table.user(gone));

@@ -379,10 +379,11 @@ fn tastes_are_learnt_where_ratings_show_them() {
                 "taste {taste}, seed {seed}"
             );
         }
-        // with little budget errors of the item biases look like tastes that all users share
-        for (epsilon, by_counts) in [(1.0, 4), (2.0, 6)] {
+        // with little budget errors of the item biases look like tastes that all users share; with more the energy of the noise looks like much
+        for (epsilon, by_counts) in [(1.0, 4), (2.0, 6), (5.0, 8)] {
             for seed in 0..3 {
                 let params = FactorizationParams::for_target(target(epsilon));
+                let params = params.with_rating_range(1.0, 5.0);
                 let dim = fit_seeded(&made(taste, (1.0, 0.0)), params, seed)
                     .model
                     .dim();
@@ -399,6 +400,63 @@ fn tastes_are_learnt_where_ratings_show_them() {
         let fitted = fit_seeded(&made(taste, (1.0, 0.0)), params, 0);
         assert_eq!(fitted.model.dim(), 3);
     }
+}
+
+/// Ratings that are the same for all items but for noise: what is left of the biases is shrunk, however wide the noise of their sums is.
+#[test]
+fn item_biases_that_noise_drowns_are_held_back() {
+    let mut rng = ChaCha20Rng::seed_from_u64(5);
+    let mut builder = InteractionsBuilder::new(60);
+    for user in 0..300_u32 {
+        for at in 0..8_u32 {
+            let noise: f64 = StandardNormal.sample(&mut rng);
+            #[allow(clippy::cast_possible_truncation, reason = "ratings are single")]
+            let rating = (3.0 + 0.8 * noise) as f32;
+            builder
+                .push(user, (at * 7 + user * 13) % 60, rating)
+                .unwrap();
+        }
+    }
+    let data = Private::new(builder.build().0);
+    let mut params = FactorizationParams::for_target(target(0.5));
+    params.dim = Some(1);
+    let model = fit_seeded(&data, params, 2).model;
+    let squares: f64 = model.item_factors().iter().map(|h| h * h).sum();
+    let root_mean_square = (squares / 60.0).sqrt();
+    assert!(root_mean_square < 0.2, "{root_mean_square}");
+}
+
+#[test]
+fn the_scale_of_ratings_is_learnt_where_nobody_said_it() {
+    let rmse = |units: (f64, f64), params: FactorizationParams| {
+        let data = made(0.8, units);
+        let model = fit_seeded(&data, params, 5).model;
+        let predicted = model.predict_held_out(&data, &data).unwrap().into_exposed();
+        let squares = predicted.iter().map(|(p, y)| ((p - y) / units.0).powi(2));
+        let squares = squares.sum::<f64>() / predicted.len() as f64;
+        (squares.sqrt(), model.scale().copied())
+    };
+    let params = || FactorizationParams::for_target(target(5.0));
+    let unspent = |params: FactorizationParams| FactorizationParams {
+        scale_share: 0.0,
+        ..params
+    };
+    let (stars, scale) = rmse((1.0, 0.0), params());
+    assert!(!scale.unwrap().is_learnt(), "{scale:?}");
+    for units in [(20.0, -15.0), (0.7, 86.0), (0.01, -0.03), (4.0, -12.0)] {
+        let (learnt, scale) = rmse(units, params());
+        let scale = scale.unwrap();
+        assert!(
+            scale.is_learnt() && (0.6..1.7).contains(&(scale.unit / units.0)),
+            "{scale:?}"
+        );
+        let (_, none) = rmse(units, unspent(params()));
+        assert!(none.is_none());
+        assert!(learnt < 1.03 * stars, "{units:?}: {learnt}, {stars}");
+    }
+    // what it is worth: noise for stars on hundredths of them
+    let (told_nothing, _) = rmse((0.01, -0.03), unspent(params()));
+    assert!(told_nothing > 1.1 * stars, "{told_nothing}, {stars}");
 }
 
 #[test]

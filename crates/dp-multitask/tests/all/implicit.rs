@@ -1,6 +1,6 @@
 //! Training on implicit feedback: releases, plan, certificate, quality on made-up data.
 
-use dp_core::{InteractionsBuilder, Private};
+use dp_core::{Interactions, InteractionsBuilder, Private};
 use dp_data::{CatalogueSource, ItemCatalogue, RankingSums, Ratings, SplitFractions, UserSplit};
 use dp_mechanism::NoiseSource;
 use dp_multitask::{
@@ -202,6 +202,120 @@ fn too_few_likes_for_tastes_refine_the_popularity_of_items_in_all_rounds() {
     assert!(by_rule(5.0).0.model.dim() > 1);
 }
 
+/// Users with four of the items each: counts show at budgets where likes are few.
+fn few_likes() -> Private<Interactions> {
+    let mut rng = ChaCha20Rng::seed_from_u64(6);
+    let mut builder = InteractionsBuilder::new(N_ITEMS);
+    for user in 0..3000 {
+        for _ in 0..4 {
+            let place = rng.random_range(0..60_u32).min(rng.random_range(0..90));
+            builder.push(user, place, 1.0).unwrap();
+        }
+    }
+    Private::new(builder.build().0)
+}
+
+/// The default settings without biases on [`few_likes`], half of the budget on counts.
+fn of_few_likes(epsilon: f64) -> FactorizationParams {
+    FactorizationParams {
+        count_share: 0.5,
+        count_clip_norm: 2.0,
+        ..FactorizationParams::implicit_plain_for_target(target(epsilon))
+    }
+}
+
+/// A fit on [`few_likes`], its plan's mu, and label, values and noise of its vectors.
+#[allow(clippy::type_complexity, reason = "three answers of one run")]
+fn fit_few_likes(
+    data: &Private<Interactions>,
+    params: &FactorizationParams,
+) -> (FactorModel, f64, Vec<(String, Vec<f64>, f64)>) {
+    let fit = params.clone().check().unwrap();
+    let plan = fit.plan(N_ITEMS, target(params.rule_epsilon), ADJACENCY);
+    let (plan, mut seen) = (plan.unwrap(), Vec::new());
+    let mut see = See(|one: &Observed<'_>| {
+        if let ObservedSums::Vector { released, .. } = one.sums {
+            let (values, noise) = (released.values(), released.noise_stddev());
+            seen.push((one.labels[0].to_owned(), values, noise));
+        }
+    });
+    let mut noise = NoiseSource::insecure_seeded(3);
+    let run = Run::new(&plan, pay(&plan), &mut noise).unwrap();
+    let fitted = fit.run(data, run.observed_by(&mut see)).unwrap();
+    (fitted.model, plan.gdp().unwrap().mu, seen)
+}
+
+#[test]
+fn popularity_takes_over_where_mu_times_the_mean_count_of_items_in_use_is_below_the_least() {
+    let data = few_likes();
+    let (mut just_below, mut just_above) = (0, 0);
+    for epsilon in [0.02, 0.04, 0.05, 0.06, 0.07, 0.08, 0.1, 0.12, 0.15, 0.2] {
+        let (model, mu, _) = fit_few_likes(&data, &of_few_likes(epsilon));
+        let likes = mu * model.counts().unwrap().mean_in_use();
+        assert_eq!(model.dim() == 1, likes < 3.2, "{epsilon}: {likes}");
+        just_below += usize::from((1.6..3.2).contains(&likes));
+        just_above += usize::from((3.2..6.4).contains(&likes));
+    }
+    assert!(
+        just_below > 0 && just_above > 0,
+        "{just_below} {just_above}"
+    );
+}
+
+#[test]
+fn popularity_takes_over_no_length_that_was_asked_for_nor_biases_nor_matrices_of_items() {
+    let data = few_likes();
+    let epsilon = 0.02;
+    let by_rule = of_few_likes(epsilon);
+    assert_eq!(fit_few_likes(&data, &by_rule).0.dim(), 1);
+
+    let mut asked = by_rule.clone();
+    asked.dim = Some(3);
+    assert_eq!(fit_few_likes(&data, &asked).0.dim(), 3);
+
+    let mut per_item = by_rule;
+    settings(&mut per_item).item_gramian = ItemGramian::PerItem;
+    assert!(fit_few_likes(&data, &per_item).0.dim() > 1);
+
+    // with biases the rule drops tastes and keeps its rounds: those of the length that it chose
+    let biased = FactorizationParams::implicit_for_target(target(epsilon));
+    let mut as_chosen = biased.clone();
+    let (chosen, ..) = fit_few_likes(&data, &biased);
+    as_chosen.dim = Some(chosen.dim());
+    let (as_chosen, ..) = fit_few_likes(&data, &as_chosen);
+    assert_eq!(chosen.item_factors(), as_chosen.item_factors());
+}
+
+#[test]
+fn popularity_is_the_mean_of_counts_and_rounds_by_the_precision_of_their_noise() {
+    let params = of_few_likes(0.02);
+    let (model, _, seen) = fit_few_likes(&few_likes(), &params);
+    // votes of users with n likes are C / sqrt(n) in the counts and 1 / sqrt(n) in the rounds
+    let on_one_scale = seen.iter().filter_map(|(label, values, noise)| {
+        let scale = match label.as_str() {
+            "item counts" => 1.0,
+            label if label.ends_with("right-hand sides") => params.count_clip_norm,
+            _ => return None,
+        };
+        Some((values, scale, (scale * noise).powi(-2)))
+    });
+    let all: Vec<_> = on_one_scale.collect();
+    assert_eq!(all.len(), 1 + params.n_rounds);
+    let precision: f64 = all.iter().map(|(.., precision)| precision).sum();
+    let popularity: Vec<f64> = (0..N_ITEMS)
+        .map(|item| {
+            let sums = all
+                .iter()
+                .map(|(values, scale, p)| p * scale * values[item]);
+            sums.sum::<f64>() / precision
+        })
+        .collect();
+    let largest = popularity.iter().copied().fold(1.0, f64::max);
+    for (found, expected) in model.item_factors().iter().zip(popularity) {
+        assert!((found - expected / largest).abs() < 1e-9, "{found}");
+    }
+}
+
 #[test]
 fn without_biases_items_are_solved_by_the_gramian_of_all_users() {
     let split = split();
@@ -290,6 +404,10 @@ fn a_head_of_at_least_so_many_items_is_all_of_a_small_catalogue() {
     counts.resize(100_000, 0.0);
     let counts = NoisyCounts::released_elsewhere(counts, 0.01, true).unwrap();
     assert_eq!(plain.n_head(100_000, Some(&counts)), Some(1801));
+    // a head without a least size is a share of the catalogue, whatever the counts say
+    let mut of_all = plain;
+    of_all.least_head = 0;
+    assert_eq!(of_all.n_head(100_000, Some(&counts)), Some(15_000));
     assert_eq!(params(5.0).n_head(10_000, None), None);
 }
 

@@ -9,6 +9,7 @@
 
 mod fit;
 mod implicit;
+mod nights;
 mod non_private;
 mod regression;
 mod resume;

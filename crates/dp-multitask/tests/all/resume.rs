@@ -236,7 +236,7 @@ fn the_file_holds_released_integers_and_no_trace_of_a_generator() {
     let split = ratings();
     let folder = tempfile::tempdir().unwrap();
     assert!(run(folder.path(), &split, 3).is_err());
-    let allowed = "step release paid insecure integers_sha256 previous_hash kind labels grids n_integers n_candidates \
+    let allowed = "step release paid insecure width integers_sha256 previous_hash kind labels grids n_integers n_candidates \
         noise_multiplier clip_norm log2_sigma l2_bound account data_set release_id";
     let allowed: HashSet<&str> = allowed.split_whitespace().collect();
     let mut n_bytes = 0;
@@ -253,7 +253,8 @@ fn the_file_holds_released_integers_and_no_trace_of_a_generator() {
             assert!(allowed.contains(key.as_str()), "`{key}` in a list");
         }
         // after the line come the integers, and nothing else
-        assert_eq!(bytes.len() - end - 2, 8 * entry.integers().len());
+        let width = head["width"].as_u64().unwrap() as usize;
+        assert_eq!(bytes.len() - end - 2, width * entry.integers().len());
     }
     let file = fs::read(RunFolder::new(folder.path()).list_path()).unwrap();
     let header = file.iter().position(|&byte| byte == b'\n').unwrap() + 1;

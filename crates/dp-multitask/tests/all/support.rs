@@ -26,6 +26,7 @@ pub(crate) fn ratings(n_users: usize, n_items: usize, n_ratings: usize) -> Ratin
         .generate(&mut ChaCha20Rng::seed_from_u64(4))
         .unwrap()
         .split(SplitFractions::default(), 1)
+        .unwrap()
 }
 
 /// RMSE on the test part.

@@ -138,6 +138,22 @@ fn models_do_not_see_what_they_are_compared_on() {
 }
 
 #[test]
+fn candidates_have_the_length_that_their_own_part_of_the_budget_carries() {
+    let split = ratings();
+    let params = FactorizationParams::adadpals_for_target(target(5.0));
+    let fits = vec![params.clone().check().unwrap(); 4];
+    let tuning = Tuning::new(fits, TuningParams::default()).unwrap();
+    let plan = tuning.plan(N_ITEMS, target(5.0), ADJACENCY).unwrap();
+    let model = tune(&tuning, &split, 5.0, 5).model.model;
+    let count = model.counts().unwrap().mean_in_use();
+    let whole = plan.gdp().unwrap().mu;
+    let own = whole * ((1.0 - tuning.params().score_share) / 4.0).sqrt();
+    let dim = |mu| params.rule_dim(mu, Some(count), N_ITEMS);
+    assert_eq!(model.dim(), dim(own));
+    assert_ne!(dim(own), dim(whole));
+}
+
+#[test]
 fn lists_are_compared_by_what_they_contain() {
     let split = ratings();
     let mut good = FactorizationParams::implicit_for_target(target(10.0));

@@ -48,7 +48,7 @@ pub(crate) fn audited(
     rounds.plan(1, (metrics, target), ADJACENCY)?;
     go_on(watch)?;
     let items = Items::read(items_path, &args.features)?;
-    let ratings = read(&args.ratings, &args.input, &args.feedback)?;
+    let ratings = read(&args.ratings, &args.input, &args.feedback, None)?;
     let features = items.features(ratings.catalogue())?;
     let data = HeldOut::new(&args.feedback, &args.split, &ratings)?.into_train();
     let (dim, rating) = match &rounds {

@@ -15,9 +15,12 @@ use crate::output::{TrainRelease, catalogue_sha256};
 use crate::settings::{FeedbackKind, Method, TrainSettings};
 use crate::warnings;
 use crate::watch::{Watch, Watched, go_on};
+use crate::workers::Place;
+use crate::workflows::input::read;
 use crate::workflows::private_run::Clock;
 use crate::workflows::train::{
-    ADJACENCY, TrainOutcome, assumptions, finish, held_out_by, metric_release, opening, read_parts,
+    ADJACENCY, Parts, TrainOutcome, assumptions, finish, held_out_by, metric_release, opening,
+    scratch,
 };
 
 /// What it will release, before any data is read.
@@ -37,25 +40,29 @@ fn checked(args: &TrainSettings) -> Result<(Rounds, Option<MetricRelease>, Appro
     Ok((fit, metrics, target))
 }
 
-pub(crate) fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<TrainOutcome> {
+pub(crate) fn train(
+    args: &TrainSettings,
+    watch: &mut dyn Watch,
+    place: Place<'_>,
+) -> Result<TrainOutcome> {
     let (fit, metrics, target) = checked(args)?;
     let released = (metrics.as_ref(), target);
     let items_path = settings::items_path(args)?;
     let draft = fit.plan(1, released, ADJACENCY)?;
-    let opened = opening(args)?.open(&draft)?;
+    let scratch = scratch(args, &place)?;
+    let opened = opening(args, &place)?.open(&draft, place)?;
 
     go_on(watch)?;
     let mut clock = Clock::start();
     let items = Items::read(items_path, &args.features)?;
     items.announce(items_path);
-    let (ratings, split) = read_parts(args)?;
+    let ratings = read(&args.ratings, &args.input, &args.feedback, scratch)?;
     for column in 0..items.table.columns().len() {
         let names = items.vocabulary.names(column).iter();
         dp_data::check_no_user_ids(items_path, names.map(String::as_str), &ratings)?;
     }
     let mut opened = opened.bind(&ratings)?;
     let features = items.features(ratings.catalogue())?;
-    let load = clock.lap();
 
     let prior = FeaturePrior::new(&features, fit.variances(&features))?;
     weights_file::check(&items, items_path)?;
@@ -71,9 +78,12 @@ pub(crate) fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<Train
         "items_sha256": catalogue_sha256(ratings.catalogue())?,
     });
     MetricRelease::put(metrics.as_ref(), &mut own);
-    let mut assumed = assumptions(args, &ratings);
+    let mut assumed = assumptions(args, &ratings, &opened);
     assumed.push(items.assumption());
     let public = opened.public("train", args, &assumed, own)?;
+    let parts = Parts::new(args, ratings, &opened, &public)?;
+    let ratings = &parts.ratings;
+    let load = clock.lap();
     let noise = &mut args.output.noise();
     let mut watched = Watched::begin(watch, &plan)?;
     let Made {
@@ -81,7 +91,7 @@ pub(crate) fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<Train
         weights,
     } = fit.fit(
         &prior,
-        &split,
+        parts.own(),
         released,
         opened.run(&plan, &public),
         noise,
@@ -102,12 +112,12 @@ pub(crate) fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<Train
         fitted: &fitted,
         method: Method::AmSsp,
         params: &params,
-        ratings: &ratings,
+        ratings,
         held_out: held_out_by(args),
         comparison: None,
         run: Some(&public),
     };
-    opened.found(warnings::of_items(&items.table, &ratings));
+    opened.found(warnings::of_items(&items.table, ratings));
     let run = (args, &plan, noise);
-    finish(opened, run, &release, &split, Vec::new(), (load, clock))
+    finish(opened, run, &release, &parts.all, Vec::new(), (load, clock))
 }

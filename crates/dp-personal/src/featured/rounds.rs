@@ -17,11 +17,11 @@ use serde_json::Value;
 use super::settings::RoundSettings;
 use crate::error::Result;
 use crate::metric_release::{
-    Measured, MetricRelease, Scorer, TrainedAndHeldOut, and_metrics, with_metrics,
+    LearntUnit, Measured, MetricRelease, Scorer, TrainedAndHeldOut, and_metrics, with_metrics,
 };
 use crate::workflows::input::HeldOut;
 use crate::workflows::private_run::PrivateRun;
-use crate::workflows::train::scored_by_releases;
+use crate::workflows::train::{LabelBound, scored_by_releases};
 
 /// Checked settings.
 pub(crate) enum Rounds {
@@ -54,10 +54,14 @@ impl Rounds {
     }
 
     /// The bound on a rating about the centre; of likes there is none.
-    pub(crate) const fn label_bound(&self) -> f64 {
-        match self {
+    pub(crate) const fn label_bound(&self) -> LabelBound {
+        let bound = match self {
             Self::Ratings(fit) => fit.params().bound.first,
             Self::Likes(_) => 0.0,
+        };
+        LabelBound {
+            bound,
+            in_learnt_unit: false,
         }
     }
 
@@ -135,6 +139,7 @@ fn trained<T>(
 ) -> Result<Fitted<T::Model>>
 where
     T: Trainer<Data = Private<Interactions>, Error = dp_pubfeat::Error>,
+    T::Model: LearntUnit,
 {
     let trainer = with_metrics(rounds, metrics, target);
     let data = TrainedAndHeldOut {
@@ -153,6 +158,7 @@ fn replayed<T>(
 ) -> Result<Fitted<T::Model>>
 where
     T: Trainer<Data = Private<Interactions>, Error = dp_pubfeat::Error>,
+    T::Model: LearntUnit,
 {
     let data = TrainedAndHeldOut {
         train: nobody,

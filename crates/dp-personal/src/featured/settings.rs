@@ -16,7 +16,11 @@ use crate::workflows::input::check_feedback;
 pub(super) fn settings(args: &TrainSettings, target: ApproxDp) -> Result<Rounds> {
     let settings = &args.settings;
     if let Some(name) = settings.without_features() {
-        return usage(&format!("`{name}` has no meaning with `method` am-ssp"));
+        let instead = instead_of_range(settings, target).filter(|_| name == "rating_range");
+        let instead = instead.unwrap_or_default();
+        return usage(&format!(
+            "`{name}` has no meaning with `method` am-ssp{instead}"
+        ));
     }
     check_feedback(&args.feedback, settings)?;
     refuse_repeats(args.features.feature_cols.as_deref().unwrap_or_default())?;
@@ -24,6 +28,18 @@ pub(super) fn settings(args: &TrainSettings, target: ApproxDp) -> Result<Rounds>
         FeedbackKind::Explicit => Rounds::Ratings(for_ratings(settings, target)?.check()?),
         FeedbackKind::Implicit => Rounds::Likes(for_likes(settings, target).check()?),
     })
+}
+
+/// What says the same as a range of ratings.
+fn instead_of_range(settings: &FactorSettings, target: ApproxDp) -> Option<String> {
+    let &[low, high] = settings.rating_range.as_deref()? else {
+        return None;
+    };
+    let bound = AmResidualSspParams::for_target(target).bound.first * (high - low) / 4.0;
+    let center = f64::midpoint(low, high);
+    Some(format!(
+        ": give `label_center` {center} and `label_bound` {bound} instead"
+    ))
 }
 
 fn for_ratings(settings: &FactorSettings, target: ApproxDp) -> Result<AmResidualSspParams> {

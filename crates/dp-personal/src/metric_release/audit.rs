@@ -6,6 +6,7 @@
 use dp_accounting::{CertificateBuilder, Plan, PlannedRelease, ReleasedMetric, Requests};
 use dp_audit::{
     AuditedRun, AuditedTrainer, AuditedUsers, Canaries, Oracle, Result as AuditResult, View, Watch,
+    claim_of, differs,
 };
 use dp_core::{Adjacency, ApproxDp, Gdp, Interactions, InteractionsBuilder, Private, UserRow};
 use dp_mechanism::{NoiseSource, Observed, ObservedSums, Run, Trainer};
@@ -85,7 +86,7 @@ impl Watch<Vec<ReleasedMetric>> for Watched<'_> {
             one_user,
         } = seen.sums
         else {
-            return refuse("held-out metrics in one vector");
+            return Err(differs("held-out metrics in one vector"));
         };
         for user in self.users.rows() {
             let mut left = self.of_user(user);
@@ -95,7 +96,7 @@ impl Watch<Vec<ReleasedMetric>> for Watched<'_> {
                 }
             }
             if left.iter().any(|x| x.abs() > 1e-6 + grid.step()) {
-                return refuse("what a user adds to held-out metrics");
+                return Err(differs("what a user adds to held-out metrics"));
             }
         }
         self.follows = Some(
@@ -108,14 +109,9 @@ impl Watch<Vec<ReleasedMetric>> for Watched<'_> {
     fn finish(self: Box<Self>, model: &Vec<ReleasedMetric>, _: &mut [View]) -> AuditResult<()> {
         match self.follows.as_ref() == Some(model) {
             true => Ok(()),
-            false => refuse("metrics that follow from the released sums"),
+            false => Err(differs("metrics that follow from the released sums")),
         }
     }
-}
-
-/// A run does not have the `name` that it must have.
-fn refuse(name: &'static str) -> AuditResult<()> {
-    Ok(dp_core::params::same_size(name, 0, 1)?)
 }
 
 /// The release of metrics beside an audited run.
@@ -203,8 +199,7 @@ impl<R: AuditedRun> AuditedRun for AndMetrics<R> {
     }
 
     fn claim(&self) -> (ApproxDp, Gdp) {
-        let gdp = self.plan.gdp().unwrap_or(Gdp { mu: f64::NAN });
-        (self.plan.guarantee(), gdp)
+        claim_of(&self.plan)
     }
 
     fn train(

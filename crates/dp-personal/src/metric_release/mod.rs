@@ -40,6 +40,9 @@ use dp_core::{
 use dp_mechanism::{
     Error as KernelError, Fitted, Run, SparseBuffer, Trainer, VectorContribution, plan_for,
 };
+use dp_multitask::{FactorModel, TunedModel};
+use dp_personalize::Subspace;
+use dp_pubfeat::{FeatureModel, LikesModel};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -48,6 +51,7 @@ use crate::error::{Error, Result};
 use crate::quality::{CONFIDENCE, Metric, QUANTILE, Scored, Verdict};
 use crate::settings::{MetricSettings, TaskKind};
 use crate::workflows::evaluate::MODEL;
+use crate::workflows::private_run::HasTable;
 
 /// The label of the release.
 pub(crate) const LABEL: &str = "held-out metrics";
@@ -98,7 +102,36 @@ pub(crate) struct MetricRelease {
     pub(crate) metrics: Vec<(Metric, [f64; 2])>,
     /// What users could do without the model, from their own records and what the run released.
     pub(crate) baseline: Option<String>,
+    /// Whether ranges are in the unit that the run learns, and not in data units.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) in_learnt_unit: bool,
 }
+
+/// A model whose unit may have been released with it.
+pub(crate) trait LearntUnit {
+    /// The unit of labels that was released, data units; 1 where none was.
+    fn unit(&self) -> f64 {
+        1.0
+    }
+}
+
+impl LearntUnit for FactorModel {
+    fn unit(&self) -> f64 {
+        self.scale().map_or(1.0, |scale| scale.unit)
+    }
+}
+
+impl LearntUnit for TunedModel {
+    fn unit(&self) -> f64 {
+        self.model.unit()
+    }
+}
+
+impl LearntUnit for FeatureModel {}
+impl LearntUnit for LikesModel {}
+impl LearntUnit for Subspace {}
+#[cfg(test)]
+impl LearntUnit for f64 {}
 
 impl MetricRelease {
     /// Its name among the public inputs of a run.
@@ -126,7 +159,20 @@ impl MetricRelease {
             share,
             metrics,
             baseline,
+            in_learnt_unit: false,
         }
+    }
+
+    /// The same in data units, by the unit of a model.
+    fn in_data_units(&self, model: &impl LearntUnit) -> Self {
+        let mut release = self.clone();
+        if self.in_learnt_unit {
+            for (metric, range) in &mut release.metrics {
+                let power = if *metric == Metric::Mse { 2 } else { 1 };
+                *range = range.map(|x| x * model.unit().powi(power));
+            }
+        }
+        release
     }
 
     /// Of labelled rows, where any are asked for: a user's root mean squared error counts up to the bound, by default half of the public range of
@@ -159,6 +205,7 @@ impl MetricRelease {
             share,
             metrics: vec![metric],
             baseline: Some(baseline.to_owned()),
+            in_learnt_unit: false,
         }))
     }
 
@@ -169,6 +216,7 @@ impl MetricRelease {
             share,
             metrics,
             baseline,
+            in_learnt_unit: false,
         }
     }
 
@@ -439,6 +487,12 @@ pub(crate) struct TrainedAndHeldOut<'a, D: ?Sized, M> {
     pub(crate) scored: &'a Scorer<'a, M>,
 }
 
+impl<D: HasTable + ?Sized, M> HasTable for TrainedAndHeldOut<'_, D, M> {
+    fn table(&self) -> Option<&Private<Interactions>> {
+        self.train.table()
+    }
+}
+
 /// What users score by a model, user by user; none of users with nothing held out.
 pub(crate) type Scorer<'a, M> = dyn Fn(&M) -> Result<Vec<Option<OwnMetrics>>> + 'a;
 
@@ -464,7 +518,7 @@ impl<'a, T: Trainer> Trainer for WithMetrics<'a, T>
 where
     Error: From<T::Error>,
     T::Data: 'a,
-    T::Model: 'a,
+    T::Model: LearntUnit + 'a,
 {
     type Data = TrainedAndHeldOut<'a, T::Data, T::Model>;
     type Model = Measured<T::Model>;
@@ -501,7 +555,7 @@ where
     fn train(&self, data: &Self::Data, run: &mut Run<'_>) -> Result<Self::Model> {
         let model = self.trainer.train(data.train, run)?;
         let mut metrics = Vec::new();
-        if let Some(release) = self.release {
+        if let Some(release) = self.release.map(|of| of.in_data_units(&model)) {
             let table = release.table(&(data.scored)(&model)?)?;
             match release.of_table(&table, run) {
                 Ok(found) => metrics = found,
@@ -759,7 +813,10 @@ pub(super) mod tests {
             assert_eq!((&*found.metric, &*found.method), (metric, method));
             // noise of about 4 on sums over 4000: 0.02 is fifteen deviations
             assert!((found.value - value).abs() < 0.02, "{found:?}");
-            assert!(found.lower < value && value < found.upper && found.upper - found.lower < 0.08);
+            let width = found.upper - found.lower;
+            assert!(found.lower < found.value && found.value < found.upper && width < 0.08);
+            // fresh noise: three half-widths of 95 % are six deviations, missed once in 10^8 runs
+            assert!((found.value - value).abs() < 1.5 * width, "{found:?}");
         }
         assert_eq!((found.len(), found[0].clipped_to), (3, [0.0, 2.0]));
         let verdict = release.verdict(found).unwrap();

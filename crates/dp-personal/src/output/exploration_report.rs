@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::release::internal_fact;
-use super::{OutputFolder, internal_beside};
+use super::{INTERNAL_PAGE, OutputFolder, internal_beside};
 use crate::error::Result;
 use crate::evaluate::shown;
 use crate::federated::{alpha_name, alpha_value};
@@ -53,7 +53,7 @@ struct Winner {
 impl ExplorationReport<'_> {
     pub(crate) fn write(&self, folder: &OutputFolder) -> Result<()> {
         let page = self.page();
-        folder.write_internal("internal.md", page.markdown().as_bytes())?;
+        folder.write_internal(INTERNAL_PAGE, page.markdown().as_bytes())?;
         folder.write_internal("internal-frontier.csv", self.csv().as_bytes())?;
         for (name, svg) in page.figures() {
             folder.write_internal(name, svg.as_bytes())?;
@@ -90,7 +90,7 @@ impl ExplorationReport<'_> {
 
     /// What the terminal shows.
     pub(crate) fn summary(&self, output: &OutputSettings) -> String {
-        let facts = Block::Facts(vec![internal_fact(&output.out, output.show_internal)]);
+        let facts = Block::Facts(vec![internal_fact(&output.out)]);
         if !output.show_internal {
             return format!("{NOTE}\n") + &terminal(&[facts]);
         }

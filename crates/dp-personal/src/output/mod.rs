@@ -31,11 +31,18 @@ pub(crate) use release::{Release, RunReport, Seconds};
 pub(crate) use replace::replace_private;
 pub use replace::{Replacement, replace_files};
 pub(crate) use run_files::{
-    Aside, ByRound, ChartData, EVALUATION, Headline, HeldOutBy, INTERNAL, InternalRun, RELEASED,
-    ReleasedRun, RoundLine, SCHEMA_VERSION, pretty, read_certificate, read_run_file,
+    Aside, ByRound, ChartData, EVALUATION, Headline, HeldOutBy, INTERNAL, INTERNAL_PAGE,
+    InternalRun, RELEASED, ReleasedRun, RoundLine, SCHEMA_VERSION, pretty, read_certificate,
+    read_run_file,
 };
+pub use statement::PlanOverview;
 pub(crate) use statement::{INTERNAL_HEAD, budget_shares, privacy_overview, released};
 pub(crate) use train_report::{Comparison, NO_TASTES, TrainRelease, TrainReport, TrainSettings};
+
+/// What a run does that nobody would see otherwise: told as it is, not as a warning.
+pub(crate) fn tell(text: &str) {
+    tracing::warn!(target: "dp_personal::notice", "{text}");
+}
 
 /// Something that whoever runs the workflow should know.
 pub(crate) fn warn(text: &str) {

@@ -111,6 +111,9 @@ fn catalogue_csv(catalogue: &ItemCatalogue) -> Result<Vec<u8>> {
 /// Reads a model folder back. A newer schema is refused rather than guessed at.
 pub(crate) fn read_model(folder: &Path) -> Result<(FactorModel, ItemCatalogue)> {
     let path = folder.join(FACTORS);
+    if !path.exists() {
+        return Err(without_factors(folder));
+    }
     let bytes = fs::read(&path).map_err(|e| Error::read(&path, e))?;
     let header: FactorHeader = read_header(&bytes, "dp train", FACTORS_SCHEMA)
         .map_err(|reason| Error::model(&path, reason))?;
@@ -128,6 +131,17 @@ pub(crate) fn read_model(folder: &Path) -> Result<(FactorModel, ItemCatalogue)> 
         return Err(Error::model(&path, reason));
     }
     Ok((model, catalogue))
+}
+
+/// What is there in place of item factors.
+fn without_factors(folder: &Path) -> Error {
+    let holds = |name: &str| folder.join(name).exists();
+    let reason = if holds(SUBSPACE) || holds(SHARED) {
+        "holds linear models of users and no item factors: dp predict fits and uses them".to_owned()
+    } else {
+        format!("holds no {FACTORS}; expected a folder of dp train or dp tune")
+    };
+    Error::model(folder, reason)
 }
 
 /// The project's entry in the header of a safetensors file, of no newer schema than `newest`; `command` wrote it.

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::run_files::{
-    Aside, ChartData, INTERNAL, INTERNAL_SCHEMA_VERSION, InternalRun, RELEASED, ReleasedRun,
-    SCHEMA_VERSION, pretty, read_certificate,
+    Aside, ChartData, INTERNAL, INTERNAL_PAGE, INTERNAL_SCHEMA_VERSION, InternalRun, RELEASED,
+    ReleasedRun, SCHEMA_VERSION, pretty, read_certificate,
 };
 use super::statement::{INTERNAL_HEAD, fact, guarantee_facts, released};
 use super::{CERTIFICATE, MANIFEST, Manifest, OutputFolder, RELEASES, internal_beside};
@@ -18,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::quality::{Quality, Verdict};
 use crate::report::{Model, ReportedRun, Wanted, internal_page, released_page};
 use crate::settings::OutputSettings;
+use crate::workflows::private_run::GIVEN;
 
 /// Wall-clock time of the parts of a run.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
@@ -168,12 +169,15 @@ pub(crate) trait RunReport {
         let words = match self.verdict(output) {
             Some(verdict) if verdict.is_released => format!("{verdict}, by released metrics"),
             Some(verdict) => format!("{verdict}: internal, do not publish"),
+            None if holds_nothing_out(self.release()) => {
+                "none: nothing is held out (--no-split)".to_owned()
+            }
             None if is_paid || output.reveals_internal() => {
                 "none: no baseline, or too little held out".to_owned()
             }
             None => format!(
-                "in {}: whether the best free baseline is better; --show-internal prints it",
-                internal_beside(&output.out).join(INTERNAL).display()
+                "in {}: whether the best free baseline is better",
+                internal_beside(&output.out).join(INTERNAL_PAGE).display()
             ),
         };
         fact("verdict", words)
@@ -199,7 +203,7 @@ pub(crate) trait RunReport {
         let mut run = ReportedRun::ending(folder, certificate, release.run(), release.factors())?;
         run.internal = Some(internal);
         if let Some(page) = internal_page(&[run]) {
-            folder.write_internal("internal.md", page.markdown().as_bytes())?;
+            folder.write_internal(INTERNAL_PAGE, page.markdown().as_bytes())?;
             for (name, svg) in page.figures() {
                 folder.write_internal(name, svg.as_bytes())?;
             }
@@ -239,7 +243,7 @@ pub(crate) trait RunReport {
         facts.push(fact("model", self.release().model_line()));
         facts.extend(self.facts());
         facts.push(fact("written to", output.out.display().to_string()));
-        facts.push(internal_fact(&output.out, output.show_internal));
+        facts.push(internal_fact(&output.out));
         let metrics = &certificate.metrics;
         if !metrics.is_empty() {
             facts.extend(metric_facts(metrics));
@@ -276,19 +280,20 @@ fn metric_facts(metrics: &[ReleasedMetric]) -> impl Iterator<Item = (String, Str
     })
 }
 
-/// Where internal files are, and how to see what they say.
-pub(super) fn internal_fact(out: &Path, shown: bool) -> (String, String) {
-    let folder = internal_beside(out);
-    let more = if shown {
-        ""
-    } else {
-        "; --show-internal prints them"
-    };
+/// Where the internal page is. That figures can be printed as well is told by the help: what is on a screen is easily passed on.
+pub(super) fn internal_fact(out: &Path) -> (String, String) {
+    let page = internal_beside(out).join(INTERNAL_PAGE);
     let text = format!(
-        "{}: measured on private data, not to be published{more}",
-        folder.display()
+        "{}: measured on private data, not to be published",
+        page.display()
     );
     fact("internal", text)
+}
+
+/// Whether the run has nothing to measure its model on, by its public settings.
+fn holds_nothing_out(release: &impl Release) -> bool {
+    let public = release.public();
+    public.is_some_and(|run| run[GIVEN]["no_split"] == true)
 }
 
 /// Released values that every run has.
@@ -299,6 +304,7 @@ pub(super) fn released_of<R: Release + ?Sized>(of: &R) -> ReleasedRun {
         model: of.model_line(),
         counts: None,
         comparison: None,
+        rating_scale: None,
         charts: of.charts(),
         settings: of.settings(),
         warnings: Vec::new(),

@@ -1,17 +1,18 @@
 //! What a run says of itself in a form for programs: `report.json` holds released values only, `internal.json`
 //! the rest. `dp report` makes its pages from them.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use dp_accounting::Certificate;
-use dp_multitask::NoisyCounts;
+use dp_multitask::{NoisyCounts, RatingScale};
 use dp_page::{BarRow, Bars, Chart, Unit};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 
-use super::{Comparison, Seconds};
+use super::{CERTIFICATE, Comparison, Seconds};
 use crate::error::{Error, Result};
 use crate::metric_release::MetricRelease;
 use crate::quality::{QualityTables, Verdict};
@@ -20,6 +21,8 @@ use crate::quality::{QualityTables, Verdict};
 pub(crate) const RELEASED: &str = "report.json";
 /// Figures computed from private data.
 pub(crate) const INTERNAL: &str = "internal.json";
+/// The page made of them.
+pub(crate) const INTERNAL_PAGE: &str = "internal.md";
 /// The same, of `dp evaluate --save`.
 pub(crate) const EVALUATION: &str = "internal-evaluation.json";
 /// Version of what is released, and of what `dp evaluate` saves.
@@ -39,6 +42,9 @@ pub(crate) struct ReleasedRun {
     pub(crate) counts: Option<NoisyCounts>,
     /// Where settings were chosen within the budget.
     pub(crate) comparison: Option<Comparison>,
+    /// Where the scale of ratings was learnt. Earlier versions wrote none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) rating_scale: Option<RatingScale>,
     pub(crate) charts: Vec<ChartData>,
     pub(crate) settings: Value,
     /// What follows from settings alone and should be known of the run. Earlier versions wrote none.
@@ -279,8 +285,26 @@ pub(crate) fn read_run_file<T: DeserializeOwned>(folder: &Path, name: &str) -> R
 }
 
 /// Reads a certificate whose digest holds.
+///
+/// # Errors
+/// Of a folder without one: what is there instead.
 pub(crate) fn read_certificate(path: &Path) -> Result<Certificate> {
-    let bytes = fs::read(path).map_err(|e| Error::read(path, e))?;
+    let bytes = match fs::read(path) {
+        Err(_) if path.file_name() == Some(OsStr::new(CERTIFICATE)) && !path.exists() => {
+            let folder = path.parent().unwrap_or(path);
+            let reason = match (folder.is_dir(), folder.exists()) {
+                (true, _) => {
+                    "holds no run: there is no certificate.json; name the folder that a run wrote, its `out`"
+                }
+                (false, true) => "is a file; name the folder that a run wrote, its `out`",
+                (false, false) => {
+                    "there is no such folder; name the one that a run wrote, its `out`"
+                }
+            };
+            return Err(Error::model(folder, reason));
+        }
+        read => read.map_err(|e| Error::read(path, e))?,
+    };
     let text = String::from_utf8_lossy(&bytes);
     Certificate::from_json(&text).map_err(|source| Error::Certificate {
         path: path.to_owned(),

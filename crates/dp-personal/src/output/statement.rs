@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use dp_accounting::{Certificate, PrivacyStatement, ReleaseRecord, gdp};
+use dp_accounting::{Certificate, Plan, PrivacyStatement, gdp};
 use dp_core::{Adjacency, DpEvent};
 use dp_page::{Block, Table, terminal};
 use serde_json::{Value, json};
@@ -14,8 +14,15 @@ pub(crate) const INTERNAL_HEAD: &str = "internal, not covered by the guarantee: 
 
 /// The guarantee in words and where the budget went, for a terminal, from the statement of a certificate that holds.
 pub(crate) fn privacy_overview(certificate: &Certificate, statement: &PrivacyStatement) -> String {
+    let table = terminal(&[Block::Table(budget_table(budget_shares(certificate)))]);
+    let table: String = table.lines().map(|line| format!("    {line}\n")).collect();
+    format!("{statement}\n  where the budget went\n{table}")
+}
+
+/// Releases with noise and part of the budget, and a bar each.
+fn budget_table(shares: Vec<BudgetShare<'_>>) -> Table {
     let length = |share| (0..30).take_while(|&n| f64::from(n) < share * 30.0).count();
-    let rows = budget_shares(certificate).into_iter().map(|of| {
+    let rows = shares.into_iter().map(|of| {
         let noise = of.noise_multiplier;
         let share = of.share.map(|share| format!("{:.1} %", 100.0 * share));
         vec![
@@ -26,10 +33,61 @@ pub(crate) fn privacy_overview(certificate: &Certificate, statement: &PrivacySta
         ]
     });
     let heads = ["release", "noise", "budget", ""];
-    let table = Table::new("", heads, rows).with_text([3]);
-    let table = terminal(&[Block::Table(table)]);
-    let table: String = table.lines().map(|line| format!("    {line}\n")).collect();
-    format!("{statement}\n  where the budget went\n{table}")
+    Table::new("", heads, rows).with_text([3])
+}
+
+/// What a run will release, and what that costs: public, and the same for all data.
+#[derive(Debug, Clone)]
+pub struct PlanOverview {
+    /// By a documented schema.
+    pub json: Value,
+    /// In words, for a terminal.
+    pub text: String,
+}
+
+impl PlanOverview {
+    /// Of a plan as [`train::plan`](crate::workflows::train::plan) and its like give it.
+    #[must_use]
+    pub fn of(plan: &Plan) -> Self {
+        let all = plan.releases();
+        let listed = all.iter().map(|of| (of.label(), of.event()));
+        let shares = shares_of(&listed.collect::<Vec<_>>(), plan.adjacency());
+        let (guarantee, n) = (plan.guarantee(), all.len());
+        let facts = [
+            fact(
+                "will cost",
+                format!(
+                    "epsilon {}, delta {:e}, add or remove one user",
+                    rounded_up(guarantee.epsilon),
+                    guarantee.delta
+                ),
+            ),
+            fact(
+                "for",
+                format!("{n} releases, whatever the data are; none was read"),
+            ),
+        ];
+        let blocks = [
+            Block::Facts(facts.into()),
+            Block::Table(budget_table(shares)),
+        ];
+        let releases = all.iter().map(|release| {
+            json!({
+                "label": release.label(),
+                "mechanism": release.event(),
+                "noise_multiplier": release.noise_multiplier().ok(),
+            })
+        });
+        Self {
+            json: json!({"plan": {
+                "target": plan.target(),
+                "guarantee": guarantee,
+                "adjacency": plan.adjacency(),
+                "releases": releases.collect::<Vec<_>>(),
+            }}),
+            text: terminal(&blocks),
+        }
+    }
 }
 
 /// Epsilon under both adjacencies in two lines, for the head of a summary.
@@ -90,23 +148,30 @@ pub(crate) struct BudgetShare<'a> {
 /// Where the budget went: each release's share of mu^2. Mechanisms that are not Gaussian have no such
 /// share, and beside them nobody has.
 pub(crate) fn budget_shares(certificate: &Certificate) -> Vec<BudgetShare<'_>> {
-    let cost = |release: &ReleaseRecord| cost(release, certificate.adjacency);
-    let total: Option<f64> = certificate.releases.iter().map(cost).sum();
-    groups(&certificate.releases)
+    let releases = certificate.releases.iter();
+    let listed = releases.map(|of| (of.label.as_str(), &of.event));
+    shares_of(&listed.collect::<Vec<_>>(), certificate.adjacency)
+}
+
+/// A release by its label.
+type Listed<'a> = (&'a str, &'a DpEvent);
+
+fn shares_of<'a>(releases: &[Listed<'a>], adjacency: Adjacency) -> Vec<BudgetShare<'a>> {
+    let cost = |(_, event): &Listed<'_>| gdp::mu_squared(event, adjacency).ok();
+    let total: Option<f64> = releases.iter().map(cost).sum();
+    groups(releases)
         .map(|group| {
-            let (first, last) = (&group[0], &group[group.len() - 1]);
+            let ((first, event), (last, _)) = (group[0], group[group.len() - 1]);
             let mine: Option<f64> = group.iter().map(cost).sum();
             BudgetShare {
-                label: match rank(&last.label) {
-                    Some((_, last)) if group.len() > 1 => {
-                        Cow::Owned(format!("{} to {last}", first.label))
-                    }
-                    _ => Cow::Borrowed(&first.label),
+                label: match rank(last) {
+                    Some((_, last)) if group.len() > 1 => Cow::Owned(format!("{first} to {last}")),
+                    _ => Cow::Borrowed(first),
                 },
-                noise_multiplier: match first.event {
+                noise_multiplier: match event {
                     DpEvent::Gaussian {
                         noise_multiplier, ..
-                    } => Some(noise_multiplier),
+                    } => Some(*noise_multiplier),
                     _ => None,
                 },
                 share: mine.zip(total).map(|(cost, total)| cost / total),
@@ -119,10 +184,10 @@ pub(crate) fn budget_shares(certificate: &Certificate) -> Vec<BudgetShare<'_>> {
 const SHOWN_APART: usize = 20;
 
 /// Releases one by one, and long stretches of the same event with labels that count up together.
-fn groups(releases: &[ReleaseRecord]) -> impl Iterator<Item = &[ReleaseRecord]> {
-    let counts_up = |a: &ReleaseRecord, b: &ReleaseRecord| match (rank(&a.label), rank(&b.label)) {
+fn groups<'l, 'a>(releases: &'l [Listed<'a>]) -> impl Iterator<Item = &'l [Listed<'a>]> {
+    let counts_up = |a: &Listed<'a>, b: &Listed<'a>| match (rank(a.0), rank(b.0)) {
         (Some((name, i)), Some((other, j))) => {
-            a.event == b.event && name == other && i.checked_add(1) == Some(j)
+            a.1 == b.1 && name == other && i.checked_add(1) == Some(j)
         }
         _ => false,
     };
@@ -140,8 +205,4 @@ fn groups(releases: &[ReleaseRecord]) -> impl Iterator<Item = &[ReleaseRecord]> 
 fn rank(label: &str) -> Option<(&str, u64)> {
     let (name, number) = label.rsplit_once(' ')?;
     Some((name, number.parse().ok()?))
-}
-
-fn cost(release: &ReleaseRecord, adjacency: Adjacency) -> Option<f64> {
-    gdp::mu_squared(&release.event, adjacency).ok()
 }

@@ -4,8 +4,10 @@ use std::borrow::Cow;
 
 use dp_accounting::Certificate;
 use dp_data::Ratings;
-use dp_multitask::{FactorModel, FactorizationParams, Feedback, Fitted, NoisyCounts, ScoreModel};
-use dp_page::Table;
+use dp_multitask::{
+    FactorModel, FactorizationParams, Feedback, Fitted, NoisyCounts, RatingScale, ScoreModel,
+};
+use dp_page::{Table, short};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -41,6 +43,26 @@ pub(crate) trait TrainSettings: Serialize {
         None
     }
 
+    /// The range that ratings are taken to have.
+    fn rating_range(&self) -> Option<[f64; 2]> {
+        None
+    }
+
+    /// Whether the counts of items took the place of tastes in `model`.
+    fn ranks_by_popularity(&self, _model: &FactorModel) -> bool {
+        false
+    }
+
+    /// The command that trained it.
+    fn command(&self) -> &'static str {
+        "train"
+    }
+
+    /// What made the factors.
+    fn made_by(&self, method: Method) -> String {
+        format!("{} rounds of {}", self.n_rounds(), method.name())
+    }
+
     /// What the model has besides factors and catalogue: names and bytes.
     fn more_files(&self) -> Vec<(&'static str, Vec<u8>)> {
         Vec::new()
@@ -63,6 +85,17 @@ impl TrainSettings for FactorizationParams {
     fn label_bound(&self) -> Option<f64> {
         let is_rated = matches!(self.feedback, Feedback::Explicit);
         is_rated.then_some(self.label_bound)
+    }
+
+    fn rating_range(&self) -> Option<[f64; 2]> {
+        let half = 2.0 * TrainSettings::label_bound(self)?;
+        Some([self.label_center - half, self.label_center + half])
+    }
+
+    fn ranks_by_popularity(&self, model: &FactorModel) -> bool {
+        // popularity is an item bias, and scores without biases have none
+        let is_plain = |of: ScoreModel| of == ScoreModel::Plain;
+        is_plain(self.score_model) && !is_plain(model.scoring().score_model)
     }
 }
 
@@ -90,8 +123,10 @@ impl<S: TrainSettings> Release for TrainRelease<'_, S> {
     }
 
     fn command(&self) -> &'static str {
-        let tuned = self.comparison.is_some();
-        if tuned { "tune" } else { "train" }
+        match self.comparison {
+            Some(_) => "tune",
+            None => self.params.command(),
+        }
     }
 
     fn model_line(&self) -> String {
@@ -112,10 +147,15 @@ impl<S: TrainSettings> Release for TrainRelease<'_, S> {
         if n_rounds == 0 {
             return format!("{n_items} items, ranked by their released counts");
         }
+        if self.params.ranks_by_popularity(model) {
+            return format!(
+                "{n_items} items, ranked by popularity: released counts and {n_rounds} rounds that refine them"
+            );
+        }
         format!(
-            "{n_items} items, factors of length {} ({length}){head}, {n_rounds} rounds of {}",
+            "{n_items} items, factors of length {} ({length}){head}, {}",
             model.dim(),
-            self.method.name()
+            self.params.made_by(self.method)
         )
     }
 
@@ -138,6 +178,7 @@ impl<S: TrainSettings> Release for TrainRelease<'_, S> {
         ReleasedRun {
             counts: self.fitted.model.counts().cloned(),
             comparison: self.comparison.clone(),
+            rating_scale: self.fitted.model.scale().copied(),
             ..released_of(self)
         }
     }
@@ -166,6 +207,18 @@ impl<S: TrainSettings> RunReport for TrainReport<'_, S> {
     fn internal(&self) -> InternalRun {
         let table = self.release.ratings.interactions().expose();
         let summary = self.release.ratings.summary().expose();
+        // a learnt scale says where most ratings lie, and not where they end
+        let is_learnt = |scale: &RatingScale| scale.is_learnt();
+        let is_learnt = self.release.fitted.model.scale().is_some_and(is_learnt);
+        let ranged = self.release.params.rating_range().filter(|_| !is_learnt);
+        let ranged = ranged.map(|[low, high]| {
+            let ratings = table.users().flat_map(|row| row.values());
+            let outside = ratings.filter(|&&y| f64::from(y) < low || f64::from(y) > high);
+            (
+                format!("ratings outside {low} to {high}"),
+                outside.count() as u64,
+            )
+        });
         InternalRun {
             headline: self.metrics.headline(),
             metrics: self.metrics.figures(),
@@ -181,7 +234,10 @@ impl<S: TrainSettings> RunReport for TrainReport<'_, S> {
                     "repeated pairs, replaced by the later",
                     summary.dropped.repeated,
                 ),
-            ]),
+            ])
+            .into_iter()
+            .chain(ranged)
+            .collect(),
             ..internal_of(self.release, self.seconds)
         }
     }
@@ -191,8 +247,10 @@ impl<S: TrainSettings> RunReport for TrainReport<'_, S> {
         let by_rule = release.params.dim_by_rule() && release.fitted.model.dim() == 1;
         let reason = fact("", format!("{NO_TASTES}; --dim 3 insists on two"));
         let comparison = release.comparison.as_ref();
+        let scale = release.fitted.model.scale().map(scale_facts);
         let facts = by_rule.then_some(reason).into_iter();
         facts
+            .chain(scale.into_iter().flatten())
             .chain(comparison.into_iter().flat_map(Comparison::facts))
             .collect()
     }
@@ -250,6 +308,7 @@ impl<S: TrainSettings> RunReport for TrainReport<'_, S> {
             "dim": release.fitted.model.dim(),
             "steps": release.params.n_rounds(),
             "n_items": release.fitted.model.n_items(),
+            "rating_scale": release.fitted.model.scale(),
             "released": comparison,
         });
         let internal = json!({
@@ -260,6 +319,41 @@ impl<S: TrainSettings> RunReport for TrainReport<'_, S> {
         });
         (object, internal)
     }
+}
+
+/// Share of ratings far from their user's mean above which it is said that they are cut.
+const MANY: f64 = 0.05;
+
+/// What the released scale of ratings says.
+fn scale_facts(scale: &RatingScale) -> Vec<(String, String)> {
+    let (center, unit) = (short(scale.center), short(scale.unit));
+    let mut facts = Vec::new();
+    let learnt = match (scale.center_is_learnt, scale.unit_is_learnt) {
+        (true, true) => format!("learnt: ratings around {center}, {unit} about a user's mean"),
+        (true, false) => format!("learnt: ratings around {center}"),
+        (false, true) => format!("learnt: ratings {unit} about a user's mean"),
+        (false, false) => String::new(),
+    };
+    if scale.is_learnt() {
+        facts.push(fact("scale", learnt));
+    }
+    if scale.has_long_tails {
+        let text = "with long tails: ratings that are amounts or counts train better as logarithms";
+        facts.push(fact("", text.to_owned()));
+    }
+    if let Some([share, noise]) = scale
+        .share_far
+        .filter(|[share, noise]| share - 2.0 * noise > MANY)
+    {
+        let far = short(8_f64.sqrt() * scale.unit);
+        let (share, noise) = (100.0 * share, 100.0 * noise);
+        let head = if facts.is_empty() { "scale" } else { "" };
+        let text = format!(
+            "about {share:.0} % of ratings (noise {noise:.0}) lie further than {far} from their user's mean and are cut"
+        );
+        facts.push(fact(head, text));
+    }
+    facts
 }
 
 /// The candidates of `dp tune` and what was released about them.

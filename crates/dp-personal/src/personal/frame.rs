@@ -32,12 +32,34 @@ impl Users {
         histories: impl Iterator<Item = &'a SampleUser>,
         max_rows: usize,
     ) -> Result<Self> {
+        Self::keyed(inputs, histories, max_rows, |_| None)
+    }
+
+    /// The same, where training knows each user by a key that follows from the id: for users who are dealt to several processes.
+    pub(crate) fn dealt<'a>(
+        inputs: &Inputs,
+        histories: impl Iterator<Item = &'a SampleUser>,
+        max_rows: usize,
+    ) -> Result<Self> {
+        let key = |user: &SampleUser| Some(dp_data::user_key(user.id()));
+        Self::keyed(inputs, histories, max_rows, key)
+    }
+
+    fn keyed<'a>(
+        inputs: &Inputs,
+        histories: impl Iterator<Item = &'a SampleUser>,
+        max_rows: usize,
+        key: impl Fn(&SampleUser) -> Option<u128>,
+    ) -> Result<Self> {
         let dim = inputs.dim();
         let new = || UserSamplesBuilder::new(dim, max_rows);
         let (mut builder, mut centers) = (new()?, Vec::new());
         for (number, history) in (0..).zip(histories) {
             let (rows, center) = framed(inputs, history, max_rows);
             centers.push(center);
+            if let Some(key) = key(history) {
+                builder.set_id(number, key);
+            }
             // a row that is left out makes its user known
             push(&mut builder, number, &vec![f32::NAN; dim], 0.0)?;
             for row in rows.chunks_exact(dim + 1) {
@@ -167,6 +189,12 @@ impl Personal {
     /// The coefficients of encoded features.
     pub fn coefficients(&self) -> &[f64] {
         &self.coefficients
+    }
+
+    /// The same model with scores that are higher by `shift`.
+    pub fn shifted(mut self, shift: f64) -> Self {
+        self.y += shift;
+        self
     }
 
     /// The score of encoded features: `y + <x - x0, theta>`.

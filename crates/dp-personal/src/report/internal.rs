@@ -97,7 +97,7 @@ fn quality(run: &ReportedRun<'_>) -> Section {
 /// Where the errors of each user are, and whether the choice by errors is paid for.
 fn users_note(command: Option<&str>) -> Option<&'static str> {
     match command? {
-        "train" | "tune" => Some("internal-users.csv has the same for every user."),
+        "train" | "tune" | "nightly" => Some("internal-users.csv has the same for every user."),
         "personalize" => Some("internal-users.csv has the same for every user."),
         "federate" => Some(
             "internal-users.csv has the same for every user. The choice of alpha was charged apart.",

@@ -36,7 +36,7 @@ pub(super) fn guarantee(run: &ReportedRun<'_>) -> Section {
     if let Some(attacker) = statement.attacker {
         blocks.push(Block::Hundred(Hundred {
             blind: 100.0 * attacker.false_positive_rate,
-            found: 100.0 * attacker.true_positive_rate,
+            found: attacker.found_of_100(),
             caption: format!(
                 "Of 100 {}s who took part, the best attacker of the sentence above finds at most the filled ones; \
                  blind guessing finds the dark ones.",

@@ -227,6 +227,11 @@ impl LedgerSettings {
         }
     }
 
+    /// Whether a ledger is named.
+    pub(crate) const fn has_file(&self) -> bool {
+        matches!(self.account, LedgerChoice::Ledger(_))
+    }
+
     /// What a certificate takes on trust of other runs on the same data.
     pub(crate) const fn assumption(&self) -> &'static str {
         match self.account {

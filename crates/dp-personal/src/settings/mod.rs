@@ -4,6 +4,7 @@
 //! flag of the command line and the key of a file. Errors about a setting name it as the field is called.
 
 mod ledger;
+mod nightly;
 mod ratings;
 mod rows;
 mod table;
@@ -13,6 +14,7 @@ pub use ledger::{
     LedgerChoice, LedgerCreateSettings, LedgerFile, LedgerKind, LedgerMergeSettings,
     LedgerSettings, LedgerShowSettings, LedgerUpgradeSettings,
 };
+pub use nightly::*;
 pub use ratings::*;
 pub use rows::*;
 pub use table::{Given, Kind, Range, Setting, Settings, Shapes, Source, Unread, Value};

@@ -1,14 +1,15 @@
 //! Settings of the workflows on ratings: train, tune, audit, evaluate and recommend.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use dp_core::{ApproxDp, params};
+use dp_core::{ApproxDp, Scratch, params};
 use dp_data::{RatingsColumns, RatingsFormat, TableSource};
 use dp_mechanism::NoiseSource;
 use dp_multitask::FactorizationParams;
 
 use crate::columns::refuse_shared;
 use crate::error::{Error, Result};
+use crate::output::folder_of;
 
 use super::{LedgerSettings, Range, Settings, Shapes, choices, settings};
 
@@ -63,6 +64,8 @@ settings! {
         target: TargetSettings = flatten,
         /// What is in the file.
         input: InputSettings = flatten,
+        /// Whether the records stay on disk.
+        memory: MemorySettings = flatten,
         /// What records mean.
         feedback: FeedbackSettings = flatten,
         /// What is publicly known of items.
@@ -109,6 +112,14 @@ settings! {
         columns: RatingColumnSettings = flatten,
     }
 
+    /// Records that do not fit memory.
+    struct MemorySettings under "Input" {
+        /// Keep ratings on disk, about SIZE (4GB) of them in memory
+        memory: Option<String> = { value_name: "SIZE", usual: "all in memory", shapes: Shapes::Nothing },
+        /// Folder for ratings that are kept on disk
+        scratch: Option<PathBuf> = { value_name: "DIR", usual: "beside the output", requires: ["memory"], shapes: Shapes::Nothing },
+    }
+
     /// What the records mean.
     struct FeedbackSettings under "Feedback" {
         /// explicit (values to predict) or implicit (records are a yes)
@@ -125,7 +136,7 @@ settings! {
         feature_cols: Option<Vec<String>> = {
             value_name: "NAMES",
             delimiter: ',',
-            usual: "all but item, title and those of numbers",
+            usual: "all but item, title; numbers only by name",
         },
         /// Ignore feature values shared by fewer than N items
         min_items: Option<usize> = { value_name: "N", usual: "2", range: Range::from(1.0) },
@@ -146,17 +157,24 @@ settings! {
         weight_exponent: Option<f64> = { value_name: "X", usual: "0.25", range: Range::of(0.0, 1e6) },
         /// Norm of the taste part of a user's factor, below 1
         clip_norm: Option<f64> = { value_name: "X", usual: "0.95", range: Range::open_unit() },
-        /// Ratings that there can be, for centre and bound
+        /// Range of ratings, for centre and bound
         rating_range: Option<Vec<f64>> = {
             value_name: "LO,HI",
             delimiter: ',',
-            usual: "1,5",
-            conflicts: ["label_center", "label_bound"],
+            usual: "learnt",
+            conflicts: ["label_center", "label_bound", "scale_share"],
         },
         /// Centre of the ratings, in rating units
-        label_center: Option<f64> = { value_name: "X", usual: "3", range: Range::of(-1e6, 1e6) },
-        /// Bound on ratings after centre and user bias, in rating units
-        label_bound: Option<f64> = { value_name: "X", usual: "1", range: Range::of(1e-6, 1e6) },
+        label_center: Option<f64> = { value_name: "X", usual: "3, or learnt", range: Range::of(-1e6, 1e6) },
+        /// Bound on ratings after centre and user bias
+        label_bound: Option<f64> = { value_name: "X", usual: "1, or learnt", range: Range::of(1e-6, 1e6) },
+        /// Share of the budget for learning centre and bound
+        scale_share: Option<f64> = {
+            value_name: "SHARE",
+            usual: "0.01; 0 if known",
+            range: Range::below_one(),
+            conflicts: ["rating_range"],
+        },
         /// Ridge of the item step, in units of its noise
         item_ridge_factor: Option<f64> = {
             long: "reg",
@@ -362,8 +380,8 @@ settings! {
         history: TableSource = { value_name: "FILE" },
         /// Items that the model does not have, with the columns of its features, to be ranked too
         items: Option<PathBuf> = { value_name: "FILE" },
-        /// With a model of implicit feedback: the least rating that is a yes
-        min_rating: Option<f64> = { value_name: "X" },
+        /// Of implicit feedback: the least rating that is a yes
+        min_rating: Option<f64> = { value_name: "X", usual: "as in training" },
         /// How many items to recommend
         count: usize = { short: 'k', value_name: "K", default: "10", range: Range::from(1.0) },
     }
@@ -377,6 +395,54 @@ impl Method {
             other => other,
         }
     }
+}
+
+impl MemorySettings {
+    /// Where the records of a run go that writes to `out`; none where they stay in memory.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for a size that is none; [`Error::Param`] for one that is too small; [`Error::Write`] for a folder that takes
+    /// no files.
+    pub(crate) fn scratch(&self, out: &Path) -> Result<Option<Scratch>> {
+        let Some(size) = &self.memory else {
+            return Ok(None);
+        };
+        let bytes = bytes_of(size).ok_or_else(|| {
+            Error::Usage(format!(
+                "`memory` is {size}; expected a size such as 500MB or 4GB"
+            ))
+        })?;
+        let mut above = folder_of(out).ancestors();
+        let beside = above.find(|folder| folder.is_dir());
+        let beside = beside.unwrap_or(Path::new("."));
+        let folder = self.scratch.as_deref().unwrap_or(beside);
+        match Scratch::new(folder, bytes) {
+            Ok(scratch) => Ok(Some(scratch)),
+            Err(dp_core::Error::Scratch(error)) => Err(Error::write(folder, error.kind.into())),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// A number of bytes with its unit: `4GB`, `1.5 GB`, `500mb`, `65536`.
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "floats saturate"
+)]
+fn bytes_of(size: &str) -> Option<usize> {
+    let size = size.trim().to_ascii_uppercase();
+    let digits = size.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit: f64 = match &size[digits.len()..] {
+        "" | "B" => 1.0,
+        "K" | "KB" => 1e3,
+        "M" | "MB" => 1e6,
+        "G" | "GB" => 1e9,
+        "T" | "TB" => 1e12,
+        _ => return None,
+    };
+    let number: f64 = digits.trim().parse().ok()?;
+    (number.is_finite() && number >= 0.0).then_some((number * unit) as usize)
 }
 
 impl GuaranteeSettings {
@@ -439,6 +505,7 @@ impl FactorSettings {
             (&mut params.label_bound, self.label_bound),
             (&mut params.item_ridge_factor, self.item_ridge_factor),
             (&mut params.count_share, self.count_share),
+            (&mut params.scale_share, self.scale_share()),
         ] {
             *setting = given.unwrap_or(*setting);
         }
@@ -449,6 +516,12 @@ impl FactorSettings {
             params.least_head = 0;
         }
         params
+    }
+
+    /// The share for the scale of ratings where it is given, or follows from what is given.
+    fn scale_share(&self) -> Option<f64> {
+        let is_known = self.label_center.is_some() || self.label_bound.is_some();
+        self.scale_share.or(is_known.then_some(0.0))
     }
 
     /// Refuses settings that `method` does not have, and records that it does not learn from.
@@ -486,6 +559,7 @@ impl FactorSettings {
             (self.item_ridge_factor.is_some(), "item_ridge_factor"),
             (self.count_share.is_some(), "count_share"),
             (self.rating_range.is_some(), "rating_range"),
+            (self.scale_share.is_some(), "scale_share"),
         ];
         let given = own
             .into_iter()
@@ -511,6 +585,10 @@ impl AuditSettings {
             ratings: ratings.into(),
             target: self.target.clone(),
             input: self.input.clone(),
+            memory: MemorySettings {
+                memory: None,
+                scratch: None,
+            },
             feedback: self.feedback.clone(),
             features: self.features.clone(),
             settings: self.settings.clone(),

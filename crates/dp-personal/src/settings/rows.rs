@@ -30,6 +30,16 @@ choices! {
     }
 }
 
+choices! {
+    /// How much mistakes about the two classes of a user's rows count.
+    enum ClassWeight {
+        /// Every row alike: predictions are probabilities.
+        None = "none",
+        /// Both classes alike, however many rows each has.
+        Balanced = "balanced",
+    }
+}
+
 words!(Intercept {
     Own = "own",
     Shared = "shared",
@@ -234,6 +244,8 @@ settings! {
         rows: Option<TableSource> = { value_name: "FILE", usual: "the users' coefficients are shown" },
         /// Name of the user column
         user_col: Option<String> = { value_name: "NAME", usual: "the usual names; may be missing" },
+        /// Of classes: none (rows count alike) or balanced (classes do)
+        class_weight: ClassWeight = { value_name: "WEIGHT", default: "none" },
     }
 
     /// An audit of `dp personalize`: its run, made many times with planted users.
@@ -291,6 +303,17 @@ impl AuditFederateSettings {
 }
 
 impl HeldOutShareSettings {
+    /// Refuses users who are held out where users are dealt: a worker checks that the users whom it trains on are its own, and would measure on others unchecked.
+    pub(crate) fn check_dealt(&self, is_alone: bool) -> crate::error::Result<()> {
+        if is_alone || self.held_out_users <= 0.0 {
+            return Ok(());
+        }
+        Err(crate::error::Error::Usage(
+            "users cannot be held out (`held_out_users`) where they are dealt to workers"
+                .to_owned(),
+        ))
+    }
+
     pub(crate) const fn given(&self) -> SampleShares {
         SampleShares {
             test_rows: self.test_share,

@@ -75,7 +75,7 @@ pub fn audit(args: &AuditSettings, watch: &mut dyn Watch) -> Result<AuditOutcome
     let params = settings_for(method, &args.feedback, &args.settings, target)?;
     let fit = params.clone().check()?;
     let run = args.run_on(PathBuf::new());
-    let metrics = metric_release(&run, fit.params().label_bound, counts_items(&fit)?)?;
+    let metrics = metric_release(&run, fit.params().into(), counts_items(&fit)?)?;
     let metrics = metrics.as_ref();
     with_metrics(&fit, metrics, target).plan(1, target, ADJACENCY)?;
     let trials = Trials::new(&args.trials, USUAL_CANARIES)?;
@@ -274,7 +274,7 @@ pub(super) fn data(args: &AuditSettings) -> Result<Private<Interactions>> {
         let ratings = as_feedback(&args.feedback, ratings)?;
         return Ok(Private::new(ratings.interactions().expose().clone()));
     };
-    let ratings = read(path, &args.input, &args.feedback)?;
+    let ratings = read(path, &args.input, &args.feedback, None)?;
     Ok(HeldOut::new(&args.feedback, &args.split, &ratings)?.into_train())
 }
 

@@ -64,7 +64,7 @@ pub fn demo(
     let start = Instant::now();
     let mut rng = ChaCha20Rng::seed_from_u64(args.generated.data_seed);
     let ratings = LongTailRatings::movielens_1m().generate(&mut rng)?;
-    let split = ratings.split(SplitFractions::default(), 0);
+    let split = ratings.split(SplitFractions::default(), 0)?;
     let table = ratings.interactions().expose();
     let load = start.elapsed().as_secs_f64();
     let last = EPSILONS[EPSILONS.len() - 1];

@@ -1,6 +1,6 @@
 //! What is trained: settings, ratings and the part of them that is not held out.
 
-use dp_core::{ApproxDp, Interactions, Private};
+use dp_core::{ApproxDp, Interactions, Private, Scratch};
 use dp_data::{RatingSplit, Ratings, SplitFractions, TableSource, UserSplit};
 use dp_multitask::{FactorizationParams, Feedback, ItemGramian};
 
@@ -31,10 +31,11 @@ pub(crate) fn check_feedback(feedback: &FeedbackSettings, args: &FactorSettings)
         (FeedbackKind::Implicit, _)
             if args.label_center.is_some()
                 || args.label_bound.is_some()
-                || args.rating_range.is_some() =>
+                || args.rating_range.is_some()
+                || args.scale_share.is_some() =>
         {
             usage(
-                "`label_center`, `label_bound` and `rating_range` have no meaning with `feedback` implicit",
+                "`label_center`, `label_bound`, `rating_range` and `scale_share` have no meaning with `feedback` implicit",
             )
         }
         _ => {
@@ -106,24 +107,30 @@ pub(crate) fn check_items(args: &InputSettings) -> Result<()> {
     Err(Error::Usage(text.to_owned()))
 }
 
-/// Ratings as they are meant, with the catalogue that was declared or else the items found in them.
+/// Ratings as they are meant, with the catalogue that was declared or else the items found in them; on disk in `scratch`.
 pub(crate) fn read(
     source: &TableSource,
     args: &InputSettings,
     feedback: &FeedbackSettings,
+    scratch: Option<Scratch>,
 ) -> Result<Ratings> {
     let format = args.columns.format(feedback.needs_values())?;
     tracing::info!(file = %source, "reading ratings");
-    let ratings = match &args.items {
-        Some(items) => {
-            let catalogue = dp_data::read_catalogue(items)?;
-            let ratings = dp_data::read_ratings_with_catalogue(source, &format, catalogue)?;
-            let titles = ratings.catalogue().titles().iter().flatten();
-            dp_data::check_no_user_ids(items, titles.map(String::as_str), &ratings)?;
-            ratings
+    let catalogue = args.items.as_deref().map(dp_data::read_catalogue);
+    let catalogue = catalogue.transpose()?;
+    let ratings = match (scratch, catalogue) {
+        (Some(scratch), catalogue) => {
+            dp_data::read_ratings_on_disk(source, &format, catalogue, scratch)?
         }
-        None => dp_data::read_ratings(source, &format)?,
+        (None, Some(catalogue)) => {
+            dp_data::read_ratings_with_catalogue(source, &format, catalogue)?
+        }
+        (None, None) => dp_data::read_ratings(source, &format)?,
     };
+    if let Some(items) = &args.items {
+        let titles = ratings.catalogue().titles().iter().flatten();
+        dp_data::check_no_user_ids(items, titles.map(String::as_str), &ratings)?;
+    }
     as_feedback(feedback, ratings)
 }
 
@@ -143,7 +150,7 @@ fn hold_out(args: &SplitSettings, ratings: &Ratings) -> Result<RatingSplit> {
     } else {
         SplitFractions::default()
     };
-    Ok(ratings.split(fractions, args.split_seed))
+    Ok(ratings.split(fractions, args.split_seed)?)
 }
 
 /// Expected shares of the users for training, validation and test.

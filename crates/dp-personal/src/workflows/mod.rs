@@ -6,6 +6,7 @@ pub mod evaluate;
 pub mod federate;
 pub mod input;
 pub mod ledger;
+pub mod nightly;
 pub mod personalize;
 pub mod predict;
 pub(crate) mod private_run;

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::federated::{chosen, folded_in, offered, users_choose};
 use crate::output::{ReleasedShared, SHARED, SUBSPACE, read_shared, read_subspace};
 use crate::personal::{Inputs, OwnFit, Personal, Task, Users};
-use crate::settings::PredictSettings;
+use crate::settings::{ClassWeight, PredictSettings};
 
 /// A user's own model.
 #[derive(Debug, Clone, PartialEq)]
@@ -54,7 +54,7 @@ pub struct Predictions {
 pub fn predict(args: &PredictSettings) -> Result<Predictions> {
     let model = LinearModel::read(&args.model)?;
     let user_col = args.user_col.as_deref();
-    let people = model.personalize(&args.history, user_col)?;
+    let people = model.personalize(&args.history, user_col, args.class_weight)?;
     let rows = args.rows.as_ref();
     let rows = rows.map(|rows| model.predict(&people, rows, user_col));
     Ok(Predictions {
@@ -71,9 +71,10 @@ pub fn predict(args: &PredictSettings) -> Result<Predictions> {
 ///
 /// # Examples
 /// ```no_run
+/// use dp_personal::settings::ClassWeight;
 /// use dp_personal::workflows::predict::LinearModel;
 /// let model = LinearModel::read("dp-model")?;
-/// let people = model.personalize("my-rows.csv", None)?;
+/// let people = model.personalize("my-rows.csv", None, ClassWeight::None)?;
 /// for (user, value) in model.predict(&people, "new-rows.csv", None)? {
 ///     println!("{user} {value}");
 /// }
@@ -115,8 +116,12 @@ impl LinearModel {
 
     /// Fits users' own models to their own labelled rows, locally. Nothing is spent. Without a user column all rows are one user's.
     ///
+    /// Of classes with [`ClassWeight::Balanced`] a user's odds of a yes are multiplied by `no / yes`, the numbers of the user's own rows: a yes is predicted where it costs less under
+    /// weights that make both classes count alike (Elkan 2001, Theorem 1). What is predicted is then not a probability. Users with rows of one class, or none, have the odds they
+    /// had.
+    ///
     /// # Errors
-    /// When the table cannot be read, or does not have the columns of the training data.
+    /// When the table cannot be read, or does not have the columns of the training data; [`Error::Usage`] for weights of classes where a number is predicted.
     ///
     /// # Privacy
     /// What is returned depends on the users' own rows, and is for each user alone.
@@ -124,10 +129,15 @@ impl LinearModel {
         &self,
         history: impl Into<TableSource>,
         user_col: Option<&str>,
+        class_weight: ClassWeight,
     ) -> Result<OwnModels> {
+        if class_weight == ClassWeight::Balanced && self.inputs.task == Task::Regression {
+            let reason = "`class_weight` is for models of classes, and this one predicts a number";
+            return Err(Error::Usage(reason.to_owned()));
+        }
         let columns = columns(user_col, &self.inputs, true);
         let history = dp_data::read_samples(history, &columns)?;
-        OwnModels::fit(&self.inputs, &self.learned, &history)
+        OwnModels::fit(&self.inputs, &self.learned, &history, class_weight)
     }
 
     /// User and prediction of every row, in the order of the table: a value of the target, or of classes the probability that it is above the threshold.
@@ -248,6 +258,23 @@ impl ReleasedShared {
     }
 }
 
+/// `ln(yes / no)` of a user's own rows, 0 where one of them is missing.
+fn own_log_odds(inputs: &Inputs, targets: impl Iterator<Item = f32>) -> f64 {
+    let (mut yes, mut no) = (0_u32, 0_u32);
+    for y in targets {
+        let n = if inputs.label(y) > 0.0 {
+            &mut yes
+        } else {
+            &mut no
+        };
+        *n = n.saturating_add(1);
+    }
+    if yes == 0 || no == 0 {
+        return 0.0;
+    }
+    (f64::from(yes) / f64::from(no)).ln()
+}
+
 /// Users with their own models: private, each for that user alone.
 #[allow(
     missing_debug_implementations,
@@ -263,7 +290,12 @@ pub struct OwnModels {
 }
 
 impl OwnModels {
-    fn fit(inputs: &Inputs, learned: &Learned, history: &SampleTable) -> Result<Self> {
+    fn fit(
+        inputs: &Inputs,
+        learned: &Learned,
+        history: &SampleTable,
+        class_weight: ClassWeight,
+    ) -> Result<Self> {
         let (users, n_features) = (history.users().expose(), inputs.features.len());
         let n_rows: Vec<usize> = users.iter().map(|u| u.rows(n_features).len()).collect();
         let most = n_rows.iter().copied().max().unwrap_or(0).clamp(1, 1 << 16);
@@ -271,9 +303,17 @@ impl OwnModels {
         let nobody = SampleUser::default();
         let all = Users::new(inputs, users.iter().chain([&nobody]), most)?;
         let fit = |user| learned.fit(inputs, &all, user);
+        let weighed = |user: usize| {
+            let rows = users[user].rows(n_features);
+            let shift = match class_weight {
+                ClassWeight::None => 0.0,
+                ClassWeight::Balanced => -own_log_odds(inputs, rows.map(|(_, y)| y)),
+            };
+            Ok(fit(user)?.shifted(shift))
+        };
         let ids: Vec<String> = users.iter().map(|user| user.id().to_owned()).collect();
         Ok(Self {
-            models: (0..users.len()).map(fit).collect::<Result<_>>()?,
+            models: (0..users.len()).map(weighed).collect::<Result<_>>()?,
             stranger: fit(users.len())?,
             by_id: ids.iter().cloned().zip(0..).collect(),
             ids,

@@ -5,31 +5,35 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use dp_accounting::{Error as AccountingError, Plan, sha256_hex};
-use dp_core::{Adjacency, ApproxDp};
+use dp_core::{Adjacency, ApproxDp, Interactions, Private, UserSamples};
 use dp_data::TableSource;
-use dp_mechanism::{Fitted, NoiseSource, Observer, ReleaseList, Run, Trainer};
+use dp_mechanism::{
+    Coordinator, Dealing, Error as KernelError, Fitted, InProcess, NoiseSource, Observer,
+    ReleaseList, Run, Shard, SumBackend, Trainer,
+};
 use serde_json::{Map, Value, json};
 
 use super::ledger::{
     Account, BoundAccount, HasUsers, data_set_id, is_paid_by_ledger, random_bits, refuse_unpaid,
 };
 use crate::error::{Error, Result};
-use crate::output::{self, Aside, OutputFolder, Release, RunReport, internal_beside, warn};
+use crate::output::{self, Aside, OutputFolder, Release, RunReport, internal_beside, tell, warn};
 use crate::quality::Verdict;
 use crate::settings::{LedgerSettings, OutputSettings, ResumeSettings, Settings, Shapes};
 use crate::warnings;
+use crate::workers::{self, Place, Pool, Worker};
 
 /// Version of what shapes a run: a newer program goes on with no run of an older one that would be another one today.
 const RUN_SCHEMA: u32 = 4;
 /// Under which name the values of the settings stand.
-const GIVEN: &str = "given";
+pub(crate) const GIVEN: &str = "given";
 
 /// What a training run opens before it reads the data.
 pub(crate) struct Opening<'a> {
     /// The table of private data.
     pub(crate) data: &'a TableSource,
-    /// The public list of items, and which column of the data names users.
-    pub(crate) catalogue: Option<(&'a Path, Option<&'a String>)>,
+    /// The public list of items, and which columns of the data name users and items.
+    pub(crate) catalogue: Option<(&'a Path, [Option<&'a String>; 2])>,
     /// The other files that it reads.
     pub(crate) inputs: Vec<&'a Path>,
     pub(crate) ledger: &'a LedgerSettings,
@@ -63,49 +67,69 @@ impl<'a> Opening<'a> {
 
     /// Refuses a catalogue that shows of itself that it was made from the data.
     pub(crate) fn check_catalogue(&self) -> Result<()> {
-        let check = |(items, users): (&Path, Option<&String>)| {
-            dp_data::check_catalogue(items, self.data, users.map(String::as_str))
+        let check = |(items, columns): (&Path, [Option<&String>; 2])| {
+            let columns = columns.map(|name| name.map(String::as_str));
+            dp_data::check_catalogue(items, self.data, columns)
         };
         Ok(self.catalogue.map_or(Ok(()), check)?)
     }
 
     /// Opens the account and makes the folder. `draft` has the cost of the run, which does not depend on the data; what the ledger
-    /// has no room for is refused, unless an interrupted run goes on: that has paid for a part of it.
+    /// has no room for is refused, unless an interrupted run goes on: that has paid for a part of it. A worker opens nothing.
     ///
     /// # Errors
     /// [`Error::Recovered`] when a run that was killed had released its model and its ledger has all releases;
     /// [`Error::ReleasesMissing`] when it has not.
-    pub(crate) fn open(self, draft: &Plan) -> Result<Unbound<'a>> {
+    pub(crate) fn open(self, draft: &Plan, place: Place<'a>) -> Result<Unbound<'a>> {
+        let (output, ledger, data) = (self.output, self.ledger, self.data);
+        let data_set = data_set_id(ledger, data);
+        let about = (data_set.clone(), draft.target(), draft.adjacency());
+        let unbound = |side| Unbound {
+            about,
+            side,
+            data,
+            output,
+        };
+        let pool = match place {
+            Place::Alone => None,
+            Place::Coordinator(workers) => Some((workers, Dealing::ByRun)),
+            Place::Driver(workers, dealing) => Some((workers, dealing)),
+            Place::Worker(worker) => return Ok(unbound(Side::Worker(worker))),
+        };
+        let pool = pool.map(|(workers, dealing)| Pool { workers, dealing });
         self.protect()?;
-        let (output, ledger) = (self.output, self.ledger);
         let may_recover = |left: &Path| refuse_unpaid(ledger, left);
         OutputFolder::recover(&output.out, output.force, &may_recover)?;
-        let data_set = data_set_id(ledger, self.data);
-        let account = Account::open(ledger, data_set.clone(), draft)?;
+        let account = Account::open(ledger, data_set, draft)?;
         let resume = self.resume.resume;
         if !(resume && OutputFolder::is_interrupted(&output.out)) {
             account.check(draft)?;
         }
         self.check_catalogue()?;
-        Ok(Unbound {
-            about: (data_set, draft.target(), draft.adjacency()),
-            folder: OutputFolder::create_or_resume(
-                &output.out,
-                output.force,
-                resume,
-                &may_recover,
-            )?,
-            account,
-            output,
-        })
+        let folder =
+            OutputFolder::create_or_resume(&output.out, output.force, resume, &may_recover)?;
+        Ok(unbound(Side::Keeper(Keeper { folder, account }, pool)))
     }
+}
+
+/// Who pays and writes, and who only sums.
+enum Side<'a, A> {
+    /// With workers, if there are any.
+    Keeper(Keeper<A>, Option<Pool<'a>>),
+    Worker(Worker<'a>),
+}
+
+/// Where a run writes, and what pays for it.
+struct Keeper<A> {
+    folder: OutputFolder,
+    account: A,
 }
 
 /// What a run has opened before the users of its data are known to be those of its ledger.
 pub(crate) struct Unbound<'a> {
     about: (String, ApproxDp, Adjacency),
-    folder: OutputFolder,
-    account: Account,
+    side: Side<'a, Account>,
+    data: &'a TableSource,
     output: &'a OutputSettings,
 }
 
@@ -117,8 +141,18 @@ impl<'a> Unbound<'a> {
     pub(crate) fn bind(self, data: &impl HasUsers) -> Result<Opened<'a>> {
         Ok(Opened {
             about: self.about,
-            folder: self.folder,
-            account: self.account.bind(data)?,
+            side: match self.side {
+                Side::Keeper(Keeper { folder, account }, pool) => {
+                    let are_elsewhere = pool.is_some_and(|pool| !pool.has_first_shard());
+                    if are_elsewhere {
+                        account.check_users_elsewhere(data)?;
+                    }
+                    let account = account.bind(data, are_elsewhere)?;
+                    Side::Keeper(Keeper { folder, account }, pool)
+                }
+                Side::Worker(worker) => Side::Worker(worker),
+            },
+            data: self.data,
             output: self.output,
             warnings: Vec::new(),
             files: Map::new(),
@@ -135,12 +169,12 @@ fn absolute(path: &Path) -> Option<PathBuf> {
         .ok()
 }
 
-/// Where a run writes, and what pays for it.
+/// A run that may begin.
 pub(crate) struct Opened<'a> {
     /// The name of the data set, and the guarantee of the run.
     about: (String, ApproxDp, Adjacency),
-    folder: OutputFolder,
-    account: BoundAccount,
+    side: Side<'a, BoundAccount>,
+    data: &'a TableSource,
     output: &'a OutputSettings,
     /// What follows from settings alone: public.
     warnings: Vec<String>,
@@ -189,11 +223,59 @@ impl Opened<'_> {
         Ok(public)
     }
 
+    /// The shard that this process trains on of the run that `public` shapes; none where it has all users.
+    pub(crate) fn shard(&self, public: &Value) -> Result<Option<Shard>> {
+        let (number, n_shards) = match &self.side {
+            Side::Keeper(_, Some(pool)) if pool.has_first_shard() => (0, pool.workers.n_shards()),
+            Side::Keeper(..) => return Ok(None),
+            Side::Worker(worker) => (worker.shard, worker.n_shards),
+        };
+        let shard = Shard::new(run_name(public)?, number, n_shards)?;
+        Ok(Some(shard.dealt(self.dealing())))
+    }
+
+    /// How users are dealt to processes, if they are.
+    pub(crate) fn dealing(&self) -> Dealing {
+        match &self.side {
+            Side::Keeper(_, pool) => pool.map(|pool| pool.dealing).unwrap_or_default(),
+            Side::Worker(worker) => worker.dealing,
+        }
+    }
+
+    /// What is taken on trust of users that are dealt to processes, in the words of all of them.
+    pub(crate) fn dealing_assumptions(
+        &self,
+        ledger: &LedgerSettings,
+    ) -> impl Iterator<Item = String> + use<> {
+        let in_silos = self.dealing() == Dealing::Silos;
+        let in_silos = in_silos.then_some("no user has records in two silos");
+        let are_elsewhere = self.dealing() != Dealing::ByRun;
+        let on_trust = (ledger.has_file() && are_elsewhere).then_some(
+            "the ledger is that of these users, as the operator says: they were at workers and were not compared with it",
+        );
+        in_silos.into_iter().chain(on_trust).map(str::to_owned)
+    }
+
+    /// Whether the users are at workers, none of them here.
+    pub(crate) fn has_no_users(&self) -> bool {
+        !self.is_worker() && self.dealing() != Dealing::ByRun
+    }
+
+    /// Whether this process sums and does nothing else.
+    pub(crate) const fn is_worker(&self) -> bool {
+        matches!(self.side, Side::Worker(_))
+    }
+
     /// The run of a plan that `public` shapes.
-    pub(crate) const fn run<'r>(&'r mut self, plan: &'r Plan, public: &'r Value) -> PrivateRun<'r> {
+    pub(crate) fn run<'r>(&'r mut self, plan: &'r Plan, public: &'r Value) -> PrivateRun<'r> {
         PrivateRun {
-            folder: &self.folder,
-            account: &mut self.account,
+            side: match &mut self.side {
+                Side::Keeper(Keeper { folder, account }, pool) => {
+                    RunSide::Keeper(folder, account, *pool)
+                }
+                Side::Worker(worker) => RunSide::Worker(worker.borrowed()),
+            },
+            data: self.data,
             plan,
             public,
             files: &self.files,
@@ -208,8 +290,11 @@ impl Opened<'_> {
 
     /// Writes what may be published.
     pub(crate) fn write(&self, release: &impl Release) -> Result<()> {
-        let written = release.write(&self.folder, self.output.publish_releases, &self.warnings);
-        written.map_err(|error| self.folder.after_payment(error))
+        let Side::Keeper(Keeper { folder, .. }, _) = &self.side else {
+            return Err(Error::WorkerDone);
+        };
+        let written = release.write(folder, self.output.publish_releases, &self.warnings);
+        written.map_err(|error| folder.after_payment(error))
     }
 
     /// Puts a model that was released into place after `measure` said what is internal: from here on it stays, whatever
@@ -223,9 +308,19 @@ impl Opened<'_> {
         plan: &Plan,
         measure: impl FnOnce() -> Result<R>,
     ) -> Result<(Value, String, Option<Verdict>)> {
-        let (mut account, mut aside) = (self.account, self.aside);
+        let Side::Keeper(
+            Keeper {
+                folder,
+                mut account,
+            },
+            _,
+        ) = self.side
+        else {
+            return Err(Error::WorkerDone);
+        };
+        let mut aside = self.aside;
         aside.ledger = account.path();
-        let report = self.folder.commit_after(
+        let report = folder.commit_after(
             |folder| {
                 let report = measure()?;
                 report.write_internal(folder, &aside)?;
@@ -317,12 +412,11 @@ fn shown(value: &Value) -> String {
     }
 }
 
-/// A run that pays out of `account` and keeps its releases in `folder` until both are done.
+/// A run that pays out of an account and keeps its releases in a folder until both are done, or a worker's side of one.
 pub(crate) struct PrivateRun<'a> {
-    /// Where its list of releases grows.
-    folder: &'a OutputFolder,
-    /// What pays for it.
-    account: &'a mut BoundAccount,
+    side: RunSide<'a>,
+    /// The table of private data.
+    data: &'a TableSource,
     /// What it will release.
     plan: &'a Plan,
     /// Everything public that shapes it beside the plan.
@@ -333,9 +427,35 @@ pub(crate) struct PrivateRun<'a> {
     reveals_internal: bool,
 }
 
+enum RunSide<'a> {
+    /// Where the list of releases grows, what pays for it, and the workers.
+    Keeper(&'a OutputFolder, &'a mut BoundAccount, Option<Pool<'a>>),
+    Worker(Worker<'a>),
+}
+
+/// Training data with the table that shards of users are checked by; none where users are not dealt to processes.
+pub(crate) trait HasTable {
+    fn table(&self) -> Option<&Private<Interactions>>;
+}
+
+impl HasTable for Private<Interactions> {
+    fn table(&self) -> Option<&Private<Interactions>> {
+        Some(self)
+    }
+}
+
+impl HasTable for UserSamples {
+    fn table(&self) -> Option<&Private<Interactions>> {
+        Some(self.table())
+    }
+}
+
 impl PrivateRun<'_> {
     /// Trains, or goes on from the releases that are there. Where the ledger has no room for what is left and
     /// `has_model_after` so many releases, the model is that of the releases made.
+    ///
+    /// # Errors
+    /// [`Error::WorkerDone`] at a worker that has sent its sums.
     pub(crate) fn train<T: Trainer>(
         self,
         trainer: &T,
@@ -345,11 +465,12 @@ impl PrivateRun<'_> {
         has_model_after: impl Fn(usize) -> bool,
     ) -> Result<Fitted<T::Model>>
     where
+        T::Data: HasTable,
         Error: From<T::Error>,
     {
         let Self {
-            folder,
-            account,
+            side,
+            data: source,
             plan,
             public,
             files,
@@ -360,14 +481,42 @@ impl PrivateRun<'_> {
             given.extend(files.clone());
         }
         let run = run_name(public)?;
+        let (folder, account, pool) = match side {
+            RunSide::Keeper(folder, account, pool) => (folder, account, pool),
+            RunSide::Worker(mut worker) => {
+                worker.ready(&workers::agreement(&shaping, source, worker.dealing)?)?;
+                return worker.train(trainer, data, plan, &run);
+            }
+        };
+        if let Some(pool) = pool {
+            if pool.has_first_shard() {
+                let first = Shard::new(&*run, 0, pool.workers.n_shards())?;
+                first.check(workers::table_of(data)?.expose())?;
+            }
+            let agreement = workers::agreement(&shaping, source, pool.dealing)?;
+            workers::begin(pool, &agreement)?;
+        }
+        let coordinator = pool.map(|pool| match pool.has_first_shard() {
+            true => Coordinator::with_first_shard(pool.workers),
+            false => Coordinator::new(pool.workers),
+        });
+        let backend: &dyn SumBackend = match &coordinator {
+            Some(coordinator) => coordinator,
+            None => &InProcess,
+        };
         let releases = folder.releases();
         let begun = folder.begun_with()?;
         if let Some(begun) = &begun {
             refuse_another(begun, &shaping)?;
         }
-        let failed = |error: dp_mechanism::Error| Error::from(T::Error::from(error));
+        let failed = |error: KernelError| Error::from(T::Error::from(error));
         if releases.is_begun() {
             let list = ReleaseList::open(releases.list_path(), &run, plan).map_err(failed)?;
+            tell(&format!(
+                "going on with the interrupted run: {} of its {} releases were paid for, and what was made of them stays",
+                list.paid_before().len(),
+                plan.releases().len()
+            ));
             if ends_here(account, plan, &list, has_model_after)? {
                 warn(
                     "the ledger has no room for the rest of this run (a step lost in a crash stays \
@@ -377,6 +526,7 @@ impl PrivateRun<'_> {
                 if reveals_internal {
                     account.note_figures_of(&name)?;
                 }
+                pool.map_or(Ok(()), workers::end)?;
                 let replay = Run::replay(plan, list).map_err(failed)?;
                 let fitted = trainer.run(data, replay.observed_by(observer))?;
                 return Ok(certified_after(fitted, account, &name));
@@ -396,8 +546,8 @@ impl PrivateRun<'_> {
             folder.begin_with(&shaping)?;
         }
         let n_paid = ledger.n_releases();
-        let ledgers = std::slice::from_mut(ledger);
-        let fitted = releases.train(trainer, data, plan, ledgers, &run, noise, observer);
+        let parts = (std::slice::from_mut(ledger), noise, observer);
+        let fitted = releases.train_with(trainer, data, plan, &run, backend, parts);
         match fitted {
             Ok(fitted) => Ok(certified_after(fitted, account, &name)),
             Err(error) => Err(match error.into() {
@@ -450,7 +600,7 @@ fn ends_here(
 }
 
 /// What the lines of a ledger call a run: its command, and a random number that keeps it apart from other runs.
-fn name_in_ledger(public: &Value) -> Result<String> {
+pub(crate) fn name_in_ledger(public: &Value) -> Result<String> {
     let command = public.get("command").and_then(Value::as_str);
     let number = random_bits()?;
     Ok(format!("{} {number:016x}", command.unwrap_or("run")))
@@ -505,11 +655,15 @@ mod tests {
             resume: &args.resume,
             output: &args.output,
         };
-        let unbound = opening.open(&plan).unwrap();
-        let ratings = crate::workflows::input::read(&args.ratings, &args.input, &args.feedback);
+        let unbound = opening.open(&plan, Place::Alone).unwrap();
+        let ratings =
+            crate::workflows::input::read(&args.ratings, &args.input, &args.feedback, None);
         let mut opened = unbound.bind(&ratings.unwrap()).unwrap();
-        opened.account.ledger().unwrap().reserve(&plan).unwrap();
-        opened.folder.write("model.bin", b"paid").unwrap();
+        let Side::Keeper(keeper, _) = &mut opened.side else {
+            panic!("all users are here");
+        };
+        keeper.account.ledger().unwrap().reserve(&plan).unwrap();
+        keeper.folder.write("model.bin", b"paid").unwrap();
         let closed = opened.close::<TrainReport<'_>>(&plan, || {
             deed(&ledger);
             Err(Error::Cancelled)

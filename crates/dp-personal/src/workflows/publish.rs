@@ -15,8 +15,8 @@ use crate::settings::PublishSettings;
 pub struct Published {
     /// The files in their new place.
     pub files: Vec<PathBuf>,
-    /// Names in the folder that are not covered by the certificate and were not copied.
-    pub left_out: Vec<String>,
+    /// Files of the folder that are not covered by the certificate and were not copied.
+    pub left_out: Vec<PathBuf>,
 }
 
 /// Checks the certificate of a release folder as [`verify`](super::verify::verify) does, and copies exactly the files that it covers, with a list of
@@ -46,7 +46,7 @@ pub fn publish(args: &PublishSettings) -> Result<Published> {
     let names = files.iter().map(|(name, _)| name.as_str());
     Ok(Published {
         files: names.chain([MANIFEST]).map(|name| to.join(name)).collect(),
-        left_out,
+        left_out: left_out.iter().map(|name| from.join(name)).collect(),
     })
 }
 

@@ -3,12 +3,13 @@
 use std::path::Path;
 
 use dp_core::{Interactions, InteractionsBuilder, UserRow};
-use dp_data::{ItemCatalogue, RatingsColumns, RatingsFormat, TableSource};
+use dp_data::{ColumnRole, Expected, ItemCatalogue, RatingsColumns, RatingsFormat, TableSource};
 use dp_multitask::{FactorModel, PersonalModel, Provenance, ScoreModel};
 
 use crate::error::{Error, Result};
-use crate::output;
+use crate::output::{self, CERTIFICATE, RELEASED, ReleasedRun};
 use crate::settings::RecommendSettings;
+use crate::workflows::verify::checked_certificate;
 
 /// An item for one user.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,6 +40,8 @@ pub struct Recommendations {
     pub n_history: usize,
     /// Own ratings of items that the model does not know.
     pub n_unknown_items: usize,
+    /// The least rating that counted as a yes: as asked for, else as in training; none where ratings are values, or every record is a yes.
+    pub min_rating: Option<f64>,
 }
 
 /// Folds one user in, locally, and ranks the items that the user has not rated.
@@ -60,6 +63,7 @@ pub fn recommend(args: &RecommendSettings) -> Result<Recommendations> {
         provenance: model.factors().provenance(),
         n_history: own.rated.len(),
         n_unknown_items: own.n_unknown_items,
+        min_rating: own.min_rating,
     })
 }
 
@@ -79,6 +83,8 @@ pub fn recommend(args: &RecommendSettings) -> Result<Recommendations> {
 pub struct Recommender {
     factors: FactorModel,
     catalogue: ItemCatalogue,
+    /// The least rating that was a yes in training, where the run said so.
+    min_rating: Option<f64>,
 }
 
 /// One user's own part of a model, computed from the user's own records: private, and to be kept by that user alone.
@@ -94,9 +100,29 @@ pub struct OwnTastes {
     n_unknown_items: usize,
     says_nothing: bool,
     orders_alike: bool,
+    min_rating: Option<f64>,
 }
 
 impl OwnTastes {
+    /// The user's vector, private like all that is here: its inner product with a row of the item factors, and [`offset`](Self::offset), are the score of
+    /// that item.
+    #[must_use]
+    pub fn vector(&self) -> Vec<f64> {
+        self.model.vector()
+    }
+
+    /// What the user adds to every score.
+    #[must_use]
+    pub const fn offset(&self) -> f64 {
+        self.model.offset()
+    }
+
+    /// The least rating that counted as a yes; none where ratings are values, or every record is a yes.
+    #[must_use]
+    pub const fn min_rating(&self) -> Option<f64> {
+        self.min_rating
+    }
+
     /// Own records of items that the model does not know: left out.
     #[must_use]
     pub const fn n_unknown_items(&self) -> usize {
@@ -120,15 +146,25 @@ impl Recommender {
     /// The model of a folder that `dp train` or `dp tune` wrote, with the further `items` of a table where it was trained with features.
     ///
     /// # Errors
-    /// When the folder holds no such model, or the items cannot be read.
+    /// When the folder holds no such model, when its certificate, where it has one, does not hold or is of other files, or when the items cannot be read.
     pub fn read(folder: impl AsRef<Path>, items: Option<&Path>) -> Result<Self> {
         let folder = folder.as_ref();
         let mut model = output::read_model(folder)?;
+        if folder.join(CERTIFICATE).exists() {
+            checked_certificate(folder)?;
+        }
+        let run: Option<ReleasedRun> = output::read_run_file(folder, RELEASED)?;
+        let held_out = run.and_then(|run| run.held_out());
+        let min_rating = held_out.and_then(|of| of.min_rating);
         if let Some(items) = items {
             model = crate::featured::with_new_items(folder, model, items)?;
         }
         let (factors, catalogue) = model;
-        Ok(Self { factors, catalogue })
+        Ok(Self {
+            factors,
+            catalogue,
+            min_rating,
+        })
     }
 
     /// The factors, rows in the order of the catalogue.
@@ -150,7 +186,8 @@ impl Recommender {
     }
 
     /// Folds one user in, locally, from a table with a column of items and, where it matters, one of ratings; `columns` names them where they do not have
-    /// usual names. Nothing is spent. With implicit feedback, records below `min_rating` are no yes.
+    /// usual names. Nothing is spent. With implicit feedback, records below `min_rating` are no yes; where it is not given, it is that of the training, and a table
+    /// without ratings is one of likes.
     ///
     /// # Errors
     /// When the history cannot be read, holds another user's records too, or `min_rating` means nothing with this model.
@@ -162,11 +199,21 @@ impl Recommender {
     ) -> Result<OwnTastes> {
         let implicit = self.is_implicit();
         let format = RatingsFormat::default().with_columns(columns);
-        let format = match implicit && min_rating.is_none() {
-            true => format.without_ratings(),
-            false => format,
+        let history = history.into();
+        let mut least = min_rating.or(self.min_rating.filter(|_| implicit));
+        let read = |format: &RatingsFormat| read_history(history.clone(), format, &self.catalogue);
+        let history = match (implicit, least, min_rating) {
+            (true, None, _) => read(&format.without_ratings())?,
+            (true, Some(_), None) => match read(&format) {
+                Err(error) if has_no_ratings(&error) => {
+                    least = None;
+                    read(&format.without_ratings())?
+                }
+                history => history?,
+            },
+            _ => read(&format)?,
         };
-        let history = read_history(history.into(), &format, &self.catalogue)?;
+        let min_rating = least;
         let row = history.table.user(0);
         let liked = liked(row, min_rating, implicit, self.catalogue.len())?;
         let model = self.factors.fold_in(liked.user(0))?;
@@ -184,6 +231,7 @@ impl Recommender {
             n_unknown_items: history.n_unknown_items,
             says_nothing,
             orders_alike: dim == 1 || rates_alike,
+            min_rating,
         })
     }
 
@@ -208,6 +256,22 @@ impl Recommender {
         let item = self.catalogue.index(item)?;
         Some(self.factors.predict(&own.model, item))
     }
+}
+
+/// Whether a table is refused for want of a column of ratings, be it that it has one column alone.
+fn has_no_ratings(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::Data(
+            dp_data::Error::UnknownColumn {
+                role: ColumnRole::Rating,
+                ..
+            } | dp_data::Error::Malformed {
+                expected: Expected::Separator,
+                ..
+            }
+        )
+    )
 }
 
 /// The records that the user is folded in from: with implicit feedback, those that are a yes.

@@ -7,21 +7,22 @@ use dp_accounting::{Certificate, Plan};
 use dp_core::{ApproxDp, Interactions, InteractionsBuilder, Private, UserSamplesBuilder};
 use dp_data::ItemCatalogue;
 use dp_mechanism::{Error as KernelError, Fitted, ReleaseList, Run, Trainer};
-use dp_multitask::{FactorModel, FactorizationParams, Tuning, TuningParams};
+use dp_multitask::{FactorModel, FactorizationParams, NightlyParams, Tuning, TuningParams};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::federate::{AllRuns, Rows, Shape, selection};
+use super::nightly::{Items, by_catalogue};
 use super::private_run::run_name;
 use super::train::ADJACENCY;
 use crate::error::{Error, Result};
 use crate::federated::{RunSettings, Spending};
 use crate::metric_release::{
-    Measured, MetricRelease, TrainedAndHeldOut, WithMetrics, with_metrics,
+    LearntUnit, Measured, MetricRelease, TrainedAndHeldOut, WithMetrics, with_metrics,
 };
 use crate::output::{
     self, FACTORS, INTERNAL_RELEASES, ITEMS, RELEASED, RELEASES, ReleasedRun, SHARED, SUBSPACE,
-    catalogue_sha256, internal_beside, model_files, shared_bytes, subspace_bytes,
+    catalogue_sha256, folder_of, internal_beside, model_files, shared_bytes, subspace_bytes,
 };
 use crate::personal::{Inputs, MethodSettings};
 use crate::settings::Method;
@@ -57,6 +58,7 @@ pub(crate) fn recompute(
 ) -> Result<Recomputed> {
     let cannot = |because: String| Ok(Recomputed::Cannot { because });
     let released: Option<ReleasedRun> = output::read_run_file(folder, RELEASED)?;
+    let settings = released.as_ref().map(|released| released.settings.clone());
     let Some(public) = released.and_then(|released| released.run) else {
         let because = format!("{RELEASED} does not say which public inputs shaped the run");
         return cannot(because);
@@ -69,6 +71,7 @@ pub(crate) fn recompute(
         folder,
         list,
         public,
+        settings: settings.unwrap_or_default(),
     };
     let rebuilt = match replay.model() {
         Ok(rebuilt) => rebuilt,
@@ -117,6 +120,8 @@ fn list_of(folder: &Path, releases: Option<&Path>) -> Option<PathBuf> {
     let own = [
         folder.join(RELEASES),
         internal_beside(folder).join(INTERNAL_RELEASES),
+        // nights are listed beside their model
+        folder_of(folder).join(RELEASES),
     ];
     let named = releases.map(Path::to_owned);
     let mut all = named
@@ -149,6 +154,8 @@ struct Replay<'a> {
     folder: &'a Path,
     list: PathBuf,
     public: Value,
+    /// What the release says of its settings.
+    settings: Value,
 }
 
 impl Replay<'_> {
@@ -159,6 +166,7 @@ impl Replay<'_> {
             "tune" => self.tuned(),
             "personalize" => self.subspace(),
             "federate" => self.shared(),
+            "nightly" => self.nights(),
             other => Err(self.wrong(&format!("no model of dp {other} can be made again"))),
         }
     }
@@ -238,6 +246,7 @@ impl Replay<'_> {
     ) -> Result<Fitted<T::Model>>
     where
         Error: From<T::Error>,
+        T::Model: LearntUnit,
     {
         let release: Option<MetricRelease> = self.get(MetricRelease::KEY)?;
         let trainer = with_metrics(trainer, release.as_ref(), self.target()?);
@@ -254,6 +263,7 @@ impl Replay<'_> {
     ) -> Result<Fitted<T::Model>>
     where
         Error: From<T::Error>,
+        T::Model: LearntUnit,
     {
         let data = TrainedAndHeldOut {
             train: nobody,
@@ -283,6 +293,33 @@ impl Replay<'_> {
         let plan = rounds.plan(catalogue.len(), released, ADJACENCY)?;
         let made = rounds.replay(&prior, &nobody, released, self.run(&plan)?)?;
         self.factor_file(made.fitted, &catalogue)
+    }
+
+    fn nights(&self) -> Result<Rebuilt> {
+        let n_nights = self.settings["n_nights"].as_u64();
+        let n_nights = n_nights.and_then(|n| usize::try_from(n).ok());
+        let n_nights = n_nights.ok_or_else(|| self.wrong("no number of nights"))?;
+        let params: NightlyParams = self.get("settings")?;
+        let most_items = params.most_items;
+        let trainer = params.check()?.until(n_nights);
+        let plan = trainer.plan(most_items, self.target()?, ADJACENCY)?;
+        let catalogue = dp_data::read_catalogue(self.folder.join(ITEMS))?;
+        let nobody = InteractionsBuilder::new(catalogue.len()).build().0;
+        let fitted = trainer.run(&Private::new(nobody), self.run(&plan)?)?;
+        let made = fitted.model.model.n_items();
+        if made != catalogue.len() {
+            let reason = format!(
+                "{ITEMS} has {} items, and the night has {made}",
+                catalogue.len()
+            );
+            return Err(self.wrong(&reason));
+        }
+        let numbers = match Items::beside(self.folder)? {
+            Some(items) => items.numbers(&catalogue)?,
+            None => (0..).take(catalogue.len()).collect(),
+        };
+        let model = by_catalogue(&fitted.model.model, &numbers)?;
+        self.factor_file(fitted.map(|_| model), &catalogue)
     }
 
     fn subspace(&self) -> Result<Rebuilt> {

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
+use crate::output::INTERNAL_PAGE;
 use crate::output::{
     self, CERTIFICATE, MANIFEST, Manifest, Replacement, internal_beside, make_internal_folder,
     read_certificate, replace_files,
@@ -15,7 +16,7 @@ use crate::workflows::ledger::note_exploration_of;
 /// Every name that the command may write. It owns them: what is not written now is removed, lest pages of different
 /// runs stand beside each other.
 const PAGES: [&str; 3] = ["report.html", "report.md", "report-items.csv"];
-const INTERNAL_PAGES: [&str; 2] = ["internal.html", "internal.md"];
+const INTERNAL_PAGES: [&str; 2] = ["internal.html", INTERNAL_PAGE];
 
 /// The pages that were written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -99,7 +100,7 @@ fn pages(
     let with_internal = args.out.is_none() || args.internal;
     if let Some(page) = internal_page(runs).filter(|_| with_internal) {
         files.push(("internal.html", page.html().into_bytes(), true));
-        files.push(("internal.md", page.markdown().into_bytes(), true));
+        files.push((INTERNAL_PAGE, page.markdown().into_bytes(), true));
     }
     Ok(files)
 }

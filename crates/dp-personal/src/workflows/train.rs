@@ -1,10 +1,12 @@
 //! `dp train`: ratings in, private item factors and their certificate out.
 
 use dp_accounting::{Certificate, Plan, Requests};
-use dp_core::{Adjacency, ApproxDp, Interactions, Private};
+use dp_core::{Adjacency, ApproxDp, Interactions, Private, Scratch};
 use dp_data::{CatalogueSource, Ratings};
 use dp_mechanism::NoiseSource;
-use dp_multitask::{FactorModel, MatrixFactorization, Observer, Round, Trainer};
+use dp_multitask::{
+    FactorModel, FactorizationParams, MatrixFactorization, Observer, Round, Trainer,
+};
 use serde_json::{Value, json};
 
 use crate::error::{Error, Result};
@@ -17,6 +19,7 @@ use crate::quality::Verdict;
 use crate::settings::{FactorSettings, FeedbackKind, Given, Method, SplitSettings, TrainSettings};
 use crate::warnings;
 use crate::watch::{Watch, Watched, go_on};
+use crate::workers::{Dealing, Place};
 use crate::workflows::input::{HeldOut, check_items, read, settings_for};
 use crate::workflows::private_run::{Clock, Opened, Opening, unit_of};
 
@@ -48,7 +51,7 @@ fn checked(args: &TrainSettings) -> Result<Checked> {
     let target = args.target.guarantee.target()?;
     let method = args.target.method.meant();
     let fit = settings_for(method, &args.feedback, &args.settings, target)?.check()?;
-    let metrics = metric_release(args, fit.params().label_bound, counts_items(&fit)?)?;
+    let metrics = metric_release(args, fit.params().into(), counts_items(&fit)?)?;
     // neither noise nor cost depends on the number of items
     let draft = with_metrics(&fit, metrics.as_ref(), target).plan(1, target, ADJACENCY)?;
     Ok(Checked {
@@ -69,8 +72,23 @@ fn checked(args: &TrainSettings) -> Result<Checked> {
 /// What the folder holds is covered by its certificate; what is measured on private data goes to a folder beside it. The run is paid for
 /// in the ledger before any noise is drawn.
 pub fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<TrainOutcome> {
+    train_at(args, watch, Place::Alone)
+}
+
+/// [`train`] with users in several processes: see [`crate::workers`].
+///
+/// # Errors
+/// As [`train`]; [`Error::WorkerDone`] at a worker that has sent its sums; those of the links.
+///
+/// # Privacy
+/// As [`train`]. Exact sums go over the links.
+pub fn train_at(
+    args: &TrainSettings,
+    watch: &mut dyn Watch,
+    place: Place<'_>,
+) -> Result<TrainOutcome> {
     if args.target.method == Method::AmSsp {
-        return crate::featured::train(args, watch);
+        return crate::featured::train(args, watch, place);
     }
     let Checked {
         target,
@@ -78,16 +96,17 @@ pub fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<TrainOutcome
         metrics,
         draft,
     } = checked(args)?;
+    let scratch = scratch(args, &place)?;
     let method = args.target.method.meant();
-    let opened = opening(args)?.open(&draft)?;
+    let opened = opening(args, &place)?.open(&draft, place)?;
 
     go_on(watch)?;
     let mut clock = Clock::start();
-    let (ratings, split) = read_parts(args)?;
+    let ratings = read(&args.ratings, &args.input, &args.feedback, scratch)?;
     let mut opened = opened.bind(&ratings)?;
-    let load = clock.lap();
 
-    let fit = with_assumptions(fit, args, &ratings);
+    let assumed = assumptions(args, &ratings, &opened);
+    let fit = with_assumptions(fit, &assumed);
     let trainer = with_metrics(&fit, metrics.as_ref(), target);
     let plan = trainer.plan(ratings.catalogue().len(), target, ADJACENCY)?;
     go_on(watch)?;
@@ -98,13 +117,16 @@ pub fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<TrainOutcome
         "items_sha256": catalogue_sha256(ratings.catalogue())?,
     });
     MetricRelease::put(metrics.as_ref(), &mut own);
-    let public = opened.public("train", args, &assumptions(args, &ratings), own)?;
+    let public = opened.public("train", args, &assumed, own)?;
+    let parts = Parts::new(args, ratings, &opened, &public)?;
+    let (ratings, own) = (&parts.ratings, parts.own());
+    let load = clock.lap();
     let noise = &mut args.output.noise();
     let mut watched = Watched::begin(watch, &plan)?.with_rounds(&mut rounds);
     let run = opened.run(&plan, &public);
     let data = TrainedAndHeldOut {
-        train: split.train(),
-        scored: &|model| scored_by_releases(model, &split),
+        train: own.train(),
+        scored: &|model| scored_by_releases(model, own),
     };
     let fitted = run.train(&trainer, &data, noise, &mut watched, |n_made| {
         fit.n_rounds_after(n_made) > 0
@@ -114,7 +136,7 @@ pub fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<TrainOutcome
         fitted: &fitted,
         method,
         params: fit.params(),
-        ratings: &ratings,
+        ratings,
         held_out: held_out_by(args),
         comparison: None,
         run: Some(&public),
@@ -124,16 +146,32 @@ pub fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<TrainOutcome
         opened,
         (args, &plan, noise),
         &release,
-        &split,
+        &parts.all,
         rounds,
         (load, clock),
     )
 }
 
+/// The bound on labels, data units, or units that are learnt.
+#[derive(Clone, Copy)]
+pub(crate) struct LabelBound {
+    pub(crate) bound: f64,
+    pub(crate) in_learnt_unit: bool,
+}
+
+impl From<&FactorizationParams> for LabelBound {
+    fn from(params: &FactorizationParams) -> Self {
+        Self {
+            bound: params.label_bound,
+            in_learnt_unit: params.releases_scale(),
+        }
+    }
+}
+
 /// What the run is to release of held-out metrics. The baseline is what users could have from the releases and their own records.
 pub(crate) fn metric_release(
     args: &TrainSettings,
-    label_bound: f64,
+    label: LabelBound,
     counts_items: bool,
 ) -> Result<Option<MetricRelease>> {
     let Some(share) = args.output.metrics.share()? else {
@@ -141,12 +179,14 @@ pub(crate) fn metric_release(
     };
     Ok(Some(match args.feedback.feedback {
         FeedbackKind::Explicit => {
-            let bound = args
-                .output
-                .metrics
-                .metric_bound
-                .unwrap_or(2.0 * label_bound);
-            MetricRelease::of_ratings(share, bound, Some(USER_MEAN.to_owned()))
+            let given = args.output.metrics.metric_bound;
+            let in_learnt_unit = given.is_none() && label.in_learnt_unit;
+            let bound = if in_learnt_unit { 1.0 } else { label.bound };
+            let bound = given.unwrap_or(2.0 * bound);
+            MetricRelease {
+                in_learnt_unit,
+                ..MetricRelease::of_ratings(share, bound, Some(USER_MEAN.to_owned()))
+            }
         }
         FeedbackKind::Implicit => {
             MetricRelease::of_lists(share, counts_items.then(|| POPULARITY.to_owned()))
@@ -181,12 +221,31 @@ pub(crate) fn scored_by_releases(
     Ok(OwnMetrics::of_columns(&scored))
 }
 
+/// Where the ratings of a run stay on disk, where they do.
+///
+/// # Errors
+/// When the folder takes no files, or the run has several processes, which keep their users in memory.
+pub(crate) fn scratch(args: &TrainSettings, place: &Place<'_>) -> Result<Option<Scratch>> {
+    if args.memory.memory.is_some() && !matches!(place, Place::Alone) {
+        let text = "`memory` is for one process: each of several keeps its users in memory";
+        return Err(Error::Usage(text.to_owned()));
+    }
+    args.memory.scratch(&args.output.out)
+}
+
 /// What a training on ratings opens.
-pub(crate) fn opening(args: &TrainSettings) -> Result<Opening<'_>> {
+pub(crate) fn opening<'a>(args: &'a TrainSettings, place: &Place<'_>) -> Result<Opening<'a>> {
     check_items(&args.input)?;
-    let catalogue = args.input.items.as_deref();
+    if place.dealing() != Dealing::ByRun && args.input.items.is_none() {
+        let text = "users are at workers, which would each find other items: give `items`, a public catalogue";
+        return Err(Error::Usage(text.to_owned()));
+    }
+    let (catalogue, columns) = (args.input.items.as_deref(), &args.input.columns);
     Ok(Opening {
-        catalogue: catalogue.map(|items| (items, args.input.columns.user_col.as_ref())),
+        catalogue: catalogue.map(|items| {
+            let named = [&columns.user_col, &columns.item_col];
+            (items, named.map(Option::as_ref))
+        }),
         data: &args.ratings,
         inputs: args.input.items.as_deref().into_iter().collect(),
         ledger: &args.ledger,
@@ -195,11 +254,47 @@ pub(crate) fn opening(args: &TrainSettings) -> Result<Opening<'_>> {
     })
 }
 
-/// The ratings, and the parts to train and to test on.
-pub(crate) fn read_parts(args: &TrainSettings) -> Result<(Ratings, HeldOut)> {
-    let ratings = read(&args.ratings, &args.input, &args.feedback)?;
-    let split = HeldOut::new(&args.feedback, &args.split, &ratings)?;
-    Ok((ratings, split))
+/// The ratings, and the parts of them to train and to test on.
+pub(crate) struct Parts {
+    /// Those of all users; at a worker, of its own.
+    pub(crate) ratings: Ratings,
+    /// The parts of these ratings, to measure on.
+    pub(crate) all: HeldOut,
+    /// Of the users in this process's shard, where that is not all there is.
+    shard: Option<HeldOut>,
+}
+
+impl Parts {
+    /// Deals the users to the processes of the run that `public` shapes; a worker forgets the others. Where a record goes follows from its ids, so that
+    /// the parts of a shard are a shard of the parts.
+    pub(crate) fn new(
+        args: &TrainSettings,
+        ratings: Ratings,
+        opened: &Opened<'_>,
+        public: &Value,
+    ) -> Result<Self> {
+        let dealt = opened.shard(public)?;
+        let dealt = dealt.map(|shard| match opened.dealing() {
+            Dealing::ByRun => ratings.of_users(shard.owner()),
+            // the worker was given its own alone, which the run checks
+            Dealing::ById | Dealing::Silos => ratings.of_users(|_| true),
+        });
+        let parts = |of: &Ratings| HeldOut::new(&args.feedback, &args.split, of);
+        let (ratings, shard) = match dealt {
+            Some(own) if opened.is_worker() => (own, None),
+            dealt => (ratings, dealt.as_ref().map(parts).transpose()?),
+        };
+        Ok(Self {
+            all: parts(&ratings)?,
+            ratings,
+            shard,
+        })
+    }
+
+    /// What this process trains on.
+    pub(crate) fn own(&self) -> &HeldOut {
+        self.shard.as_ref().unwrap_or(&self.all)
+    }
 }
 
 /// Writes what is released, then measures it, after `rounds` of factors too, and beside what the same budget buys otherwise. `seconds` to
@@ -214,14 +309,23 @@ pub(crate) fn finish<S: ReleasedSettings>(
 ) -> Result<TrainOutcome> {
     let train = clock.lap();
     opened.write(release)?;
-    opened.found(warnings::of_ratings(release.ratings));
-    if let Some(bound) = release.params.label_bound() {
-        opened.found(warnings::of_scale(release.ratings, bound));
+    if opened.has_no_users() {
+        opened.found(vec![warnings::USERS_ELSEWHERE.to_owned()]);
+    } else {
+        opened.found(warnings::of_ratings(release.ratings, plan.target().delta));
+        let scale = release.fitted.model.scale().map(|of| of.unit);
+        if let Some(bound) = scale.or(release.params.label_bound()) {
+            opened.found(warnings::of_scale(release.ratings, bound));
+        }
     }
+    let is_measured = !args.split.no_split && !opened.has_no_users();
     let fitted = release.fitted;
     let (json, summary, verdict) = opened.close(plan, || {
         tracing::info!("measuring on held-out ratings");
-        let others = WholeBudget::new(args, &fitted.model, split, noise);
+        let others = match is_measured {
+            true => WholeBudget::new(args, &fitted.model, split, noise),
+            false => WholeBudget::default(),
+        };
         Ok(TrainReport {
             release,
             metrics: Evaluation::measure(fitted, split, &others.baselines())?,
@@ -243,6 +347,7 @@ pub(crate) fn finish<S: ReleasedSettings>(
 }
 
 /// What the whole budget buys where it is spent on the simplest thing: measured, and thrown away.
+#[derive(Default)]
 struct WholeBudget {
     /// Of ratings, unless the model is no more itself.
     biases: Option<FactorModel>,
@@ -258,10 +363,10 @@ impl WholeBudget {
         split: &HeldOut,
         noise: &mut NoiseSource,
     ) -> Self {
-        let (is_measured, train) = (!args.split.no_split, split.train());
+        let train = split.train();
         let is_of_lists = matches!(split, HeldOut::Users(_));
-        let biases = is_measured && !is_of_lists && model.dim() > 1;
-        let popularity = is_measured && is_of_lists && args.target.method != Method::Popularity;
+        let biases = !is_of_lists && model.dim() > 1;
+        let popularity = is_of_lists && args.target.method != Method::Popularity;
         let mut made = |method, is_wanted: bool| {
             let made = is_wanted.then(|| trained_alone(method, args, train, noise).ok());
             made.flatten()
@@ -349,21 +454,25 @@ impl Observer for Rounds {
 
 pub(super) fn with_assumptions(
     fit: MatrixFactorization,
-    args: &TrainSettings,
-    ratings: &Ratings,
+    assumed: &[String],
 ) -> MatrixFactorization {
-    let all = assumptions(args, ratings).into_iter();
+    let all = assumed.iter().cloned();
     all.fold(fit, MatrixFactorization::assuming)
 }
 
 /// What the run takes on trust of its inputs.
-pub(crate) fn assumptions(args: &TrainSettings, ratings: &Ratings) -> Vec<String> {
+pub(crate) fn assumptions(
+    args: &TrainSettings,
+    ratings: &Ratings,
+    opened: &Opened<'_>,
+) -> Vec<String> {
     let mut all = Vec::new();
     if ratings.catalogue_source() == CatalogueSource::FromRatings {
         all.push("item ids of the input are public".to_owned());
     }
     let unit = args.input.columns.user_col.as_ref();
     all.extend(unit.map(|name| unit_of(Some(name))));
+    all.extend(opened.dealing_assumptions(&args.ledger));
     all.push(args.ledger.assumption().to_owned());
     all
 }

@@ -1,5 +1,6 @@
 //! `dp tune`: several settings trained, compared and paid for within one budget.
 
+use dp_accounting::{Plan, gdp, usable_delta};
 use dp_audit::{AuditedTrainer, TuningOracle};
 use dp_core::ApproxDp;
 use dp_multitask::{
@@ -10,11 +11,11 @@ use serde_json::json;
 use super::audit::{
     AuditOutcome, Audited, Trials, USUAL_CANARIES, canaries, data, warn_of_memory, with_length,
 };
-use super::input::settings_for;
+use super::input::{read, settings_for};
 use super::private_run::Clock;
 use super::train::{
-    ADJACENCY, TrainOutcome, assumptions, counts_items, finish, held_out_by, metric_release,
-    opening, read_parts, scored_by_releases, with_assumptions,
+    ADJACENCY, LabelBound, Parts, TrainOutcome, assumptions, counts_items, finish, held_out_by,
+    metric_release, opening, scored_by_releases, scratch, with_assumptions,
 };
 use crate::error::{Error, Result};
 use crate::metric_release::{
@@ -26,6 +27,45 @@ use crate::settings::{
     Settings, TrainSettings, TuneSettings,
 };
 use crate::watch::{Watch, Watched, go_on};
+use crate::workers::Place;
+
+/// What [`tune`] will release with these settings, and its guarantee: public, and known before any data is read. Neither noise nor cost depends on the
+/// number of items, which is taken for 1.
+///
+/// # Errors
+/// When settings are out of range or do not go together.
+pub fn plan(args: &TuneSettings) -> Result<Plan> {
+    Ok(checked(args)?.draft)
+}
+
+/// What follows from settings alone.
+struct Checked {
+    target: ApproxDp,
+    how: TuningParams,
+    methods: Vec<Method>,
+    fits: Vec<MatrixFactorization>,
+    metrics: Option<MetricRelease>,
+    draft: Plan,
+}
+
+/// Everything public, checked before the data is touched.
+fn checked(args: &TuneSettings) -> Result<Checked> {
+    let target = args.train.target.guarantee.target()?;
+    let how = comparison_settings(&args.choice);
+    let (methods, fits) = candidates(args, how, target)?;
+    let metrics = metric_release_of(&args.train, &fits)?;
+    let tuning = Tuning::new(fits.clone(), how)?;
+    // neither noise nor cost depends on the number of items
+    let draft = with_metrics(&tuning, metrics.as_ref(), target).plan(1, target, ADJACENCY)?;
+    Ok(Checked {
+        target,
+        how,
+        methods,
+        fits,
+        metrics,
+        draft,
+    })
+}
 
 /// Trains several settings within one budget, keeps the best by noisy scores, and writes its release folder.
 ///
@@ -35,27 +75,41 @@ use crate::watch::{Watch, Watched, go_on};
 /// # Privacy
 /// All candidates and the choice among them are within the target.
 pub fn tune(args: &TuneSettings, watch: &mut dyn Watch) -> Result<TrainOutcome> {
-    // everything public is checked before the data is touched
+    tune_at(args, watch, Place::Alone)
+}
+
+/// [`tune`] with users in several processes: see [`crate::workers`].
+///
+/// # Errors
+/// As [`tune`]; [`Error::WorkerDone`] at a worker that has sent its sums; those of the links.
+///
+/// # Privacy
+/// As [`tune`]. Exact sums go over the links.
+pub fn tune_at(
+    args: &TuneSettings,
+    watch: &mut dyn Watch,
+    place: Place<'_>,
+) -> Result<TrainOutcome> {
     let train = &args.train;
-    let target = train.target.guarantee.target()?;
-    let how = comparison_settings(&args.choice);
-    let (methods, fits) = candidates(args, how, target)?;
-    // neither noise nor cost depends on the number of items
-    let metrics = metric_release_of(train, &fits)?;
-    let tuning = Tuning::new(fits.clone(), how)?;
-    let draft = with_metrics(&tuning, metrics.as_ref(), target).plan(1, target, ADJACENCY)?;
-    let opened = opening(train)?.open(&draft)?;
+    let Checked {
+        target,
+        how,
+        methods,
+        fits,
+        metrics,
+        draft,
+    } = checked(args)?;
+    let scratch = scratch(train, &place)?;
+    let opened = opening(train, &place)?.open(&draft, place)?;
 
     go_on(watch)?;
     let mut clock = Clock::start();
-    let (ratings, split) = read_parts(train)?;
+    let ratings = read(&train.ratings, &train.input, &train.feedback, scratch)?;
     let mut opened = opened.bind(&ratings)?;
-    let load = clock.lap();
 
-    let assumed = fits
-        .into_iter()
-        .map(|fit| with_assumptions(fit, train, &ratings));
-    let tuning = Tuning::new(assumed.collect(), how)?;
+    let assumed = assumptions(train, &ratings, &opened);
+    let fits = fits.into_iter().map(|fit| with_assumptions(fit, &assumed));
+    let tuning = Tuning::new(fits.collect(), how)?;
     let trainer = with_metrics(&tuning, metrics.as_ref(), target);
     let plan = trainer.plan(ratings.catalogue().len(), target, ADJACENCY)?;
     go_on(watch)?;
@@ -67,13 +121,16 @@ pub fn tune(args: &TuneSettings, watch: &mut dyn Watch) -> Result<TrainOutcome> 
         "items_sha256": catalogue_sha256(ratings.catalogue())?,
     });
     MetricRelease::put(metrics.as_ref(), &mut own);
-    let public = opened.public("tune", args, &assumptions(train, &ratings), own)?;
+    let public = opened.public("tune", args, &assumed, own)?;
+    let parts = Parts::new(train, ratings, &opened, &public)?;
+    let (ratings, own) = (&parts.ratings, parts.own());
+    let load = clock.lap();
     let noise = &mut train.output.noise();
     let mut watched = Watched::begin(watch, &plan)?;
     let run = opened.run(&plan, &public);
     let data = TrainedAndHeldOut {
-        train: split.train(),
-        scored: &|tuned: &TunedModel| scored_by_releases(&tuned.model, &split),
+        train: own.train(),
+        scored: &|tuned: &TunedModel| scored_by_releases(&tuned.model, own),
     };
     let tuned = run.train(&trainer, &data, noise, &mut watched, |_| false)?;
     let tuned = Measured::certified(tuned);
@@ -83,13 +140,13 @@ pub fn tune(args: &TuneSettings, watch: &mut dyn Watch) -> Result<TrainOutcome> 
         fitted: &fitted,
         method: methods[chosen],
         params: tuning.candidates()[chosen].params(),
-        ratings: &ratings,
+        ratings,
         held_out: held_out_by(train),
         comparison: Some(comparison),
         run: Some(&public),
     };
     let run = (train, &plan, noise);
-    finish(opened, run, &release, &split, Vec::new(), (load, clock))
+    finish(opened, run, &release, &parts.all, Vec::new(), (load, clock))
 }
 
 /// Makes the run of `dp tune` many times with planted users, and measures what they give away. Nothing is released, and no ledger is charged.
@@ -107,7 +164,7 @@ pub fn audit(args: &AuditTuneSettings, watch: &mut dyn Watch) -> Result<AuditOut
     let metrics = metrics.as_ref();
     let tuning = Tuning::new(fits.clone(), how)?;
     with_metrics(&tuning, metrics, target).plan(1, target, ADJACENCY)?;
-    let of_each = Tuning::target_of_each(fits.len(), how, target, ADJACENCY)?;
+    let of_each = target_of_each(&run, how, target)?;
     let trials = Trials::new(&audited.trials, USUAL_CANARIES)?;
 
     go_on(watch)?;
@@ -144,9 +201,13 @@ fn metric_release_of(
     fits: &[MatrixFactorization],
 ) -> Result<Option<MetricRelease>> {
     let bounds = fits.iter().map(|fit| fit.params().label_bound);
+    let label = LabelBound {
+        bound: bounds.fold(0.0, f64::max),
+        in_learnt_unit: fits.iter().all(|fit| fit.params().releases_scale()),
+    };
     let counted = fits.iter().map(counts_items).collect::<Result<Vec<_>>>()?;
     let is_counted = counted.iter().all(|counts| *counts);
-    metric_release(train, bounds.fold(0.0, f64::max), is_counted)
+    metric_release(train, label, is_counted)
 }
 
 fn comparison_settings(choice: &ChoiceSettings) -> TuningParams {
@@ -157,6 +218,18 @@ fn comparison_settings(choice: &ChoiceSettings) -> TuningParams {
     }
 }
 
+/// What each candidate gets of the target, beside the released metrics: its defaults follow from it.
+fn target_of_each(args: &TuneSettings, how: TuningParams, target: ApproxDp) -> Result<ApproxDp> {
+    let share = args.train.output.metrics.share()?;
+    let rest = share.map_or(Ok(target), |share| {
+        let mu = (1.0 - share).sqrt() * gdp::mu_for(target)?;
+        let epsilon = gdp::epsilon(mu, usable_delta(target.delta));
+        Ok::<_, Error>(ApproxDp::target(epsilon, target.delta)?)
+    });
+    let n = args.choice.candidates.len();
+    Ok(Tuning::target_of_each(n, how, rest?, ADJACENCY)?)
+}
+
 /// Method and settings of every candidate: defaults for its part of the budget, then flags, then its own.
 fn candidates(
     args: &TuneSettings,
@@ -164,7 +237,7 @@ fn candidates(
     target: ApproxDp,
 ) -> Result<(Vec<Method>, Vec<MatrixFactorization>)> {
     let own = &args.choice.candidates;
-    let of_each = Tuning::target_of_each(own.len(), how, target, ADJACENCY)?;
+    let of_each = target_of_each(args, how, target)?;
     let train = &args.train;
     let method = train.target.method.meant();
     settings_for(method, &train.feedback, &train.settings, of_each)?;

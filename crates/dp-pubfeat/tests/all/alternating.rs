@@ -77,7 +77,7 @@ fn ratings_alone_teach_items_and_items_never_rated() {
         70.. => 2,
         _ => usize::from((user * 7 + item as usize).is_multiple_of(5)),
     });
-    let [history, held_out, cold] = <[Interactions; 3]>::try_from(parts).ok().unwrap();
+    let [history, held_out, cold] = <[Interactions; 3]>::try_from(parts.unwrap()).ok().unwrap();
     let history = Private::new(history);
     let (am, target) = (am_ssp(), dp_core::ApproxDp::target(10.0, 1e-5).unwrap());
     let plan = am.plan(N_ITEMS, target, ADD_REMOVE).unwrap();
@@ -103,7 +103,7 @@ fn gradients_with_local_user_steps_learn_too() {
     let parts = all.partition(2, |user, item, _| {
         usize::from((user * 7 + item as usize).is_multiple_of(5))
     });
-    let [history, held_out] = <[Interactions; 2]>::try_from(parts).ok().unwrap();
+    let [history, held_out] = <[Interactions; 2]>::try_from(parts.unwrap()).ok().unwrap();
     let history = Private::new(history);
     let params = DpSgdParams {
         setup: am_ssp().params().setup.clone(),

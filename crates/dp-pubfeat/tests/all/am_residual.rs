@@ -193,7 +193,7 @@ fn ratings_alone_teach_items_and_features_of_items_never_rated() {
             70.. => 2,
             _ => usize::from((user * 7 + item as usize).is_multiple_of(5)),
         });
-    let [history, held_out, cold] = <[Interactions; 3]>::try_from(parts).ok().unwrap();
+    let [history, held_out, cold] = <[Interactions; 3]>::try_from(parts.unwrap()).ok().unwrap();
     let history = Private::new(history);
     let target = ApproxDp::target(10.0, 1e-5).unwrap();
     let mut params = AmResidualSspParams::for_target(target);

@@ -47,7 +47,9 @@ pub(super) fn of_ratings() -> Vec<Method> {
     methods.push(ours("best", |target| {
         vec![Candidate {
             label: "defaults".to_owned(),
-            settings: FactorizationParams::for_target(target).with_common_fold_in(),
+            settings: FactorizationParams::for_target(target)
+                .with_rating_range(1.0, 5.0)
+                .with_common_fold_in(),
         }]
     }));
     methods

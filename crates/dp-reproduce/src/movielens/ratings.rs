@@ -27,7 +27,7 @@ pub(super) struct HeldOutRatings {
 
 impl HeldOutRatings {
     pub(super) fn new(ratings: &Ratings) -> Result<Self> {
-        let split = ratings.split(SplitFractions::default(), 0);
+        let split = ratings.split(SplitFractions::default(), 0)?;
         let from = |init_seed| NonPrivateAls {
             init_seed,
             ..NonPrivateAls::default()

@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use dp_core::DpEvent;
 use serde::Serialize;
 
-use super::lines::Record;
+use super::lines::{PacedTerms, Record};
+use super::nights::LedgerNight;
 use super::summary::LedgerNote;
 use crate::ReleaseRecord;
 
@@ -19,6 +20,8 @@ pub enum Standing {
     Held,
     /// It was held, and its spend has been handed out.
     Taken,
+    /// It pays for the nights of a paced lifetime; its own spend is never handed out.
+    Paced,
 }
 
 /// A line that pays for a release.
@@ -34,6 +37,15 @@ pub(super) struct Entry {
     pub(super) hash: String,
     /// When its spend was taken.
     pub(super) taken: Option<u64>,
+    /// Terms and nights of a paced lifetime.
+    pub(super) paced: Option<PacedEntry>,
+}
+
+/// A paced lifetime and what was handed out of it.
+#[derive(Debug, Clone)]
+pub(super) struct PacedEntry {
+    pub(super) terms: PacedTerms,
+    pub(super) nights: Vec<LedgerNight>,
 }
 
 /// Remains of an interrupted line whose cost was counted.
@@ -70,16 +82,20 @@ impl Contents {
                 release_id,
                 entry_hash: None,
             },
-            standing: if record.held {
-                Standing::Held
-            } else {
-                Standing::HandedOut
+            standing: match (&record.paced, record.held) {
+                (Some(_), _) => Standing::Paced,
+                (None, true) => Standing::Held,
+                (None, false) => Standing::HandedOut,
             },
             cost,
             time: record.time,
             run: record.run,
             hash,
             taken: None,
+            paced: record.paced.map(|terms| PacedEntry {
+                terms,
+                nights: Vec::new(),
+            }),
         });
         true
     }
@@ -87,6 +103,12 @@ impl Contents {
     /// The release of this id.
     pub(super) fn get(&self, id: &str) -> Option<&Entry> {
         self.by_id.get(id).map(|&at| &self.entries[at])
+    }
+
+    /// The lifetime of this id.
+    pub(super) fn paced_mut(&mut self, id: &str) -> Option<&mut PacedEntry> {
+        let at = *self.by_id.get(id)?;
+        self.entries[at].paced.as_mut()
     }
 
     /// Marks a held release as handed out; false, and nothing changes, unless it is held.

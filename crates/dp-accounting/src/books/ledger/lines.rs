@@ -10,11 +10,15 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::budget::BudgetKind;
+use crate::Pace;
 
 /// Version of the line format written in the header of new ledgers. Older files are read and continued in their own
 /// format: version 1 knows Gaussian budgets only, version 2 cannot hold releases, and up to version 3 a release is named by the
-/// hash of its line, lines have no time, and there are no notes.
-pub const LEDGER_SCHEMA: u32 = 4;
+/// hash of its line, lines have no time, and there are no notes; up to version 4 there are no paced lifetimes.
+pub const LEDGER_SCHEMA: u32 = 5;
+
+/// First version whose records may be paced lifetimes and which has [`Night`] lines.
+pub(super) const PACED_SCHEMA: u32 = 5;
 
 /// First version whose releases have names of their own, whose lines have a time, and which has [`Note`] lines.
 pub(super) const NAMING_SCHEMA: u32 = 4;
@@ -31,6 +35,9 @@ pub(super) const TAKEN_START: &[u8] = br#"{"taken":"#;
 
 /// How every [`Note`] line begins, and no other.
 pub(super) const NOTE_START: &[u8] = br#"{"note":"#;
+
+/// How every [`Night`] line begins, and no other.
+pub(super) const NIGHT_START: &[u8] = br#"{"night":"#;
 
 /// How every [`Closed`] line begins, and no other.
 pub(super) const CLOSED_START: &[u8] = br#"{"closed":"#;
@@ -96,12 +103,41 @@ pub(super) struct Record {
     /// Paid for and not handed out: a [`Taken`] line has to come first. Since version 3.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) held: bool,
+    /// Terms of a paced lifetime, which is held for good: [`Night`] lines hand out its nights. Since version 5.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) paced: Option<PacedTerms>,
     /// The run that it was paid for. Since version 4.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) run: Option<String>,
     /// Hash of the line of an older ledger that paid for it. Since version 4.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) paid_by: Option<String>,
+    pub(super) previous_hash: String,
+}
+
+/// What a paced lifetime was reserved with.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PacedTerms {
+    pub(super) pace: Pace,
+    /// MAC of the store of first nights when the lifetime began.
+    pub(super) first_seen: String,
+}
+
+/// Hands out a night of a paced lifetime, or says that its store of first nights has changed. Since version 5.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Night {
+    /// The lifetime's release id.
+    pub(super) night: String,
+    /// Absent where only the store has changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) number: Option<u32>,
+    /// MAC of the store from here on. Absent only where a rewritten file goes on from an interrupted line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) first_seen: Option<String>,
+    pub(super) n_draws: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) time: Option<u64>,
     pub(super) previous_hash: String,
 }
 
@@ -267,6 +303,18 @@ pub(super) struct Remains {
 #[derive(Debug, PartialEq, Deserialize)]
 pub(super) struct TakenRemains {
     pub(super) taken: String,
+}
+
+/// The members of a [`Night`] line that say what it hands out.
+#[derive(Debug, PartialEq, Deserialize)]
+pub(super) struct NightRemains {
+    pub(super) night: String,
+    #[serde(default)]
+    pub(super) number: Option<u32>,
+    #[serde(default)]
+    pub(super) first_seen: Option<String>,
+    #[serde(default)]
+    pub(super) n_draws: u64,
 }
 
 /// Reads the whole members of a line that breaks off; `None` when they do not make a `T`.

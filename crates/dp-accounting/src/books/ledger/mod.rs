@@ -4,6 +4,7 @@ mod budget;
 mod contents;
 mod ids;
 mod lines;
+mod nights;
 mod opening;
 mod replay;
 mod store;
@@ -25,8 +26,9 @@ use budget::Account;
 pub use budget::{Balance, Budget, BudgetKind};
 pub use contents::Standing;
 use contents::{Contents, Entry};
-use lines::{HOLDING_SCHEMA, NAMING_SCHEMA, Note, Record, Taken, close, is_unborn};
+use lines::{HOLDING_SCHEMA, NAMING_SCHEMA, Note, PacedTerms, Record, Taken, close, is_unborn};
 pub use lines::{LEDGER_SCHEMA, hex, sha256_hex};
+pub use nights::{LedgerNight, LifetimeState};
 use opening::{check_header, check_version, corrupt, header, mend, now};
 use replay::{Chain, Replayed, Tail, replay};
 use store::Store;
@@ -80,8 +82,11 @@ pub use summary::{LedgerEntry, LedgerNote, LedgerSummary};
 /// Each release has a name of 256 random bits, which is what certificates show: nothing can be learned from it about the
 /// lines of the file.
 ///
-/// New files are of version 4. Those of version 1, all Gaussian, and of version 2, which have no held releases, and of version 3,
-/// where a release is named by the hash of its line, are opened and go on in their own format;
+/// [`reserve_lifetime`](Self::reserve_lifetime) pays for one event whose nights [`take_night`](Self::take_night) hands out, each after a line
+/// of its own.
+///
+/// New files are of version 5. Those of version 1, all Gaussian, and of version 2, which have no held releases, of version 3,
+/// where a release is named by the hash of its line, and of version 4, which have no paced lifetimes, are opened and go on in their own format;
 /// [`upgrade`](Self::upgrade) rewrites them.
 ///
 /// # Examples
@@ -311,7 +316,7 @@ impl Ledger {
     /// every call gives [`Error::LedgerPoisoned`].
     pub fn reserve(&mut self, plan: &Plan) -> Result<Vec<Spend>> {
         self.refresh()?;
-        let ids = self.pay(plan, false)?;
+        let ids = self.pay(plan, false, None)?;
         let releases = plan.releases().iter().cloned();
         Ok(releases
             .zip(ids)
@@ -333,7 +338,7 @@ impl Ledger {
             });
         }
         self.refresh()?;
-        let ids = self.pay(plan, true)?;
+        let ids = self.pay(plan, true, None)?;
         Ok(self.reservation(plan.releases().to_vec(), ids))
     }
 
@@ -423,7 +428,12 @@ impl Ledger {
     /// The release of an id, if it is or was held.
     fn held_entry(&self, id: &str) -> Result<&Entry> {
         let reason = match self.contents.get(id) {
-            Some(entry) if entry.standing != Standing::HandedOut => return Ok(entry),
+            Some(entry) if matches!(entry.standing, Standing::Held | Standing::Taken) => {
+                return Ok(entry);
+            }
+            Some(entry) if entry.paced.is_some() => {
+                "it is a paced lifetime, of which each night is taken by itself"
+            }
             Some(_) => "it was handed out when it was paid",
             None => "no line has its id",
         };
@@ -517,12 +527,12 @@ impl Ledger {
     }
 
     /// Pays for every release of `plan`, or for none; returns their ids once they are durable.
-    fn pay(&mut self, plan: &Plan, held: bool) -> Result<Vec<String>> {
+    fn pay(&mut self, plan: &Plan, held: bool, paced: Option<&PacedTerms>) -> Result<Vec<String>> {
         if plan.releases().is_empty() && plan.adjacency() == self.budget.adjacency() {
             return Ok(Vec::new());
         }
         let costs = self.costs(plan)?;
-        let paid = self.entries(plan.releases(), &costs, held)?;
+        let paid = self.entries(plan.releases(), &costs, (held, paced))?;
         let ids = paid.iter().map(|line| line.id()).collect();
         #[cfg(privacy_mutants)]
         if dp_core::mutants::active("ledger-written-after-the-release") {
@@ -544,7 +554,7 @@ impl Ledger {
         &self,
         releases: &[PlannedRelease],
         costs: &[f64],
-        held: bool,
+        (held, paced): (bool, Option<&PacedTerms>),
     ) -> Result<Vec<PaidLine>> {
         let (mut head, mut seq) = (self.chain.head.clone(), self.chain.next_seq);
         let (is_named, time) = (self.schema_version >= NAMING_SCHEMA, self.time());
@@ -561,6 +571,7 @@ impl Ledger {
                 mu_squared: matches!(self.chain.account, Account::Gaussian(_)).then_some(cost),
                 rdp: matches!(self.chain.account, Account::Rdp(_)).then_some(cost),
                 held,
+                paced: paced.cloned(),
                 run: self.run.clone().filter(|_| is_named),
                 paid_by: None,
                 previous_hash: head,

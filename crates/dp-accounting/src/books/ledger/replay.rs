@@ -6,9 +6,11 @@ use super::budget::{Account, Budget, BudgetKind};
 use super::contents::{Contents, CountedRemains};
 use super::ids::is_release_id;
 use super::lines::{
-    CLOSED_START, Closed, HOLDING_SCHEMA, Header, NAMING_SCHEMA, NOTE_START, Note, Record, Remains,
-    TAKEN_START, Taken, TakenRemains, is_torn, read, read_sealed, remains,
+    CLOSED_START, Closed, HOLDING_SCHEMA, Header, NAMING_SCHEMA, NIGHT_START, NOTE_START, Night,
+    NightRemains, Note, PACED_SCHEMA, Record, Remains, TAKEN_START, Taken, TakenRemains, is_torn,
+    read, read_sealed, remains,
 };
+use super::nights;
 use super::summary::LedgerNote;
 
 /// The state that the lines so far add up to.
@@ -84,6 +86,13 @@ impl Chain {
             self.head = hash;
             return Some(());
         }
+        if line.starts_with(NIGHT_START) {
+            let (night, hash): (Night, String) = read(line)?;
+            continues(&night.previous_hash)?;
+            (version >= PACED_SCHEMA && contents.replay_night(night)).then_some(())?;
+            self.head = hash;
+            return Some(());
+        }
         if line.starts_with(NOTE_START) {
             let (note, hash): (Note, String) = read(line)?;
             continues(&note.previous_hash)?;
@@ -107,7 +116,8 @@ impl Chain {
         let fits = record.seq == self.next_seq
             && record.data_set == header.data_set
             && (!record.held || version >= HOLDING_SCHEMA)
-            && is_named(&record, version);
+            && is_named(&record, version)
+            && nights::fits(&record, version);
         fits.then_some(())?;
         let recorded = (record.mu_squared, record.rdp);
         let cost = cost_of(&record.event, recorded, &self.account)?;
@@ -122,6 +132,9 @@ impl Chain {
     fn absorb_torn(&mut self, torn: &[u8], header: &Header, contents: &mut Contents) {
         if let Some(found) = remains::<TakenRemains>(torn) {
             contents.mark_taken(&found.taken, None);
+        }
+        if let Some(found) = remains::<NightRemains>(torn) {
+            contents.replay_torn_night(found);
         }
         let Some(found) = remains::<Remains>(torn) else {
             return;
@@ -317,7 +330,7 @@ mod tests {
             (0, GAUSSIAN),
             (1, GAUSSIAN),
             (2, ""),
-            (5, GAUSSIAN),
+            (6, GAUSSIAN),
         ] {
             assert!(read(version, filter, mu).is_err(), "{version} {filter}");
         }

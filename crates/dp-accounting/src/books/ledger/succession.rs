@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 use dp_core::{ApproxDp, DpEvent};
 
 use super::contents::{Contents, Entry, Standing};
-use super::lines::{Closed, Followed, Note, Record, Taken, close};
+use super::lines::{Closed, Followed, Night, Note, Record, Taken, close};
 use super::opening::{header, now};
 use super::replay::{Chain, replay};
 use super::store::{Pending, Store};
@@ -354,6 +354,7 @@ impl Writer<'_> {
             mu_squared: None,
             rdp: None,
             held: entry.standing != Standing::HandedOut,
+            paced: entry.paced.as_ref().map(|paced| paced.terms.clone()),
             run: entry.run.clone(),
             paid_by: Some(entry.hash.clone()),
             previous_hash: self.chain.head.clone(),
@@ -377,6 +378,7 @@ impl Writer<'_> {
                 mu_squared: None,
                 rdp: None,
                 held: false,
+                paced: None,
                 run: None,
                 paid_by: None,
                 previous_hash: self.chain.head.clone(),
@@ -397,7 +399,7 @@ impl Writer<'_> {
         self.chain.add(cost, record.n_draws, hash);
     }
 
-    /// Writes which held releases were taken, and the notes.
+    /// Writes which held releases were taken, the nights of lifetimes, and the notes.
     fn hand_over(&mut self, contents: &Contents) {
         for entry in &contents.entries {
             if entry.standing == Standing::Taken {
@@ -408,6 +410,12 @@ impl Writer<'_> {
                     time,
                     previous_hash,
                 }));
+            }
+        }
+        for entry in &contents.entries {
+            for night in entry.paced.iter().flat_map(|paced| &paced.nights) {
+                let line = Night::of(&entry.release.release_id, night, &self.chain.head);
+                self.write(close(&line));
             }
         }
         for note in &contents.notes {

@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::budget::{Balance, Budget, BudgetKind};
 use super::contents::Standing;
 use super::corrupt;
+use super::nights::LedgerNight;
 use super::opening::check_version;
 use super::replay::{Tail, replay};
 use crate::engines::rounding::UpwardSum;
@@ -39,12 +40,14 @@ pub struct LedgerSummary {
     /// Ids of the releases that are held: paid for, and not handed out yet.
     pub held: Vec<String>,
     /// Ids of the releases that were held and have been handed out since, in the order of
-    /// `releases`. Every release in neither list was handed out when it was paid.
+    /// `releases`. Every release in neither list was handed out when it was paid, or is a paced lifetime.
     pub taken: Vec<String>,
     /// What the lines say of each of `releases` beside what was released.
     pub entries: Vec<LedgerEntry>,
     /// What was noted, in order.
     pub notes: Vec<LedgerNote>,
+    /// The nights of each paced lifetime, by its release id.
+    pub nights: Vec<(String, Vec<LedgerNight>)>,
     /// What was spent of the budget, readable remains of torn lines included.
     pub balance: Balance,
     /// Name of the ledger that goes on with the spends of this one, which pays for nothing more.
@@ -68,6 +71,12 @@ impl LedgerSummary {
         check_version(&replayed, path)?;
         let contents = replayed.contents;
         let (held, taken) = (contents.ids(Standing::Held), contents.ids(Standing::Taken));
+        let nights = contents.entries.iter();
+        let nights = nights.filter_map(|entry| {
+            let paced = entry.paced.as_ref()?;
+            Some((entry.release.release_id.clone(), paced.nights.clone()))
+        });
+        let nights = nights.collect();
         let (releases, entries) = contents
             .entries
             .into_iter()
@@ -91,6 +100,7 @@ impl LedgerSummary {
             releases,
             entries,
             notes: contents.notes,
+            nights,
             balance: replayed.chain.account.balance(),
             successor: replayed.chain.successor,
             torn: matches!(replayed.tail, Tail::Torn(_)),

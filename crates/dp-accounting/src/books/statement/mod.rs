@@ -163,7 +163,7 @@ impl PrivacyStatement {
             return Vec::new();
         };
         let unit = &self.unit;
-        let caught = percent(attacker.true_positive_rate);
+        let caught = attacker.found_of_100();
         let (compared, test) = if self.adjacency.is_replace() {
             (
                 format!("if a given {unit}'s data is one thing as if it is another"),
@@ -220,6 +220,12 @@ const FALSE_POSITIVE_RATE: f64 = 0.05;
 pub(super) const QUANTILE: f64 = -1.644_853_626_951_472_7;
 
 impl Attacker {
+    /// How many of 100 who took part the test finds at most, rounded up to a tenth: the figure of the statement.
+    #[must_use]
+    pub fn found_of_100(&self) -> f64 {
+        percent(self.true_positive_rate)
+    }
+
     /// The attacker that the events leave room for, the sampler's part of delta added.
     fn against(guarantee: &Guarantee, certificate: &Certificate) -> Self {
         // n TV is at most half the reserve, and no bound rises faster than 20 TPR per FPR here
@@ -330,8 +336,8 @@ fn short(value: f64) -> String {
     format!("{}", (value * scale * (1.0 - 1e-12)).ceil() / scale)
 }
 
-/// At least a probability, in per cent.
-fn percent(probability: f64) -> String {
+/// At least a probability, in per cent to a tenth.
+fn percent(probability: f64) -> f64 {
     let tenths = (probability * 1000.0 * (1.0 - 1e-12)).ceil();
-    format!("{}", (tenths / 10.0).min(100.0))
+    (tenths / 10.0).min(100.0)
 }

@@ -80,7 +80,7 @@ fn rates_are_probabilities_at_any_epsilon() {
         ("2".into(), "2.72".into(), "149".into())
     );
     assert_eq!(
-        (percent(0.084_26), percent(2.0)),
-        ("8.5".into(), "100".into())
+        [percent(0.084_26), percent(2.0)].map(|x| x.to_string()),
+        ["8.5", "100"]
     );
 }

@@ -5,6 +5,7 @@ mod crashes_lose_nothing;
 mod damage_is_found;
 mod held_releases;
 mod made_on_purpose;
+mod nights;
 mod other_budgets;
 mod other_ledgers_are_refused;
 mod pays_within_the_budget;

@@ -43,7 +43,7 @@ fn a_renyi_ledger_counts_other_mechanisms_at_its_order() {
     assert!(balance.spent + each > balance.budget);
     drop(ledger);
     let text = fs::read_to_string(&path).unwrap();
-    assert!(text.starts_with("{\"ledger\":\"dp-personal\",\"schema_version\":4,"));
+    assert!(text.starts_with("{\"ledger\":\"dp-personal\",\"schema_version\":5,"));
     assert!(text.contains("\"filter\":{\"kind\":\"rdp\",\"order\":16.0}"));
     assert!(text.contains("\"rdp\":") && !text.contains("\"mu_squared\":"));
     let mut reopened = Ledger::open_or_create(&path, "ratings", budget).unwrap();

@@ -50,7 +50,7 @@ fn a_summary_tells_when_and_for_which_run_each_line_paid_and_what_another_would_
     let _second = ledger.reserve(&plan(0.15)).unwrap();
     let _third = ledger.take(&reservation, 1).unwrap();
     let summary = Ledger::audit(&path).unwrap();
-    assert_eq!((summary.schema_version, summary.last_run()), (4, 2..6));
+    assert_eq!((summary.schema_version, summary.last_run()), (5, 2..6));
     let standing = |at: usize| summary.entries[at].standing;
     assert_eq!(
         [0, 2, 3, 4].map(standing),

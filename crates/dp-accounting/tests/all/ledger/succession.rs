@@ -36,7 +36,7 @@ fn check_same_releases(old: &LedgerSummary, new: &LedgerSummary) {
             (new.time, &new.run, new.standing)
         );
     }
-    assert_eq!(new.schema_version, 4);
+    assert_eq!(new.schema_version, 5);
 }
 
 fn is_refused(outcome: Result<std::path::PathBuf, Error>, part: &str) {

@@ -21,7 +21,7 @@ fn a_run_leaves_model_certificate_and_reports_and_pays_once() {
     let run = federate(&sandbox, &ledger).exits(0);
     let head = "private     epsilon 8.0000, delta 1e-5, add or remove one user";
     run.prints(&[head]);
-    run.prints(&["internal    dp-model-internal: ", "--show-internal"]);
+    run.prints(&["internal    dp-model-internal/internal.md: "]);
     assert!(!run.stdout.contains("RMSE"), "{}", run.stdout);
     let files = [
         "certificate.json",

@@ -91,7 +91,7 @@ pub(super) fn interrupted() -> Sandbox {
     let header = whole.iter().position(|&byte| byte == b'\n').unwrap();
     let mut flipped = whole.clone();
     flipped[header + 400] ^= 1;
-    let newer = replaced(&whole, "\"schema_version\":1 => \"schema_version\":9");
+    let newer = replaced(&whole, "\"schema_version\":2 => \"schema_version\":9");
     let forged = replaced(&whole, "\"insecure\":false => \"insecure\":true");
     for (out, list) in [
         ("flipped", &flipped[..]),

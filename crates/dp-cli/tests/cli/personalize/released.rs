@@ -14,7 +14,7 @@ fn a_run_leaves_model_certificate_and_reports_and_pays() {
         "{}",
         run.stdout
     );
-    run.prints(&["internal    dp-model-internal: ", "--show-internal"]);
+    run.prints(&["internal    dp-model-internal/internal.md: "]);
     assert!(!run.stdout.contains("RMSE"), "{}", run.stdout);
     assert_eq!(
         names_in(&sandbox.path("dp-model")),

@@ -110,7 +110,7 @@ impl OutputFolder {
         if resume && has_releases(&staged.staging) {
             return staged.resumed();
         }
-        staged.empty()
+        staged.empty(resume)
     }
 
     /// Whether a run was interrupted on its way to `target` after its first payment, and can go on.
@@ -135,12 +135,15 @@ impl OutputFolder {
     }
 
     /// Removes what a killed process left, and says so if it was paid for.
-    fn empty(mut self) -> Result<Self> {
+    fn empty(mut self, resume: bool) -> Result<Self> {
         if self.has(PAID) {
-            warn(
-                "an earlier run into this folder ended while it paid or trained, and what it released is discarded, since `resume` was \
-                 not given; what its ledger counts for it stays spent",
-            );
+            let what = match resume {
+                true => "kept none of its releases, so that this is a new run",
+                false => "what it released is discarded, since `resume` was not given",
+            };
+            warn(&format!(
+                "an earlier run into this folder ended while it paid or trained, and {what}; what its ledger counts for it stays spent"
+            ));
         }
         self.remove_all_but(&[LOCK])?;
         self.keep = false;

@@ -81,8 +81,8 @@ pub fn evaluate(args: &EvaluateSettings) -> Result<EvaluateOutcome> {
         evaluated.text()
     } else {
         format!(
-            "the figures are in {}: measured on private data, not to be published; --show-internal prints them, dp report {} \
-             makes a page of them\n",
+            "the figures are in {}: measured on private data, not to be published; dp report {} makes a page of them, \
+             --show-internal prints them\n",
             kept.join(EVALUATION).display(),
             args.model.display()
         )

@@ -311,7 +311,7 @@ impl Parts {
                 data,
             });
         }
-        let split = ratings.split(SplitFractions::default(), split_seed);
+        let split = ratings.split(SplitFractions::default(), split_seed)?;
         let history = split.train;
         Ok(Self {
             train: Private::new(history.expose().clone()),

@@ -3,6 +3,7 @@
 use dp_accounting::Plan;
 use dp_audit::{
     AuditedRun, AuditedTrainer, Canaries, EpsilonAudit, PpSgdOracle, Verdict, View, audit_epsilon,
+    claim_of,
 };
 use dp_core::{ApproxDp, Gdp, Interactions, Private};
 use dp_fedsgd::{AdditiveModel, PersonalizedObjective, PpSgdTrainer};
@@ -257,8 +258,7 @@ impl AuditedRun for Rounds<'_> {
     }
 
     fn claim(&self) -> (ApproxDp, Gdp) {
-        let gdp = self.plan.gdp().unwrap_or(Gdp { mu: f64::NAN });
-        (self.plan.guarantee(), gdp)
+        claim_of(&self.plan)
     }
 
     fn train(

@@ -15,8 +15,10 @@ use crate::metric_release::{self, MetricRelease, TrainedAndHeldOut, with_metrics
 use crate::output::{FederatedRelease, FederatedReport, Seconds};
 use crate::quality::Verdict;
 use crate::settings::{DataFormat, FederateSettings};
+use crate::warnings::USERS_ELSEWHERE;
 use crate::watch::{Watch, Watched, go_on};
-use crate::workflows::private_run::{Clock, Opening, unit_of};
+use crate::workers::Place;
+use crate::workflows::private_run::{Clock, Opened, Opening, unit_of};
 
 /// What was released at one epsilon.
 #[derive(Debug, Clone)]
@@ -50,14 +52,17 @@ pub(super) fn run(
     settings: &Settings,
     opening: Opening<'_>,
     watch: &mut dyn Watch,
+    place: Place<'_>,
 ) -> Result<CertifiedOutcome> {
+    let is_alone = matches!(place, Place::Alone);
+    args.held_out.shares.check_dealt(is_alone)?;
     let items = items_of(args)?;
     let n_items = items.as_ref().map(|items| items.catalogue().len());
     let mut spending = spending(args, settings, n_items)?;
     // the number of features changes neither noise nor cost
     let (target, metrics) = (settings.targets[0], settings.metrics.as_ref());
     let draft = spending.plan_with(1, target, metrics).map_err(by_setting)?;
-    let opened = opening.open(&draft)?;
+    let opened = opening.open(&draft, place)?;
     go_on(watch)?;
     let mut clock = Clock::start();
     tracing::info!(file = %args.data, "reading rows");
@@ -65,7 +70,11 @@ pub(super) fn run(
     let mut opened = opened.bind(&source)?;
     let load = clock.lap();
     go_on(watch)?;
-    opened.found(source.warnings());
+    let has_users = !opened.has_no_users();
+    opened.found(match has_users {
+        true => source.warnings(draft.target().delta),
+        false => vec![USERS_ELSEWHERE.to_owned()],
+    });
     let inputs = source.inputs(settings)?;
     spending.settings = settings.run(args, source.curvature(&inputs, args));
     let plan = spending.resized(&draft, inputs.dim(), metrics)?;
@@ -73,11 +82,14 @@ pub(super) fn run(
         spending,
         inputs,
         shape: settings.shape(args),
-        assumptions: assumptions(args, settings.format),
+        assumptions: assumptions(args, settings.format, &opened),
     };
     let own = public_of(args, settings, &all, source.items());
     let public = opened.public("federate", args, &all.assumptions, own)?;
-    let rows = Rows::of(source);
+    let rows = match is_alone {
+        true => Rows::of(source),
+        false => Rows::dealt(source)?,
+    };
     let n_rounds = all.spending.settings.n_rounds;
     let mut convergence = (!args.held_out.no_split).then(|| Convergence::new(n_rounds));
     let mut turning = Turning::default();
@@ -121,7 +133,9 @@ pub(super) fn run(
     opened.write(&release)?;
     let (json, summary, verdict) = opened.close(&plan, || {
         tracing::info!("comparing with runs without noise, measuring on held-out rows");
-        runs.compare()?;
+        if has_users {
+            runs.compare()?;
+        }
         let [users, held_out] = measure(&runs, chosen)?;
         Ok(FederatedReport {
             release: &release,
@@ -222,7 +236,7 @@ fn measure(runs: &Runs, chosen: usize) -> Result<[Vec<UserFigures>; 2]> {
 }
 
 /// What the operator answers for.
-fn assumptions(args: &FederateSettings, format: DataFormat) -> Vec<String> {
+fn assumptions(args: &FederateSettings, format: DataFormat, opened: &Opened<'_>) -> Vec<String> {
     let unit = match format {
         DataFormat::Leaf => "a user is one id in the list `users` of the LEAF file".to_owned(),
         DataFormat::Csv | DataFormat::Ratings => unit_of(args.run.columns.user_col.as_ref()),
@@ -234,5 +248,7 @@ fn assumptions(args: &FederateSettings, format: DataFormat) -> Vec<String> {
         }
         DataFormat::Csv => "names of columns and their ranges are public",
     };
-    vec![args.ledger.assumption().to_owned(), unit, public.to_owned()]
+    let own = [args.ledger.assumption().to_owned(), unit, public.to_owned()].into_iter();
+    own.chain(opened.dealing_assumptions(&args.ledger))
+        .collect()
 }

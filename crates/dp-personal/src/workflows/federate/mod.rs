@@ -15,6 +15,7 @@ use self::settings::Settings;
 use crate::error::{Error, Result};
 use crate::settings::FederateSettings;
 use crate::watch::Watch;
+use crate::workers::Place;
 use crate::workflows::private_run::Opening;
 
 pub use audit::audit;
@@ -52,6 +53,23 @@ pub fn plan(args: &FederateSettings) -> Result<Plan> {
 /// Of one epsilon: all runs, and the choice among them, are covered by one certificate and paid for in the ledger before any
 /// noise is drawn. An exploration is internal as a whole.
 pub fn federate(args: &FederateSettings, watch: &mut dyn Watch) -> Result<FederateOutcome> {
+    federate_at(args, watch, Place::Alone)
+}
+
+/// [`federate`] at one epsilon with users in several processes, each of which is given its own alone: see [`crate::workers`].
+///
+/// # Errors
+/// As [`federate`]; [`Error::Usage`] for an exploration, and where processes would keep their users of a common file;
+/// [`Error::WorkerDone`] at a worker that has sent its sums; those of the links.
+///
+/// # Privacy
+/// As [`federate`]. Exact sums go over the links.
+pub fn federate_at(
+    args: &FederateSettings,
+    watch: &mut dyn Watch,
+    place: Place<'_>,
+) -> Result<FederateOutcome> {
+    let is_alone = place.is_alone_or_given_users("federate")?;
     // everything public is checked before the data is touched
     let settings = Settings::new(args)?;
     let opening = Opening {
@@ -60,7 +78,7 @@ pub fn federate(args: &FederateSettings, watch: &mut dyn Watch) -> Result<Federa
             .run
             .items
             .as_deref()
-            .map(|items| (items, args.run.columns.user_col.as_ref())),
+            .map(|items| (items, [args.run.columns.user_col.as_ref(), None])),
         inputs: [&args.run.items, &args.run.ranges.bounds]
             .into_iter()
             .flatten()
@@ -71,6 +89,10 @@ pub fn federate(args: &FederateSettings, watch: &mut dyn Watch) -> Result<Federa
         output: &args.output,
     };
     if settings.targets.len() > 1 {
+        if !is_alone {
+            let text = "an exploration of several `epsilon` has all users in one process";
+            return Err(Error::Usage(text.to_owned()));
+        }
         if args.output.fail_if_worse {
             let text = "`fail_if_worse` is for one `epsilon`: an exploration releases no model";
             return Err(Error::Usage(text.to_owned()));
@@ -79,7 +101,7 @@ pub fn federate(args: &FederateSettings, watch: &mut dyn Watch) -> Result<Federa
         opening.check_catalogue()?;
         exploration::run(args, &settings, watch).map(FederateOutcome::Exploration)
     } else {
-        let outcome = certified::run(args, &settings, opening, watch)?;
+        let outcome = certified::run(args, &settings, opening, watch, place)?;
         Ok(FederateOutcome::Certified(Box::new(outcome)))
     }
 }

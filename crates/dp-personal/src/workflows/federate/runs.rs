@@ -4,7 +4,9 @@ use std::cell::{OnceCell, RefCell};
 use std::ops::ControlFlow;
 
 use dp_accounting::{CertificateBuilder, Requests};
-use dp_core::{Adjacency, Interactions, InteractionsBuilder, Private, UserRow};
+use dp_core::{
+    Adjacency, Interactions, InteractionsBuilder, Private, UserRow, UserSamples, UserSamplesBuilder,
+};
 use dp_fedsgd::{AlphaSelection, N_USERS_IS_PUBLIC, Observer, PpSgdModel, Progress, Round};
 use dp_mechanism::{Run, Trainer};
 use serde::{Deserialize, Serialize};
@@ -16,9 +18,11 @@ use crate::federated::{
     Trainer as AlphaTrainer, Turning, UserFigures, coefficients, folded_in, losses_of_users,
     offered_by, pooled,
 };
-use crate::metric_release::OwnMetrics;
+use crate::metric_release::{LearntUnit, OwnMetrics};
 use crate::personal::Inputs;
 use crate::watch::Watched;
+use crate::workflows::ledger::HasUsers;
+use crate::workflows::private_run::HasTable;
 
 /// Public settings of all runs and of the choice among them.
 pub(crate) struct AllRuns {
@@ -71,6 +75,8 @@ pub(crate) struct Rows {
     /// None where the model follows from a list of releases.
     source: RefCell<Option<Source>>,
     made: OnceCell<Made>,
+    /// The users without their rows, where they are dealt to several processes.
+    dealt: Option<UserSamples>,
 }
 
 /// What a run trained on.
@@ -86,14 +92,35 @@ impl Rows {
         Self {
             source: RefCell::new(Some(source)),
             made: OnceCell::new(),
+            dealt: None,
         }
+    }
+
+    /// The same for users who are dealt to several processes.
+    pub(super) fn dealt(source: Source) -> Result<Self> {
+        let mut users = UserSamplesBuilder::new(1, 1)?;
+        for (number, id) in (0..).zip(source.user_ids().expose()) {
+            users.set_id(number, dp_data::user_key(id));
+        }
+        Ok(Self {
+            dealt: Some(users.build().0),
+            ..Self::of(source)
+        })
     }
 
     pub(crate) const fn of_nobody() -> Self {
         Self {
             source: RefCell::new(None),
             made: OnceCell::new(),
+            dealt: None,
         }
+    }
+}
+
+/// Rows are made of the source when the run begins; who the users are is known before.
+impl HasTable for Rows {
+    fn table(&self) -> Option<&Private<Interactions>> {
+        self.dealt.as_ref().map(UserSamples::table)
     }
 }
 
@@ -103,6 +130,8 @@ pub(crate) struct AllModels {
     pub(crate) chosen: usize,
     n_users: f64,
 }
+
+impl LearntUnit for AllModels {}
 
 impl Trainer for AllRuns {
     type Data = Rows;
@@ -163,7 +192,8 @@ impl Trainer for AllRuns {
             None => UserRows::of_nobody(self.spending.n_items, run)?,
         };
         let (max_rows, seed) = (self.shape.max_rows, self.shape.split_seed);
-        let parts = Parts::new(&self.inputs, users, shares, max_rows, seed)?;
+        let process = (&self.inputs, data.dealt.is_some());
+        let parts = Parts::of_process(process, users, shares, (max_rows, seed))?;
         let made = data.made.get_or_init(|| Made {
             items,
             parts,

@@ -80,11 +80,11 @@ impl Source {
         }
     }
 
-    /// What its records say of themselves: private.
-    pub(super) fn warnings(&self) -> Vec<String> {
+    /// What its records say of themselves and of `delta`: private.
+    pub(super) fn warnings(&self, delta: f64) -> Vec<String> {
         match self {
-            Self::Rows(table) => warnings::of_rows(table),
-            Self::Ratings(rated) => warnings::of_ratings(&rated.0),
+            Self::Rows(table) => warnings::of_rows(table, delta),
+            Self::Ratings(rated) => warnings::of_ratings(&rated.0, delta),
         }
     }
 

@@ -149,7 +149,8 @@ pub(crate) struct Binding {
 }
 
 impl Binding {
-    /// Compares the users of a run with those that the ledger was charged for.
+    /// Compares the users of a run with those that the ledger was charged for. Where they are at workers (`None`), `same_data_set` stands for that
+    /// comparison and for nothing else: such runs always say it.
     ///
     /// # Errors
     /// [`Error::OtherUsers`] when too few are the same, and [`Error::LedgerCut`] when the ledger has less than is remembered of it,
@@ -158,9 +159,10 @@ impl Binding {
     pub(crate) fn check(
         ledger: &Path,
         recorded: Option<&Recorded<'_>>,
-        users: &Private<Vec<&str>>,
+        users: Option<&Private<Vec<&str>>>,
         same_data_set: bool,
     ) -> Result<Self> {
+        let same_data_set = same_data_set && users.is_some();
         let files = Files::beside(ledger);
         let (key, remembered) = match recorded {
             None => {
@@ -193,9 +195,10 @@ impl Binding {
         };
         let is_new = key.is_none();
         let key = key.map_or_else(Key::random, Ok)?;
-        let now = key.hashes(users.expose());
+        let now = key.hashes(users.map_or(&[], |users| users.expose()));
         if let Some(remembered) = &remembered
             && !same_data_set
+            && users.is_some()
             && !remembered.is_of(&now)
         {
             return Err(Error::OtherUsers {
@@ -264,7 +267,7 @@ pub(super) fn refuse_leftovers(ledger: &Path) -> Result<()> {
 }
 
 /// Whether both files of a binding are there.
-pub(super) fn is_bound(ledger: &Path) -> bool {
+pub(crate) fn is_bound(ledger: &Path) -> bool {
     let files = Files::beside(ledger);
     is_there(&files.key) && is_there(&files.users)
 }
@@ -519,8 +522,12 @@ impl Sketch {
         Self::of(self.0)
     }
 
-    /// Whether at least half of the smaller set of users is in the larger one. `now` is in order.
+    /// Whether at least half of the smaller set of users is in the larger one. `now` is in order. Of a ledger that remembers nobody, since users of all its
+    /// runs were at workers, no users are known to be those.
     fn is_of(&self, now: &[UserHash]) -> bool {
+        if self.0.is_empty() && !now.is_empty() {
+            return false;
+        }
         let largest = self.0.last().filter(|_| self.0.len() == KEPT);
         let n_compared = largest.map_or(now.len(), |largest| now.partition_point(|h| h <= largest));
         let now = &now[..n_compared];
@@ -573,7 +580,7 @@ mod tests {
     ) -> Result<String> {
         let ids = ids(users);
         let ids = Private::new(ids.iter().map(String::as_str).collect());
-        let mut binding = Binding::check(ledger, recorded.as_ref(), &ids, same_data_set)?;
+        let mut binding = Binding::check(ledger, recorded.as_ref(), Some(&ids), same_data_set)?;
         binding.write(&recorded.unwrap_or_default())?;
         Ok(binding.key_hash())
     }
@@ -623,6 +630,38 @@ mod tests {
         // both are remembered
         run(&ledger, 0..3000, false).unwrap();
         run(&ledger, 5000..8000, false).unwrap();
+    }
+
+    #[test]
+    fn runs_whose_users_are_at_workers_waive_the_comparison_of_users_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let ledger = dir.path().join("l");
+        let elsewhere = |recorded: Option<&Recorded<'_>>| {
+            let mut binding = Binding::check(&ledger, recorded, None, true)?;
+            binding.write(&recorded.cloned().unwrap_or_default())?;
+            Ok(binding.key_hash())
+        };
+        let key = elsewhere(None).unwrap();
+        let releases = |ids: &[&'static str]| Recorded {
+            has_paid: true,
+            release_ids: ids.to_vec(),
+            ..Recorded::default()
+        };
+        elsewhere(Some(&releases(&["a", "b"]))).unwrap();
+        // an older copy of the ledger
+        let cut = elsewhere(Some(&releases(&["a"])));
+        assert!(matches!(cut, Err(Error::LedgerCut { .. })), "{cut:?}");
+        // it remembers nobody, so nobody's data are known to be its own
+        let with_users = |same| run_with(&ledger, Some(releases(&["a", "b"])), 0..50, same);
+        assert!(is_other(&with_users(false).map(drop)));
+        with_users(true).unwrap();
+        with_users(false).unwrap();
+        std::fs::remove_file(Files::beside(&ledger).users).unwrap();
+        let lost = elsewhere(Some(&Recorded {
+            key: Some(&key),
+            ..releases(&["a", "b"])
+        }));
+        assert!(matches!(lost, Err(Error::Binding { .. })), "{lost:?}");
     }
 
     #[test]

@@ -3,15 +3,15 @@
 use std::path::{Path, PathBuf};
 
 use dp_accounting::{
-    Balance, Budget, BudgetKind, Ledger, LedgerSummary, Measure, ReleaseRecord, gdp, usable_delta,
-    utc,
+    Balance, Budget, BudgetKind, Ledger, LedgerNote, LedgerSummary, Measure, ReleaseRecord, gdp,
+    usable_delta, utc,
 };
 use dp_core::ApproxDp;
 use dp_page::{Block, Table, terminal};
 use serde_json::{Value, json};
 
 use super::binding;
-use super::{epsilon_left, runs_left, users_key};
+use super::{USERS_KEY, epsilon_left, runs_left, users_key};
 use crate::error::{Error, Result};
 use crate::output::{rounded_down, rounded_up};
 use crate::settings::{
@@ -79,6 +79,7 @@ pub fn upgrade(args: &LedgerUpgradeSettings) -> Result<LedgerReport> {
         _ => found.budget.kind(),
     };
     let kept = Ledger::upgrade(&args.file, kind, target)?;
+    note_raise(&args.file, (&found, &kept), target)?;
     let mut report = report(&args.file)?;
     let kept = kept.display().to_string();
     report.text = format!(
@@ -89,6 +90,25 @@ pub fn upgrade(args: &LedgerUpgradeSettings) -> Result<LedgerReport> {
         json.insert("kept".to_owned(), json!(kept));
     }
     Ok(report)
+}
+
+/// The name of a note that a ledger took the place of another.
+const BUDGET: &str = "budget";
+
+/// Notes in an upgraded ledger what it had been.
+fn note_raise(file: &Path, (old, kept): (&LedgerSummary, &Path), target: ApproxDp) -> Result<()> {
+    let was = old.budget.target();
+    let kept = kept.file_name().unwrap_or_default().to_string_lossy();
+    let text = format!(
+        "epsilon {}, delta {:e} ({}) until then, epsilon {}, delta {:e} from then on; the old ledger is kept as {kept}",
+        was.epsilon,
+        was.delta,
+        LedgerKind::of(old.budget.kind()).map_or("one run", LedgerKind::name),
+        target.epsilon,
+        target.delta,
+    );
+    let mut ledger = Ledger::open(file, &old.data_set_id, old.budget.adjacency())?;
+    Ok(ledger.note(BUDGET, &text)?)
 }
 
 /// Adds up ledgers of one data set in a new one, which counts everything that any of them paid for. The old files stay where they are, closed.
@@ -319,6 +339,16 @@ impl<'a> Shown<'a> {
                 format!("{n} releases are paid for and not made yet"),
             );
         }
+        for (_, nights) in &found.nights {
+            let numbers = nights.iter().filter_map(|night| night.number);
+            let last = numbers.clone().max();
+            let last = last.map_or_else(String::new, |last| format!(", the last one {last}"));
+            let n = numbers.count();
+            fact(
+                "nights",
+                format!("{n} of a paced lifetime, which was paid for when it began{last}"),
+            );
+        }
         if let Some(successor) = &found.successor {
             fact("closed", format!("its spends go on in {successor}"));
         }
@@ -361,6 +391,15 @@ impl<'a> Shown<'a> {
             let heads = ["paid", "by", "for", "releases", "epsilon", "budget"];
             blocks.push(Block::Table(Table::new("", heads, rows).with_text([1, 2])));
         }
+        let notes = shown_notes(found).map(|note| {
+            let (name, text) = (note.name.clone(), note.text.clone());
+            vec![minute(note.time), name, text]
+        });
+        let notes: Vec<_> = notes.collect();
+        if !notes.is_empty() {
+            let heads = ["noted", "about", "what"];
+            blocks.push(Block::Table(Table::new("", heads, notes).with_text([1, 2])));
+        }
         terminal(&blocks)
     }
 
@@ -378,12 +417,13 @@ impl<'a> Shown<'a> {
             1 => "1 release".to_owned(),
             _ => format!("{n} releases"),
         };
-        let (share, spent, budget) = (
-            100.0 * spent / budget,
-            rounded_up(spent),
-            rounded_down(budget),
-        );
-        format!("{share:.1} % by {by} ({measure}: {spent} of {budget})")
+        let (share, of) = (100.0 * spent / budget, rounded_down(budget));
+        // rounded the safe way each, a budget that is spent would look overdrawn
+        let spent = match rounded_up(spent) {
+            up if spent <= budget && up.parse::<f64>().ok() > of.parse().ok() => of.clone(),
+            up => up,
+        };
+        format!("{share:.1} % by {by} ({measure}: {spent} of {of})")
     }
 
     fn json(&self) -> Value {
@@ -398,6 +438,13 @@ impl<'a> Shown<'a> {
                 "releases": labels.collect::<Vec<_>>(),
                 "epsilon": self.epsilon(run),
                 "share": run.cost.map(|cost| self.share(cost)),
+            })
+        });
+        let notes = shown_notes(found).map(|note| {
+            json!({
+                "time": second(note.time),
+                "about": note.name,
+                "text": note.text,
             })
         });
         json!({
@@ -417,12 +464,22 @@ impl<'a> Shown<'a> {
             },
             "n_releases": found.releases.len(),
             "n_held": found.held.len(),
+            "lifetimes": found.nights.iter().map(|(id, nights)| json!({
+                "release_id": id,
+                "nights": nights.iter().filter_map(|night| night.number).collect::<Vec<_>>(),
+            })).collect::<Vec<_>>(),
             "torn": found.torn,
             "bound": self.is_bound(),
             "successor": found.successor,
             "runs": runs.collect::<Vec<_>>(),
+            "notes": notes.collect::<Vec<_>>(),
         })
     }
+}
+
+/// What was noted for people to read.
+fn shown_notes(found: &LedgerSummary) -> impl Iterator<Item = &LedgerNote> {
+    found.notes.iter().filter(|note| note.name != USERS_KEY)
 }
 
 fn in_words(kind: BudgetKind) -> String {

@@ -12,10 +12,10 @@ use dp_accounting::{
 };
 use dp_core::{Adjacency, ApproxDp};
 use dp_data::TableSource;
-use dp_mechanism::PaidLine;
+use dp_mechanism::{PacedLifetime, PaidLine};
 
 use self::binding::{Binding, Recorded};
-pub(crate) use self::binding::{HasUsers, random_bits};
+pub(crate) use self::binding::{HasUsers, is_bound, random_bits};
 pub use self::commands::{LedgerReport, create, merge, show, upgrade};
 pub(crate) use self::explorations::{UNNOTED, last_of, note_exploration, note_exploration_of};
 use crate::error::{Error, Result, Shortfall};
@@ -74,7 +74,17 @@ impl Account {
             Some(ledger) => ledger.affords(plan),
             None => Ledger::in_memory(&self.data_set, self.new_budget)?.affords(plan),
         };
-        affords.map_err(|error| self.explained(error, plan))
+        let total = self.budget().target().epsilon;
+        affords.map_err(|error| match error {
+            // the run itself would leave room for its draws: its plan was made
+            AccountingError::SamplerAllowance { n_draws, allowed } if self.ledger.is_none() && total > plan.target().epsilon => {
+                Error::Usage(format!(
+                    "`ledger_epsilon` {total} is too large: noise is exact up to a part of delta that shrinks with epsilon, and covers {allowed} of the \
+                     {n_draws} draws of this run; choose a smaller `ledger_epsilon` or a larger `ledger_delta`"
+                ))
+            }
+            error => self.explained(error, plan),
+        })
     }
 
     /// What a ledger says about a plan, with figures that the operator can act on.
@@ -149,17 +159,37 @@ impl Account {
         })
     }
 
+    /// Refuses a run whose users are all at workers where it could not say what it has to: whose users are there is not known here.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] when there are users here, or a ledger whose users the operator does not answer for.
+    pub(crate) fn check_users_elsewhere(&self, data: &impl HasUsers) -> Result<()> {
+        let usage = |text: &str| Err(Error::Usage(text.to_owned()));
+        if !data.user_ids().expose().is_empty() {
+            return usage(
+                "users are at the workers of this run: give the process that coordinates an empty table",
+            );
+        }
+        match &self.file {
+            Some(file) if !file.same_data_set => usage(
+                "users are at the workers of this run, so the ledger cannot be compared with them: say `same_data_set` if it is theirs",
+            ),
+            _ => Ok(()),
+        }
+    }
+
     /// The account once the users of the run are known to be those of its ledger: only such a one pays.
     ///
     /// # Errors
     /// As [`Binding::check`].
-    pub(crate) fn bind(self, data: &impl HasUsers) -> Result<BoundAccount> {
+    pub(crate) fn bind(self, data: &impl HasUsers, are_elsewhere: bool) -> Result<BoundAccount> {
         let binding = match &self.file {
             None => None,
             Some(file) => {
                 let recorded = self.ledger.as_ref().map(Recorded::of);
                 let (recorded, users) = (recorded.as_ref(), data.user_ids());
-                let checked = Binding::check(&file.path, recorded, &users, file.same_data_set)?;
+                let users = Some(&users).filter(|_| !are_elsewhere);
+                let checked = Binding::check(&file.path, recorded, users, file.same_data_set)?;
                 Some(checked)
             }
         };
@@ -167,6 +197,14 @@ impl Account {
             account: self,
             binding,
         })
+    }
+
+    /// The account before there are any users: its ledger is bound to those of the first run that has some.
+    pub(crate) const fn before_users(self) -> BoundAccount {
+        BoundAccount {
+            account: self,
+            binding: None,
+        }
     }
 
     /// What the file says after the run, or that there is none.
@@ -226,6 +264,22 @@ impl BoundAccount {
             model: model.to_owned(),
             source: Box::new(source),
         })
+    }
+
+    /// Lends the ledger to a paced lifetime, and takes it back.
+    pub(crate) fn lifetime<T>(
+        &mut self,
+        open: impl FnOnce(Ledger) -> dp_mechanism::Result<PacedLifetime>,
+        work: impl FnOnce(&mut PacedLifetime) -> Result<T>,
+    ) -> Result<T> {
+        self.ledger()?;
+        let ledger = self.account.ledger.take();
+        let ledger =
+            ledger.ok_or_else(|| Error::Usage("the ledger was lent already".to_owned()))?;
+        let mut lifetime = open(ledger)?;
+        let done = work(&mut lifetime);
+        self.account.ledger = Some(lifetime.into_ledger());
+        done
     }
 
     /// The ledger, which is made where there is none, with the users of this run among those that it remembers.

@@ -19,7 +19,8 @@ use crate::quality::Verdict;
 use crate::settings::PersonalizeSettings;
 use crate::warnings;
 use crate::watch::{Watch, Watched, go_on};
-use crate::workflows::private_run::{Clock, Opening, unit_of};
+use crate::workers::Place;
+use crate::workflows::private_run::{Clock, Opened, Opening, unit_of};
 
 const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
 
@@ -59,6 +60,24 @@ pub fn personalize(
     args: &PersonalizeSettings,
     watch: &mut dyn Watch,
 ) -> Result<PersonalizeOutcome> {
+    personalize_at(args, watch, Place::Alone)
+}
+
+/// [`personalize`] with users in several processes, each of which is given its own alone: see [`crate::workers`].
+///
+/// # Errors
+/// As [`personalize`]; [`Error::Usage`](crate::error::Error::Usage) where processes would keep their users of a common file; [`Error::WorkerDone`](crate::error::Error::WorkerDone) at a worker that
+/// has sent its sums; those of the links.
+///
+/// # Privacy
+/// As [`personalize`]. Exact sums go over the links.
+pub fn personalize_at(
+    args: &PersonalizeSettings,
+    watch: &mut dyn Watch,
+    place: Place<'_>,
+) -> Result<PersonalizeOutcome> {
+    let is_alone = place.is_alone_or_given_users("personalize")?;
+    args.held_out.shares.check_dealt(is_alone)?;
     // everything public is checked before the data is touched
     let target = args.run.guarantee.target()?;
     let settings = Settings::new(args)?;
@@ -71,7 +90,7 @@ pub fn personalize(
         resume: &args.resume,
         output: &args.output,
     };
-    let opened = opening.open(&draft)?;
+    let opened = opening.open(&draft, place)?;
 
     go_on(watch)?;
     let mut clock = Clock::start();
@@ -80,8 +99,11 @@ pub fn personalize(
     let mut opened = opened.bind(&table)?;
     let inputs = settings.inputs(&table)?;
     let n_left_out = *table.n_not_finite().expose();
-    opened.found(warnings::of_rows(&table));
-    let held_out = HeldOut::new(args, &inputs, table)?;
+    opened.found(match opened.has_no_users() {
+        true => vec![warnings::USERS_ELSEWHERE.to_owned()],
+        false => warnings::of_rows(&table, target.delta),
+    });
+    let held_out = HeldOut::new(args, &inputs, table, !is_alone)?;
     let load = clock.lap();
 
     let plan = settings.plan(&inputs, target, ADJACENCY)?;
@@ -93,7 +115,8 @@ pub fn personalize(
         "max_rows": args.run.columns.max_rows,
     });
     MetricRelease::put(settings.metrics.as_ref(), &mut own);
-    let public = opened.public("personalize", args, &assumptions(args), own)?;
+    let assumed = assumptions(args, &opened);
+    let public = opened.public("personalize", args, &assumed, own)?;
     let mut rounds = held_out.rounds(settings.method.n_steps());
     let mut watched = Watched::begin(watch, &plan)?.with_rounds(&mut rounds);
     let run = opened.run(&plan, &public);
@@ -106,7 +129,7 @@ pub fn personalize(
     let fitted = Measured::certified(fitted);
     let train = clock.lap();
 
-    let fitted = with_assumptions(fitted, args);
+    let fitted = with_assumptions(fitted, assumed);
     let release = PersonalRelease {
         fitted: &fitted,
         inputs: &inputs,
@@ -137,14 +160,16 @@ pub fn personalize(
 }
 
 /// What the operator answers for.
-fn assumptions(args: &PersonalizeSettings) -> [String; 3] {
+fn assumptions(args: &PersonalizeSettings, opened: &Opened<'_>) -> Vec<String> {
     let columns = "names of columns and their ranges are public".to_owned();
     let unit = unit_of(args.run.columns.user_col.as_ref());
-    [columns, args.ledger.assumption().to_owned(), unit]
+    let own = [columns, args.ledger.assumption().to_owned(), unit].into_iter();
+    own.chain(opened.dealing_assumptions(&args.ledger))
+        .collect()
 }
 
-fn with_assumptions(mut fitted: Fitted<Subspace>, args: &PersonalizeSettings) -> Fitted<Subspace> {
-    let certificate = assumptions(args)
+fn with_assumptions(mut fitted: Fitted<Subspace>, assumed: Vec<String>) -> Fitted<Subspace> {
+    let certificate = assumed
         .into_iter()
         .fold(fitted.certificate, Certificate::with_assumption);
     fitted.certificate =

@@ -55,10 +55,10 @@ impl Data {
     }
 
     fn of(all: &Ratings, features: ItemFeatures) -> Result<Self> {
-        let ratings = all.split(SplitFractions::default(), 0);
+        let ratings = all.split(SplitFractions::default(), 0)?;
         let lists = hold_out_users(&all.to_implicit(LEAST_YES)?, 0)?;
         let part = |_, item: u32, _| usize::from(is_new(item));
-        let known = ratings.train.expose().partition(1, part).remove(0);
+        let known = ratings.train.expose().partition(1, part)?.remove(0);
         Ok(Self {
             features: features.with_unit_rows().into(),
             buckets: buckets(ratings.train.expose())?,

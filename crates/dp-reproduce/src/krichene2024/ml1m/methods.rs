@@ -106,7 +106,9 @@ fn adadpals(problem: &Problem<'_>) -> Result<FactorizationParams> {
 /// What dp-multitask does best: one matrix for all items. Users of ratings have one set of penalties, as in the other rows.
 fn pooled(problem: &Problem<'_>) -> FactorizationParams {
     match problem.feedback {
-        Feedback::Ratings => FactorizationParams::for_target(problem.target).with_common_fold_in(),
+        Feedback::Ratings => FactorizationParams::for_target(problem.target)
+            .with_rating_range(1.0, 5.0)
+            .with_common_fold_in(),
         Feedback::Likes => FactorizationParams::implicit_for_target(problem.target),
     }
 }

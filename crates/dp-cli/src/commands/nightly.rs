@@ -1,0 +1,30 @@
+//! `dp nightly`: a recommender that is brought up to date every night.
+
+use dp_personal::workflows::nightly;
+
+use super::tools::show_published;
+use crate::args::NightlyCommand;
+use crate::error::Result;
+use crate::progress::Bar;
+use crate::screen::{print, print_json};
+
+pub(crate) fn run(command: &NightlyCommand) -> Result<()> {
+    let (as_json, report) = match command {
+        NightlyCommand::Init(flags) => (flags.json, nightly::init(&flags.settings)?),
+        NightlyCommand::Run(flags) => {
+            let made = nightly::run(&flags.settings, &mut Bar::default())?;
+            (flags.json, made)
+        }
+        NightlyCommand::Status(flags) => (flags.json, nightly::status(&flags.settings)?),
+        NightlyCommand::Erase(flags) => (flags.json, nightly::erase(&flags.settings)?),
+        NightlyCommand::Publish(flags) => {
+            let found = nightly::publish(&flags.settings)?;
+            return show_published(flags.json, &found);
+        }
+    };
+    if as_json {
+        print_json(&report.json)
+    } else {
+        print(&report.text)
+    }
+}

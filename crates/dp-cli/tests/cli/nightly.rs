@@ -1,0 +1,341 @@
+//! `dp nightly`: one payment, a model for every night, and nothing lost where a night is killed.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::support::{Run, Sandbox, USER, catalogue, names_in, ratings, words};
+
+/// Ratings of 300 users for 25 items, and a state of nights.
+fn begun() -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.write("ratings.csv", ratings(300, 25, 10));
+    sandbox.write("items.csv", catalogue(25));
+    init(&sandbox, "").exits(0);
+    sandbox
+}
+
+fn init(sandbox: &Sandbox, more: &str) -> Run {
+    let line = "nightly init state --items items.csv --lifetime-epsilon 4 --delta 1e-5 --horizon 30 --rating-range 1,5";
+    sandbox.run(&words(&format!("{line} {more}")))
+}
+
+fn night(sandbox: &Sandbox, number: u32, more: &str) -> Run {
+    sandbox.run(&words(&format!(
+        "nightly run state ratings.csv --night {number} {more}"
+    )))
+}
+
+fn status(sandbox: &Sandbox) -> Value {
+    let found = sandbox.run(&words("nightly status state --json"));
+    found.exits(0).json()
+}
+
+#[test]
+fn a_lifetime_is_paid_for_once_and_every_night_has_a_model() {
+    let sandbox = begun();
+    for (number, n_nights) in [(0, 1), (1, 2), (4, 3)] {
+        let made = night(&sandbox, number, "--json").exits(0).json();
+        assert_eq!(made["made_now"], true);
+        assert_eq!(made["n_nights"], n_nights);
+        let model = sandbox.read("state/model/item_factors.safetensors");
+        // the same night again: the same model, and nothing is paid; an earlier number is no night
+        for again in [number, 0] {
+            let made = night(&sandbox, again, "--json").exits(0).json();
+            assert_eq!(made["made_now"], false);
+            assert_eq!(made["n_nights"], n_nights);
+            assert_eq!(sandbox.read("state/model/item_factors.safetensors"), model);
+        }
+        sandbox.dp(&["verify", "state/model"]).exits(0);
+        let with_ledger = words("verify state/model --ledger state/ledger");
+        sandbox.dp(&with_ledger).exits(0);
+        let recomputed = words("verify state/model --recompute");
+        sandbox.dp(&recomputed).exits(0);
+    }
+    let found = status(&sandbox);
+    assert_eq!(found["n_paid"], 3);
+    assert_eq!(found["last_night"], 4);
+    let spent = found["epsilon_spent_by_the_first_users"].as_f64().unwrap();
+    assert!(0.0 < spent && spent < 4.0);
+    let ledger = sandbox.dp(&["ledger", "show", "state/ledger", "--json"]);
+    let ledger = ledger.exits(0).json();
+    assert_eq!(ledger["n_releases"], 1);
+    assert_eq!(
+        ledger["lifetimes"][0]["nights"],
+        serde_json::json!([0, 1, 4])
+    );
+    assert_eq!(ledger["runs"][0]["command"], "nightly");
+    // nothing but what the certificate covers is published, and it can be used
+    let published = words("nightly publish state to-publish");
+    sandbox.run(&published).exits(0);
+    let names = names_in(&sandbox.path("to-publish"));
+    assert!(
+        !names
+            .iter()
+            .any(|name| name.contains("internal") || name.contains("first"))
+    );
+    sandbox.write("own.csv", "item,rating\nitem-1,5\nitem-3,1\n");
+    let recommend = words("recommend --model to-publish --history own.csv -k 3");
+    sandbox.run(&recommend).exits(0);
+    // a model of an earlier night still follows from the list, which has more
+    fs::rename(sandbox.path("to-publish"), sandbox.path("state/old")).unwrap();
+    night(&sandbox, 6, "").exits(0);
+    sandbox.dp(&words("verify state/old --recompute")).exits(0);
+}
+
+#[test]
+fn what_is_private_is_for_its_owner_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let sandbox = begun();
+    night(&sandbox, 0, "").exits(0);
+    let mode = |name: &str| {
+        let found = fs::metadata(sandbox.path(name)).unwrap();
+        found.permissions().mode() & 0o777
+    };
+    assert_eq!(mode("state"), 0o700);
+    for name in ["first-seen", "first-seen.key", "internal-nights.csv"] {
+        assert_eq!(mode(&format!("state/{name}")), 0o600, "{name}");
+    }
+    let history = sandbox.text("state/internal-nights.csv");
+    assert!(
+        history.starts_with("night,metric,value\n0,RMSE"),
+        "{history}"
+    );
+}
+
+#[test]
+fn items_are_added_behind_those_that_were_there() {
+    let sandbox = begun();
+    night(&sandbox, 0, "").exits(0);
+    // the new ones come first and last in the order of ids
+    sandbox.write("items.csv", catalogue(25) + "a-new-one,A\nz-new-one,Z\n");
+    let mut text = ratings(300, 25, 10);
+    for user in 0..50 {
+        text.push_str(&format!("{USER}{user},a-new-one,{}\n", 1 + user % 5));
+    }
+    sandbox.write("ratings.csv", text);
+    night(&sandbox, 1, "--items items.csv").exits(0);
+    let items = sandbox.text("state/items.csv");
+    assert!(items.ends_with("a-new-one,A\nz-new-one,Z\n"), "{items}");
+    let model = sandbox.text("state/model/items.csv");
+    assert!(model.starts_with("item,title\na-new-one"), "{model}");
+    let kept = sandbox.read("state/model/item_factors.safetensors");
+    sandbox
+        .dp(&words("verify state/model --recompute"))
+        .exits(0);
+    // without the catalogue they stay; from the list alone the model is the same
+    fs::remove_file(sandbox.path("state/nights.json")).unwrap();
+    night(&sandbox, 1, "").exits(0);
+    assert_eq!(sandbox.read("state/model/item_factors.safetensors"), kept);
+}
+
+#[test]
+fn a_store_that_is_older_missing_or_changed_is_refused_and_costs_nothing() {
+    let sandbox = begun();
+    night(&sandbox, 0, "").exits(0);
+    let older = sandbox.read("state/first-seen");
+    night(&sandbox, 1, "").exits(0);
+    let newest = sandbox.read("state/first-seen");
+    let mut changed = newest.clone();
+    if let Some(byte) = changed.last_mut() {
+        *byte ^= 1;
+    }
+    let refuse = || {
+        let before = sandbox.read("state/ledger");
+        night(&sandbox, 2, "").exits(5);
+        assert_eq!(sandbox.read("state/ledger"), before);
+    };
+    for bad in [older, changed] {
+        sandbox.write("state/first-seen", bad);
+        refuse();
+    }
+    fs::remove_file(sandbox.path("state/first-seen")).unwrap();
+    refuse();
+    sandbox.write("state/first-seen", newest);
+    night(&sandbox, 2, "").exits(0);
+}
+
+#[test]
+fn other_users_and_bad_arguments_are_refused_before_anything_is_paid() {
+    let sandbox = begun();
+    for (more, says) in [("", "exists already"), ("--min-rating 3", "exists already")] {
+        init(&sandbox, more).exits(2).says(&[says]);
+    }
+    let others = [
+        "nightly",
+        "init",
+        "other",
+        "--items",
+        "items.csv",
+        "--delta",
+        "1e-5",
+    ];
+    for (more, says) in [
+        (&["--lifetime-epsilon", "1"][..], "rating_range"),
+        (
+            &["--lifetime-epsilon", "0", "--rating-range", "1,5"],
+            "epsilon",
+        ),
+        (
+            &["--lifetime-epsilon", "1", "--rating-range", "5,1"],
+            "rating",
+        ),
+        (
+            &[
+                "--lifetime-epsilon",
+                "1",
+                "--rating-range",
+                "1,5",
+                "--most-items",
+                "3",
+            ],
+            "25 items",
+        ),
+        (
+            &[
+                "--lifetime-epsilon",
+                "1",
+                "--rating-range",
+                "1,5",
+                "--feedback",
+                "implicit",
+            ],
+            "no meaning",
+        ),
+    ] {
+        let run = sandbox.run(&[&others[..], more].concat()).exits(2);
+        let said = run.stderr.replace("--rating-range", "rating_range");
+        assert!(said.contains(says), "{said}");
+        assert!(!sandbox.exists("other"));
+    }
+    night(&sandbox, 0, "").exits(0);
+    let before = sandbox.read("state/ledger");
+    let users = ratings(300, 25, 10).replace(USER, "somebody-else-");
+    sandbox.write("other.csv", users);
+    let other = words("nightly run state other.csv --night 1");
+    let run = sandbox.run(&other).exits(5).says(&["keep their ids"]);
+    assert!(!run.stderr.contains("--same-data-set"), "{}", run.stderr);
+    assert_eq!(sandbox.read("state/ledger"), before);
+    let missing = words("nightly run elsewhere ratings.csv");
+    sandbox.run(&missing).exits(2).says(&["dp nightly init"]);
+}
+
+/// A ledger that already pays for other runs pays for a lifetime as far as it has room.
+#[test]
+fn a_lifetime_may_be_paid_from_a_ledger_that_is_there() {
+    let sandbox = begun();
+    fs::remove_dir_all(sandbox.path("state")).unwrap();
+    let create = words("ledger create all.ledger --data-set d --epsilon 5 --delta 1e-5");
+    sandbox.run(&create).exits(0);
+    let train = "train ratings.csv --epsilon 2 --delta 1e-5 --items items.csv --ledger all.ledger --data-set d";
+    let train = || {
+        let mut command = sandbox.command();
+        command
+            .env_remove("DP_ITEM_IDS_ARE_PUBLIC")
+            .args(words(train));
+        Run::from(command.arg("--force").output().unwrap())
+    };
+    train().exits(0);
+    init(&sandbox, "--ledger all.ledger --data-set d").exits(0);
+    night(&sandbox, 0, "").exits(0);
+    night(&sandbox, 1, "").exits(0);
+    // what is left of 5 after 2 and 4
+    train().exits(3);
+    fs::rename(sandbox.path("state"), sandbox.path("first")).unwrap();
+    init(&sandbox, "--ledger all.ledger --data-set d").exits(3);
+    assert!(!sandbox.exists("state"));
+}
+
+#[test]
+fn a_night_that_is_killed_is_made_or_lost_and_never_made_twice() {
+    let sandbox = begun();
+    let mut number = 0;
+    for wait in (0..240).step_by(12) {
+        let mut command = sandbox.command();
+        let line = format!("nightly run state ratings.csv --night {number} --quiet");
+        let mut child = command
+            .args(words(&line))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(Duration::from_millis(wait));
+        child.kill().ok();
+        child.wait().unwrap();
+        number += 1;
+    }
+    let last = night(&sandbox, number, "--json").exits(0).json();
+    assert_eq!(last["made_now"], true);
+    let found = status(&sandbox);
+    let (listed, paid) = (&found["n_listed"], &found["n_paid"]);
+    assert!(listed.as_u64() <= paid.as_u64(), "{found}");
+    let ledger = sandbox.dp(&["ledger", "show", "state/ledger", "--json"]);
+    let nights = ledger.exits(0).json()["lifetimes"][0]["nights"].clone();
+    let nights: Vec<u64> = serde_json::from_value(nights).unwrap();
+    assert_eq!(nights.iter().collect::<BTreeSet<_>>().len(), nights.len());
+    assert!(nights.is_sorted() && nights.last() == Some(&number.into()));
+    sandbox
+        .dp(&words("verify state/model --recompute"))
+        .exits(0);
+    let with_ledger = words("verify state/model --ledger state/ledger");
+    sandbox.dp(&with_ledger).exits(0);
+}
+
+/// Entries of the store of first nights: 20 bytes each behind a head.
+fn n_seen(sandbox: &Sandbox) -> usize {
+    let head = sandbox.read("state/first-seen").len() % 20;
+    (sandbox.read("state/first-seen").len() - head) / 20
+}
+
+#[test]
+fn users_are_known_by_their_ids_wherever_their_rows_are() {
+    let sandbox = begun();
+    let empty = n_seen(&sandbox);
+    night(&sandbox, 0, "").exits(0);
+    assert_eq!(n_seen(&sandbox) - empty, 300);
+    // the same users from last to first, without the first 100 and with 40 new ones before all others
+    let text = ratings(340, 25, 10);
+    let of = |line: &str| -> usize {
+        let id = line.split(',').next().unwrap();
+        id.strip_prefix(USER).unwrap().parse().unwrap()
+    };
+    let mut lines: Vec<&str> = text
+        .lines()
+        .skip(1)
+        .filter(|line| of(line) >= 100)
+        .collect();
+    lines.reverse();
+    sandbox.write(
+        "ratings.csv",
+        format!("user,item,rating\n{}\n", lines.join("\n")),
+    );
+    night(&sandbox, 1, "").exits(0);
+    assert_eq!(n_seen(&sandbox) - empty, 340);
+    // all of them, in their first order
+    sandbox.write("ratings.csv", ratings(340, 25, 10));
+    night(&sandbox, 2, "").exits(0);
+    assert_eq!(n_seen(&sandbox) - empty, 340);
+}
+
+/// With the same noise in nobody's reach, what is left of an erased user is told by the store: it has as many entries as before.
+#[test]
+fn whoever_is_erased_stays_in_the_store_and_the_nights_go_on() {
+    let sandbox = begun();
+    night(&sandbox, 0, "").exits(0);
+    let before = sandbox.read("state/first-seen");
+    let user = format!("{USER}7");
+    let erase = || sandbox.run(&["nightly", "erase", "state", &user, "--json"]);
+    assert_eq!(erase().exits(0).json()["n_erased"], 1);
+    let after = sandbox.read("state/first-seen");
+    assert_ne!(after, before);
+    // the same length again: the user's entry became a tombstone
+    assert_eq!(after.len(), before.len());
+    night(&sandbox, 1, "").exits(0);
+    assert_eq!(sandbox.read("state/first-seen").len(), after.len());
+    // the store before that is not taken
+    sandbox.write("state/first-seen", before);
+    night(&sandbox, 2, "").exits(5);
+}

@@ -1,0 +1,299 @@
+//! Releases of many nights that together are one Gaussian event: see `docs/nights.md`.
+
+mod first_seen;
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+
+use dp_accounting::{Ledger, LifetimeState, NightSpend, Pace, Plan};
+use dp_core::{Interactions, PerUser};
+
+use crate::payment::check_night_spend;
+use crate::release::ReleasedVector;
+use crate::{Grid, NoiseSource, Result};
+
+use first_seen::{FirstSeen, promote};
+
+/// Ids that a table was told are told from numbers by their highest bit: [`InteractionsBuilder::set_id`](dp_core::InteractionsBuilder::set_id).
+const GIVEN_IDS: u128 = 1 << 127;
+
+/// A lifetime of nightly releases on one budget: its ledger, and its store of the nights on which users were first seen.
+///
+/// ```text
+/// night t      a = t - (night on which the user was first seen)
+///              Z_t of norm at most D_a, checked in integers;  0 for a >= L and for whoever was erased
+///              release  sum_u Z_t + floor(2^k N(0, 1)),  one grid scale 2^k and one bound D >= sqrt(sum_a D_a^2) for the lifetime
+/// ```
+///
+/// # Privacy
+/// All nights together are the Gaussian mechanism of `mu = D / 2^k <= 1 / z` under add/remove, `2 D / 2^k` under replacement, whatever users
+/// add, change, delete or leave out on whichever nights, and whatever is released in between (`docs/nights.md`). Order of writes on a night: the
+/// store with tonight's newcomers beside the old one, the ledger's line with the night's number and the MAC of that store, then noise, then the release.
+/// A missing, older or changed store is refused. Who a user is, is said by [`set_id`](dp_core::InteractionsBuilder::set_id); tables without ids are refused.
+///
+/// # Examples
+/// ```
+/// use dp_accounting::{Budget, Ledger, Pace, Plan, PlannedRelease};
+/// use dp_core::{Adjacency, ApproxDp, InteractionsBuilder, Private, ReplaceFactor, UserRow};
+/// use dp_mechanism::{NoiseSource, PacedLifetime, Run, SparseBuffer, VectorContribution};
+///
+/// struct Votes; // one vote for the first item of a user
+/// impl VectorContribution for Votes {
+///     type Scratch = ();
+///     fn scratch(&self) {}
+///     fn contribute(&self, user: UserRow<'_>, _: &mut (), out: &mut SparseBuffer) {
+///         out.extend(user.items().first().map(|&item| (item, 1.0)));
+///     }
+/// }
+///
+/// let folder = tempfile::tempdir()?;
+/// let (target, adjacency) = (ApproxDp::target(5.0, 1e-5)?, Adjacency::AddRemoveUser);
+/// // 365 nights of at most 3 items: one event
+/// let event = PlannedRelease::gaussian("nights", 4.0, ReplaceFactor::Two, 365 * 3)?;
+/// let plan = Plan::with_noise_multipliers(target.delta, adjacency, vec![event])?;
+/// let ledger = Ledger::create(folder.path().join("l"), "votes", Budget::new(target, adjacency)?)?;
+/// let mut lifetime = PacedLifetime::begin(ledger, &plan, Pace::new(0.4, 365)?, folder.path().join("first-seen"))?;
+///
+/// let mut builder = InteractionsBuilder::new(3);
+/// builder.push(0, 2, 1.0)?;
+/// builder.set_id(0, 0x5ee1); // such as a hash of the id in the data
+/// let users = Private::new(builder.build().0);
+/// let noise = &mut NoiseSource::operating_system();
+/// let mut run = Run::nightly(&plan, &mut lifetime, 0, noise)?;
+/// while let Some(night) = run.night(&users, (3, 1.0), &Votes)? {
+///     assert_eq!((night.number, night.sum.len()), (0, 3));
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[allow(
+    missing_debug_implementations,
+    reason = "holds the store of first nights; printing it is never wanted"
+)]
+pub struct PacedLifetime {
+    ledger: Ledger,
+    release_id: String,
+    path: PathBuf,
+    store: FirstSeen,
+    /// Whether a change of the store failed half-way, so that only opening it again tells which one counts.
+    poisoned: bool,
+}
+
+impl PacedLifetime {
+    /// Reserves the one event of `plan` in `ledger` and begins an empty store of first nights at `path`, with its key in a file of the same name and the ending
+    /// `.key`. Both can be read by their owner alone.
+    ///
+    /// # Errors
+    /// Those of [`Ledger::reserve_lifetime`], for which nothing is paid; [`crate::Error::FirstSeen`] where a lifetime was begun with a store
+    /// at `path`; [`crate::Error::Param`] for noise that fits no grid; [`crate::Error::Io`].
+    pub fn begin(
+        mut ledger: Ledger,
+        plan: &Plan,
+        pace: Pace,
+        path: impl Into<PathBuf>,
+    ) -> Result<Self> {
+        let path = path.into();
+        crate::run::try_grids(plan, &[1.0])?;
+        let store = FirstSeen::create(&path)?;
+        let mac = store.mac()?;
+        let ids: Vec<&str> = ledger.lifetimes().collect();
+        for id in ids {
+            if ledger.lifetime(id)?.first_seen == mac {
+                return Err(first_seen::begun(&path));
+            }
+        }
+        let release_id = ledger.reserve_lifetime(plan, pace, &mac)?;
+        Ok(Self {
+            ledger,
+            release_id,
+            path,
+            store,
+            poisoned: false,
+        })
+    }
+
+    /// Goes on with the lifetime that [`begin`](Self::begin) reserved under `release_id`, and with the store at `path` that the ledger's last line for it names. After
+    /// a crash that is the store from before the interrupted night or the one with its newcomers.
+    ///
+    /// # Errors
+    /// [`crate::Error::FirstSeen`] when store or key is missing, older or changed; [`dp_accounting::Error::NotALifetime`];
+    /// [`crate::Error::Io`].
+    pub fn resume(
+        ledger: Ledger,
+        release_id: impl Into<String>,
+        path: impl Into<PathBuf>,
+    ) -> Result<Self> {
+        let (release_id, path) = (release_id.into(), path.into());
+        let state = ledger.lifetime(&release_id)?;
+        let store = FirstSeen::open(&path, &state.first_seen)?;
+        Ok(Self {
+            ledger,
+            release_id,
+            path,
+            store,
+            poisoned: false,
+        })
+    }
+
+    /// Erases users by their 128-bit ids. What is kept of each is a tombstone, the id under the store's key, so that nobody comes back as
+    /// somebody new: whoever was erased adds nothing any more. Durable when it returns.
+    ///
+    /// # Errors
+    /// [`crate::Error::Io`]; those of the ledger.
+    pub fn erase(&mut self, ids: impl IntoIterator<Item = u128>) -> Result<()> {
+        let next = self.store.without(ids.into_iter());
+        let mac = self.stage(&next)?;
+        self.ledger.rebind_first_seen(&self.release_id, &mac)?;
+        self.adopt(next)
+    }
+
+    /// How far the lifetime is.
+    ///
+    /// # Errors
+    /// None, as long as the ledger holds the lifetime.
+    pub fn state(&self) -> Result<LifetimeState> {
+        Ok(self.ledger.lifetime(&self.release_id)?)
+    }
+
+    /// The lifetime's name in the ledger.
+    #[must_use]
+    pub fn release_id(&self) -> &str {
+        &self.release_id
+    }
+
+    /// Where the store of first nights is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The ledger.
+    #[must_use]
+    pub const fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// The ledger, for other releases.
+    #[must_use]
+    pub fn into_ledger(self) -> Ledger {
+        self.ledger
+    }
+
+    /// Makes sure that everything paid for is in the ledger's file: [`Ledger::confirm`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn confirm(&mut self) -> Result<()> {
+        Ok(self.ledger.confirm()?)
+    }
+
+    /// Whether the ledger paid for this night.
+    pub(crate) fn has_night(&self, night: u32) -> bool {
+        self.ledger.has_night(&self.release_id, night)
+    }
+
+    /// Who is there tonight, and how far each may move the release. Nothing is written.
+    pub(crate) fn tonight(
+        &self,
+        data: &Interactions,
+        (night, n_draws): (u32, usize),
+        grid: &Grid,
+    ) -> Result<Tonight> {
+        if self.poisoned {
+            return Err(first_seen::poisoned(&self.path));
+        }
+        let draws = n_draws as u64;
+        self.ledger.check_night(&self.release_id, night, draws)?;
+        let state = self.state()?;
+        let ids = |user| data.user_id(user);
+        let users = 0..data.n_users();
+        // a number belongs to one table, and who has it may be somebody else on another night
+        if users.clone().any(|user| ids(user) < GIVEN_IDS) {
+            return Err(crate::Error::Nightly {
+                what: "the users of a paced lifetime need ids that stay theirs from night to night, and this table has numbers only: \
+                       give each user an id made of the id in the data",
+            });
+        }
+        let store = self.store.with_users(users.clone().map(ids), night);
+        let by_age = state.pace.bounds(grid.l2_bound())?;
+        let bound = |user| {
+            let age = store.age(data.user_id(user), night);
+            #[cfg(privacy_mutants)]
+            let age = crate::mutants::age(age, state.n_nights, by_age.len());
+            let at = usize::try_from(age?).ok()?;
+            by_age.get(at).copied()
+        };
+        let bounds = users.map(|user| bound(user).unwrap_or(0)).collect();
+        Ok(Tonight {
+            night,
+            n_draws: draws,
+            bounds: PerUser::from_values(data, bounds),
+            store,
+        })
+    }
+
+    /// Pays for tonight: store, then ledger, both durable when this returns.
+    pub(crate) fn pay(&mut self, tonight: Tonight) -> Result<NightSpend> {
+        let Tonight {
+            night,
+            n_draws,
+            store,
+            ..
+        } = tonight;
+        let mac = self.stage(&store)?;
+        let spend = self
+            .ledger
+            .take_night(&self.release_id, night, n_draws, &mac)?;
+        self.adopt(store)?;
+        Ok(spend)
+    }
+
+    /// Writes the next store beside this one.
+    fn stage(&mut self, next: &FirstSeen) -> Result<String> {
+        if self.poisoned {
+            return Err(first_seen::poisoned(&self.path));
+        }
+        self.poisoned = true; // until the ledger names it
+        next.write_beside(&self.path)?;
+        next.mac()
+    }
+
+    /// The store that the ledger names now.
+    fn adopt(&mut self, store: FirstSeen) -> Result<()> {
+        promote(&self.path)?;
+        self.store = store;
+        self.poisoned = false;
+        Ok(())
+    }
+}
+
+/// Who is there on a night, before anything of it is durable.
+pub(crate) struct Tonight {
+    night: u32,
+    n_draws: u64,
+    /// `D_a` of each user: 0 for whoever adds nothing.
+    pub(crate) bounds: PerUser<u64>,
+    store: FirstSeen,
+}
+
+/// The release of one night.
+#[derive(Debug, Clone)]
+pub struct ReleasedNight {
+    /// Number of the night.
+    pub number: u32,
+    /// The noisy sum of what users added, each scaled by `D_a / D`.
+    pub sum: ReleasedVector,
+}
+
+/// Adds the lifetime's noise to the sum of a night.
+pub(crate) fn add_noise(
+    mut total: Vec<i64>,
+    grid: &Grid,
+    spend: &NightSpend,
+    noise: &mut NoiseSource,
+) -> Result<Vec<i64>> {
+    check_night_spend(spend, grid, total.len())?;
+    let stream = noise.release_stream()?;
+    stream.add_floored_gaussian(grid.sigma(), &mut total);
+    Ok(total)
+}

@@ -1,0 +1,862 @@
+//! Item biases and tastes that are learnt night by night, on one budget for each user's lifetime.
+
+use dp_accounting::{CertificateBuilder, ReleaseRequest, Requests};
+use dp_core::{Adjacency, ApproxDp, Interactions, Private, ReplaceFactor, UserRow, params};
+use dp_linalg::symmetric_eigen;
+use dp_mechanism::{
+    Error as RunError, Provenance, ReleasedNight, Run, SparseBuffer, Trainer, VectorContribution,
+};
+
+use super::axes::spread_alike;
+use super::fit::{initial_factors, shown};
+use super::item_biases::BiasEvidence;
+use super::item_update::{ItemResiduals, ResidualScratch, add_row, bias_coordinate};
+use super::model::FactorModel;
+use super::params::{FactorizationParams, MatrixFactorization, in_public_range};
+use crate::checked::taken_on_trust;
+use crate::regression::GradientClip;
+use crate::{Error, Result, TaskWeights};
+
+/// Keeps rounding from pushing a contribution over its bound, where the kernel would drop it.
+const INSIDE: f64 = 1.0 - 1e-9;
+/// Most votes of a user that count in full.
+const WHOLE_VOTES: f64 = 9.0;
+/// The label of the one release that pays for all nights.
+const NIGHTS: &str = "nights";
+
+/// Settings of [`NightlyFactorization`], not yet checked. All are public.
+///
+/// Defaults were found on the validation part of MovieLens-1M with users who arrive evenly over a year (`docs/nights.md`).
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NightlyParams {
+    /// Scale of the ratings, the user step and the fold-in: those of [`FactorizationParams`], whose rounds and shares have no part here.
+    pub base: FactorizationParams,
+    /// Nights that the lifetime pays for, 1 to 100,000: more than will be made. They cost delta next to nothing.
+    pub most_nights: u32,
+    /// Items that the catalogue may grow to, 1 or above. They cost delta next to nothing.
+    pub most_items: usize,
+    /// Tastes once they begin, 0 to 64; 0 learns item biases alone. With likes without effect.
+    pub n_tastes: usize,
+    /// Tastes begin when the released weight of an item in use is so many times the noise, 0 or above.
+    pub least_signal: f64,
+    /// Share of a user's squared norm that says that the user is there.
+    pub count_share: f64,
+    /// The same for the matrix of users' factors, once there are tastes.
+    pub matrix_share: f64,
+    /// The same for the items' total weights.
+    pub weight_share: f64,
+    /// Bound on a user's residuals, in bounds on labels.
+    pub residual_bound: f64,
+    /// How much of a residual passes its bound, about; from 0.1 to 1. What is learnt converges with any: it says how far one night moves the model.
+    pub passes: f64,
+}
+
+impl NightlyParams {
+    /// Defaults for ratings from `low` to `high`, finite and `low < high`: in the middle is the centre, a quarter of the range the unit.
+    ///
+    /// # Examples
+    /// ```
+    /// use dp_multitask::NightlyParams;
+    /// let params = NightlyParams::for_ratings(1.0, 5.0, 10_000);
+    /// assert!(params.n_tastes > 0 && params.check().is_ok());
+    /// ```
+    #[must_use]
+    pub fn for_ratings(low: f64, high: f64, most_items: usize) -> Self {
+        let mut base = FactorizationParams::for_target(any_target());
+        base.clip_norm = 0.7;
+        base.training_penalties.factor = 2.0;
+        Self {
+            base: base.with_rating_range(low, high),
+            most_nights: 3650,
+            most_items,
+            n_tastes: 8,
+            least_signal: 8.0,
+            count_share: 0.02,
+            matrix_share: 0.03,
+            weight_share: 0.05,
+            residual_bound: 0.7,
+            passes: 0.5,
+        }
+    }
+
+    /// Defaults for likes: the popularity of items.
+    ///
+    /// # Examples
+    /// ```
+    /// use dp_multitask::NightlyParams;
+    /// assert!(NightlyParams::for_likes(10_000).check().is_ok());
+    /// ```
+    #[must_use]
+    pub fn for_likes(most_items: usize) -> Self {
+        Self {
+            base: FactorizationParams::popularity_for_target(any_target()),
+            n_tastes: 0,
+            ..Self::for_ratings(1.0, 5.0, most_items)
+        }
+    }
+
+    /// Checks every range.
+    ///
+    /// # Errors
+    /// [`crate::Error::Param`] naming the first setting out of range; [`crate::Error::Unsupported`] for scores of ratings without biases, which nights
+    /// do not learn.
+    pub fn check(self) -> Result<NightlyFactorization> {
+        let fit = self.base.clone().check()?;
+        if !self.is_of_likes() && !self.base.score_model.is_biased() {
+            let what = "nights of ratings whose scores have no item biases";
+            return Err(Error::Unsupported { what });
+        }
+        let nights = "a whole number from 1 to 100000";
+        params::in_range("most_nights", self.most_nights as usize, 1, 100_000, nights)?;
+        params::in_range(
+            "n_tastes",
+            self.n_tastes,
+            0,
+            64,
+            "a whole number from 0 to 64",
+        )?;
+        let most = u32::MAX as usize / self.len(1, self.n_tastes);
+        let expected = "so few items that a night has less than 2^32 numbers";
+        params::in_range("most_items", self.most_items, 1, most, expected)?;
+        params::finite_non_negative("least_signal", self.least_signal)?;
+        for (name, share) in [
+            ("count_share", self.count_share),
+            ("matrix_share", self.matrix_share),
+            ("weight_share", self.weight_share),
+        ] {
+            params::open_unit(name, share)?;
+        }
+        let shares = self.count_share + self.matrix_share + self.weight_share;
+        params::open_unit(
+            "count_share, matrix_share and weight_share together",
+            shares,
+        )?;
+        in_public_range("residual_bound", self.residual_bound)?;
+        if !(0.1..=1.0).contains(&self.passes) {
+            let (value, expected) = (self.passes, "a number from 0.1 to 1");
+            return Err(dp_core::ParamError::new("passes", value, expected).into());
+        }
+        Ok(NightlyFactorization {
+            params: self,
+            fit,
+            kept: None,
+            until: None,
+            assumptions: Vec::new(),
+        })
+    }
+
+    const fn is_of_likes(&self) -> bool {
+        self.base.feedback.implicit().is_some()
+    }
+
+    /// Numbers of a night with so many items and tastes.
+    const fn len(&self, n_items: usize, n_tastes: usize) -> usize {
+        if self.is_of_likes() {
+            return 1 + n_items;
+        }
+        1 + n_packed(n_tastes) + n_items * (2 + n_tastes)
+    }
+
+    /// How many items a night of `len` numbers is about.
+    const fn items_of(&self, len: usize, n_tastes: usize) -> Option<usize> {
+        let of_items = len.saturating_sub(self.len(0, n_tastes));
+        let of_one = self.len(1, n_tastes) - self.len(0, n_tastes);
+        let n_items = of_items / of_one;
+        if self.len(n_items, n_tastes) == len && n_items > 0 {
+            Some(n_items)
+        } else {
+            None
+        }
+    }
+}
+
+/// The target that no setting of nights follows.
+fn any_target() -> ApproxDp {
+    ApproxDp {
+        epsilon: 1.0,
+        delta: 1e-5,
+    }
+}
+
+/// Numbers of a symmetric matrix over an item bias and so many tastes; none where there are no tastes.
+const fn n_packed(n_tastes: usize) -> usize {
+    match n_tastes {
+        0 => 0,
+        n => (n + 1) * (n + 2) / 2,
+    }
+}
+
+/// Matrix factorisation on a [`PacedLifetime`](dp_mechanism::PacedLifetime): checked settings, a [`Trainer`].
+///
+/// ```text
+/// user j    f_j, w_ij, e_ij, s_ij   as in a round on residuals around the model so far: ItemResiduals, with equal weights
+/// night t   one vector:  sqrt(p_n), sqrt(p_C) f_j f_j^T, sqrt(p_w) w_ij, sqrt(p_r) s_ij f_ij / c       p_n + p_C + p_w + p_r = 1
+/// released  N_t, C_t, W_it, r_it    sums over users, each user by D_a / D of the lifetime, with noise
+/// all       w_i = sum_t N_t W_it / G,   C = sum_t N_t C_t / G,   G = sum_t N_t^2 (less what noise adds to the squares)
+///           y_i = sum_t (N_t r_it / pi + N_t^2 w_i C x_it) / G        x_it the coefficients that night t was summed around
+/// model     x_i maximises N(y_i; w_i C x_i, s^2) N(x_i; prior)        s^2 the variance of the noise in y_i
+/// ```
+///
+/// Nights are weighed by one number each, `N_t`, and divided by the latest weights `w_i`: quotients of what single nights say would keep the errors
+/// of the first nights. The prior of item biases has a trend in `ln w_i`; that of tastes one variance for each axis of `C`. Its parameters are those
+/// of the largest likelihood of the releases (empirical Bayes). Until tastes begin, `C` is 1 and users' factors are `[1]`. With likes a night is
+/// `N_t` and `W_it` with votes `min(1/3, 1/sqrt(n_j))`, and the model ranks by `w_i`.
+///
+/// # Privacy
+/// Blocks have squared norms of at most `p_n`, `p_C`, `p_w` and `p_r`, since `||f_j|| <= 1`, `sum_i w_ij^2 <= 1` and `sum_i s_ij^2 <= c^2`: one user's
+/// vector has norm 1 at most, before the kernel scales it to `D_a` and checks that in integers. All nights together are one Gaussian event
+/// for the user's whole lifetime. The model is post-processing.
+///
+/// # Examples
+/// ```
+/// use dp_multitask::{Adjacency, ApproxDp, NightlyParams, Trainer};
+/// let nights = NightlyParams::for_ratings(1.0, 5.0, 1000).check()?;
+/// let plan = nights.plan(800, ApproxDp::target(5.0, 1e-5)?, Adjacency::AddRemoveUser)?;
+/// assert_eq!(plan.releases().len(), 1);
+/// assert!(nights.plan(1001, ApproxDp::target(5.0, 1e-5)?, Adjacency::AddRemoveUser).is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct NightlyFactorization {
+    params: NightlyParams,
+    fit: MatrixFactorization,
+    kept: Option<NightState>,
+    until: Option<usize>,
+    assumptions: Vec<String>,
+}
+
+settings_and_assumptions!(NightlyFactorization, NightlyParams);
+
+impl Trainer for NightlyFactorization {
+    type Data = Private<Interactions>;
+    type Model = NightlyModel;
+    type Error = Error;
+
+    fn width(&self, data: &Private<Interactions>) -> usize {
+        data.expose().n_items()
+    }
+
+    fn requests(&self, n_items: usize, _: Adjacency) -> Result<Requests> {
+        let (most, expected) = (self.params.most_items, "no more items than most_items");
+        params::in_range("n_items", n_items, 1, most, expected)?;
+        let of_one = self.params.len(most, self.params.n_tastes) as u64;
+        let n_draws = of_one.saturating_mul(self.params.most_nights.into());
+        let nights = ReleaseRequest::new(NIGHTS, 1.0, ReplaceFactor::Two, n_draws);
+        Ok(Requests::Shares(vec![nights]))
+    }
+
+    fn describe(&self, certificate: CertificateBuilder) -> CertificateBuilder {
+        let certificate = certificate
+            .released_output(
+                "item factors of every night, every night's noisy sums, settings",
+                "anyone",
+            )
+            .assumption("a person keeps one user id for the lifetime: ages of users follow ids")
+            .assumption("settings were not chosen by looking at this data set (their defaults come from MovieLens-1M)")
+            .not_covered("personal models: each is seen by its own user only (joint DP)")
+            .tuning_included(false);
+        taken_on_trust(certificate, &self.assumptions)
+    }
+
+    /// Nights from the list and tonight's, as far as the run has any.
+    ///
+    /// # Errors
+    /// [`dp_mechanism::Error::EndOfList`] when there is none at all; those of [`Run::night`].
+    fn train(&self, data: &Private<Interactions>, run: &mut Run<'_>) -> Result<NightlyModel> {
+        let mut nights = Nights::new(self);
+        if let (Some(kept), Some(last)) = (&self.kept, run.last_listed())
+            && kept.list_head == last
+        {
+            nights.state = kept.clone();
+            while let Some(len) = run.listed_len()? {
+                run.night(data, (len, 1.0), &Nothing)?;
+            }
+        }
+        while self.until.is_none_or(|until| nights.n_nights < until) {
+            let n_items = match run.listed_len()? {
+                Some(len) => nights.items_of(len)?,
+                None => self.width(data),
+            };
+            nights.grow_to(n_items)?;
+            let night = nights.tonight(|len, own| Ok(run.night(data, (len, 1.0), own)?))?;
+            let Some(night) = night else { break };
+            let before = std::mem::take(&mut nights.last);
+            nights.observe(&night)?;
+            nights.moved = moved(&before, &nights.last);
+            nights.list_head = run.list_head().to_owned();
+            run.round(&shown(nights.n_nights, &nights.rows, nights.dim()));
+        }
+        if nights.n_nights == 0 {
+            return Err(RunError::EndOfList.into());
+        }
+        Ok(NightlyModel {
+            model: nights.model(run.provenance())?,
+            state: nights.state,
+        })
+    }
+}
+
+impl NightlyFactorization {
+    /// The same with what was [kept](NightlyModel::state) after an earlier night. It stands for the nights of a list that ends with that night; with any
+    /// other list it is left aside, and all nights are gone through again. The model is the same either way.
+    #[must_use]
+    pub fn continuing(mut self, kept: NightState) -> Self {
+        self.kept = Some(kept);
+        self
+    }
+}
+
+impl NightlyFactorization {
+    /// The same for the model after so many nights of a list that may have more.
+    #[must_use]
+    pub const fn until(mut self, n_nights: usize) -> Self {
+        self.until = Some(n_nights);
+        self
+    }
+}
+
+/// For nights that are not made: users are not asked.
+struct Nothing;
+
+impl VectorContribution for Nothing {
+    type Scratch = ();
+
+    fn scratch(&self) {}
+
+    fn contribute(&self, _: UserRow<'_>, (): &mut (), _: &mut SparseBuffer) {}
+}
+
+/// The model of a night, and what was released about it. Public.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NightlyModel {
+    /// Item factors.
+    pub model: FactorModel,
+    /// What the nights say: for the next one.
+    pub state: NightState,
+}
+
+impl NightState {
+    /// Nights that were made.
+    #[must_use]
+    pub const fn n_nights(&self) -> usize {
+        self.n_nights
+    }
+
+    /// Number of the last one.
+    #[must_use]
+    pub const fn last_night(&self) -> u32 {
+        self.last_night
+    }
+
+    /// Tastes of an item, 0 until they begin.
+    #[must_use]
+    pub const fn n_tastes(&self) -> usize {
+        self.n_tastes
+    }
+
+    /// How far the item biases moved in the last night: root mean square over the items that there were before, data units; with likes as a share of the
+    /// largest. Nothing after the first night.
+    #[must_use]
+    pub const fn moved(&self) -> Option<f64> {
+        self.moved
+    }
+}
+
+fn moved(before: &[f64], now: &[f64]) -> Option<f64> {
+    let squares = before.iter().zip(now).map(|(a, b)| (a - b).powi(2));
+    let mean = squares.sum::<f64>() / before.len() as f64;
+    (!before.is_empty()).then(|| mean.sqrt())
+}
+
+/// What users send on a night.
+#[derive(Debug)]
+pub struct NightContribution<'a> {
+    n_items: usize,
+    scales: Scales,
+    /// Nothing for likes.
+    residuals: Option<ItemResiduals<'a>>,
+}
+
+/// What the blocks of a user's vector are multiplied by.
+#[derive(Debug, Clone, Copy)]
+struct Scales {
+    count: f64,
+    matrix: f64,
+    weight: f64,
+    residual: f64,
+}
+
+impl VectorContribution for NightContribution<'_> {
+    type Scratch = Option<ResidualScratch>;
+
+    fn scratch(&self) -> Self::Scratch {
+        self.residuals.as_ref().map(VectorContribution::scratch)
+    }
+
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "settings are refused where a night has 2^32 numbers"
+    )]
+    fn contribute(&self, user: UserRow<'_>, scratch: &mut Self::Scratch, out: &mut SparseBuffer) {
+        if user.is_empty() {
+            return;
+        }
+        out.push(0, self.scales.count);
+        let (Some(residuals), Some(scratch)) = (&self.residuals, scratch) else {
+            let vote = (user.len() as f64).max(WHOLE_VOTES).sqrt().recip();
+            let votes = user.items().iter();
+            out.extend(votes.map(|item| (1 + item, self.scales.weight * vote)));
+            return;
+        };
+        residuals.statistics.describe_each(user, scratch);
+        let ((_, own), each) = scratch;
+        let (dim, mut at) = (own.factor.len(), 1);
+        if dim > 1 {
+            for_each_pair(dim, |a, b, root| {
+                out.push(
+                    at,
+                    self.scales.matrix * root * own.factor[a] * own.factor[b],
+                );
+                at += 1;
+            });
+        }
+        let weights = user.items().iter().zip(&own.weights);
+        out.extend(weights.map(|(item, w)| (at + item, self.scales.weight * w)));
+        let first = (at as usize + self.n_items) as u32;
+        residuals.bounded_residuals(user, own, each);
+        let records = user.items().iter().zip(&own.labels);
+        for ((&item, &s), f) in records.zip(each.chunks_exact(dim)) {
+            add_row(out, (first, item), self.scales.residual * s, f);
+        }
+    }
+}
+
+/// Entries on and above the diagonal, with what keeps the norm of a matrix that of its list.
+fn for_each_pair(dim: usize, mut each: impl FnMut(usize, usize, f64)) {
+    for a in 0..dim {
+        for b in a..dim {
+            let root = if a == b {
+                1.0
+            } else {
+                std::f64::consts::SQRT_2
+            };
+            each(a, b, root);
+        }
+    }
+}
+
+/// Sums over nights, each night by `N_t`.
+#[derive(Debug, Clone, PartialEq, Default, serde::Serialize, serde::Deserialize)]
+struct Evidence {
+    /// `G`: `sum_t N_t^2` less what noise adds to it.
+    precision: f64,
+    /// `sum_t N_t^2` as released.
+    squares: f64,
+    /// `sum_t N_t r_t`.
+    sums: Vec<f64>,
+    /// `sum_t N_t^2 x_t`, less what noise adds.
+    positions: Vec<f64>,
+}
+
+/// `N_t`, and its square less what noise adds to it.
+type Speakers = (f64, f64);
+
+impl Evidence {
+    fn observe(&mut self, (n, n_squared): Speakers, sums: &[f64], scale: f64, at: &[f64]) {
+        self.precision += n_squared;
+        self.squares += n * n;
+        self.sums.resize(sums.len(), 0.0);
+        self.positions.resize(at.len(), 0.0);
+        for (all, r) in self.sums.iter_mut().zip(sums) {
+            *all += n * r / scale;
+        }
+        for (all, x) in self.positions.iter_mut().zip(at) {
+            *all += n_squared * x;
+        }
+    }
+
+    const fn is_empty(&self) -> bool {
+        self.precision <= 0.0
+    }
+
+    /// Standard deviation of the noise of sums over `G`, for that of one night.
+    fn noise_stddev(&self, of_night: f64) -> f64 {
+        of_night * self.squares.sqrt() / self.precision.max(f64::MIN_POSITIVE)
+    }
+}
+
+/// What all nights so far say: made of releases alone, and as public as they are. To be handed to
+/// [`NightlyFactorization::continuing`], so that a night takes as long as one, however many were before.
+#[derive(Debug, Clone, PartialEq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NightState {
+    /// Hash of the last night, which stands for all.
+    list_head: String,
+    n_items: usize,
+    n_nights: usize,
+    last_night: u32,
+    /// 0 until tastes begin.
+    n_tastes: usize,
+    weights: Evidence,
+    /// Residual sums of nights without tastes, and with.
+    biases: Evidence,
+    tastes: Evidence,
+    matrices: Evidence,
+    /// Noise of one number of a night.
+    noise_stddev: f64,
+    /// Item factors `[h_i, q_i]`.
+    rows: Vec<f64>,
+    /// Item biases of the model, and how far the last night moved them.
+    last: Vec<f64>,
+    moved: Option<f64>,
+}
+
+/// The same with the settings.
+struct Nights<'a> {
+    of: &'a NightlyFactorization,
+    state: NightState,
+}
+
+impl std::ops::Deref for Nights<'_> {
+    type Target = NightState;
+
+    fn deref(&self) -> &NightState {
+        &self.state
+    }
+}
+
+impl std::ops::DerefMut for Nights<'_> {
+    fn deref_mut(&mut self) -> &mut NightState {
+        &mut self.state
+    }
+}
+
+impl<'a> Nights<'a> {
+    fn new(of: &'a NightlyFactorization) -> Self {
+        let state = NightState::default();
+        Self { of, state }
+    }
+
+    fn dim(&self) -> usize {
+        1 + self.n_tastes
+    }
+
+    /// Items that a listed night of `len` numbers is about.
+    fn items_of(&self, len: usize) -> Result<usize> {
+        let found = self.of.params.items_of(len, self.n_tastes);
+        let wrong = || RunError::List {
+            what: format!("a night of {len} numbers is not one of these settings"),
+        };
+        Ok(found.ok_or_else(wrong)?)
+    }
+
+    /// More items: nobody has rated them so far. The first items stay the ones they are.
+    fn grow_to(&mut self, n_items: usize) -> Result<()> {
+        let expected = "no fewer items than on the night before, and no more than most_items";
+        let most = self.of.params.most_items;
+        params::in_range("n_items", n_items, self.n_items.max(1), most, expected)?;
+        self.n_items = n_items;
+        self.weights.sums.resize(n_items, 0.0);
+        self.biases.sums.resize(n_items, 0.0);
+        self.biases.positions.resize(n_items, 0.0);
+        let n = n_items * self.dim();
+        self.rows.resize(n, 0.0);
+        if !self.tastes.is_empty() {
+            self.tastes.sums.resize(n, 0.0);
+            self.tastes.positions.resize(n, 0.0);
+        }
+        Ok(())
+    }
+
+    fn scales(&self) -> Scales {
+        let of = &self.of.params;
+        let unit = of.residual_bound * of.base.label_bound;
+        let matrix = if self.n_tastes > 0 {
+            of.matrix_share
+        } else {
+            0.0
+        };
+        let (weight, residual) = match of.is_of_likes() {
+            true => (1.0 - of.count_share, 0.0),
+            false => (
+                of.weight_share,
+                1.0 - of.count_share - matrix - of.weight_share,
+            ),
+        };
+        Scales {
+            count: INSIDE * of.count_share.sqrt(),
+            matrix: INSIDE * matrix.sqrt(),
+            weight: INSIDE * weight.sqrt(),
+            residual: INSIDE * residual.sqrt() / unit,
+        }
+    }
+
+    /// Coefficients in the coordinates of users' factors. Of tastes nothing is known on their first night, when users are described by public ones.
+    fn coefficients(&self) -> Vec<f64> {
+        let dim = self.dim();
+        let mut x = self.of.fit.coefficients(&self.rows, dim);
+        if self.tastes.is_empty() {
+            x.chunks_exact_mut(dim).for_each(|x| x[1..].fill(0.0));
+        }
+        x
+    }
+
+    /// Calls `make` with the length of the next night and what users add to it.
+    fn tonight<T>(
+        &self,
+        make: impl FnOnce(usize, &NightContribution<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let of = &self.of.params;
+        let len = of.len(self.n_items, self.n_tastes);
+        let (n_items, scales) = (self.n_items, self.scales());
+        if of.is_of_likes() {
+            let residuals = None;
+            return make(
+                len,
+                &NightContribution {
+                    n_items,
+                    scales,
+                    residuals,
+                },
+            );
+        }
+        let (fit, coefficients) = (&self.of.fit, self.coefficients());
+        let weights = TaskWeights::uniform(n_items);
+        let statistics = fit.statistics(self.dim(), &self.rows, &weights)?;
+        let bound = of.residual_bound * of.base.label_bound;
+        let residuals = fit.residuals(&statistics, &coefficients, bound, GradientClip::Joint)?;
+        let residuals = Some(residuals);
+        make(
+            len,
+            &NightContribution {
+                n_items,
+                scales,
+                residuals,
+            },
+        )
+    }
+
+    /// Takes over a night.
+    fn observe(&mut self, night: &ReleasedNight) -> Result<()> {
+        let released = night.sum.values();
+        let noise = night.sum.noise_stddev();
+        let scales = self.scales();
+        self.noise_stddev = noise;
+        let n = (released[0] / scales.count).max(0.0);
+        let n = (n, (n * n - (noise / scales.count).powi(2)).max(0.0));
+        let (packed, rest) = released[1..].split_at(match self.of.params.is_of_likes() {
+            true => 0,
+            false => n_packed(self.n_tastes),
+        });
+        let (weights, residuals) = rest.split_at(self.n_items);
+        self.weights.observe(n, weights, scales.weight, &[]);
+        self.n_nights += 1;
+        self.last_night = night.number;
+        if self.of.params.is_of_likes() {
+            let (weights, _) = self.item_weights(0.0);
+            let most = weights.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
+            self.rows = weights.iter().map(|w| w / most).collect();
+        } else {
+            let x = self.coefficients();
+            if self.n_tastes == 0 {
+                self.biases.observe(n, residuals, scales.residual, &x);
+            } else {
+                self.tastes.observe(n, residuals, scales.residual, &x);
+                self.matrices.observe(n, packed, scales.matrix, &[]);
+            }
+            self.combine()?;
+        }
+        self.last = self.rows.iter().step_by(self.dim()).copied().collect();
+        self.begin_tastes()
+    }
+
+    /// `w_i`, at least so many standard deviations of their noise, and that.
+    fn item_weights(&self, least: f64) -> (Vec<f64>, f64) {
+        let g = self.weights.precision.max(f64::MIN_POSITIVE);
+        let noise = self
+            .weights
+            .noise_stddev(self.noise_stddev / self.scales().weight);
+        let of = self.weights.sums.iter().map(|w| (w / g).max(least * noise));
+        (of.collect(), noise)
+    }
+
+    /// The mean weight of an item in use, weighted by itself, over the noise of a number of this size with the whole norm:
+    /// `sqrt(G) sum_i w_i^2 / sum_i w_i`, less three standard deviations of what noise adds to the squares.
+    fn signal(&self) -> f64 {
+        if self.weights.is_empty() {
+            return 0.0;
+        }
+        let (weights, noise) = self.item_weights(f64::NEG_INFINITY);
+        let total: f64 = weights.iter().sum();
+        let squares: f64 = weights.iter().map(|w| w * w - noise * noise).sum();
+        let squares = squares - 3.0 * noise * noise * (2.0 * self.n_items as f64).sqrt();
+        if total <= 0.0 || squares <= 0.0 {
+            return 0.0;
+        }
+        squares / total * self.weights.precision.sqrt() / self.noise_stddev
+    }
+
+    /// Tastes begin from public ones, when items are known well enough.
+    fn begin_tastes(&mut self) -> Result<()> {
+        let of = &self.of.params;
+        if self.n_tastes > 0 || of.n_tastes == 0 || of.is_of_likes() {
+            return Ok(());
+        }
+        if self.signal() < of.least_signal {
+            return Ok(());
+        }
+        self.n_tastes = of.n_tastes;
+        let (dim, base) = (self.dim(), &of.base);
+        let mut rows = initial_factors(self.n_items, dim, base.init_stddev, base.init_seed)?;
+        for (row, h) in rows.chunks_exact_mut(dim).zip(&self.rows) {
+            row[0] = *h;
+        }
+        self.rows = rows;
+        Ok(())
+    }
+
+    /// Standard deviation of the noise in the `y_i` of some nights.
+    fn noise_of(&self, evidence: &Evidence) -> f64 {
+        evidence.noise_stddev(self.noise_stddev / self.scales().residual / self.of.params.passes)
+    }
+
+    /// The model that the releases make most likely.
+    fn combine(&mut self) -> Result<()> {
+        if self.weights.is_empty() {
+            return Ok(());
+        }
+        let (weights, _) = self.item_weights(1.0);
+        let unit = self.of.params.base.label_bound;
+        let of_biases = self.seen_without_tastes(&weights);
+        if self.tastes.is_empty() {
+            let evidence = BiasEvidence::of(of_biases.0, of_biases.1);
+            let h = evidence.estimates(&weights, unit);
+            let dim = self.dim();
+            let rows = self.rows.chunks_exact_mut(dim);
+            rows.zip(h).for_each(|(row, h)| row[0] = h);
+            return Ok(());
+        }
+        let (dim, d) = (self.dim(), self.n_tastes);
+        let c = self.mean_matrix();
+        let constant = bias_coordinate(self.of.params.base.clip_norm, dim);
+        let y = self.seen_with_tastes(&weights, &c);
+        let noise = self.noise_of(&self.tastes);
+        let of_tastes: Vec<f64> = (c.chunks_exact(dim).skip(1))
+            .flat_map(|row| row[1..].to_vec())
+            .collect();
+        let axes = symmetric_eigen(&of_tastes, d)?;
+        let mut x = self.of.fit.coefficients(&self.rows, dim);
+        // biases given tastes, then tastes given biases: what is left after two turns the next night makes
+        for _ in 0..2 {
+            let precision = (constant / noise).powi(2);
+            let all = precision + of_biases.1;
+            let both = (0..self.n_items).map(|item| {
+                let own = &x[item * dim..][..dim];
+                let tastes: f64 = (1..dim).map(|k| c[k] * own[k]).sum();
+                let with = (y[item * dim] - weights[item] * tastes) / constant;
+                (precision * with + of_biases.1 * of_biases.0[item]) / all
+            });
+            let h = BiasEvidence::of(both.collect(), all).estimates(&weights, unit);
+            for (own, h) in x.chunks_exact_mut(dim).zip(h) {
+                own[0] = h / constant;
+                own[1..].fill(0.0);
+            }
+            for (axis, length) in axes.vectors.chunks_exact(d).zip(&axes.values) {
+                let length = length.max(0.0);
+                let along = |item: usize| -> f64 {
+                    let of_bias = weights[item] * x[item * dim];
+                    let rest = (1..dim).map(|k| y[item * dim + k] - of_bias * c[k * dim]);
+                    axis.iter().zip(rest).map(|(u, y)| u * y).sum()
+                };
+                let seen = (0..self.n_items).map(|item| (along(item), weights[item] * length));
+                let seen: Vec<(f64, f64)> = seen.collect();
+                let variance = most_likely_variance(&seen, noise * noise, unit);
+                for (own, (y, w)) in x.chunks_exact_mut(dim).zip(&seen) {
+                    let q = w * variance * y / (w * w * variance + noise * noise);
+                    let tastes = own[1..].iter_mut().zip(axis);
+                    tastes.for_each(|(x, u)| *x += u * q);
+                }
+            }
+        }
+        self.rows = self.of.fit.rows(x, dim);
+        Ok(())
+    }
+
+    /// `y_i` of the nights before tastes, and the precision of their noise; 0 where there were none.
+    fn seen_without_tastes(&self, weights: &[f64]) -> (Vec<f64>, f64) {
+        let of = &self.biases;
+        if of.is_empty() {
+            return (vec![0.0; self.n_items], 0.0);
+        }
+        let passes = self.of.params.passes;
+        let sums = of.sums.iter().zip(&of.positions).zip(weights);
+        let y = sums.map(|((r, h), w)| (r / passes + w * h) / of.precision);
+        (y.collect(), self.noise_of(of).powi(-2))
+    }
+
+    /// `y_i` of the nights with tastes, rows of length `dim`.
+    fn seen_with_tastes(&self, weights: &[f64], c: &[f64]) -> Vec<f64> {
+        let (dim, of, passes) = (self.dim(), &self.tastes, self.of.params.passes);
+        let items = of
+            .sums
+            .chunks_exact(dim)
+            .zip(of.positions.chunks_exact(dim));
+        let rows = items.zip(weights).flat_map(|((r, x), w)| {
+            c.chunks_exact(dim).zip(r).map(move |(row, r)| {
+                let fitted: f64 = row.iter().zip(x).map(|(c, x)| c * x).sum();
+                (r / passes + w * fitted) / of.precision
+            })
+        });
+        rows.collect()
+    }
+
+    /// `C`, row-major.
+    fn mean_matrix(&self) -> Vec<f64> {
+        let dim = self.dim();
+        let mut full = vec![0.0; dim * dim];
+        let mut packed = self.matrices.sums.iter();
+        for_each_pair(dim, |a, b, root| {
+            let sum = packed.next().copied().unwrap_or_default();
+            let mean = sum / root / self.matrices.precision;
+            (full[a * dim + b], full[b * dim + a]) = (mean, mean);
+        });
+        full
+    }
+
+    /// The model so far.
+    fn model(&self, provenance: Provenance) -> Result<FactorModel> {
+        let (dim, base) = (self.dim(), &self.of.params.base);
+        if self.tastes.is_empty() {
+            return FactorModel::new(base.scoring(1), self.last.clone(), provenance);
+        }
+        let mut rows = self.rows.clone();
+        let noise = self
+            .matrices
+            .noise_stddev(self.noise_stddev / self.scales().matrix);
+        if dim > 2 {
+            spread_alike(
+                &mut rows,
+                dim,
+                (&self.mean_matrix(), noise),
+                base.label_bound,
+            )?;
+        }
+        FactorModel::new(base.scoring(dim), rows, provenance)
+    }
+}
+
+/// The `v` of the largest likelihood of `y_i ~ N(0, w_i^2 v + noise)`, for pairs `(y_i, w_i)`.
+fn most_likely_variance(seen: &[(f64, f64)], noise: f64, unit: f64) -> f64 {
+    let likelihood = |v: f64| -> f64 {
+        let of_one = |(y, w): &(f64, f64)| {
+            let spread = w * w * v + noise;
+            -spread.ln() - y * y / spread
+        };
+        seen.iter().map(of_one).sum()
+    };
+    super::item_biases::spreads(unit)
+        .map(|v| (likelihood(v), v))
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map_or(0.0, |(_, v)| v)
+}

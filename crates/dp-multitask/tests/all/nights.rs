@@ -1,0 +1,299 @@
+//! Nights of a paced lifetime: what is learnt, and that the model follows from the list of nights however it is come to.
+
+use std::path::Path;
+
+use dp_accounting::{Ledger, Pace};
+use dp_mechanism::{Error as RunError, PacedLifetime};
+#[allow(
+    clippy::disallowed_types,
+    reason = "nights with noise that is the same again"
+)]
+use dp_multitask::NoiseSource;
+use dp_multitask::{
+    Adjacency, ApproxDp, Budget, Fitted, Interactions, InteractionsBuilder, NightState,
+    NightlyFactorization, NightlyModel, NightlyParams, Observed, ObservedSums, Observer, Plan,
+    Private, ReleaseList, Run, Trainer,
+};
+
+const N_USERS: u32 = 3000;
+const N_ITEMS: u32 = 60;
+const NIGHTS: u32 = 12;
+const MOST_ITEMS: usize = 80;
+
+/// What user `u` thinks of item `i`: biases from -1 to 1, and a taste of one half of the users against the other.
+fn opinion(user: u32, item: u32) -> f64 {
+    let bias = f64::from(item % 11) / 5.0 - 1.0;
+    let taste = if (user + item).is_multiple_of(2) {
+        0.8
+    } else {
+        -0.8
+    };
+    bias + taste
+}
+
+/// Whoever has arrived by `night`, with twenty items each and some noise.
+fn users(night: u32, n_items: u32) -> Private<Interactions> {
+    let mut builder = InteractionsBuilder::new(n_items as usize);
+    let arrived = (0..N_USERS).filter(|user| user % NIGHTS <= night);
+    for (row, user) in (0..).zip(arrived) {
+        for k in 0..20 {
+            let item = (user * 7 + k * 13 + k * user % 7) % n_items;
+            let luck = f64::from((user * 31 + item * 17) % 101) / 100.0 - 0.5;
+            let rating = 3.0 + opinion(user, item) + luck;
+            #[allow(clippy::cast_possible_truncation, reason = "ratings from 1 to 5")]
+            builder.push(row, item, rating as f32).unwrap();
+        }
+        builder.set_id(row, 1 << 127 | u128::from(user));
+    }
+    Private::new(builder.build().0)
+}
+
+fn nights(n_tastes: usize) -> NightlyFactorization {
+    let params = NightlyParams {
+        n_tastes,
+        most_nights: 100,
+        ..NightlyParams::for_ratings(1.0, 5.0, MOST_ITEMS)
+    };
+    params.check().unwrap()
+}
+
+fn plan_of(fit: &NightlyFactorization) -> Plan {
+    let target = ApproxDp::target(8.0, 1e-6).unwrap();
+    let adjacency = Adjacency::AddRemoveUser;
+    fit.plan(N_ITEMS as usize, target, adjacency).unwrap()
+}
+
+fn begin(folder: &Path, plan: &Plan) {
+    let budget = Budget::new(plan.target(), plan.adjacency()).unwrap();
+    let ledger = Ledger::create(folder.join("ledger"), "d", budget).unwrap();
+    let pace = Pace::new(0.4, NIGHTS).unwrap();
+    drop(PacedLifetime::begin(ledger, plan, pace, folder.join("first-seen")).unwrap());
+}
+
+fn night(
+    folder: &Path,
+    fit: &NightlyFactorization,
+    number: u32,
+    data: &Private<Interactions>,
+) -> dp_multitask::Result<Fitted<NightlyModel>> {
+    let plan = plan_of(fit);
+    let adjacency = Adjacency::AddRemoveUser;
+    let ledger = Ledger::open(folder.join("ledger"), "d", adjacency).unwrap();
+    let id = ledger.lifetimes().next().unwrap().to_owned();
+    let mut lifetime = PacedLifetime::resume(ledger, id, folder.join("first-seen"))?;
+    let list = ReleaseList::open(folder.join("nights.list"), "test", &plan)?;
+    let noise = &mut NoiseSource::insecure_seeded(u64::from(number));
+    let run = Run::nightly(&plan, &mut lifetime, number, noise)?;
+    fit.run(data, run.listed_in(list))
+}
+
+/// Root mean square of predicted against true opinions, over all users and items of the first hundred.
+fn error(model: &dp_multitask::FactorModel, data: &Private<Interactions>) -> f64 {
+    let table = data.expose();
+    let (mut sum, mut n) = (0.0, 0.0);
+    for row in 0..100 {
+        let user = u32::try_from(table.user_id(row) & 0xffff).unwrap();
+        let own = model.fold_in(table.user(row)).unwrap();
+        for item in 0..N_ITEMS {
+            let error = model.predict(&own, item as usize) - 3.0 - opinion(user, item);
+            sum += error * error;
+            n += 1.0;
+        }
+    }
+    (sum / n).sqrt()
+}
+
+#[test]
+fn nights_learn_biases_and_then_tastes() {
+    let error_with = |n_tastes| {
+        let folder = tempfile::tempdir().unwrap();
+        let fit = nights(n_tastes);
+        begin(folder.path(), &plan_of(&fit));
+        let mut kept: Option<NightState> = None;
+        let mut errors = Vec::new();
+        for number in 0..NIGHTS {
+            let data = users(number, N_ITEMS);
+            let fit = match kept.take() {
+                Some(kept) => fit.clone().continuing(kept),
+                None => fit.clone(),
+            };
+            let made = night(folder.path(), &fit, number, &data).unwrap().model;
+            errors.push(error(&made.model, &data));
+            kept = Some(made.state);
+        }
+        let kept = kept.unwrap();
+        assert_eq!(kept.n_nights(), NIGHTS as usize);
+        assert_eq!(kept.n_tastes(), n_tastes);
+        assert!(kept.moved().unwrap() < 0.3);
+        errors
+    };
+    // opinions have a root mean square of 1.02, tastes alone one of .8; noise is seeded, so these are facts and no tests of chance
+    let biases = error_with(0);
+    let last = biases.last().unwrap();
+    assert!((0.78..0.9).contains(last), "{biases:?}");
+    let tastes = error_with(3);
+    assert!(*tastes.last().unwrap() < 0.6, "{tastes:?}");
+}
+
+#[test]
+fn the_model_follows_from_the_list_of_nights_however_it_is_come_to() {
+    let (folder, fit) = (tempfile::tempdir().unwrap(), nights(2));
+    let (folder, plan) = (folder.path(), plan_of(&fit));
+    begin(folder, &plan);
+    let mut kept = None;
+    let mut last = None;
+    // two nights were missed, and the catalogue grew on the last ones
+    for (number, n_items) in [(0, N_ITEMS), (1, N_ITEMS), (4, N_ITEMS), (5, 70), (6, 70)] {
+        let data = users(number, n_items);
+        let again = match kept.clone() {
+            Some(kept) => fit.clone().continuing(kept),
+            None => fit.clone(),
+        };
+        let made = night(folder, &again, number, &data).unwrap();
+        assert_eq!(made.model.model.n_items(), n_items as usize);
+        kept = Some(made.model.state.clone());
+        last = Some(made);
+    }
+    let last = last.unwrap();
+    assert_eq!(last.model.state.last_night(), 6);
+    let data = users(6, 70);
+    // again on the same night, with and without what was kept, with what was kept of another list, and without users
+    let other = NightState::default();
+    for fit in [
+        fit.clone(),
+        fit.clone().continuing(last.model.state.clone()),
+        fit.clone().continuing(other),
+    ] {
+        let again = night(folder, &fit, 6, &data).unwrap();
+        assert_eq!(again.model, last.model);
+        assert_eq!(again.certificate, last.certificate);
+    }
+    let list = ReleaseList::read(folder.join("nights.list"), "test", &plan).unwrap();
+    let nobody = Private::new(InteractionsBuilder::new(70).build().0);
+    let replayed = fit.run(&nobody, Run::replay(&plan, list).unwrap()).unwrap();
+    assert_eq!(
+        replayed.model.model.item_factors(),
+        last.model.model.item_factors()
+    );
+    // nothing was paid for twice
+    let adjacency = Adjacency::AddRemoveUser;
+    let ledger = Ledger::open(folder.join("ledger"), "d", adjacency).unwrap();
+    let id = ledger.lifetimes().next().unwrap().to_owned();
+    assert_eq!(ledger.lifetime(&id).unwrap().n_nights, 5);
+}
+
+#[test]
+fn a_night_that_cannot_be_is_refused_before_it_is_paid() {
+    let (folder, fit) = (tempfile::tempdir().unwrap(), nights(2));
+    let (folder, plan) = (folder.path(), plan_of(&fit));
+    begin(folder, &plan);
+    night(folder, &fit, 3, &users(3, N_ITEMS)).unwrap();
+    // items that went away, more than the lifetime has room for, a night that has passed
+    for (number, n_items) in [(4, 50), (4, 81)] {
+        let refused = night(folder, &fit, number, &users(3, n_items));
+        let error = refused.unwrap_err().to_string();
+        assert!(error.contains("n_items"), "{error}");
+    }
+    // a list with no night at all has no model
+    let empty = ReleaseList::hashes_only("test", &plan).unwrap();
+    let nobody = Private::new(InteractionsBuilder::new(60).build().0);
+    let replayed = fit.run(&nobody, Run::replay(&plan, empty).unwrap());
+    assert!(matches!(
+        replayed,
+        Err(dp_multitask::Error::Mechanism(RunError::EndOfList))
+    ));
+    let adjacency = Adjacency::AddRemoveUser;
+    let ledger = Ledger::open(folder.join("ledger"), "d", adjacency).unwrap();
+    let id = ledger.lifetimes().next().unwrap().to_owned();
+    assert_eq!(ledger.lifetime(&id).unwrap().n_nights, 1);
+}
+
+/// Squared norms of what users add to a night, as integers.
+struct Norms<'a>(&'a Private<Interactions>, Vec<u128>);
+
+impl Observer for Norms<'_> {
+    fn reads_users(&self) -> bool {
+        true
+    }
+
+    fn release(&mut self, seen: &Observed<'_>) {
+        let ObservedSums::Vector { one_user, .. } = seen.sums else {
+            panic!("a night is a vector");
+        };
+        let squares = self.0.expose().users().map(|row| {
+            let added = one_user(row).into_iter();
+            added
+                .map(|(_, z)| u128::from(z.unsigned_abs()).pow(2))
+                .sum()
+        });
+        self.1 = squares.collect();
+    }
+}
+
+#[test]
+fn users_add_nearly_all_that_they_may_and_never_more() {
+    for fit in [
+        nights(0),
+        NightlyParams::for_likes(MOST_ITEMS).check().unwrap(),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let (folder, plan) = (folder.path(), plan_of(&fit));
+        begin(folder, &plan);
+        let ledger = Ledger::open(folder.join("ledger"), "d", Adjacency::AddRemoveUser).unwrap();
+        let id = ledger.lifetimes().next().unwrap().to_owned();
+        let mut lifetime = PacedLifetime::resume(ledger, id, folder.join("first-seen")).unwrap();
+        let data = users(0, N_ITEMS);
+        let mut norms = Norms(&data, Vec::new());
+        let noise = &mut NoiseSource::insecure_seeded(1);
+        let run = Run::nightly(&plan, &mut lifetime, 0, noise).unwrap();
+        fit.run(&data, run.observed_by(&mut norms)).unwrap();
+        let norms = norms.1;
+        let grid = dp_mechanism::Grid::new(plan.releases()[0].noise_multiplier().unwrap(), 1.0);
+        let bounds = Pace::new(0.4, NIGHTS)
+            .unwrap()
+            .bounds(grid.unwrap().l2_bound())
+            .unwrap();
+        let most = u128::from(bounds[0]).pow(2);
+        assert_eq!(norms.len(), (N_USERS / NIGHTS) as usize);
+        assert!(norms.iter().all(|&z| z <= most));
+        // residuals of ratings are bounded at .7: nearly all users have that much
+        let full = norms.iter().filter(|&&z| z > most / 10 * 9).count();
+        let of = |z: u128| (z as f64 / most as f64).sqrt();
+        let shown: Vec<f64> = norms.iter().take(5).map(|&z| of(z)).collect();
+        assert!(full > norms.len() * 9 / 10, "{full}: {shown:?}");
+    }
+}
+
+#[test]
+fn popular_items_come_first_where_records_are_likes() {
+    let (folder, fit) = (
+        tempfile::tempdir().unwrap(),
+        NightlyParams::for_likes(MOST_ITEMS).check().unwrap(),
+    );
+    begin(folder.path(), &plan_of(&fit));
+    let mut last = None;
+    for number in 0..3 {
+        let mut builder = InteractionsBuilder::new(N_ITEMS as usize);
+        for user in 0..1000 * (number + 1) {
+            for item in 0..N_ITEMS {
+                // item i is liked by one user in i + 2
+                if (user * 13 + item * 7) % (item + 2) == 0 {
+                    builder.push(user, item, 1.0).unwrap();
+                }
+            }
+            builder.set_id(user, 1 << 127 | u128::from(user));
+        }
+        let data = Private::new(builder.build().0);
+        last = Some(night(folder.path(), &fit, number, &data).unwrap().model);
+    }
+    let last = last.unwrap();
+    let nobody = {
+        let mut builder = InteractionsBuilder::new(N_ITEMS as usize);
+        builder.ensure_users(1);
+        builder.build().0
+    };
+    let own = last.model.fold_in(nobody.user(0)).unwrap();
+    let best = last.model.recommend(&own, 5, &[]).unwrap();
+    let best: Vec<u32> = best.into_iter().map(|(item, _)| item).collect();
+    assert_eq!(best, [0, 1, 2, 3, 4]);
+}

@@ -1,0 +1,83 @@
+//! Settings of a recommender that is brought up to date every night.
+
+use std::path::PathBuf;
+
+use dp_data::TableSource;
+
+use super::{FeedbackKind, Range, RatingColumnSettings, Shapes, SplitSettings, settings};
+
+settings! {
+    /// A lifetime of nights, begun.
+    struct NightlyInitSettings {
+        /// Folder for the state, which must not exist
+        state: PathBuf = { positional: true, value_name: "STATE" },
+        /// Public catalogue of items, each once; ratings of other items are left out
+        items: PathBuf = { value_name: "CATALOGUE" },
+        /// Epsilon (nats) of all nights together, for adding or removing one user
+        lifetime_epsilon: f64 = { value_name: "E", range: Range::above(0.0) },
+        /// Delta of all nights together; choose it well below one over the number of users
+        delta: f64 = { value_name: "D", range: Range::open_unit() },
+        /// Nights over which a user's budget is spread; after that the user adds nothing
+        horizon: usize = { value_name: "NIGHTS", default: "365", range: Range::of(1.0, 4096.0) },
+        /// How much earlier than later: night a of a user has the weight (a + 1)^-X
+        pace: f64 = { value_name: "X", default: "0.4", range: Range::of(0.0, 4.0) },
+        /// Range of the ratings; not with likes
+        rating_range: Option<Vec<f64>> = { value_name: "LO,HI", delimiter: ',', usual: "has to be given" },
+        /// explicit (ratings: biases and tastes) or implicit (likes: popularity)
+        feedback: FeedbackKind = { value_name: "KIND", default: "explicit" },
+        /// With implicit feedback: the least rating that is a yes
+        min_rating: Option<f64> = { value_name: "X", usual: "all are" },
+        /// Tastes once the released sums are clear enough; 0 learns item biases alone
+        tastes: usize = { value_name: "N", default: "8", range: Range::of(0.0, 64.0) },
+        /// Items that the catalogue may grow to
+        most_items: Option<usize> = {
+            value_name: "N",
+            usual: "4 times the catalogue, and 10000",
+            range: Range::from(1.0),
+        },
+        /// Ledger that pays; made if it does not exist, for these nights alone
+        ledger: Option<PathBuf> = { value_name: "FILE", usual: "STATE/ledger" },
+        /// Name of the data set in ledger and certificate
+        data_set: Option<String> = { value_name: "NAME", usual: "the state folder's name" },
+    }
+
+    /// One night.
+    struct NightlyRunSettings {
+        /// Folder made by `dp nightly init`
+        state: PathBuf = { positional: true, value_name: "STATE" },
+        /// All ratings there are tonight: a table with user, item and rating
+        ratings: TableSource = { positional: true, shapes: Shapes::Nothing },
+        /// Public catalogue with new items; those that were there stay
+        items: Option<PathBuf> = { value_name: "CATALOGUE", usual: "the items so far" },
+        /// Number of the night, above all earlier ones; it must not follow from the data
+        night: Option<usize> = { value_name: "N", usual: "days since the state was made" },
+        /// Columns of the ratings.
+        columns: RatingColumnSettings = flatten,
+        /// What is held out.
+        split: SplitSettings = flatten,
+    }
+
+    /// Users who are forgotten.
+    struct NightlyEraseSettings {
+        /// Folder made by `dp nightly init`
+        state: PathBuf = { positional: true, value_name: "STATE" },
+        /// Their ids, as in the ratings
+        users: Vec<String> = { positional: true, value_name: "USER" },
+    }
+
+    /// How far a state is.
+    struct NightlyStatusSettings {
+        /// Folder made by `dp nightly init`; it is only read
+        state: PathBuf = { positional: true, value_name: "STATE" },
+    }
+
+    /// A copy of what may be published of the last night.
+    struct NightlyPublishSettings {
+        /// Folder made by `dp nightly init`
+        state: PathBuf = { positional: true, value_name: "STATE" },
+        /// Folder for the copy
+        dest: PathBuf = { positional: true, value_name: "DEST" },
+        /// Replace that folder, unless it holds a ledger or other than a run's files
+        force: bool = {},
+    }
+}

@@ -1,0 +1,924 @@
+//! `dp nightly`: a recommender that is brought up to date every night on one budget for each user's lifetime.
+//!
+//! ```text
+//! STATE/nightly.json          public settings, the ledger, the day on which it began
+//! STATE/items.csv             items in the order in which they came: a night's numbers follow it
+//! STATE/releases.list         every night's release: public
+//! STATE/nights.json           what was made of them, so that no night is gone through twice: public
+//! STATE/model                 the last night's model, to be published
+//! STATE/model-internal        what was measured on private data
+//! STATE/internal-nights.csv   the same night by night
+//! STATE/first-seen, .key      when users were first seen: private, and part of the mechanism
+//! ```
+//!
+//! A night is summed, then its users are written beside the store, then the ledger's line is durable, then noise is drawn and the release listed, then the model
+//! follows. Killed before the ledger's line, the night was not made; killed before its release is listed, it is lost; killed later, running it again writes its model.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use dp_accounting::{Ledger, Pace, Plan, gdp};
+use dp_core::{ApproxDp, Interactions, InteractionsBuilder, Private};
+use dp_data::{ItemCatalogue, Ratings, TableSource};
+use dp_mechanism::{NoiseSource, PacedLifetime, ReleaseList, Run, Trainer};
+use dp_multitask::{
+    FactorModel, Fitted, NightState, NightlyFactorization, NightlyModel, NightlyParams,
+};
+use dp_page::{Block, terminal};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::input::{HeldOut, read};
+use super::ledger::{Account, BoundAccount, is_bound};
+use super::private_run::{Clock, name_in_ledger, run_name, unit_of};
+use super::publish::{Published, publish as publish_folder};
+use super::train::ADJACENCY;
+use crate::columns::pair;
+use crate::error::{Error, Result};
+use crate::evaluate::Evaluation;
+use crate::output::{
+    Aside, Headline, HeldOutBy, OutputFolder, Release, RunReport, Seconds, TrainRelease,
+    TrainReport, TrainSettings, make_internal_folder, pretty, replace_files, replace_private,
+    rounded_down,
+};
+use crate::settings::{
+    FeedbackKind, FeedbackSettings, InputSettings, LedgerChoice, LedgerFile, LedgerSettings,
+    Method, NightlyEraseSettings, NightlyInitSettings, NightlyPublishSettings, NightlyRunSettings,
+    NightlyStatusSettings, ONE_LEDGER, PublishSettings,
+};
+use crate::warnings;
+use crate::watch::{Watch, go_on};
+
+const SCHEMA: u32 = 1;
+const SETTINGS: &str = "nightly.json";
+const ITEMS: &str = "items.csv";
+const RELEASES: &str = "releases.list";
+const KEPT: &str = "nights.json";
+const MODEL: &str = "model";
+const FIRST_SEEN: &str = "first-seen";
+/// The order of items beside a model, where the catalogue grew.
+const ORDER: &str = "item_order.csv";
+const HISTORY: &str = "internal-nights.csv";
+const OWN_LEDGER: &str = "ledger";
+const DAY: u64 = 86_400;
+/// Ids of users that were given have this bit: see [`Interactions::user_id`].
+const GIVEN_IDS: u128 = 1 << 127;
+
+/// What stays the same from night to night. Public.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct State {
+    schema: u32,
+    /// As `dp nightly init` was given it; without one, the ledger lies in the folder.
+    ledger: Option<PathBuf>,
+    data_set: String,
+    /// The lifetime's line in the ledger.
+    release_id: String,
+    target: ApproxDp,
+    pace: Pace,
+    settings: NightlyParams,
+    min_rating: Option<f64>,
+    /// Days since 1970 on which the nights began.
+    first_day: u64,
+}
+
+impl State {
+    fn open(folder: &Path) -> Result<Self> {
+        let path = folder.join(SETTINGS);
+        let bytes = fs::read(&path).map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => Error::Usage(format!(
+                "{} holds no nights: `dp nightly init` makes such a folder",
+                folder.display()
+            )),
+            _ => Error::read(&path, error),
+        })?;
+        let found: Self = serde_json::from_slice(&bytes).map_err(|e| Error::model(&path, e))?;
+        match found.schema {
+            SCHEMA => Ok(found),
+            other => Err(Error::model(&path, format!("schema {other} is not known"))),
+        }
+    }
+
+    fn ledger(&self, folder: &Path) -> PathBuf {
+        let own = || folder.join(OWN_LEDGER);
+        self.ledger.clone().unwrap_or_else(own)
+    }
+
+    fn trainer(&self) -> Result<NightlyFactorization> {
+        let trainer = self.settings.clone().check()?;
+        let assumed = self.assumptions();
+        Ok(assumed
+            .into_iter()
+            .fold(trainer, |trainer, text| trainer.assuming(text)))
+    }
+
+    fn assumptions(&self) -> Vec<String> {
+        vec![
+            "the catalogue does not follow from the ratings".to_owned(),
+            "the numbers of the nights do not follow from the ratings".to_owned(),
+            ONE_LEDGER.to_owned(),
+        ]
+    }
+
+    /// What shapes every night, and names their list.
+    fn public(&self) -> Value {
+        json!({
+            "command": "nightly",
+            "data_set": self.data_set,
+            "target": self.target,
+            "adjacency": ADJACENCY,
+            "pace": self.pace,
+            "settings": self.settings,
+            "assumptions": self.assumptions(),
+        })
+    }
+
+    fn plan(&self, trainer: &NightlyFactorization) -> Result<Plan> {
+        Ok(trainer.plan(self.settings.most_items, self.target, ADJACENCY)?)
+    }
+
+    fn feedback(&self) -> FeedbackSettings {
+        FeedbackSettings {
+            feedback: match self.settings.base.feedback {
+                dp_multitask::Feedback::Explicit => FeedbackKind::Explicit,
+                dp_multitask::Feedback::Implicit(_) => FeedbackKind::Implicit,
+            },
+            min_rating: self.min_rating,
+            split: None,
+        }
+    }
+
+    /// Tonight's number by the calendar.
+    fn today(&self) -> u32 {
+        let days = days_since_1970().saturating_sub(self.first_day);
+        u32::try_from(days).unwrap_or(u32::MAX)
+    }
+
+    /// The epsilon of a user who has spoken on the nights of these ages, of what the lifetime allows.
+    fn epsilon_of(&self, plan: &Plan, ages: std::ops::Range<u32>) -> Result<f64> {
+        let whole = 1_u64 << 50;
+        let bounds = self.pace.bounds(whole)?;
+        let spoken = bounds
+            .iter()
+            .zip(0_u32..)
+            .filter(|(_, age)| ages.contains(age));
+        let squares: f64 = spoken
+            .map(|(d, _)| (*d as f64 / whole as f64).powi(2))
+            .sum();
+        let mu = plan.gdp()?.mu * squares.sqrt();
+        Ok(if mu > 0.0 {
+            gdp::epsilon(mu, self.target.delta)
+        } else {
+            0.0
+        })
+    }
+}
+
+fn days_since_1970() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |since| since.as_secs() / DAY)
+}
+
+/// What `dp nightly` prints.
+#[derive(Debug, Clone)]
+pub struct NightlyReport {
+    /// For programs.
+    pub json: Value,
+    /// For a terminal.
+    pub text: String,
+}
+
+/// Begins a lifetime: reserves its one event in the ledger and makes the folder.
+///
+/// # Errors
+/// Before anything is paid when settings are out of range, the folder exists, the catalogue cannot be read or the ledger has no room.
+///
+/// # Privacy
+/// No private data are read. The ledger pays for all nights at once.
+pub fn init(args: &NightlyInitSettings) -> Result<NightlyReport> {
+    let folder = &args.state;
+    let usage = |text: String| Err(Error::Usage(text));
+    if folder.symlink_metadata().is_ok() {
+        return usage(format!("`state` {} exists already", folder.display()));
+    }
+    let name = folder
+        .file_name()
+        .map(|name| name.to_string_lossy().into_owned());
+    let Some(name) = name else {
+        return usage(format!(
+            "`state` {} does not name a folder to be made",
+            folder.display()
+        ));
+    };
+    let catalogue = dp_data::read_catalogue(&args.items)?;
+    let most_items = args.most_items.unwrap_or(4 * catalogue.len() + 10_000);
+    if most_items < catalogue.len() {
+        return usage(format!(
+            "`most_items` {most_items} is less than the {} items of the catalogue",
+            catalogue.len()
+        ));
+    }
+    let horizon = u32::try_from(args.horizon).unwrap_or(u32::MAX);
+    let mut settings = match args.feedback {
+        FeedbackKind::Explicit => {
+            if args.min_rating.is_some() {
+                return usage("`min_rating` needs `feedback` implicit".to_owned());
+            }
+            let Some([low, high]) = pair("rating_range", args.rating_range.as_deref())? else {
+                return usage("give `rating_range`, from the least to the largest rating, as in 1,5: it is public, and must not be read off the data".to_owned());
+            };
+            NightlyParams::for_ratings(low, high, most_items)
+        }
+        FeedbackKind::Implicit if args.rating_range.is_some() => {
+            return usage("`rating_range` has no meaning with `feedback` implicit".to_owned());
+        }
+        FeedbackKind::Implicit => NightlyParams::for_likes(most_items),
+    };
+    settings.n_tastes = args.tastes;
+    settings.most_nights = settings.most_nights.max(4 * horizon);
+    let data_set = args.data_set.clone().unwrap_or(name);
+    let mut state = State {
+        schema: SCHEMA,
+        ledger: args
+            .ledger
+            .as_deref()
+            .map(std::path::absolute)
+            .transpose()
+            .map_err(|e| Error::read(folder, e))?,
+        data_set: data_set.clone(),
+        release_id: String::new(),
+        target: ApproxDp::target(args.lifetime_epsilon, args.delta)?,
+        pace: Pace::new(args.pace, horizon)?,
+        settings,
+        min_rating: args.min_rating,
+        first_day: days_since_1970(),
+    };
+    let plan = state.plan(&state.trainer()?)?;
+    let file = args
+        .ledger
+        .clone()
+        .unwrap_or_else(|| folder.join(OWN_LEDGER));
+    let is_new = file.symlink_metadata().is_err();
+    make_internal_folder(folder)?;
+    let begun = || -> Result<(String, Option<String>)> {
+        let account = open_account(&file, (is_new, false), &data_set, &plan)?;
+        account.check(&plan)?;
+        let mut account = account.before_users();
+        write_items(folder, &catalogue)?;
+        let pace = state.pace;
+        let path = folder.join(FIRST_SEEN);
+        let name = name_in_ledger(&state.public())?;
+        let id = account.lifetime(
+            |mut ledger| {
+                ledger.set_run(Some(name));
+                PacedLifetime::begin(ledger, &plan, pace, path)
+            },
+            |lifetime| Ok(lifetime.release_id().to_owned()),
+        )?;
+        Ok((
+            id,
+            args.ledger.as_ref().and_then(|_| account.balance(&plan)),
+        ))
+    };
+    let (release_id, balance) = match begun() {
+        Ok(found) => found,
+        Err(error) => {
+            // nothing of a lifetime that was not begun stays; one that was paid for keeps its store
+            if !folder.join(FIRST_SEEN).exists() {
+                let _ = fs::remove_dir_all(folder);
+            }
+            return Err(error);
+        }
+    };
+    state.release_id = release_id;
+    replace_files(folder, &[(SETTINGS, pretty(&state)?, false)], &[])?;
+    let first = state.epsilon_of(&plan, 0..1)?;
+    let mut facts = vec![
+        fact(
+            "lifetime",
+            format!(
+                "epsilon {}, delta {:e} for all nights of a user, add or remove one user",
+                state.target.epsilon, state.target.delta
+            ),
+        ),
+        fact(
+            "pace",
+            format!(
+                "{horizon} nights from the first on which a user is seen; that one alone is worth epsilon {first:.3}"
+            ),
+        ),
+    ];
+    facts.extend(balance.map(|balance| fact("ledger", balance)));
+    facts.push(fact(
+        "items",
+        format!("{}, room for {}", catalogue.len(), most_items),
+    ));
+    facts.push(fact("written to", folder.display().to_string()));
+    facts.push(fact(
+        "next",
+        format!("dp nightly run {} RATINGS, every night", folder.display()),
+    ));
+    Ok(NightlyReport {
+        json: json!({ "state": folder, "ledger": file, "release_id": state.release_id, "public": state.public() }),
+        text: terminal(&[Block::Facts(facts)]),
+    })
+}
+
+fn fact(name: &str, text: String) -> (String, String) {
+    (name.to_owned(), text)
+}
+
+/// The ledger; `is_first` says that nobody is known to be its user.
+fn open_account(
+    file: &Path,
+    (is_new, is_first): (bool, bool),
+    data_set: &str,
+    plan: &Plan,
+) -> Result<Account> {
+    let total = is_new.then_some((plan.target().epsilon, plan.target().delta));
+    let settings = LedgerSettings {
+        account: LedgerChoice::Ledger(LedgerFile {
+            is_new,
+            epsilon: total.map(|of| of.0),
+            delta: total.map(|of| of.1),
+            same_data_set: is_first,
+            ..LedgerFile::at(file)
+        }),
+        data_set: None,
+    };
+    Account::open(&settings, data_set.to_owned(), plan)
+}
+
+/// Items in the order in which they came.
+pub(crate) struct Items {
+    ids: Vec<String>,
+}
+
+impl Items {
+    /// With their titles.
+    fn read(folder: &Path) -> Result<(Self, Vec<String>)> {
+        Self::of_file(&folder.join(ITEMS))
+    }
+
+    /// The order beside a model, where it is not that of its catalogue.
+    pub(crate) fn beside(folder: &Path) -> Result<Option<Self>> {
+        let path = folder.join(ORDER);
+        match path.exists() {
+            true => Ok(Some(Self::of_file(&path)?.0)),
+            false => Ok(None),
+        }
+    }
+
+    fn of_file(path: &Path) -> Result<(Self, Vec<String>)> {
+        let mut reader = csv::Reader::from_path(path).map_err(|e| Error::model(path, e))?;
+        let (mut ids, mut titles) = (Vec::new(), Vec::new());
+        for row in reader.records() {
+            let row = row.map_err(|e| Error::model(path, e))?;
+            ids.push(row.get(0).unwrap_or_default().to_owned());
+            titles.push(row.get(1).unwrap_or_default().to_owned());
+        }
+        Ok((Self { ids }, titles))
+    }
+
+    /// What a model needs to be made again, where items are not in the order of its catalogue.
+    fn order_beside(&self, numbers: &[u32]) -> Result<Option<Vec<u8>>> {
+        if numbers.is_sorted() {
+            return Ok(None);
+        }
+        let rows = self.ids.iter().map(|id| (id.clone(), String::new()));
+        Ok(Some(item_rows(rows)?))
+    }
+
+    /// The number in a night of each item of the catalogue.
+    pub(crate) fn numbers(&self, catalogue: &ItemCatalogue) -> Result<Vec<u32>> {
+        let mut numbers = vec![u32::MAX; catalogue.len()];
+        for (number, id) in (0_u32..).zip(&self.ids) {
+            if let Some(at) = catalogue.index(id) {
+                numbers[at] = number;
+            }
+        }
+        match numbers.contains(&u32::MAX) {
+            true => Err(Error::Usage(format!("{ITEMS} has an item twice"))),
+            false => Ok(numbers),
+        }
+    }
+}
+
+fn write_items(folder: &Path, catalogue: &ItemCatalogue) -> Result<()> {
+    let rows = catalogue.ids().iter().zip(catalogue.titles());
+    let rows = rows.map(|(id, title)| (id.clone(), title.clone().unwrap_or_default()));
+    write_item_rows(folder, rows)
+}
+
+fn write_item_rows(folder: &Path, rows: impl Iterator<Item = (String, String)>) -> Result<()> {
+    replace_files(folder, &[(ITEMS, item_rows(rows)?, false)], &[])
+}
+
+fn item_rows(rows: impl Iterator<Item = (String, String)>) -> Result<Vec<u8>> {
+    let write = || -> std::result::Result<Vec<u8>, csv::Error> {
+        let mut writer = csv::Writer::from_writer(Vec::new());
+        writer.write_record(["item", "title"])?;
+        for (id, title) in rows {
+            writer.write_record([id, title])?;
+        }
+        writer.into_inner().map_err(|e| e.into_error().into())
+    };
+    write().map_err(|e| Error::model(Path::new(ITEMS), e))
+}
+
+/// Adds the items of a catalogue that are new, behind those that were there.
+fn add_items(folder: &Path, catalogue: &Path, most: usize) -> Result<()> {
+    let new = dp_data::read_catalogue(catalogue)?;
+    let (items, titles) = Items::read(folder)?;
+    let known: std::collections::HashSet<&String> = items.ids.iter().collect();
+    let more: Vec<(String, String)> = (new.ids().iter().zip(new.titles()))
+        .filter(|(id, _)| !known.contains(id))
+        .map(|(id, title)| (id.clone(), title.clone().unwrap_or_default()))
+        .collect();
+    if more.is_empty() {
+        return Ok(());
+    }
+    let n_items = items.ids.len() + more.len();
+    if n_items > most {
+        return Err(Error::Usage(format!(
+            "`items` brings the catalogue to {n_items} items, and these nights have room for {most}: begin new ones with a larger `most_items`"
+        )));
+    }
+    let old = items.ids.iter().cloned().zip(titles);
+    write_item_rows(folder, old.chain(more))
+}
+
+/// The table with items by their numbers in a night. Its users keep their ids, which are those of the data: row numbers would make
+/// somebody else of a user whenever a row comes or goes.
+fn numbered(table: &Private<Interactions>, numbers: &[u32]) -> Result<Private<Interactions>> {
+    let table = table.expose();
+    if (0..table.n_users()).any(|user| table.user_id(user) < GIVEN_IDS) {
+        let text = "the users of these ratings have no ids of their own";
+        return Err(Error::Usage(text.to_owned()));
+    }
+    let mut builder = InteractionsBuilder::new(numbers.len());
+    for (user, row) in (0_u32..).zip(table.users()) {
+        for (item, value) in row.iter() {
+            builder.push(user, numbers[item as usize], value)?;
+        }
+        builder.set_id(user, table.user_id(user as usize));
+    }
+    builder.ensure_users(table.n_users());
+    Ok(Private::new(builder.build().0))
+}
+
+/// The model with items by the catalogue.
+pub(crate) fn by_catalogue(model: &FactorModel, numbers: &[u32]) -> Result<FactorModel> {
+    let dim = model.dim();
+    let rows = numbers
+        .iter()
+        .flat_map(|&number| &model.item_factors()[number as usize * dim..][..dim]);
+    Ok(FactorModel::new(
+        *model.scoring(),
+        rows.copied().collect(),
+        model.provenance(),
+    )?)
+}
+
+/// What a night's release says of itself.
+#[derive(Debug, Clone, Serialize)]
+struct NightSettings {
+    #[serde(flatten)]
+    params: NightlyParams,
+    /// Number of the night.
+    night: u32,
+    /// Nights that were made.
+    n_nights: usize,
+    /// Epsilon of all of a user's nights.
+    lifetime_epsilon: f64,
+    /// Nights of a user.
+    horizon: u32,
+    /// What this night alone is worth to a user whose first one it is.
+    epsilon_of_first_night: f64,
+    /// How far the item biases moved since the night before.
+    moved: Option<f64>,
+    /// The items in the order in which they came, where the catalogue grew.
+    #[serde(skip)]
+    order: Option<Vec<u8>>,
+}
+
+impl TrainSettings for NightSettings {
+    fn more_files(&self) -> Vec<(&'static str, Vec<u8>)> {
+        let order = self.order.iter().cloned();
+        order.map(|bytes| (ORDER, bytes)).collect()
+    }
+
+    fn n_rounds(&self) -> usize {
+        self.n_nights
+    }
+
+    fn dim_by_rule(&self) -> bool {
+        false
+    }
+
+    fn label_bound(&self) -> Option<f64> {
+        self.params.base.label_bound()
+    }
+
+    fn rating_range(&self) -> Option<[f64; 2]> {
+        self.params.base.rating_range()
+    }
+
+    fn command(&self) -> &'static str {
+        "nightly"
+    }
+
+    fn made_by(&self, _: Method) -> String {
+        let (n, horizon) = (self.n_nights, self.horizon);
+        let nights = if n == 1 { "night" } else { "nights" };
+        format!("{n} {nights} of lifetimes of {horizon}")
+    }
+}
+
+/// Makes tonight's release from all ratings that there are, and the model that follows from all nights.
+///
+/// The number of the night is that of days since [`init`] unless it is given. On a night that was made before nothing is paid, and the model is written
+/// again; missed nights are skipped.
+///
+/// # Errors
+/// Before anything is paid when a file cannot be read, users are not those of the ledger, the store of first nights is missing, older or changed, or the night has
+/// passed.
+///
+/// # Privacy
+/// What `STATE/model` and `STATE/releases.list` hold is covered by the certificate of the lifetime. See [`PacedLifetime`].
+pub fn run(args: &NightlyRunSettings, watch: &mut dyn Watch) -> Result<NightlyReport> {
+    let folder = &args.state;
+    let state = State::open(folder)?;
+    let trainer = state.trainer()?;
+    let plan = state.plan(&trainer)?;
+    let night = match args.night {
+        Some(night) => u32::try_from(night)
+            .map_err(|_| Error::Usage(format!("`night` {night} is too large")))?,
+        None => state.today(),
+    };
+    let file = state.ledger(folder);
+    let is_first = !is_bound(&file) && !folder.join(RELEASES).exists();
+    let account = open_account(&file, (false, is_first), &state.data_set, &plan)?;
+    if let Some(items) = &args.items {
+        let columns = [&args.columns.user_col, &args.columns.item_col];
+        let columns = columns.map(|name| name.as_deref());
+        dp_data::check_catalogue(items, &args.ratings, columns)?;
+        add_items(folder, items, state.settings.most_items)?;
+    }
+    go_on(watch)?;
+    let mut clock = Clock::start();
+    let ratings = read_tonight(args, &state)?;
+    let (items, _) = Items::read(folder)?;
+    let numbers = items.numbers(ratings.catalogue())?;
+    let split = HeldOut::new(&state.feedback(), &args.split, &ratings)?;
+    let table = numbered(split.train(), &numbers)?;
+    let bound = account.bind(&ratings, false);
+    let mut account = bound.map_err(|error| in_nights(folder, error))?;
+    let load = clock.lap();
+    go_on(watch)?;
+    let trainer = match kept(folder) {
+        Some(kept) => trainer.continuing(kept),
+        None => trainer,
+    };
+    let unit = unit_of(args.columns.user_col.as_ref());
+    let trainer = trainer.assuming(unit);
+    let (fitted, is_new) = one_night(
+        folder,
+        &state,
+        (&trainer, &plan),
+        &table,
+        night,
+        &mut account,
+    )?;
+    let train = clock.lap();
+    let made = &fitted.model.state;
+    replace_files(folder, &[(KEPT, serde_json::to_vec(made)?, false)], &[])?;
+    let settings = NightSettings {
+        params: state.settings.clone(),
+        night: made.last_night(),
+        n_nights: made.n_nights(),
+        lifetime_epsilon: state.target.epsilon,
+        horizon: state.pace.horizon(),
+        epsilon_of_first_night: state.epsilon_of(&plan, 0..1)?,
+        moved: made.moved(),
+        order: items.order_beside(&numbers)?,
+    };
+    let model = by_catalogue(&fitted.model.model, &numbers)?;
+    let fitted = fitted.map(|_| model);
+    let public = state.public();
+    let release = TrainRelease {
+        fitted: &fitted,
+        method: Method::Pooled,
+        params: &settings,
+        ratings: &ratings,
+        held_out: HeldOutBy {
+            no_split: args.split.no_split,
+            split_seed: args.split.split_seed,
+            min_rating: state.min_rating,
+        },
+        comparison: None,
+        run: Some(&public),
+    };
+    write_model(
+        folder,
+        &state,
+        &release,
+        &split,
+        &mut account,
+        (load, train, clock),
+    )?;
+    Ok(told(
+        folder,
+        &settings,
+        &release,
+        is_new,
+        account.balance(&plan),
+    ))
+}
+
+/// What the errors of a run's ledger mean for nights, which go on with no other users and no older ledger.
+fn in_nights(folder: &Path, error: Error) -> Error {
+    let state = folder.to_owned();
+    match error {
+        Error::OtherUsers { .. } => Error::Nights {
+            state,
+            reason: "fewer than half of these users were there on earlier nights; users keep their ids for a lifetime, since whoever is renamed \
+                     has a new budget",
+        },
+        Error::LedgerCut { .. } => Error::Nights {
+            state,
+            reason: "its ledger has fewer lines than it had: put the newest copy back",
+        },
+        other => other,
+    }
+}
+
+fn read_tonight(args: &NightlyRunSettings, state: &State) -> Result<Ratings> {
+    let input = InputSettings {
+        items: Some(args.state.join(ITEMS)),
+        item_ids_are_public: false,
+        columns: args.columns.clone(),
+    };
+    let source: &TableSource = &args.ratings;
+    // with the keys of users' ids: rows are numbered anew every night
+    Ok(read(source, &input, &state.feedback(), None)?.of_users(|_| true))
+}
+
+/// What was kept of earlier nights; a file that cannot be read is made again.
+fn kept(folder: &Path) -> Option<NightState> {
+    let bytes = fs::read(folder.join(KEPT)).ok()?;
+    serde_json::from_slice(&bytes).ok()
+}
+
+/// The night, and whether it was made now.
+fn one_night(
+    folder: &Path,
+    state: &State,
+    (trainer, plan): (&NightlyFactorization, &Plan),
+    table: &Private<Interactions>,
+    night: u32,
+    account: &mut BoundAccount,
+) -> Result<(Fitted<NightlyModel>, bool)> {
+    let name = run_name(&state.public())?;
+    let list = ReleaseList::open(folder.join(RELEASES), &name, plan)?;
+    let before = list.paid_before().len();
+    let (id, store) = (state.release_id.clone(), folder.join(FIRST_SEEN));
+    let noise = &mut NoiseSource::operating_system();
+    let fitted = account.lifetime(
+        |ledger| PacedLifetime::resume(ledger, id, store),
+        |lifetime| {
+            let run = Run::nightly(plan, lifetime, night, noise)?;
+            Ok(trainer.run(table, run.listed_in(list))?)
+        },
+    )?;
+    let is_new = fitted.n_releases > before;
+    Ok((fitted, is_new))
+}
+
+fn write_model(
+    folder: &Path,
+    state: &State,
+    release: &TrainRelease<'_, NightSettings>,
+    split: &HeldOut,
+    account: &mut BoundAccount,
+    (load, train, mut clock): (f64, f64, Clock),
+) -> Result<()> {
+    let out = folder.join(MODEL);
+    // what a killed run left is made again from the list
+    match OutputFolder::recover(&out, true, &|_| Ok(())) {
+        Ok(()) | Err(Error::Recovered { .. }) => {}
+        Err(error) => return Err(error),
+    }
+    let files = OutputFolder::create(&out, true)?;
+    release.write(&files, false, &[])?;
+    let report = TrainReport {
+        release,
+        metrics: Evaluation::measure(release.fitted, split, &[])?,
+        by_round: None,
+        seconds: Seconds {
+            load,
+            train,
+            evaluate: clock.lap(),
+        },
+    };
+    let aside = Aside {
+        ledger: Some(state.ledger(folder)),
+        warnings: warnings::of_ratings(release.ratings, state.target.delta),
+    };
+    files.commit_after(
+        |files| report.write_internal(files, &aside),
+        |hidden| account.confirm(hidden),
+    )?;
+    add_history(folder, release.params.night, report.metrics.headline())
+}
+
+/// Held-out errors night by night, for the owner's eyes.
+fn add_history(folder: &Path, night: u32, figures: Option<Headline>) -> Result<()> {
+    let path = folder.join(HISTORY);
+    let Some(Headline { metric, value, .. }) = figures else {
+        return Ok(());
+    };
+    let old = fs::read_to_string(&path).unwrap_or_else(|_| "night,metric,value\n".to_owned());
+    let first = format!("{night},");
+    let kept = old.lines().filter(|line| !line.starts_with(&first));
+    let mut text: String = kept.map(|line| format!("{line}\n")).collect();
+    text.push_str(&format!("{night},{metric},{value}\n"));
+    replace_private(&path, text.as_bytes())
+}
+
+fn told(
+    folder: &Path,
+    settings: &NightSettings,
+    release: &TrainRelease<'_, NightSettings>,
+    is_new: bool,
+    balance: Option<String>,
+) -> NightlyReport {
+    let certificate = &release.fitted.certificate;
+    let night = match is_new {
+        true => format!("{}, made now", settings.night),
+        false => format!(
+            "{} is the last one and was made before: nothing was paid",
+            settings.night
+        ),
+    };
+    let mut facts = vec![fact("night", night)];
+    facts.push(fact(
+        "lifetime",
+        format!(
+            "epsilon {}, delta {:e} for all nights of a user, add or remove one user",
+            settings.lifetime_epsilon, certificate.target.delta
+        ),
+    ));
+    facts.push(fact("model", release.model_line()));
+    if let Some(moved) = settings.moved {
+        facts.push(fact(
+            "moved",
+            format!("item biases by {moved:.4} since the night before, root mean square"),
+        ));
+    }
+    facts.extend(balance.map(|balance| fact("ledger", balance)));
+    facts.push(fact("written to", folder.join(MODEL).display().to_string()));
+    facts.push(fact(
+        "internal",
+        format!(
+            "{}: errors by night, not to be published",
+            folder.join(HISTORY).display()
+        ),
+    ));
+    NightlyReport {
+        json: json!({
+            "night": settings.night,
+            "n_nights": settings.n_nights,
+            "made_now": is_new,
+            "moved": settings.moved,
+            "model": release.model_line(),
+            "out": folder.join(MODEL),
+            "certificate_digest": certificate.digest,
+        }),
+        text: terminal(&[Block::Facts(facts)]),
+    }
+}
+
+/// How far the nights are: from public files and the ledger alone.
+///
+/// # Errors
+/// When the folder or its ledger cannot be read.
+pub fn status(args: &NightlyStatusSettings) -> Result<NightlyReport> {
+    let folder = &args.state;
+    let state = State::open(folder)?;
+    let plan = state.plan(&state.trainer()?)?;
+    let ledger = Ledger::open(state.ledger(folder), &state.data_set, ADJACENCY)?;
+    let found = ledger.lifetime(&state.release_id)?;
+    let kept = kept(folder);
+    let (today, horizon) = (state.today(), state.pace.horizon());
+    let made = kept.as_ref().map_or(0, NightState::n_nights);
+    let since_first = found.last_night.map_or(0, |last| last + 1).min(horizon);
+    let spent = state.epsilon_of(&plan, 0..since_first)?;
+    let left = state.epsilon_of(&plan, since_first..horizon)?;
+    let last = found
+        .last_night
+        .map_or_else(|| "none yet".to_owned(), |last| last.to_string());
+    let tonight = match found.last_night {
+        Some(last) if last > today => {
+            "by the calendar: the clock was set back, or a later number was given".to_owned()
+        }
+        Some(last) if last == today => "made".to_owned(),
+        _ => "not made yet".to_owned(),
+    };
+    let facts = vec![
+        fact(
+            "nights",
+            format!(
+                "{made} in the list, {} paid for, the last one {last}",
+                found.n_nights
+            ),
+        ),
+        fact("tonight", format!("night {today}, {tonight}")),
+        fact(
+            "a newcomer",
+            format!(
+                "has epsilon {} for {horizon} nights",
+                rounded_down(state.target.epsilon)
+            ),
+        ),
+        fact(
+            "the first users",
+            format!(
+                "have spent epsilon {spent:.3}; what is left to them is worth epsilon {left:.3}"
+            ),
+        ),
+        fact("noise draws", format!("{} left", found.draws_left)),
+        fact(
+            "tastes",
+            kept.as_ref()
+                .map_or_else(String::new, |kept| kept.n_tastes().to_string()),
+        ),
+        fact(
+            "internal",
+            format!(
+                "{}: errors by night, not to be published",
+                folder.join(HISTORY).display()
+            ),
+        ),
+    ];
+    Ok(NightlyReport {
+        json: json!({
+            "n_listed": made,
+            "n_paid": found.n_nights,
+            "last_night": found.last_night,
+            "today": today,
+            "horizon": horizon,
+            "lifetime_epsilon": state.target.epsilon,
+            "delta": state.target.delta,
+            "epsilon_spent_by_the_first_users": spent,
+            "epsilon_left_to_the_first_users": left,
+            "draws_left": found.draws_left,
+        }),
+        text: terminal(&[Block::Facts(facts)]),
+    })
+}
+
+/// Forgets users: from now on they add nothing, whatever records of theirs the ratings hold. What is kept of each is a tombstone under a secret key, so that nobody
+/// comes back as somebody new. Releases that were made stay what they are.
+///
+/// # Errors
+/// When the folder or its ledger cannot be read, or the store of first nights is missing, older or changed.
+pub fn erase(args: &NightlyEraseSettings) -> Result<NightlyReport> {
+    let folder = &args.state;
+    let state = State::open(folder)?;
+    let plan = state.plan(&state.trainer()?)?;
+    let account = open_account(
+        &state.ledger(folder),
+        (false, false),
+        &state.data_set,
+        &plan,
+    )?;
+    let (id, store) = (state.release_id.clone(), folder.join(FIRST_SEEN));
+    let ids = args.users.iter().map(|user| dp_data::user_key(user));
+    account.before_users().lifetime(
+        |ledger| PacedLifetime::resume(ledger, id, store),
+        |lifetime| Ok(lifetime.erase(ids)?),
+    )?;
+    let n = args.users.len();
+    let text = format!(
+        "{n} erased: they add nothing to any later night; delete their records from the ratings as well\n"
+    );
+    Ok(NightlyReport {
+        json: json!({ "n_erased": n }),
+        text,
+    })
+}
+
+/// Copies the last night's model, to be published: see [`publish`](super::publish::publish).
+///
+/// # Errors
+/// As there.
+pub fn publish(args: &NightlyPublishSettings) -> Result<Published> {
+    State::open(&args.state)?;
+    publish_folder(&PublishSettings {
+        model: args.state.join(MODEL),
+        dest: args.dest.clone(),
+        force: args.force,
+    })
+}

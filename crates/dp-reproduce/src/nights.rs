@@ -1,0 +1,535 @@
+//! `nights`: a recommender that is retrained every night, on one lifetime budget and in other ways to divide one.
+
+use std::path::Path;
+
+use dp_accounting::{Budget, Ledger, Pace, gdp};
+use dp_core::{Adjacency, ApproxDp, Interactions, InteractionsBuilder, Private};
+use dp_data::{
+    RatingSplit, Ratings, RatingsColumns, RatingsFormat, SplitFractions, read_ratings, rmse,
+};
+use dp_mechanism::{NoiseSource, PacedLifetime, ReleaseList, Run};
+use dp_multitask::{
+    FactorModel, FactorizationParams, LocalBias, NightState, NightlyFactorization, NightlyParams,
+    NonPrivateAls, Trainer as _, user_mean_predictions,
+};
+use dp_page::{Axis, Chart, Lines};
+use rand::{RngExt as _, SeedableRng};
+use rand_chacha::ChaCha20Rng;
+use rayon::prelude::*;
+use serde_json::{Map, Value, json};
+
+use super::ReproduceArgs;
+use super::calibration::{DELTA, pay};
+use super::chart::{grouped, param, point};
+use super::data_file::data_file;
+use super::report::Row;
+use super::sizes;
+use dp_personal::error::{Error, Result};
+
+const METRIC: &str = "test RMSE";
+const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
+/// Shrinkage of the user-mean baseline, in ratings.
+const USER_MEAN_SHRINKAGE: f64 = 5.0;
+const EPSILONS: [f64; 4] = [1.0, 2.0, 5.0, 10.0];
+/// Nights on which everything is measured, as parts of all.
+const MEASURED: u32 = 8;
+/// Seeds of different lifetimes are this far apart.
+const SEED_STRIDE: u64 = 1 << 20;
+
+/// When records come.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Arrival {
+    /// Users evenly over all nights, with all their records.
+    Even,
+    /// The same, and each record evenly from then on.
+    Adding,
+    /// Half of the users on the first night, the others evenly.
+    Half,
+    /// As the data say.
+    Times,
+}
+
+struct Setting {
+    arrival: Arrival,
+    nights: u32,
+    epsilons: Vec<f64>,
+}
+
+pub(super) fn ml1m(args: &ReproduceArgs) -> Result<Vec<Row>> {
+    run(
+        args,
+        "ml-1m",
+        &["ratings.csv.gz", "ratings.csv", "ratings.dat"],
+        Arrival::Even,
+        365,
+    )
+}
+
+/// Its 215 days.
+pub(super) fn ml100k(args: &ReproduceArgs) -> Result<Vec<Row>> {
+    run(
+        args,
+        "ml-100k",
+        &["ratings.csv.gz", "ratings.csv", "u.data"],
+        Arrival::Times,
+        215,
+    )
+}
+
+/// Its twenty years as one.
+pub(super) fn latest_small(args: &ReproduceArgs) -> Result<Vec<Row>> {
+    run(
+        args,
+        "ml-latest-small-2016",
+        &["ratings.csv.gz", "ratings.csv"],
+        Arrival::Times,
+        365,
+    )
+}
+
+fn run(
+    args: &ReproduceArgs,
+    folder: &str,
+    files: &[&str],
+    arrival: Arrival,
+    nights: u32,
+) -> Result<Vec<Row>> {
+    let mut setting = Setting {
+        arrival,
+        nights: if args.quick { 8 } else { nights },
+        epsilons: EPSILONS.to_vec(),
+    };
+    sizes::apply(
+        &args.size,
+        "nights, epsilon, arrival (0 even, 1 adding, 2 half)",
+        |key, value| {
+            match key {
+                "nights" => setting.nights = u32::try_from(sizes::whole(value)).unwrap_or(0),
+                "epsilon" => setting.epsilons = vec![value],
+                "arrival" => match sizes::whole(value) {
+                    1 => setting.arrival = Arrival::Adding,
+                    2 => setting.arrival = Arrival::Half,
+                    _ if value == 0.0 => setting.arrival = Arrival::Even,
+                    _ => return false,
+                },
+                _ => return false,
+            }
+            true
+        },
+    )?;
+    if setting.nights < MEASURED {
+        let text = format!("--size nights: {MEASURED} or more");
+        return Err(Error::Usage(text));
+    }
+    let path = data_file(args, folder, files)?;
+    let ratings = read_ratings(&path, &RatingsFormat::default())?;
+    let times = match setting.arrival {
+        Arrival::Times => Some(read_times(&path)?),
+        _ => None,
+    };
+    let split = ratings.split(SplitFractions::default(), 0)?;
+    let mut measured = Vec::new();
+    for seed in 0..args.seeds {
+        let seed = args.seed_base.wrapping_add(seed);
+        measured.push(one_seed(&setting, &split, times.as_ref(), seed)?);
+    }
+    Ok(rows(&setting, folder, &measured))
+}
+
+/// The column `timestamp` in the place of ratings.
+fn read_times(path: &Path) -> Result<Ratings> {
+    let columns = RatingsColumns {
+        rating: Some("timestamp".to_owned()),
+        ..RatingsColumns::default()
+    };
+    Ok(read_ratings(
+        path,
+        &RatingsFormat::default().with_columns(columns),
+    )?)
+}
+
+/// The night on which each training record is first there, user after user.
+fn arrivals(
+    setting: &Setting,
+    train: &Interactions,
+    times: Option<&Ratings>,
+    seed: u64,
+) -> Vec<Vec<u32>> {
+    let nights = setting.nights;
+    if let Some(times) = times {
+        let times = times.interactions().expose();
+        let all = || times.users().flat_map(|row| row.values());
+        let first = all().copied().fold(f32::INFINITY, f32::min);
+        let last = all().copied().fold(f32::NEG_INFINITY, f32::max);
+        let night = |time: f32| {
+            let share = f64::from(time - first) / (f64::from(last - first) + 1.0);
+            floor(share * f64::from(nights)).min(nights - 1)
+        };
+        let users = train.users().zip(times.users());
+        return users
+            .map(|(row, times)| {
+                let of = |item: &u32| {
+                    let at = times.items().binary_search(item);
+                    at.map_or(0, |at| night(times.values()[at]))
+                };
+                row.items().iter().map(of).collect()
+            })
+            .collect();
+    }
+    let mut coins = ChaCha20Rng::seed_from_u64(seed);
+    let users = train.users().map(|row| {
+        let is_first = setting.arrival == Arrival::Half && coins.random_bool(0.5);
+        let arrival = if is_first {
+            0
+        } else {
+            coins.random_range(0..nights)
+        };
+        let each = row.items().iter().map(|_| match setting.arrival {
+            Arrival::Adding => coins.random_range(arrival..nights),
+            _ => arrival,
+        });
+        each.collect()
+    });
+    users.collect()
+}
+
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a share of some nights"
+)]
+fn floor(x: f64) -> u32 {
+    x as u32
+}
+
+/// The records that are there on a night.
+fn table(train: &Interactions, arrivals: &[Vec<u32>], night: u32) -> Result<Private<Interactions>> {
+    let mut builder = InteractionsBuilder::new(train.n_items());
+    let mut at = 0;
+    for (user, (row, arrivals)) in train.users().zip(arrivals).enumerate() {
+        let there = row
+            .iter()
+            .zip(arrivals)
+            .filter(|(_, arrival)| **arrival <= night);
+        let mut is_there = false;
+        for ((item, value), _) in there {
+            builder.push(at, item, value)?;
+            is_there = true;
+        }
+        if is_there {
+            builder.set_id(at, 1 << 127 | user as u128);
+            at += 1;
+        }
+    }
+    Ok(Private::new(builder.build().0))
+}
+
+/// A lifetime, night after night.
+struct Lifetime {
+    method: &'static str,
+    epsilon: f64,
+    fit: NightlyFactorization,
+    plan: dp_accounting::Plan,
+    folder: tempfile::TempDir,
+    id: String,
+    kept: Option<NightState>,
+    seed: u64,
+}
+
+impl Lifetime {
+    fn new(
+        (method, n_tastes): (&'static str, usize),
+        epsilon: f64,
+        setting: &Setting,
+        n_items: usize,
+        seed: u64,
+    ) -> Result<Self> {
+        let params = NightlyParams {
+            n_tastes,
+            most_nights: setting.nights,
+            ..NightlyParams::for_ratings(1.0, 5.0, n_items)
+        };
+        let fit = params.check()?;
+        let plan = fit.plan(n_items, ApproxDp::target(epsilon, DELTA)?, ADJACENCY)?;
+        let folder = tempfile::tempdir()
+            .map_err(|e| Error::read(Path::new("a folder for a lifetime"), e))?;
+        let budget = Budget::new(plan.target(), ADJACENCY)?;
+        let ledger = Ledger::create(folder.path().join("ledger"), "nights", budget)?;
+        let pace = Pace::new(0.4, setting.nights)?;
+        let begun = PacedLifetime::begin(ledger, &plan, pace, folder.path().join("first-seen"));
+        let id = begun.map_err(Error::from)?.release_id().to_owned();
+        Ok(Self {
+            method,
+            epsilon,
+            fit,
+            plan,
+            folder,
+            id,
+            kept: None,
+            seed,
+        })
+    }
+
+    fn night(&mut self, number: u32, data: &Private<Interactions>) -> Result<FactorModel> {
+        let at = |name: &str| self.folder.path().join(name);
+        let ledger = Ledger::open(at("ledger"), "nights", ADJACENCY)?;
+        let mut lifetime = PacedLifetime::resume(ledger, self.id.clone(), at("first-seen"))?;
+        let list = ReleaseList::open(at("list"), "nights", &self.plan)?;
+        let noise = &mut NoiseSource::insecure_seeded(self.seed.wrapping_add(number.into()));
+        let run = Run::nightly(&self.plan, &mut lifetime, number, noise)?;
+        let fit = match self.kept.take() {
+            Some(kept) => self.fit.clone().continuing(kept),
+            None => self.fit.clone(),
+        };
+        let made = fit.run(data, run.listed_in(list))?.model;
+        self.kept = Some(made.state);
+        Ok(made.model)
+    }
+}
+
+/// Another way to spend a lifetime's budget, by what it leaves for the model of one night.
+struct Other {
+    method: &'static str,
+    /// Item biases alone.
+    is_of_biases: bool,
+    /// The night whose records it has, on night `t`, and the part of mu that its model has.
+    spends: fn(t: u32, nights: u32) -> (u32, f64),
+}
+
+const OTHERS: &[Other] = &[
+    Other {
+        method: "one run, item biases",
+        is_of_biases: true,
+        spends: |t, _| (t, 1.0),
+    },
+    Other {
+        method: "one run, with tastes",
+        is_of_biases: false,
+        spends: |t, _| (t, 1.0),
+    },
+    Other {
+        method: "divided over all nights",
+        is_of_biases: true,
+        spends: |t, nights| (t, f64::from(nights).sqrt().recip()),
+    },
+    Other {
+        method: "runs on nights 1, 2, 4, ...",
+        is_of_biases: true,
+        spends: |t, nights| {
+            (
+                (1 << (t + 1).ilog2()) - 1,
+                f64::from(nights.ilog2() + 1).sqrt().recip(),
+            )
+        },
+    },
+    Other {
+        method: "prefix sums, tree",
+        is_of_biases: true,
+        spends: |t, nights| (t, tree(t, nights)),
+    },
+    Other {
+        method: "prefix sums, Toeplitz",
+        is_of_biases: true,
+        spends: |t, nights| (t, toeplitz(t, nights)),
+    },
+];
+
+/// The part of mu that a prefix sum up to night `t` has, from a binary tree over all nights whose nodes are refined from below (Honaker 2015): a user is in one
+/// node of each level, and a node of height `h` has the variance `1 / (2 - 2^-h)`.
+fn tree(t: u32, nights: u32) -> f64 {
+    let levels = f64::from(nights.next_power_of_two().ilog2() + 1);
+    let length = t + 1;
+    let heights = (0..32).filter(|h| length >> h & 1 == 1);
+    let variance: f64 = heights.map(|h| (2.0 - 0.5_f64.powi(h)).recip()).sum();
+    (levels * variance).sqrt().recip()
+}
+
+/// The same from the square root of the matrix of prefix sums (Fichtenberger, Henzinger and Upadhyay 2023): coefficients `binom(2k, k) / 4^k`.
+fn toeplitz(t: u32, nights: u32) -> f64 {
+    let squares = |n: u32| -> f64 {
+        let coefficients = (0..n).scan(1.0, |next, k| {
+            let now = *next;
+            *next *= (2.0 * f64::from(k) + 1.0) / (2.0 * f64::from(k) + 2.0);
+            Some(now)
+        });
+        coefficients.map(|c: f64| c * c).sum()
+    };
+    (squares(nights) * squares(t + 1)).sqrt().recip()
+}
+
+/// Rows of one seed: method, epsilon, night, error.
+type Measured = Vec<(&'static str, Option<f64>, u32, f64)>;
+
+fn one_seed(
+    setting: &Setting,
+    split: &RatingSplit,
+    times: Option<&Ratings>,
+    seed: u64,
+) -> Result<Measured> {
+    let train = split.train.expose();
+    let arrivals = arrivals(setting, train, times, seed);
+    let mut seeds = (1..).map(|at| seed.wrapping_mul(SEED_STRIDE).wrapping_add(at << 12));
+    let mut lifetimes = Vec::new();
+    for &epsilon in &setting.epsilons {
+        for method in [("paced, item biases", 0), ("paced, with tastes", 8)] {
+            let seed = seeds.next().unwrap_or_default();
+            lifetimes.push(Lifetime::new(
+                method,
+                epsilon,
+                setting,
+                train.n_items(),
+                seed,
+            )?);
+        }
+    }
+    let error = |model: &FactorModel| -> Result<f64> {
+        let pairs = model.predict_held_out(&split.train, &split.test)?;
+        Ok(rmse(pairs.expose().iter().copied())?)
+    };
+    let measured: Vec<u32> = (1..=MEASURED)
+        .map(|k| k * setting.nights / MEASURED - 1)
+        .collect();
+    let mut found = Measured::new();
+    for night in 0..setting.nights {
+        let data = table(train, &arrivals, night)?;
+        let is_measured = measured.contains(&night);
+        let made: Vec<_> = (lifetimes.par_iter_mut())
+            .map(|lifetime| {
+                let model = lifetime.night(night, &data)?;
+                let error = is_measured.then(|| error(&model)).transpose()?;
+                Ok(error.map(|error| (lifetime.method, Some(lifetime.epsilon), night, error)))
+            })
+            .collect::<Result<_>>()?;
+        found.extend(made.into_iter().flatten());
+    }
+    let jobs = (measured.iter()).flat_map(|&night| {
+        setting
+            .epsilons
+            .iter()
+            .map(move |&epsilon| (night, epsilon))
+    });
+    for (night, epsilon) in jobs {
+        let mu = gdp::mu_for(ApproxDp::target(epsilon, DELTA)?)?;
+        for other in OTHERS {
+            let (of, part) = (other.spends)(night, setting.nights);
+            let data = table(train, &arrivals, of)?;
+            let noise = NoiseSource::insecure_seeded(seeds.next().unwrap_or_default());
+            let model = once(other.is_of_biases, mu * part, &data, noise)?;
+            found.push((other.method, Some(epsilon), night, error(&model)?));
+        }
+    }
+    for &night in &measured {
+        let data = table(train, &arrivals, night)?;
+        for (method, dim) in [
+            ("no privacy, item biases", 1),
+            ("no privacy, with tastes", 17),
+        ] {
+            let model = NonPrivateAls {
+                dim,
+                ..NonPrivateAls::default()
+            }
+            .fit(&data)?;
+            found.push((method, None, night, error(&model)?));
+        }
+    }
+    let bias = LocalBias {
+        center: 3.0,
+        shrinkage: USER_MEAN_SHRINKAGE,
+    };
+    let means = user_mean_predictions(train, split.test.expose(), bias);
+    found.push(("user mean", None, setting.nights - 1, rmse(means)?));
+    Ok(found)
+}
+
+/// One run of `dp train`'s default method.
+fn once(
+    is_of_biases: bool,
+    mu: f64,
+    data: &Private<Interactions>,
+    mut noise: NoiseSource,
+) -> Result<FactorModel> {
+    let target = ApproxDp::target(gdp::epsilon(mu, DELTA), DELTA)?;
+    let mut params = FactorizationParams::for_target(target).with_rating_range(1.0, 5.0);
+    params.dim = is_of_biases.then_some(1);
+    let fit = params.check()?;
+    let plan = fit.plan(data.expose().n_items(), target, ADJACENCY)?;
+    Ok(fit
+        .fit(data, &plan, pay(&plan, "nights")?, &mut noise)?
+        .model)
+}
+
+fn rows(setting: &Setting, data: &str, measured: &[Measured]) -> Vec<Row> {
+    let Some(first) = measured.first() else {
+        return Vec::new();
+    };
+    let arrival = match setting.arrival {
+        Arrival::Even => "even",
+        Arrival::Adding => "even, then adding",
+        Arrival::Half => "half on the first night",
+        Arrival::Times => "as in the data",
+    };
+    let cells = first.iter().enumerate().map(|(at, &(method, epsilon, night, _))| {
+        let values: Vec<f64> = measured.iter().map(|of| of[at].3).collect();
+        let params = json!({"data": data, "arrival": arrival, "night": night + 1, "nights": setting.nights});
+        let params = params.as_object().cloned().unwrap_or_else(Map::new);
+        Row::over_seeds(method, epsilon, params, METRIC, &values)
+    });
+    cells.collect()
+}
+
+/// Methods that are near others, or the same on every night.
+const NOT_DRAWN: [&str; 4] = [
+    "user mean",
+    "one run, item biases",
+    "prefix sums, tree",
+    "no privacy, item biases",
+];
+
+/// Error by night, a chart for each epsilon and a line for each method.
+pub(super) fn plot(rows: &[Value]) -> Vec<Chart> {
+    let mut epsilons: Vec<f64> = rows
+        .iter()
+        .filter_map(|row| row["epsilon"].as_f64())
+        .collect();
+    epsilons.dedup();
+    epsilons.sort_by(f64::total_cmp);
+    epsilons.dedup();
+    epsilons
+        .into_iter()
+        .map(|epsilon| at(epsilon, rows))
+        .collect()
+}
+
+fn at(epsilon: f64, rows: &[Value]) -> Chart {
+    let is_mine = |of: f64| of.to_bits() == epsilon.to_bits();
+    let mine = |row: &&Value| row["epsilon"].as_f64().is_none_or(is_mine);
+    let points = rows.iter().filter(mine).filter_map(|row| {
+        let name = row["method"]
+            .as_str()
+            .filter(|name| !NOT_DRAWN.contains(name))?;
+        Some((name.to_owned(), point(param(row, "night")?, row)?))
+    });
+    let note = format!("lifetime epsilon {epsilon}, delta 1e-5; mean over seeds");
+    let lines = grouped(points);
+    let all = || lines.iter().flat_map(|line| &line.points);
+    let x = Axis::around("night", all().map(|p| p.x));
+    let y = Axis::around(METRIC, all().map(|p| p.y));
+    Chart::lines("A model for every night", &note, Lines { x, y, lines })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefix_sums_have_the_parts_of_the_budget_that_are_published() {
+        // one night: everything; Toeplitz over 2 nights: sensitivity and row norm are both 1 + 1/4
+        assert!((toeplitz(0, 1) - 1.0).abs() < 1e-12);
+        assert!((toeplitz(1, 2) - 0.8).abs() < 1e-12);
+        // a tree over 4 nights has 3 levels; the root, refined from two levels below, has the variance 1 / (2 - 1/4)
+        assert!((tree(3, 4) - (1.75_f64 / 3.0).sqrt()).abs() < 1e-12);
+        assert!((tree(0, 4) - 3.0_f64.sqrt().recip()).abs() < 1e-12);
+        let doubling = OTHERS[3].spends;
+        assert_eq!(doubling(4, 8), (3, 0.5));
+    }
+}

@@ -1,0 +1,339 @@
+"""Training on silos by Flower: each SuperNode holds the records of its own users, the ServerApp ledger and noise.
+
+The server is trusted: it sees each silo's exact sums, and the files of the SuperLink hold them. A silo gives away nothing else,
+and no more than its policy admits. `examples/flower` is an app of both sides.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import logging
+import os
+import shutil
+import tempfile
+import time
+import uuid
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from . import _native, linear, recommender, workers
+from ._load import load
+from ._numpy import np
+from .errors import BadSetting, DpError, DpWarning
+
+if TYPE_CHECKING:
+    from ._estimator import Estimator
+
+__all__ = ["Silo", "fit"]
+
+_E = TypeVar("_E", bound="Estimator")
+_PAUSE = 0.5
+"""Seconds between looks for answers."""
+_WHO = -1
+"""In the place of a silo: the node is asked which one it holds."""
+_TRIES = 10
+"""How often one failure of a silo's app is met with the same message."""
+_OF_APP = frozenset({1, 2, 8})
+"""Flower's error codes of a ClientApp that does not load, raises or crashes; those of nodes that are gone are others."""
+
+logger = logging.getLogger(__name__)
+
+
+def fit(
+    grid: Any,
+    model: _E,
+    n_silos: int,
+    *,
+    columns: Sequence[str],
+    run: str | None = None,
+    timeout: float = 3600.0,
+    **more: Any,
+) -> _E:
+    """Fit a recommender or a model of linear models on the users of `n_silos` SuperNodes, and send them what was released.
+
+    A silo that is gone is waited for, and asked again when it is back; the run ends after `timeout` seconds without an answer of
+    all. Nothing was paid for the sum that was not whole, and with `resume` the run goes on; give it the same `run` then, else
+    the silos count it as another one. Silos that cannot be sent the released model are named in a `DpWarning`. `columns` are
+    those of the silos' files; `more` is as `workers.fit` has it.
+    """
+    run_name = run or uuid.uuid4().hex
+    nodes = _Silos(grid, timeout)
+
+    def tasks(job: workers.Job, messages: list[bytes], asked: list[int]) -> list[tuple[int, bytes]]:
+        said: dict[str, Any] = {
+            "run": run_name,
+            "settings": json.dumps([job.command, job.settings, job.n_shards]),
+            "messages": messages,
+        }
+        for name, (file, content) in job.files.items():
+            said |= {f"file {name}": file, f"content {name}": content}
+        return list(nodes.answers("sum", said, asked))
+
+    workers.fit(model, tasks, n_silos, columns=columns, silos=True, **more)
+    _deliver(nodes, model, n_silos)
+    return model
+
+
+def _deliver(nodes: _Silos, model: Estimator, n_silos: int) -> None:
+    """Send the silos what was released. It is paid for by now, so that a silo that cannot take it ends nothing."""
+    released = {"names": list(model._files), "contents": list(model._files.values())}
+    waiting, failed = set(range(n_silos)), dict[int, str]()
+    while waiting:
+        try:
+            for silo, _ in nodes.answers("model", released, waiting):
+                waiting.remove(silo)
+        except _SiloFailed as error:
+            failed[error.silo] = str(error)
+        except Exception as error:
+            failed |= dict.fromkeys(waiting, str(error))
+        waiting -= failed.keys()
+    if failed:
+        text = (
+            f"the run is complete and its model is returned, but the silos {sorted(failed)} may not have received it "
+            f"({'; '.join(sorted(set(failed.values())))}): save the model and copy its files to their folders `model`"
+        )
+        warnings.warn(text, DpWarning, stacklevel=3)
+
+
+class _SiloFailed(DpError):
+    """A silo that refuses, or fails in the same way again and again."""
+
+    def __init__(self, silo: int, text: str) -> None:
+        super().__init__(text)
+        self.silo = silo
+
+
+class _Silos:
+    """The nodes of a grid by the silos that they hold."""
+
+    def __init__(self, grid: Any, timeout: float) -> None:
+        self._grid, self._timeout = grid, timeout
+        self._nodes: dict[int, int] = {}
+        self._greeted: set[int] = set()
+
+    def answers(self, what: str, said: dict[str, Any], asked: Iterable[int]) -> Iterator[tuple[int, bytes]]:
+        """One answer of each silo to a message, however late. A silo that comes back as another node is asked there too."""
+        from flwr.app import ConfigRecord, RecordDict
+
+        content = RecordDict({"said": ConfigRecord(said)})
+        missing, told, failed = set(asked), set[tuple[int, int]](), ""
+        failures = Counter[tuple[int, int, str]]()
+        waiting: dict[str, tuple[int, int]] = {}
+        end = time.monotonic() + self._timeout
+        while missing:
+            if time.monotonic() > end:
+                raise TimeoutError(f"no answer of the silos {sorted(missing)} in {self._timeout:.0f} s. {failed}")
+            new = set(self._grid.get_node_ids()) - self._greeted
+            self._greeted |= new
+            waiting |= {self._ask("silo", RecordDict(), node): (node, _WHO) for node in new}
+            for silo in missing & self._nodes.keys():
+                node = self._nodes[silo]
+                if (node, silo) not in told:
+                    told.add((node, silo))
+                    waiting[self._ask(what, content, node)] = (node, silo)
+            for reply in self._grid.pull_messages(list(waiting)):
+                node, of = waiting.pop(reply.metadata.reply_to_message_id)
+                if reply.has_error():
+                    failed = f"{reply.error.reason}"
+                    failures[node, of, failed] += reply.error.code in _OF_APP
+                    if failures[node, of, failed] < _TRIES:
+                        self._greeted.discard(node)
+                        told.discard((node, of))
+                    elif of in missing:
+                        raise _SiloFailed(of, f"silo {of} failed {_TRIES} times: {failed}")
+                elif of == _WHO:
+                    self._nodes[int(reply.content["answer"]["silo"])] = node
+                elif refused := reply.content["answer"].get("refused"):
+                    raise _SiloFailed(of, f"silo {of} refuses: {refused}")
+                elif of in missing:
+                    missing.remove(of)
+                    yield of, reply.content["answer"]["body"]
+            if missing:
+                time.sleep(_PAUSE)
+
+    def _ask(self, what: str, content: Any, node: int) -> str:
+        from flwr.app import Message
+
+        return str(next(iter(self._grid.push_messages([Message(content, dst_node_id=node, message_type=f"query.{what}")]))))
+
+
+_RECORDS = {"train": "ratings.csv", "personalize": "rows.csv", "federate": "rows.csv"}
+"""A silo's file of records by the command that trains on them."""
+_ROLES = {"user": "user_col", "item": "item_col", "rating": "rating_col", "target": "target_col"}
+"""What a column of records may be, and the setting that says so."""
+_MODELS: tuple[type[Estimator], ...] = (
+    recommender.PrivateRecommender,
+    recommender.PrivatePopularity,
+    linear.PrivatePersonalRegressor,
+    linear.PrivatePersonalClassifier,
+    linear.PrivateFederatedRegressor,
+    linear.PrivateFederatedClassifier,
+)
+_NEED_DISK = frozenset({"memory", "scratch"})
+_FAILED = "the silo failed; its own log says why"
+"""The one answer to a failure. What failed may follow from the silo's records, so that no more of it leaves the silo."""
+
+
+class Silo:
+    """The users of one SuperNode: a folder with their records, what the silo agreed to, and the model of its last run.
+
+    `ratings.csv` are the records for recommenders, `rows.csv` those for linear models. `policy.json` says what runs the silo
+    takes part in, `account.json` what it took part in, `given.json` for which list of releases. A run is charged whole, durably,
+    before its first sum leaves; each of its sums is given for one list of releases only, as often as it is asked for.
+    """
+
+    def __init__(self, number: int, folder: str | os.PathLike[str]) -> None:
+        self.number = number
+        self.folder = Path(folder)
+
+    def agree(self, policy: Mapping[str, Any]) -> None:
+        """Begin the silo's account, once.
+
+        The policy has the fields of `ClientPolicy` of dp-mechanism; a run is one round. Two more are the silo's own:
+        `columns`, the column names that the server must give, such as `{"rows.csv": {"user": "id", "target": "y"}}` (the server
+        can name no other column as that of users, and none where the policy names none: then the usual names of `dp` count); and
+        `insecure_seed`, true where runs with seeded noise, which have no guarantee, are admitted for tests.
+        """
+        of_clients, columns, _ = _parts(policy)
+        for file, roles in columns.items():
+            if file not in _RECORDS.values() or not roles.keys() <= _ROLES.keys():
+                raise BadSetting(
+                    f"`columns` of a policy has {', '.join(_ROLES)} of ratings.csv and rows.csv; found {file}: {roles}"
+                )
+        _native.Record.open(os.fspath(self.folder / "account.json"), json.dumps(of_clients), True)
+        (self.folder / "policy.json").write_text(json.dumps(dict(policy)))
+
+    def sum(self, said: Mapping[str, Any]) -> dict[str, Any]:
+        """The answer to a message of the server, or that there is none.
+
+        # Privacy
+        A refusal says why where it follows from the server's messages and the silo's policy and account. A failure is answered
+        with one fixed text. Whether the silo is ready is answered without its records.
+        """
+        try:
+            command, settings, n_silos = json.loads(said["settings"])
+            names = [key.removeprefix("file ") for key in said if key.startswith("file ")]
+            files = {name: (Path(said[f"file {name}"]).name, said[f"content {name}"]) for name in names}
+            job = workers.Job(command, tuple((name, value) for name, value in settings), files, n_silos, silos=True)
+            messages = list(said["messages"])
+            try:
+                self._agree(said["run"], job, messages)
+            except DpError as refused:
+                return {"refused": str(refused)}
+            return {"body": workers.answer(job, self.number, self._users(command, is_empty=len(messages) == 1), messages)}
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException:  # a panic of the compiled part is no Exception
+            logger.exception("silo %d failed", self.number)
+            return {"refused": _FAILED}
+
+    def _users(self, command: str, *, is_empty: bool) -> dict[str, Any]:
+        """The silo's records as columns; or the columns alone, which is all that it takes to be ready."""
+        with (self.folder / _RECORDS[command]).open(newline="") as file:
+            reader = csv.reader(file)
+            header = next(reader)
+            rows = [] if is_empty else list(reader)
+        columns = zip(*rows, strict=True) if rows else [()] * len(header)
+        return {name: np.array(column, dtype=object) for name, column in zip(header, columns, strict=True)}
+
+    def _agree(self, run: str, job: workers.Job, messages: list[bytes]) -> None:
+        """Take part in the run, and note for which list of releases this sum is asked. To be ready costs and notes nothing."""
+        policy, columns, may_be_seeded = _parts(json.loads((self.folder / "policy.json").read_text()))
+        _check_settings(job, columns, may_be_seeded=may_be_seeded)
+        path, of_clients, multipliers = self.folder / "account.json", json.dumps(policy), job.noise_multipliers()
+        name = run + sha256(messages[0]).hexdigest()
+        record = _native.Record.open(os.fspath(path), of_clients, False)  # nobody else opens it until this returns
+        has_joined = json.loads(path.read_text())["runs"].get(name, 0) > 0
+        with tempfile.TemporaryDirectory(prefix="dp-personal-") as folder:  # admitted at all? a copy of the account tells
+            copy = shutil.copy(path, folder)
+            _native.Record.open(os.fspath(copy), of_clients, False).join(name, multipliers)
+        given = self._given(name, [sha256(message).hexdigest() for message in messages], has_joined=has_joined)
+        if len(messages) > 1:
+            _replace(self.folder / "given.json", json.dumps(given))
+            record.join(name, multipliers)
+
+    def _given(self, run: str, hashes: list[str], *, has_joined: bool) -> dict[str, Any]:
+        """What is to be noted of the sums given in a run once this one is."""
+        path = self.folder / "given.json"
+        given = json.loads(path.read_text()) if path.exists() else {}
+        if given.get("run") != run:
+            if has_joined:
+                raise DpError("the silo joined this run before, and given.json, which says what it gave, is lost")
+            given = {"run": run, "silo": self.number, "list": [], "last": {}}
+        if given["silo"] != self.number:
+            raise DpError("the silo takes part in this run under another number: its users would be counted twice")
+        *before, last = hashes
+        is_forked = any(old != new for old, new in zip(given["list"], before, strict=False))
+        if is_forked or given["last"].setdefault(str(len(before)), last) != last:
+            raise DpError("the silo has given a sum of this run for another list of releases")
+        given["list"] = max(given["list"], before, key=len)
+        return given
+
+    def take(self, said: Mapping[str, Any]) -> None:
+        """Keep the model that was released, in place of the one before."""
+        model, new, old = (self.folder / name for name in ("model", "model.new", "model.old"))
+        for left in (new, old):
+            shutil.rmtree(left, ignore_errors=True)
+        new.mkdir()
+        for name, content in zip(said["names"], said["contents"], strict=True):
+            (new / Path(name).name).write_bytes(content)
+        if model.exists():
+            model.rename(old)
+        new.rename(model)
+        shutil.rmtree(old, ignore_errors=True)
+
+    def personalize(self, *history: Any) -> Any:
+        """A user's own part of the model that the silo has: it is made here, from records that are here, and stays."""
+        model: Any = load(self.folder / "model")
+        return model.personalize(*history)
+
+
+def _parts(policy: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, dict[str, str]], bool]:
+    """A policy as that of every client, and what a silo adds: columns by file, and whether noise may be seeded."""
+    of_clients = dict(policy)
+    columns, may_be_seeded = of_clients.pop("columns", {}), of_clients.pop("insecure_seed", False)
+    return of_clients, columns, may_be_seeded is True
+
+
+def _check_settings(job: workers.Job, columns: Mapping[str, Mapping[str, str]], *, may_be_seeded: bool) -> None:
+    """Refuse settings by which a server would choose who a user is, what local file is read, or what the noise is."""
+    if job.command not in _RECORDS:
+        raise DpError(f"a silo has no records for {job.command!r}")
+    kinds = [kind for kind in _MODELS if kind._command == job.command]
+    files = {kind._settings.get(name, name) for kind in kinds for name in kind._public_tables}
+    parameters = {kind._settings.get(name, name) for kind in kinds for name in kind._parameters().keys() - kind._not_settings}
+    admitted = (parameters | {"task", "data_set", "no_ledger"}) - files - _NEED_DISK
+    fixed = workers.stand_ins(job.command)
+    for name, value in job.settings:
+        if value != fixed[name] if name in fixed else name not in admitted:
+            raise DpError(f"a silo takes no `{name}` from a server, or only as a file that is sent along")
+        if name == "insecure_seed" and not may_be_seeded:
+            raise DpError("the noise would be seeded, which the silo's policy does not admit")
+    if unknown := job.files.keys() - files:
+        raise DpError(f"a silo takes no files for {', '.join(sorted(unknown))}")
+    own = columns.get(_RECORDS[job.command], {})
+    for role, setting in _ROLES.items():
+        named = [value for name, value in job.settings if name == setting]
+        if named != ([own[role]] if role in own else []):
+            raise DpError(f"the server names another column, or none, as `{role}` than the silo's policy does")
+
+
+def _replace(path: Path, text: str) -> None:
+    """Put a text in the place of a file's, durably."""
+    new = path.with_suffix(".new")
+    with new.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(path)
+    if os.name != "nt":  # Windows has no folders that can be opened
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)

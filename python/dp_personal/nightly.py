@@ -1,0 +1,141 @@
+"""A recommender that is brought up to date every night on one budget for each user's lifetime."""
+
+from __future__ import annotations
+
+import logging
+import os
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from . import _native, tables
+from ._estimator import Listener
+from ._json import loads
+from .errors import BadInput, DpWarning
+from .recommender import PrivateRecommender
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["Nightly"]
+
+logger = logging.getLogger("dp_personal")
+
+
+def _given(**settings: Any) -> list[tuple[str, str]]:
+    """Names and texts of what was given."""
+    given = []
+    for name, value in settings.items():
+        if value is None or value is False:
+            continue
+        text = "true" if value is True else str(value)
+        given.append((name, text))
+    return given
+
+
+class Nightly:
+    """The state of `dp nightly`: a folder with a lifetime's nights, which Python and the command line share.
+
+    All nights of a user are one Gaussian event of `lifetime_epsilon`, however many there are: the ledger pays for it when the
+    state is made.
+    """
+
+    def __init__(self, state: str | os.PathLike[str]) -> None:
+        self.path = Path(state)
+
+    @classmethod
+    def create(
+        cls,
+        state: str | os.PathLike[str],
+        *,
+        items: str | os.PathLike[str],
+        lifetime_epsilon: float,
+        delta: float,
+        rating_range: Sequence[float] | None = None,
+        feedback: Literal["explicit", "implicit"] = "explicit",
+        min_rating: float | None = None,
+        horizon: int = 365,
+        pace: float = 0.4,
+        tastes: int = 8,
+        most_items: int | None = None,
+        ledger: str | os.PathLike[str] | None = None,
+        data_set: str | None = None,
+    ) -> Nightly:
+        """Reserve the budget of all nights and make the folder.
+
+        `items` is a public catalogue; `rating_range` the least and the largest rating, public too. With `feedback="implicit"`
+        records are likes, and the model is the items' popularity. Without a `ledger` the state has one of its own.
+        """
+        nights = cls(state)
+        given = _given(
+            state=os.fspath(nights.path),
+            items=os.fspath(items),
+            lifetime_epsilon=lifetime_epsilon,
+            delta=delta,
+            feedback=feedback,
+            min_rating=min_rating,
+            horizon=horizon,
+            pace=pace,
+            tastes=tastes,
+            most_items=most_items,
+            ledger=None if ledger is None else os.fspath(ledger),
+            data_set=data_set,
+        )
+        given += [("rating_range", str(bound)) for bound in rating_range or ()]
+        _, text = _native.nightly_init(given)
+        logger.info("%s", text)
+        return nights
+
+    def run(
+        self,
+        ratings: Any,
+        *,
+        night: int | None = None,
+        items: str | os.PathLike[str] | None = None,
+        user: str | None = None,
+        item: str | None = None,
+        rating: str | None = None,
+        held_out: bool = True,
+    ) -> dict[str, Any]:
+        """Make tonight's release from all ratings that there are, and the model that follows from all nights.
+
+        `ratings` is a table or the name of a file; `night` a number above all earlier ones that does not follow from the data, by
+        default the days since the state was made. On a night that was made before nothing is paid and the model is written again.
+        `items` is a catalogue with new items. With `held_out` a tenth of the ratings tests the model, for the eyes of the state's
+        owner.
+        """
+        listener = Listener(progress=False)
+        given = _given(
+            state=os.fspath(self.path),
+            ratings="ratings",
+            night=night,
+            items=None if items is None else os.fspath(items),
+            user_col=user,
+            item_col=item,
+            rating_col=rating,
+            no_split=not held_out,
+        )
+        json, text = _native.nightly_run(given, tables.source(ratings, "ratings"), listener)
+        logger.info("%s", text)
+        for warning in listener.warnings:
+            warnings.warn(warning, DpWarning, stacklevel=2)
+        return loads(json)
+
+    def status(self) -> dict[str, Any]:
+        """Which nights were made, and what users have left: from public files and the ledger alone."""
+        json, _ = _native.nightly_status(_given(state=os.fspath(self.path)))
+        return loads(json)
+
+    def model(self) -> PrivateRecommender:
+        """The model of the last night."""
+        folder = self.path / "model"
+        if not folder.is_dir():
+            raise BadInput(f"{self.path} has no model yet: run a night")
+        return PrivateRecommender._of_folder(folder)
+
+    def publish(self, dest: str | os.PathLike[str], *, force: bool = False) -> None:
+        """Copy exactly the files of the last model that its certificate covers."""
+        _native.nightly_publish(_given(state=os.fspath(self.path), dest=os.fspath(dest), force=force))
+
+    def __repr__(self) -> str:
+        return f"Nightly({os.fspath(self.path)!r})"

@@ -1,0 +1,1 @@
+"""Private models of users who are in silos, by Flower."""

@@ -1,0 +1,52 @@
+//! Nights: begun, made, looked at and published.
+
+use dp_personal::settings::{NightlyPublishSettings, NightlyRunSettings, NightlyStatusSettings};
+use dp_personal::workflows::nightly::{NightlyReport, init, publish, run as night, status};
+use pyo3::prelude::*;
+
+use crate::errors::Raise;
+use crate::run::{Listener, run};
+use crate::settings::{Given, given};
+use crate::tables::AnyTable;
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(nightly_init, module)?)?;
+    module.add_function(wrap_pyfunction!(nightly_run, module)?)?;
+    module.add_function(wrap_pyfunction!(nightly_status, module)?)?;
+    module.add_function(wrap_pyfunction!(nightly_publish, module)?)
+}
+
+/// What is told, as JSON and in words.
+fn told(report: NightlyReport) -> (String, String) {
+    (report.json.to_string(), report.text)
+}
+
+#[pyfunction]
+fn nightly_init(py: Python<'_>, settings: Given) -> PyResult<(String, String)> {
+    let settings = given(settings).settings().raise(py)?;
+    py.detach(|| init(&settings)).raise(py).map(told)
+}
+
+#[pyfunction]
+fn nightly_run(
+    py: Python<'_>,
+    settings: Given,
+    ratings: AnyTable<'_>,
+    listener: Listener<'_>,
+) -> PyResult<(String, String)> {
+    let mut settings: NightlyRunSettings = given(settings).settings().raise(py)?;
+    settings.ratings = ratings.source();
+    run(py, &listener, |watch| night(&settings, watch)).map(told)
+}
+
+#[pyfunction]
+fn nightly_status(py: Python<'_>, settings: Given) -> PyResult<(String, String)> {
+    let settings: NightlyStatusSettings = given(settings).settings().raise(py)?;
+    py.detach(|| status(&settings)).raise(py).map(told)
+}
+
+#[pyfunction]
+fn nightly_publish(py: Python<'_>, settings: Given) -> PyResult<()> {
+    let settings: NightlyPublishSettings = given(settings).settings().raise(py)?;
+    py.detach(|| publish(&settings)).raise(py).map(drop)
+}

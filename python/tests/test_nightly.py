@@ -1,0 +1,82 @@
+"""Nights: the same state as `dp nightly`'s, one payment, and a model for every night."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dp_personal as dp
+
+
+def ratings(n_users: int, n_items: int = 40) -> dict[str, object]:
+    rng = np.random.default_rng(1)
+    user = np.repeat(np.arange(n_users), 20)
+    item = np.concatenate([rng.choice(n_items, 20, replace=False) for _ in range(n_users)])
+    stars = np.clip(np.round(3.0 + np.cos(item) + 0.5 * rng.normal(size=user.size)), 1, 5)
+    return {
+        "user": [f"u{u}" for u in user],
+        "item": [f"i{i}" for i in item],
+        "rating": stars,
+    }
+
+
+@pytest.fixture
+def catalogue(tmp_path: Path) -> Path:
+    path = tmp_path / "items.csv"
+    path.write_text("item\n" + "".join(f"i{i}\n" for i in range(40)))
+    return path
+
+
+def test_nights_share_one_budget(tmp_path: Path, catalogue: Path) -> None:
+    nights = dp.Nightly.create(
+        tmp_path / "state", items=catalogue, lifetime_epsilon=5.0, delta=1e-5, rating_range=(1, 5), horizon=30
+    )
+    with pytest.raises(dp.BadInput):
+        nights.model()
+    first = nights.run(ratings(300), night=0)
+    assert first["made_now"]
+    assert first["n_nights"] == 1
+    third = nights.run(ratings(600), night=2)
+    assert third["n_nights"] == 2
+    assert third["night"] == 2
+    again = nights.run(ratings(600), night=2)
+    assert not again["made_now"]
+    assert again["n_nights"] == 2
+    status = nights.status()
+    assert (status["n_paid"], status["last_night"], status["horizon"]) == (2, 2, 30)
+    assert 0.0 < status["epsilon_spent_by_the_first_users"] < 5.0
+    model = nights.model()
+    assert model.certificate_.epsilon == pytest.approx(5.0)
+    model.verify()
+    best = model.personalize({"i0": 5.0, "i3": 1.0}).recommend(3)
+    assert len(best) == 3
+    nights.publish(tmp_path / "published")
+    published = dp.load(tmp_path / "published")
+    assert isinstance(published, dp.PrivateRecommender)
+    assert np.array_equal(published.item_factors_, model.item_factors_)
+    # a ledger that is all spent
+    balance = dp.Ledger(tmp_path / "state" / "ledger").as_dict()
+    assert balance["n_releases"] == 1
+
+
+def test_a_night_that_has_passed_is_refused(tmp_path: Path, catalogue: Path) -> None:
+    nights = dp.Nightly.create(tmp_path / "state", items=catalogue, lifetime_epsilon=5.0, delta=1e-5, feedback="implicit")
+    nights.run(ratings(100), night=5, rating="rating")
+    made = nights.run(ratings(100), night=3, rating="rating")
+    assert not made["made_now"]
+    assert made["night"] == 5
+    with pytest.raises(dp.BadSetting):
+        dp.Nightly.create(tmp_path / "other", items=catalogue, lifetime_epsilon=5.0, delta=1e-5)
+    assert not (tmp_path / "other").exists()
+
+
+def test_the_readme_runs(tmp_path: Path, catalogue: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    readme = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+    [text] = re.findall(r"^## Every night\n.*?^```python\n(.*?)^```$", readme, flags=re.M | re.S)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {"dp": dp, "ratings": ratings(200)}
+    exec(text, names)
+    assert (tmp_path / "to-publish" / "certificate.json").is_file()
