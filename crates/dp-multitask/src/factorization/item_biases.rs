@@ -11,7 +11,7 @@ const SPREADS: (usize, f64, f64) = (40, 0.84, 10.0);
 pub(super) fn spreads(unit: f64) -> impl Iterator<Item = f64> {
     let (n, ratio, largest) = SPREADS;
     std::iter::successors(Some((largest * unit).powi(2)), move |v| {
-        Some(v * ratio * ratio)
+        Some(v * (ratio * ratio))
     })
     .take(n)
 }
