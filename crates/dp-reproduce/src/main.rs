@@ -6,6 +6,7 @@ mod bietti;
 mod calibration;
 mod chart;
 mod data_file;
+mod data_sets;
 mod figure2;
 mod groups;
 mod krichene2024;
@@ -127,6 +128,11 @@ const ALL: &[Reproduction] = &[
         name: "nights-latest-small",
         about: "the same on MovieLens latest-small",
         run: nights::latest_small,
+    },
+    Reproduction {
+        name: "data-sets",
+        about: "`dp train` on every set of ratings under --data, beside free baselines and no privacy",
+        run: data_sets::run,
     },
 ];
 

@@ -1,0 +1,260 @@
+//! `data-sets`: `dp train` with its defaults on every set of ratings under --data, beside what is free and what has no privacy.
+
+use std::collections::BTreeMap;
+
+use dp_core::{Interactions, Private};
+use dp_data::{HeldOutUsers, RankingSums, RatingsFormat, SplitFractions, read_ratings, rmse};
+use dp_multitask::{FactorModel, NonPrivateAls};
+use dp_personal::error::{Error, Result};
+use dp_personal::settings::{Given, TrainSettings};
+use dp_personal::watch::Silent;
+use dp_personal::workflows::input::hold_out_users;
+use dp_personal::workflows::train::train;
+use serde_json::{Map, Value, json};
+
+use super::ReproduceArgs;
+use super::calibration::DELTA;
+use super::data_file::data_file;
+use super::report::Row;
+use super::sizes;
+
+/// Length of the lists.
+const K: usize = 20;
+const FILES: [&str; 2] = ["ratings.csv.gz", "ratings.csv"];
+const EPSILONS: [f64; 5] = [0.5, 1.0, 2.0, 5.0, 20.0];
+
+/// A set of ratings.
+struct DataSet {
+    folder: &'static str,
+    /// The least rating that is a yes, where the set is one of likes too.
+    least_yes: Option<f64>,
+}
+
+const ALL: [DataSet; 5] = [
+    DataSet {
+        folder: "jester-1",
+        least_yes: Some(3.0),
+    },
+    DataSet {
+        folder: "insteval",
+        least_yes: None,
+    },
+    DataSet {
+        folder: "ml-latest-small-2016",
+        least_yes: Some(4.0),
+    },
+    DataSet {
+        folder: "ml-100k",
+        least_yes: Some(4.0),
+    },
+    DataSet {
+        folder: "ml-1m",
+        least_yes: Some(4.0),
+    },
+];
+
+/// What a model without privacy is chosen from, by the validation part: lengths of factors, and ridges.
+const LENGTHS: [usize; 5] = [1, 2, 5, 17, 33];
+const RIDGES: [f64; 3] = [3.0, 10.0, 30.0];
+
+/// What the seeds found, by method, epsilon's place and metric; in the order of the tables.
+type Found = BTreeMap<(usize, &'static str), Cell>;
+
+#[derive(Default)]
+struct Cell {
+    values: Vec<f64>,
+    choices: Vec<String>,
+}
+
+pub(super) fn run(args: &ReproduceArgs) -> Result<Vec<Row>> {
+    let mut epsilons = EPSILONS.to_vec();
+    sizes::apply(&args.size, "epsilon", |key, value| {
+        epsilons = vec![value];
+        key == "epsilon" && value > 0.0
+    })?;
+    let mut rows = Vec::new();
+    let mut n_found = 0;
+    for set in &ALL {
+        let Ok(path) = data_file(args, set.folder, &FILES) else {
+            continue;
+        };
+        n_found += 1;
+        let path = path.to_string_lossy();
+        for least_yes in [None].into_iter().chain(set.least_yes.map(Some)) {
+            let mut found = Found::new();
+            for seed in args.seed_base..args.seed_base.saturating_add(args.seeds) {
+                without_privacy(&path, least_yes, seed, args.quick, &mut found)?;
+                for (at, epsilon) in epsilons.iter().enumerate() {
+                    one(&path, least_yes, (at + 1, *epsilon), seed, &mut found)?;
+                }
+            }
+            rows.extend(table(set.folder, least_yes, &epsilons, &found));
+        }
+    }
+    match n_found {
+        0 => {
+            let folders: Vec<_> = ALL.iter().map(|set| set.folder).collect();
+            let text = format!(
+                "--data DIR: a folder with ratings.csv.gz in one of {}",
+                folders.join(", ")
+            );
+            Err(Error::Usage(text))
+        }
+        _ => Ok(rows),
+    }
+}
+
+fn table<'a>(
+    folder: &'static str,
+    least_yes: Option<f64>,
+    epsilons: &'a [f64],
+    found: &'a Found,
+) -> impl Iterator<Item = Row> + 'a {
+    found.iter().map(move |((at, method), cell)| {
+        let epsilon = at.checked_sub(1).and_then(|at| epsilons.get(at)).copied();
+        let mut params = Map::new();
+        params.insert("set".to_owned(), json!(folder));
+        if let Some(least) = least_yes {
+            params.insert("likes from".to_owned(), json!(least));
+        }
+        if !cell.choices.is_empty() {
+            params.insert("chose".to_owned(), json!(cell.choices.join("; ")));
+        }
+        let metric = least_yes.map_or("test RMSE", |_| "Recall@20");
+        Row::over_seeds(method, epsilon, params, metric, &cell.values)
+    })
+}
+
+/// A run of `dp train`: what it learnt, and what its verdict compared that with.
+fn one(
+    path: &str,
+    least_yes: Option<f64>,
+    (at, epsilon): (usize, f64),
+    seed: u64,
+    found: &mut Found,
+) -> Result<()> {
+    let folder = tempfile::tempdir().map_err(|source| Error::write(path.as_ref(), source))?;
+    let out = folder.path().join("model");
+    let mut given = Given::default()
+        .with("ratings", path)
+        .with("out", out.as_os_str())
+        .with("epsilon", epsilon.to_string())
+        .with("delta", DELTA.to_string())
+        .with("split_seed", seed.to_string())
+        .with("insecure_seed", seed.to_string())
+        .with("no_ledger", "true")
+        .with("show_internal", "true")
+        .with("item_ids_are_public", "true");
+    if let Some(least) = least_yes {
+        given = given
+            .with("feedback", "implicit")
+            .with("min_rating", least.to_string());
+    }
+    let settings: TrainSettings = given
+        .settings()
+        .map_err(|error| Error::Usage(error.to_string()))?;
+    let outcome = train(&settings, &mut Silent)?;
+    let rows = &outcome.json["internal"]["quality"]["metrics"];
+    let metric = least_yes.map_or("RMSE", |_| "Recall@20");
+    let of = |row: &&Value| row["metric"] == metric;
+    for row in rows.as_array().into_iter().flatten().filter(of) {
+        let Some(value) = row["estimate"]["value"].as_f64() else {
+            continue;
+        };
+        let place = match row["method"].as_str() {
+            Some("model") => (at, "auto"),
+            Some("user mean (free, local)") => (0, "user mean (free)"),
+            Some("item biases (private, whole budget)") => (at, "item biases, whole budget"),
+            Some("popularity (private, whole budget)") => (at, "popularity, whole budget"),
+            _ => continue,
+        };
+        // what is free is the same at every epsilon
+        if place.0 == 0 && at > 1 {
+            continue;
+        }
+        let cell = found.entry(place).or_default();
+        cell.values.push(value);
+        if place.1 == "auto" {
+            let n_tastes = outcome.model.dim() - 1;
+            let verdict = outcome.verdict.as_ref().map(|of| json!(of.outcome));
+            let verdict = verdict.as_ref().and_then(Value::as_str).unwrap_or("-");
+            cell.choices.push(format!("{n_tastes} tastes, {verdict}"));
+        }
+    }
+    Ok(())
+}
+
+/// The best model without privacy, by the validation part.
+fn without_privacy(
+    path: &str,
+    least_yes: Option<f64>,
+    seed: u64,
+    is_quick: bool,
+    found: &mut Found,
+) -> Result<()> {
+    let ratings = read_ratings(path, &RatingsFormat::default())?;
+    let scored = match least_yes {
+        None => {
+            let split = ratings.split(SplitFractions::default(), seed)?;
+            let errors = |model: &FactorModel, part: &Private<Interactions>| -> Result<f64> {
+                let pairs = model.predict_held_out(&split.train, part)?;
+                Ok(rmse(pairs.into_exposed())?)
+            };
+            best(&split.train, least_yes, is_quick, |model| {
+                Ok([errors(model, &split.valid)?, errors(model, &split.test)?])
+            })?
+        }
+        Some(least) => {
+            let split = hold_out_users(&ratings.to_implicit(least)?, seed)?;
+            let recall = |model: &FactorModel, users: &HeldOutUsers| -> Result<f64> {
+                let mut sums = RankingSums::new(K, None)?;
+                let lists =
+                    model.recommend_held_out(&users.history, &users.targets, sums.depth())?;
+                sums.add_all(&lists, &users.targets)?;
+                Ok(-sums.finish()?.recall)
+            };
+            let [valid, test] = best(&split.train, least_yes, is_quick, |model| {
+                Ok([recall(model, &split.valid)?, recall(model, &split.test)?])
+            })?;
+            [valid, -test]
+        }
+    };
+    let cell = found.entry((usize::MAX, "no privacy")).or_default();
+    cell.values.push(scored[1]);
+    Ok(())
+}
+
+/// Errors on validation and test part of the model with the least on the former.
+fn best(
+    train: &Private<Interactions>,
+    least_yes: Option<f64>,
+    is_quick: bool,
+    errors: impl Fn(&FactorModel) -> Result<[f64; 2]>,
+) -> Result<[f64; 2]> {
+    let table = train.expose();
+    let values = table.users().flat_map(|row| row.values().to_vec());
+    let mean = values.map(f64::from).sum::<f64>() / table.n_records().max(1) as f64;
+    let base = match least_yes {
+        None => NonPrivateAls {
+            label_center: mean,
+            ..NonPrivateAls::default()
+        },
+        Some(_) => NonPrivateAls::implicit(),
+    };
+    let n_lengths = if is_quick { 1 } else { LENGTHS.len() };
+    let mut least = [f64::INFINITY; 2];
+    for dim in &LENGTHS[..n_lengths] {
+        for l2_penalty in RIDGES {
+            let als = NonPrivateAls {
+                dim: *dim,
+                l2_penalty,
+                ..base
+            };
+            let found = errors(&als.fit(train)?)?;
+            if found[0] < least[0] {
+                least = found;
+            }
+        }
+    }
+    Ok(least)
+}
