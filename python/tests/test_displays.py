@@ -91,7 +91,7 @@ def test_answers_of_the_accountant(tmp_path: Path) -> None:
     assert "found by" in shown(bound)
     assert "not known from below" in shown(one.best_of(ev.Poisson(5.0)).epsilon(1e-5))
     assert "3.73063" in shown(accounting.calibrate_noise_multiplier(ev.Gaussian, epsilon=1.0, delta=1e-5))
-    assert "26 of 100 present ones" in shown(one.trade_off(0.05))
+    assert "true-positive rate of at most 26 %" in shown(one.trade_off(0.05))
     training = accounting.Accountant().compose(one.poisson_sampled(0.01), 500).compose(ev.Laplace(3.0))
     assert "501 mechanisms" in shown(training)
     assert "poisson, sampling probability 0.01, gaussian, noise multiplier 1" in shown(training)

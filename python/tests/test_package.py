@@ -40,7 +40,7 @@ def test_what_happens_is_logged(caplog: pytest.LogCaptureFixture, recommender: d
 
 
 def test_a_weak_promise_is_a_warning(recommender: dp.PrivateRecommender, ratings: Ratings) -> None:
-    with pytest.warns(dp.DpWarning, match="protects hardly anybody") as warned:
+    with pytest.warns(dp.DpWarning, match="hardly any protection") as warned:
         recommender.set_params(epsilon=25.0).fit(ratings)
     assert warned[0].filename == __file__
 

@@ -407,7 +407,7 @@ fn table(path: &Path, commands: &clap::Command, name: &str) -> Result<Table> {
                 format!("`{key}` must be a table: [{key}]")
             } else {
                 format!(
-                    "`{key}` is not a command; settings stand in a table of their command, such as [{name}]"
+                    "`{key}` is not a command; settings go in a table named after their command, such as [{name}]"
                 )
             };
             return Err(refuse(reason));
@@ -424,7 +424,7 @@ fn table(path: &Path, commands: &clap::Command, name: &str) -> Result<Table> {
 fn toml(command: &Command, matches: &ArgMatches) -> String {
     let name = command.get_name();
     let mut out =
-        format!("# dp {name} --config FILE; flags and DP_ variables count before it\n[{name}]\n");
+        format!("# dp {name} --config FILE; flags and DP_ variables override it\n[{name}]\n");
     for arg in settable(command) {
         let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
         let help: Vec<&str> = help.split_whitespace().collect();

@@ -32,9 +32,11 @@ pub(crate) enum Error {
     NotRecomputed(String),
     #[error("the model does not follow from its list of releases: {0}")]
     Differs(String),
-    #[error("the audit found more given away than claimed, or noise that is not what was paid for")]
+    #[error(
+        "the audit found a larger privacy loss than claimed, or noise that is not what was paid for"
+    )]
     Broken,
-    #[error("the audit had too little power: nothing it found speaks for or against the claim")]
+    #[error("the audit had too little power to support or refute the claim")]
     Inconclusive,
     #[error("{0}")]
     Worse(Verdict),

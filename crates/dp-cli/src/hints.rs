@@ -19,11 +19,11 @@ impl Error {
                 source: QuestionError::Syntax(_),
                 ..
             } => {
-                "dp account reads cases and events, dp calibrate an event with one parameter \
-                 null; docs/command-line.md shows both layouts"
+                "dp account reads question files and event files, dp calibrate reads an event file with one parameter \
+                 set to null; docs/how-to.md shows both layouts"
             }
             Self::Broken => {
-                "do not launch this configuration; the failed checks of the report say which release \
+                "do not launch this configuration; the failed checks in the report show which release \
                  is at fault"
             }
             _ => return None,
@@ -41,29 +41,29 @@ fn hint(error: &WorkflowError) -> Option<String> {
             return accounting_hint(error);
         }
         WorkflowError::Scratch(_) => {
-            "--scratch names another folder; ratings take 8 bytes each there, and about as much again while they are read and split"
+            "use --scratch to name another folder; each rating takes 8 bytes there, and about twice that while the data is read and split"
         }
         WorkflowError::GaussianLedger { ledger, is_new } => {
             let ledger = ledger.display();
             return Some(match is_new {
-                true => "leave --ledger-kind gaussian out, or use --ledger-kind mixed".to_owned(),
+                true => "omit --ledger-kind gaussian, or use --ledger-kind mixed".to_owned(),
                 false => format!(
-                    "`dp ledger upgrade {ledger} --kind mixed --delta D`, with D above the ledger's, makes of it a ledger that counts both and \
+                    "run `dp ledger upgrade {ledger} --kind mixed --delta D`, with D above the ledger's delta, to convert it into a ledger that counts both and \
                      keeps what was spent"
                 ),
             });
         }
         WorkflowError::OtherUsers { .. } => {
-            "each data set has a ledger of its own: name the one of these data; where they are the same data and the users were \
+            "each data set has its own ledger: name the one for these data; if this is the same data and the users were \
              renamed, or most of them left, pass --same-data-set"
         }
         WorkflowError::LedgerCut { .. } => {
-            "restore the newest copy of the ledger; where it cannot be found, --same-data-set goes on without what was forgotten, \
-             and every guarantee of the ledger is that of what it still counts"
+            "restore the newest copy of the ledger; if it is lost, --same-data-set continues without the missing payments, \
+             and the ledger's guarantees then cover only what it still records"
         }
         WorkflowError::Binding { .. } => {
-            "what was spent is in the ledger alone; where the files cannot be restored and you are sure that these are its \
-             data, --same-data-set binds it to them anew"
+            "the ledger itself records what was spent; if the other files cannot be restored and you are sure that these are its \
+             data, --same-data-set binds the ledger to them again"
         }
         WorkflowError::Certificate {
             source: AccountingError::CertificateSyntax(_),
@@ -80,72 +80,72 @@ fn hint(error: &WorkflowError) -> Option<String> {
             expected: Expected::NoNames,
             ..
         }) => {
-            "--header names the columns of a file that has no header: leave it out, and --user-col and the like name columns"
+            "--header names the columns of a file without a header: omit it, and use --user-col, --item-col and --rating-col to name columns"
         }
         WorkflowError::Data(dp_data::Error::NotACatalogue { .. }) => {
-            "give a list of items that does not come from the data, each item once; where everybody may know every id in the \
-             data, dp train and dp tune take --item-ids-are-public instead"
+            "give a list of items that does not come from the data, with each item once; if every id in the data may be public, \
+             dp train and dp tune accept --item-ids-are-public instead"
         }
         WorkflowError::Training(multitask::Error::Mechanism(mechanism::Error::Param(_))) => {
-            "these settings leave one release too little of the budget, or too much, for \
+            "these settings give one release too small or too large a share of the budget for \
              its noise to be drawn exactly; change --epsilon, --count-share or --steps"
         }
         WorkflowError::Releases(mechanism::Error::ListOfAnotherRun { .. }) => {
-            "--resume goes on with the run that was interrupted: give the same settings, target, public inputs and \
-             --ledger, or leave --resume out for a new run, which is paid for anew"
+            "--resume continues the interrupted run: give the same settings, target, public inputs and \
+             --ledger, or omit --resume to start a new run, which is paid for again"
         }
         WorkflowError::Releases(mechanism::Error::NotResumable) => {
-            "users who train only when they are asked keep state that no list of releases holds: leave --resume out for a \
-             new run, which is paid for anew"
+            "with sampled users, the users keep state that the list of releases does not hold: omit --resume to start a \
+             new run, which is paid for again"
         }
         WorkflowError::Data(dp_data::Error::WithoutParquet { .. }) => {
-            "a dp built with `--features parquet` reads it (cargo install --path crates/dp-cli --features parquet); any dp reads \
-             the same table as csv"
+            "build dp with `--features parquet` to read it (cargo install --path crates/dp-cli --features parquet), or convert \
+             the table to csv"
         }
         WorkflowError::OutputExists { .. } => {
             "choose another folder for the output, or pass --force where the command has it"
         }
         WorkflowError::NotReplaced { .. } => {
-            "choose another place for the output, or move elsewhere what is there; a ledger that is gone cannot be made again"
+            "choose another output folder, or move what is there elsewhere; a lost ledger cannot be recreated"
         }
         WorkflowError::ReleasesMissing { .. } => {
-            "where the model is not in its --out yet, the same command puts it there once the ledger has all lines again"
+            "if the model is not in its --out yet, the same command moves it there once the ledger has all its lines again"
         }
         WorkflowError::Recovered { .. } => {
-            "to train anew, run again with another --out or with --force"
+            "to train a new model, run again with another --out or with --force"
         }
         _ => return None,
     };
     Some(text.to_owned())
 }
 
-const NO_HEADER: &str = "where the file has no header, --header names its columns in order, as in --header user,item,rating (a file \
-                         for --history, --rows or --items needs one of its own)";
+const NO_HEADER: &str = "if the file has no header, --header names its columns in order, as in --header user,item,rating (a file \
+                         for --history, --rows or --items needs its own header)";
 
 /// Which flag names a column that is called otherwise.
 fn column_hint(role: ColumnRole) -> Option<String> {
     let flag = match role {
-        ColumnRole::User => "--user-col names it",
-        ColumnRole::Item => "of ratings --item-col names it, and in a table of items it is renamed",
+        ColumnRole::User => "name it with --user-col",
+        ColumnRole::Item => "name it with --item-col for ratings; in a table of items, rename it",
         ColumnRole::Rating => {
-            "--rating-col names it (dp federate: --target-col); --feedback implicit needs none, unless --min-rating says which \
-             ratings are a yes"
+            "name it with --rating-col (dp federate: --target-col); --feedback implicit needs no ratings unless --min-rating says which \
+             ratings count as positive"
         }
-        ColumnRole::Target => "--target-col names it",
+        ColumnRole::Target => "name it with --target-col",
         ColumnRole::Feature => {
-            "--feature-cols names them; dp predict wants the names of the training data, of ratings those of the \
+            "name them with --feature-cols; dp predict needs the column names of the training data, or for ratings those in the \
              model's item-features.csv"
         }
         _ => return None,
     };
-    Some(format!("where it is called otherwise, {flag}; {NO_HEADER}"))
+    Some(format!("if it has another name, {flag}; {NO_HEADER}"))
 }
 
 fn shortfall_hint(shortfall: &Shortfall) -> String {
     if let Some(needed) = shortfall.needed {
         return format!(
-            "a mixed ledger of epsilon {} would pay for this run, and this ledger's budget is fixed; a run with a smaller \
-             --epsilon, or with fewer releases, may still fit",
+            "a mixed ledger with epsilon {} could pay for this run, but this ledger's budget is fixed; a run with a smaller \
+             --epsilon or with fewer releases may still fit",
             rounded_up(needed)
         );
     }
@@ -161,45 +161,45 @@ fn shortfall_hint(shortfall: &Shortfall) -> String {
 fn accounting_hint(error: &AccountingError) -> Option<String> {
     Some(match error {
         AccountingError::SamplerAllowance { .. } => {
-            "the noise is exact only up to a tiny part of delta, which these settings exhaust; \
+            "exact noise sampling uses up a tiny part of delta, and these settings need more than that; \
              choose a smaller --epsilon or a larger --delta"
                 .to_owned()
         }
         AccountingError::LedgerLocked { .. } => {
-            "runs on one data set go one after another; start again when the other has ended"
+            "only one run at a time can use a ledger; start again when the other run has ended"
                 .to_owned()
         }
         AccountingError::LedgerMissing { .. } => {
-            "--new-ledger makes it with the budget of this run, --ledger-epsilon with a larger one for many runs; if the data \
+            "--new-ledger creates it with the budget of this run, --ledger-epsilon with a larger one for many runs; if the data \
              set has a ledger already, name that one"
                 .to_owned()
         }
         AccountingError::LedgerExists { .. } => {
-            "leave --new-ledger out to pay from it".to_owned()
+            "omit --new-ledger to pay from it".to_owned()
         }
         AccountingError::LedgerCutOff { .. } => {
-            "restore it from a backup; only if nothing was ever released from this data set, delete the file and make a new \
+            "restore it from a backup; only if nothing was ever released from this data set, delete the file and create a new \
              one with --new-ledger"
                 .to_owned()
         }
         AccountingError::LedgerReplaced { .. } => {
-            "a ledger must not lie in a folder that a program synchronises or restores; put the newest version back, the one \
-             with the most lines, before the next run"
+            "do not keep a ledger in a folder that a program synchronises or restores; before the next run, put back the newest version, the one \
+             with the most lines"
                 .to_owned()
         }
         AccountingError::LedgerCorrupt { .. } => {
-            "if it is a ledger, restore it from a backup, since a new one would forget what was spent; if it never was \
+            "if it is a ledger, restore it from a backup, since a new one would not know what was spent; if it never was \
              one, name another file"
                 .to_owned()
         }
         AccountingError::LedgerClosed { successor, .. } => {
             format!(
-                "name the ledger that goes on, {successor}; where there is none, `dp ledger merge` was interrupted: run the same \
+                "use the ledger that replaced it, {successor}; if there is none, `dp ledger merge` was interrupted: run the same \
                  merge again"
             )
         }
         AccountingError::ScheduleReserved { .. } => {
-            "it was made for one run; `dp ledger upgrade` makes a mixed one of it, with a larger total".to_owned()
+            "it was made for one run; `dp ledger upgrade` converts it into a mixed ledger with a larger total".to_owned()
         }
         AccountingError::LedgerMismatch { field, found, .. } => mismatch_hint(field, found),
         _ => return None,
@@ -213,10 +213,10 @@ fn mismatch_hint(field: &str, found: &str) -> String {
              --data-set '{found}'"
         ),
         "epsilon" | "delta" => format!(
-            "the budget was fixed when the ledger was made; leave --ledger-{field} out to use it"
+            "the budget was fixed when the ledger was made; omit --ledger-{field} to use it"
         ),
-        "kind" => "leave --ledger-kind out to use the ledger as it is; `dp ledger upgrade` makes one of another kind of it"
+        "kind" => "omit --ledger-kind to use the ledger as it is; `dp ledger upgrade` converts it to another kind"
             .to_owned(),
-        _ => "it was made by another version or for other neighbours".to_owned(),
+        _ => "it was made by another version or for another adjacency".to_owned(),
     }
 }

@@ -78,7 +78,7 @@ pub enum Error {
     },
     /// The header names no column for something that is needed.
     #[error(
-        "{path}:{line}: no column for the {role}, or more than one: looked for {}; {}",
+        "{path}:{line}: {role} column not found, or not unique: looked for {}; {}",
         looked_for.join(", "),
         names_of(header.as_deref(), *n_columns)
     )]

@@ -128,10 +128,10 @@ pub struct Axis {
     pub ticks: Vec<(f64, String)>,
 }
 
-/// A share of a hundred people beside what blind guessing gets, as dots.
+/// A share of a hundred people beside what random guessing gets, as dots.
 #[derive(Debug, Clone)]
 pub struct Hundred {
-    /// Found by blind guessing, of 100.
+    /// Found by random guessing, of 100.
     pub blind: f64,
     /// Found, of 100.
     pub found: f64,
@@ -627,7 +627,7 @@ impl From<(f64, f64)> for Point {
 impl Hundred {
     pub(crate) fn svg(&self) -> String {
         let mut text = format!(
-            "<svg viewBox=\"0 0 500 125\" role=\"img\" aria-label=\"{:.1} of 100 found, {:.0} by blind guessing\">",
+            "<svg viewBox=\"0 0 500 125\" role=\"img\" aria-label=\"{:.1} of 100 found, {:.0} by random guessing\">",
             self.found, self.blind
         );
         for dot in 0..100_u8 {

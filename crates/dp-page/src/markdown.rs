@@ -52,7 +52,7 @@ fn put(text: &mut String, block: &Block) {
             let caption = inline(&of.caption);
             let _ = writeln!(
                 text,
-                "{found:.1} of 100 found, {blind:.0} by blind guessing. {caption}"
+                "{found:.1} of 100 found, {blind:.0} by random guessing. {caption}"
             );
         }
         Block::Chart(chart) => put_chart(text, chart),

@@ -32,7 +32,7 @@ pub enum Error {
     #[error("the worker has sent its sums; its coordinator writes the model")]
     WorkerDone,
     /// A run that failed or was cancelled after it had paid.
-    #[error("{error}; the budget that the run has paid is spent: {}", next_step(*resumable))]
+    #[error("{error}; the budget that the run paid stays spent: {}", next_step(*resumable))]
     AfterPayment {
         /// What ended it.
         #[source]
@@ -42,8 +42,8 @@ pub enum Error {
     },
     /// A run whose released steps did not settle. Told by releases alone.
     #[error(
-        "the run diverged: its released steps are long and turn back again and again, or are not finite. Its budget is spent, and {} holds what was \
-         released with the certificate, but do not use its shared part; give a smaller `learning_rate`, or none: the default follows from a bound on the \
+        "the run diverged: its released steps are large and oscillate, or are not finite. Its budget is spent, and {} holds what was \
+         released with its certificate, but do not use the shared part. Give a smaller `learning_rate`, or leave it out: the default follows from a bound on the \
          curvature",
         model.display()
     )]
@@ -53,8 +53,8 @@ pub enum Error {
     },
     /// A model whose releases its ledger lacks: the budget that they cost would be spent a second time.
     #[error(
-        "the ledger {} lacks releases of the model in {}: {source}; do not publish the model before the ledger's newest \
-         version is back in its place",
+        "the ledger {} lacks releases of the model in {}: {source}; do not publish the model until the newest version of the \
+         ledger has been restored",
         ledger.display(), model.display()
     )]
     ReleasesMissing {
@@ -79,7 +79,7 @@ pub enum Error {
     Budget(Box<Shortfall>),
     /// A ledger that counts Gaussian releases alone, for a run that has others.
     #[error(
-        "the ledger {} {} Gaussian releases alone, and this run samples users or chooses among models; nothing was paid",
+        "the ledger {} {} only Gaussian releases, and this run samples users or chooses among models; nothing was paid",
         ledger.display(), if *is_new { "would count" } else { "counts" }
     )]
     GaussianLedger {
@@ -115,8 +115,8 @@ pub enum Error {
     },
     /// A ledger that is gone while the files beside it are there.
     #[error(
-        "there is no ledger {}, but {} remembers whom it was charged for: restore the ledger from a backup, since a new one \
-         would forget what was spent; if nothing was ever released, remove that file",
+        "there is no ledger {}, but {} records which users it was charged for: restore the ledger from a backup, since a new one \
+         would not know what was spent; if nothing was ever released, delete that file",
         ledger.display(), users.display()
     )]
     LedgerLost {
@@ -127,7 +127,7 @@ pub enum Error {
     },
     /// A ledger that has forgotten releases which the file beside it remembers.
     #[error(
-        "the ledger {} was cut off or is an older copy: {} remembers payments that it does not have; nothing was paid or released",
+        "the ledger {} was truncated or is an older copy: {} records payments that are missing from it; nothing was paid or released",
         ledger.display(), users.display()
     )]
     LedgerCut {
@@ -198,7 +198,7 @@ pub enum Error {
     #[error("the audit could not be carried out: {0}")]
     Audit(dp_audit::Error),
     /// Output that is there and is not to be replaced.
-    #[error("{} exists and is not replaced", path.display())]
+    #[error("{} already exists and is not replaced", path.display())]
     OutputExists {
         /// The output.
         path: PathBuf,
@@ -213,7 +213,7 @@ pub enum Error {
     },
     /// Output of an earlier run, which ended between payment and its last file, was put in its place.
     #[error(
-        "an earlier run ended after it had paid for its model and written it; the model is now in {}, without figures on \
+        "an earlier run paid for its model and wrote it, but ended before moving it into place; the model is now in {}, without figures on \
          held-out data, and nothing was paid this time",
         path.display()
     )]
@@ -222,7 +222,7 @@ pub enum Error {
         path: PathBuf,
     },
     /// Output that another process is writing.
-    #[error("another run is writing to {} at this moment", path.display())]
+    #[error("another run is currently writing to {}", path.display())]
     OutputBusy {
         /// The output.
         path: PathBuf,
@@ -294,9 +294,9 @@ pub enum ErrorKind {
 /// How a run that has paid is continued.
 const fn next_step(resumable: bool) -> &'static str {
     if resumable {
-        "the same command with `resume` goes on from what it has released"
+        "run the same command with `resume` to continue from what it has released"
     } else {
-        "a new run is paid for anew"
+        "a new run has to be paid for again"
     }
 }
 
@@ -447,7 +447,7 @@ fn beside(n_others: usize) -> String {
         1 => "nor is 1 other file; ".to_owned(),
         n => format!("nor are {n} other files; "),
     };
-    others + "move it elsewhere, or publish by dp publish, which leaves it out"
+    others + "move it elsewhere, or use dp publish, which leaves it out"
 }
 
 /// The setting that decides a parameter: most are called alike.

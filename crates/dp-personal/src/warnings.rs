@@ -8,8 +8,8 @@ use dp_data::{ItemTable, Ratings, SampleTable};
 use crate::output::rounded_up;
 
 /// What internal files say where the process that wrote them has no users.
-pub(crate) const USERS_ELSEWHERE: &str = "users are at the workers of this run, so nothing is counted or measured on them here; `release_metrics` measures \
-     on held-out records at the workers, within the budget";
+pub(crate) const USERS_ELSEWHERE: &str = "the records are at the workers of this run, so nothing is counted or measured here; `release_metrics` measures \
+     held-out records at the workers, within the budget";
 
 /// A delta above this is one that nobody should take.
 const LARGE_DELTA: f64 = 1e-3;
@@ -22,21 +22,21 @@ pub(crate) fn of_settings(target: ApproxDp, n_users: Option<f64>) -> Vec<String>
     let mut all = Vec::new();
     if delta > LARGE_DELTA {
         all.push(format!(
-            "delta {delta:e} is above 1e-3: with so large a probability anything about a user may come out; choose it well below one \
+            "delta {delta:e} is above 1e-3: with that probability the run may reveal anything about a user; choose it well below one \
              over the number of users"
         ));
     }
     if let Some(n_users) = n_users.filter(|n_users| delta * n_users > 1.0) {
         all.push(format!(
-            "delta {delta:e} is above one over the declared number of users, {n_users}: that allows publishing the data of {} of them; \
+            "delta {delta:e} is above one over the declared number of users, {n_users}: a mechanism that publishes the data of {} of them would still meet it; \
              choose it well below one over that number",
             (delta * n_users).floor()
         ));
     }
     if epsilon > LARGE_EPSILON {
         all.push(format!(
-            "epsilon {epsilon} is above 20: the guarantee allows conclusions about a user to be {} times as likely, which \
-             protects hardly anybody",
+            "epsilon {epsilon} is above 20: the guarantee allows a conclusion about a user to be {} times as likely, which \
+             is hardly any protection",
             rounded_up(epsilon.exp())
         ));
     }
@@ -58,8 +58,8 @@ fn of_users<'a>(users: impl Iterator<Item = (&'a str, usize)>, delta: f64) -> Ve
     let mut all = Vec::new();
     if n_alike > 0 {
         all.push(format!(
-            "{n_alike} user ids differ from another one only in capitals or in spaces around them: each counts as a user of its own, and \
-             a person with several is protected less than stated"
+            "{n_alike} user ids differ from another id only in case or surrounding spaces: each id counts as a separate user, so \
+             a person with several ids is protected less than stated"
         ));
     }
     if n_users >= FEW && 2 * n_tiny > n_users {
@@ -69,7 +69,7 @@ fn of_users<'a>(users: impl Iterator<Item = (&'a str, usize)>, delta: f64) -> Ve
     }
     if delta * n_users as f64 > 1.0 {
         all.push(format!(
-            "delta {delta:e} is above one over the number of users, {n_users}: choose it well below that number's inverse in later runs"
+            "delta {delta:e} is above one over the number of users, {n_users}: choose it well below that in later runs"
         ));
     }
     all
@@ -89,8 +89,8 @@ pub(crate) fn of_ratings(ratings: &Ratings, delta: f64) -> Vec<String> {
 fn of_catalogue(n_outside: usize, n_read: usize) -> Option<String> {
     (2 * n_outside > n_read).then(|| {
         format!(
-            "{n_outside} of {n_read} records are of items that the catalogue does not have, and were left out: make sure that its ids are \
-             those of the item column, and that user and item columns are not swapped"
+            "{n_outside} of {n_read} records are of items that are not in the catalogue and were left out: check that its ids match \
+             those in the item column, and that the user and item columns are not swapped"
         )
     })
 }
@@ -115,16 +115,16 @@ fn scale_of<'a>(users: impl Iterator<Item = &'a [f32]>, bound: f64) -> Vec<Strin
         squares += apart().map(|d| d * d).sum::<f64>() / n;
     }
     let (far, spread) = (far / n_users, (squares / n_users).sqrt());
-    let means = "where the scale is publicly known, say --rating-range LO,HI";
+    let means = "if the scale is publicly known, give it with --rating-range LO,HI";
     if far > 0.05 {
         vec![format!(
-            "{:.0} % of a user's ratings lie further than {} from the user's mean and are cut to that: {means}",
+            "{:.0} % of a user's ratings are more than {} from the user's mean and are clipped to that: {means}",
             100.0 * far,
             FURTHEST * bound
         )]
     } else if spread < 0.25 * bound {
         vec![format!(
-            "users' ratings lie only {spread:.2} around their means, and noise is made for {bound}: {means}"
+            "the standard deviation of ratings around users' means is only {spread:.2}, but the noise is scaled for {bound}: {means}"
         )]
     } else {
         Vec::new()
@@ -180,7 +180,7 @@ pub(crate) fn of_rows(table: &SampleTable, delta: f64) -> Vec<String> {
 
 fn made_of_counts(column: &str, of: &str) -> String {
     format!(
-        "the column {column} follows the number of {of}: a feature that was computed from the data is not covered by the guarantee"
+        "column {column} is almost perfectly correlated with the number of {of}: the guarantee does not cover a feature that was computed from the data"
     )
 }
 
@@ -256,13 +256,13 @@ mod tests {
         let percent: &[f32] = &[20.0, 100.0, 80.0, 77.0]; // the last lies 7.75 from the mean, all are far
         let found = of(&[stars, percent]);
         assert!(
-            found[0].starts_with("50 % of a user's ratings lie further than 3 "),
+            found[0].starts_with("50 % of a user's ratings are more than 3 "),
             "{found:?}"
         );
         let shares: &[f32] = &[0.2, 1.0, 0.8, 0.8];
         // the root of the mean of .09 and squares
         let found = of(&[shares, &[0.5, 0.5]]);
-        assert!(found[0].contains("only 0.21 around"), "{found:?}");
+        assert!(found[0].contains("is only 0.21, but"), "{found:?}");
     }
 
     #[test]

@@ -26,7 +26,7 @@ use dp_personal::settings::{
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
-    /// Settings as TOML, a table for each command; flags and `DP_` variables come first
+    /// Settings as TOML, a table for each command; flags and `DP_` variables override it
     #[arg(
         long,
         global = true,
@@ -36,10 +36,10 @@ pub(crate) struct Cli {
         help_heading = "Settings from a file"
     )]
     pub(crate) config: Option<PathBuf>,
-    /// Print the settings as such a file and do nothing else
+    /// Print the settings in that format and exit
     #[arg(long, global = true, help_heading = "Settings from a file")]
     pub(crate) print_config: bool,
-    /// Log what is done on standard error; -vv also in which steps (never private values)
+    /// Log progress on standard error; -vv logs each step too (never private values)
     #[arg(
         short,
         long,
@@ -70,11 +70,11 @@ pub(crate) struct LedgerArgs {
 pub(crate) enum LedgerCommand {
     /// Make a ledger before its first run
     Create(Flags<LedgerCreateSettings>),
-    /// Print what was spent, on what and when, what is left, and what a run like the last one would leave
+    /// Print what was spent, on what and when, what is left, and what another run like the last one would leave
     Show(Flags<LedgerShowSettings>),
-    /// Rewrite a ledger with the newest version, for any mechanism or a larger total; spends are kept
+    /// Rewrite a ledger in the newest format, for any mechanism or with a larger total; spends are kept
     Upgrade(Flags<LedgerUpgradeSettings>),
-    /// Add up ledgers of one data set in a new one
+    /// Combine ledgers of one data set into a new one
     Merge(Flags<LedgerMergeSettings>),
 }
 
@@ -90,13 +90,13 @@ pub(crate) struct NightlyArgs {
 pub(crate) enum NightlyCommand {
     /// Reserve the budget of all nights and make the folder of their state
     Init(Box<Flags<NightlyInitSettings>>),
-    /// Make tonight's release and model from all ratings that there are; on a night that was made, the model again
+    /// Make tonight's release and model from all current ratings; a second run on one night rebuilds the model
     Run(Box<Flags<NightlyRunSettings>>),
-    /// Print which nights were made, and what users have left
+    /// Print which nights were made and how much budget users have left
     Status(Flags<NightlyStatusSettings>),
-    /// Forget users: they add nothing to later nights and cannot come back as new ones
+    /// Erase users: they add nothing to later nights and cannot return as new users
     Erase(Flags<NightlyEraseSettings>),
-    /// Copy exactly the files of the last model that its certificate covers, to be published
+    /// Copy exactly the files that the last model's certificate covers, for publication
     Publish(Flags<NightlyPublishSettings>),
 }
 
@@ -129,7 +129,7 @@ use or damaged, 6 certificate does not hold or audit refutes a claim, 7 output c
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Generate ratings, train on them at epsilon 1 and 5, compare with no privacy
+    /// Generate ratings, train on them at epsilon 1 and 5, and compare with no privacy
     Demo(Flags<DemoSettings>),
     /// Generate data to try the other commands on
     Synth(Flags<SynthSettings>),
@@ -137,37 +137,37 @@ pub(crate) enum Command {
     Train(Box<Flags<TrainSettings>>),
     /// Train several settings within one budget and keep the best
     Tune(Box<Flags<TuneSettings>>),
-    /// Learn what small groups of rows have in common, so that each gets its own model
+    /// Learn the subspace that the linear models of small groups share
     Personalize(Box<Flags<PersonalizeSettings>>),
-    /// Learn users' models partly together, partly alone: how much of which, at which privacy
+    /// Train models that are partly shared and partly personal; choose the mix under the privacy budget
     Federate(Box<Flags<FederateSettings>>),
-    /// Fit users' own models in the space of `dp personalize`, locally, and predict
+    /// Fit personal models to the output of `dp personalize` or `dp federate`, locally, and predict
     Predict(Flags<PredictSettings>),
-    /// Measure the model of `dp train` on ratings it has not seen (internal: not covered)
+    /// Measure a model of `dp train` on held-out ratings (internal: not covered by the guarantee)
     Evaluate(Flags<EvaluateSettings>),
-    /// Write pages about runs: what was released, and apart from it what is not covered
+    /// Write report pages about runs: one of released values, and a separate internal one
     Report(Flags<ReportSettings>),
     /// Recommend items to one user from that user's own ratings, locally
     Recommend(Flags<RecommendSettings>),
-    /// Copy exactly the files that a certificate covers, to be published
+    /// Copy exactly the files that a certificate covers, for publication
     Publish(Flags<PublishSettings>),
     /// Recompute a certificate from its list of releases
     Verify(Flags<VerifySettings>),
-    /// Keep a recommender up to date every night on one budget for each user's lifetime
+    /// Retrain a recommender every night on one lifetime budget per user
     Nightly(NightlyArgs),
-    /// Make, show, upgrade and merge ledgers, which count what all runs on one data set spend
+    /// Create, show, upgrade and merge ledgers, which record what all runs on one data set spend
     Ledger(LedgerArgs),
     /// Answer questions about the privacy of any composition of mechanisms
     Account(AccountArgs),
     /// Solve for the noise, the steps or the sampling probability that meets a target
     Calibrate(CalibrateArgs),
-    /// Make the run of `dp train` many times with planted users and measure what they give away
+    /// Audit `dp train`: repeat the run with planted users and measure its privacy loss
     Audit(Box<Flags<AuditSettings>>),
-    /// The same for the run of `dp tune`
+    /// Audit `dp tune` in the same way
     AuditTune(Box<Flags<AuditTuneSettings>>),
-    /// The same for the run of `dp personalize`
+    /// Audit `dp personalize` in the same way
     AuditPersonalize(Box<Flags<AuditPersonalizeSettings>>),
-    /// The same for the runs of `dp federate`
+    /// Audit `dp federate` in the same way
     AuditFederate(Box<Flags<AuditFederateSettings>>),
     /// Print a completion script for a shell
     Completions(CompletionsArgs),

@@ -174,7 +174,7 @@ pub(super) fn show_published(as_json: bool, found: &Published) -> Result<()> {
     }
     for path in &found.left_out {
         warn(&format!(
-            "{}: left out, no certificate covers it",
+            "{}: left out because no certificate covers it",
             path.display()
         ));
     }

@@ -31,7 +31,7 @@ pub(crate) fn recommend(flags: &Flags<RecommendSettings>) -> Result<()> {
     }
     if found.says_nothing {
         return print(
-            "nothing to rank by: this model has no item biases (--score-model plain) and has learnt none of \
+            "nothing to rank by: this model has no item biases (--score-model plain) and did not learn any of \
              the items that the user likes\n",
         );
     }
@@ -56,11 +56,11 @@ fn ranking(found: &Recommendations) -> String {
         n => format!("{n} own ratings"),
     };
     let mut text = match (found.n_history, found.orders_alike) {
-        (0, _) => "no own ratings: these are the items that people like in general\n".to_owned(),
+        (0, _) => "no ratings in the history: these are the most popular items\n".to_owned(),
         (_, false) => format!("from {own}:\n"),
         (_, true) => format!(
-            "the same order for everybody: this model has no tastes that {own} could tell of; own ratings move predictions and leave \
-             out what was rated\n"
+            "this order is the same for every user: the model has no taste factors that {own} could inform; the history changes the predicted \
+             ratings and removes rated items\n"
         ),
     };
     if let Some(least) = found.min_rating {

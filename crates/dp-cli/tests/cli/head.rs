@@ -78,7 +78,10 @@ fn such_a_run_is_verified_recomputed_and_reported_on() {
     for (tastes, length) in [
         (&["--dim", "2"][..], "(1 taste) for the 10 with"),
         // too few likes for tastes: all rounds go into popularity
-        (&[], "ranked by popularity: released counts and 4 rounds"),
+        (
+            &[],
+            "ranked by popularity: released counts, refined in 4 rounds",
+        ),
     ] {
         let sandbox = Sandbox::with_ratings();
         let args = [&LISTS[..], tastes, &["--ledger", "l", "--resume"]].concat();
@@ -152,7 +155,7 @@ fn who_likes_nothing_that_was_learnt_gets_the_popular_items() {
     };
     sandbox.write("me.csv", "item,rating\n");
     let said = recommend(&[]).stdout;
-    assert!(said.starts_with("no own ratings"), "{said}");
+    assert!(said.starts_with("no ratings in the history"), "{said}");
     let report = json(&sandbox, "dp-model/report.json");
     let counts: Vec<f64> = serde_json::from_value(report["counts"]["values"].clone()).unwrap();
     let most = (0..counts.len()).max_by(|&a, &b| counts[a].total_cmp(&counts[b]));

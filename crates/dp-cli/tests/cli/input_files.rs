@@ -210,7 +210,7 @@ fn unknown_column_names_are_told_with_what_was_looked_for() {
     rejects(
         "who,item,rating\nann,item-1,3\n",
         &[
-            "ratings.csv:1: no column for the user, or more than one",
+            "ratings.csv:1: user column not found, or not unique",
             "userId",
             "hint: ",
             "--user-col",
@@ -220,7 +220,7 @@ fn unknown_column_names_are_told_with_what_was_looked_for() {
     sandbox
         .train(&["--rating-col", "stars"])
         .exits(4)
-        .says(&["no column for the rating", "looked for stars"]);
+        .says(&["rating column not found", "looked for stars"]);
     sandbox.write(
         "ratings.csv",
         ratings(40, 25, 10).replace("user,item,rating", "who,what,stars"),
@@ -255,7 +255,7 @@ fn a_bad_catalogue_is_refused_like_bad_ratings() {
         ("item,title\n", "items.csv: expected at least one record"),
         (
             "name\nx\n",
-            "items.csv:1: no column for the item, or more than one",
+            "items.csv:1: item column not found, or not unique",
         ),
         (
             "item,title\na\n",

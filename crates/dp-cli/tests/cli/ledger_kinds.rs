@@ -84,7 +84,7 @@ fn one_mixed_ledger_pays_for_runs_of_every_kind() {
     personalize(&sandbox, &format!("{}", left * 0.9999)).exits(0);
     federate(&sandbox, "1", &SAMPLED)
         .exits(3)
-        .says(&["in Gaussian releases", "a mixed ledger of epsilon"]);
+        .says(&["in Gaussian releases", "a mixed ledger with epsilon"]);
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn the_epsilon_that_a_refusal_names_is_enough() {
     let refused = federate(&sandbox, "1", &CHOICE).exits(3);
     let (_, needed) = refused
         .stderr
-        .split_once("a mixed ledger of epsilon ")
+        .split_once("a mixed ledger with epsilon ")
         .unwrap();
     let needed = needed.split_whitespace().next().unwrap().to_owned();
     assert!(needed.parse::<f64>().unwrap() > 1.0, "{needed}");

@@ -125,7 +125,7 @@ fn malformed_rows_are_the_same_errors() {
         ),
         (many_ratings() + "user-1,item-1\n", "ratings.csv:90002"),
         ("user,item,rating\n".to_owned(), "at least one record"),
-        ("user,rating\na,1\n".to_owned(), "no column for the item"),
+        ("user,rating\na,1\n".to_owned(), "item column not found"),
     ] {
         sandbox.write("ratings.csv", text);
         let in_memory = sandbox.train(&[]).exits(4).says(&[line]);

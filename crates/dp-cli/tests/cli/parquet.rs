@@ -166,7 +166,7 @@ mod with_the_feature {
         };
         train("")
             .exits(4)
-            .says(&["other.parquet:1: no column for the user", "--user-col"]);
+            .says(&["other.parquet:1: user column not found", "--user-col"]);
         train(" --user-col who --rating-col note")
             .exits(4)
             .says(&["other.parquet:1:4: expected a number for the rating"]);

@@ -137,7 +137,7 @@ fn released_metrics_are_paid_for_listed_recomputable_and_decide_the_verdict() {
     assert!((rmse - exact).abs() < 0.25, "{rmse}, {exact}");
     sandbox
         .text("model/report.md")
-        .find("noise that the budget paid for")
+        .find("noise paid for by the budget")
         .unwrap();
     sandbox
         .dp(&words("verify model --ledger l.ledger --recompute"))
@@ -250,7 +250,7 @@ fn measured(sandbox: &Sandbox, command: &str, names: &[[&str; 2]]) -> (Value, f6
     assert_eq!(json["released"]["metrics"].as_array().unwrap(), metrics);
     assert_eq!(json["verdict"]["is_released"], true);
     let report = sandbox.text("measured/report.md");
-    assert!(report.contains("noise that the budget paid for") && report.contains("Verdict: "));
+    assert!(report.contains("noise paid for by the budget") && report.contains("Verdict: "));
     let releases = certificate["releases"].as_array().unwrap();
     let last = releases.last().unwrap();
     let n_draws = 1 + 2 * names.len();

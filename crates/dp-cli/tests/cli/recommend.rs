@@ -79,7 +79,11 @@ fn unknown_items_are_left_out_and_told() {
 fn a_user_without_ratings_gets_what_people_like_in_general() {
     let sandbox = with_history("item,rating\n");
     let run = recommend(&sandbox, &["-k", "3"]).exits(0);
-    assert!(run.stdout.starts_with("no own ratings"), "{}", run.stdout);
+    assert!(
+        run.stdout.starts_with("no ratings in the history"),
+        "{}",
+        run.stdout
+    );
     let empty = items(&recommend(&sandbox, &["--json"]).exits(0).json());
     sandbox.write("me.csv", "item,rating\nvinyl-1,5\n");
     assert_eq!(
@@ -298,7 +302,7 @@ fn a_model_without_tastes_says_that_own_ratings_change_no_order() {
     assert_eq!(first["orders_alike"], true);
     let said = recommend(&sandbox, &[]).exits(0);
     said.prints(&[
-        "the same order for everybody: this model has no tastes that 2 own ratings could tell of",
+        "this order is the same for every user: the model has no taste factors that 2 own ratings could inform",
     ]);
     assert!(
         !said.stdout.contains("from 2 own ratings"),

@@ -152,7 +152,7 @@ fn without_resume_an_interrupted_run_is_told_of_and_discarded() {
     sandbox
         .dp(&anew)
         .exits(0)
-        .says(&["ended while it paid or trained", "stays spent"]);
+        .says(&["ended while paying or training", "stays spent"]);
 }
 
 #[test]

@@ -334,7 +334,7 @@ fn the_summary_leads_to_the_internal_page_and_not_to_private_figures_on_the_scre
     assert!(sandbox.exists("dp-model-internal/internal.md"));
     for more in [&["--no-split"][..], &["--no-split", "--show-internal"]] {
         let run = sandbox.train(&[&["--force"], more].concat()).exits(0);
-        run.prints(&["none: nothing is held out (--no-split)"]);
+        run.prints(&["none: no ratings were held out (--no-split)"]);
     }
 }
 
@@ -390,7 +390,7 @@ fn records_outside_the_catalogue_and_the_range_of_ratings_are_counted_on_the_int
         format!("| outside the catalogue | {n_outside} |"),
         format!("| ratings outside 2 to 5 | {n_low} |"),
         format!(
-            "{n_outside} of {} records are of items that the catalogue does not have",
+            "{n_outside} of {} records are of items that are not in the catalogue",
             records.len()
         ),
     ] {

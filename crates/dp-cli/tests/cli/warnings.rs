@@ -84,7 +84,7 @@ fn what_records_say_of_their_users_and_columns_is_internal() {
     let internal = sandbox.value("dp-model-internal/internal.json")["warnings"].to_string();
     let page = sandbox.text("dp-model-internal/internal.md");
     for said in [
-        "2 user ids differ from another one only in capitals",
+        "2 user ids differ from another id only in case",
         "42 of 42 users have a single record",
     ] {
         assert!(internal.contains(said) && page.contains(said), "{internal}");

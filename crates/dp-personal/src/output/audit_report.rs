@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use super::{rounded_down, rounded_up};
 use crate::error::Result;
 
-const INTERNAL: &str = "internal: measured beside the exact sums of the data, not covered by the guarantee. \
-                        No model was kept and no ledger charged.";
+const INTERNAL: &str = "internal: measured with access to the exact sums of the data, not covered by the guarantee. \
+                        No model was kept and no ledger was charged.";
 
 /// An audit and what it was made on.
 pub(crate) struct AuditReport<'a> {
@@ -66,8 +66,8 @@ impl SampledAuditReport<'_> {
             )),
             Block::Table(Table::new("", ["delta", "claimed", "at least"], rows)),
             Block::Text(
-                "Users are sampled, so the exact sums are secret to an audit as well and the noise cannot be measured: \
-                 epsilon of the rounds is bounded from below by the outputs alone. At a small delta so few outputs show nothing."
+                "Users are sampled, so an audit cannot see the exact sums either and cannot measure the noise: the audit bounds \
+                 the epsilon of the rounds from below by the outputs alone. At a small delta, this few outputs show nothing."
                     .to_owned(),
             ),
             Block::Text(self.run.clone()),
@@ -118,7 +118,7 @@ impl AuditReport<'_> {
             .map(|check| format!("{} (p = {:.1e})", check.what, check.p_value))
             .collect();
         if self.audit.black_box.verdict.is_violated() {
-            failed.push("the bound by outputs alone lies above the claim".to_owned());
+            failed.push("the lower bound from the outputs alone is above the claim".to_owned());
         }
         let failed = failed.into_iter().map(|of| format!("failed: {of}"));
         let weak = self.audit.inconclusive.iter();
@@ -150,7 +150,7 @@ impl AuditReport<'_> {
         let sure = match audit.white_box_confidence {
             Some(confidence) => format!("with confidence 1 - {:.0e}", 1.0 - confidence),
             None => format!(
-                "if {:.2} % of mu^2, too few numbers to measure, is as claimed",
+                "assuming the {:.2} % of mu^2 with too few numbers to measure is as claimed",
                 100.0 * audit.trusted_share
             ),
         };
@@ -167,7 +167,7 @@ impl AuditReport<'_> {
             row(
                 "measured",
                 [audit.white_box_epsilon, mu].map(|x| format!("{x:.4}")),
-                "by the noise that came out".to_owned(),
+                "from the noise that was drawn".to_owned(),
             ),
             row("  from", [self.epsilon(low), low].map(rounded_down), sure),
             row(
@@ -179,7 +179,7 @@ impl AuditReport<'_> {
                 "at least",
                 [audit.lower_bound_epsilon, outputs.lower_bound_mu].map(rounded_down),
                 format!(
-                    "by the outputs alone, with confidence {}",
+                    "from the outputs alone, with confidence {}",
                     outputs.confidence
                 ),
             ),
@@ -191,7 +191,7 @@ impl AuditReport<'_> {
     fn worth(&self) -> String {
         let (audit, outputs) = (self.audit, &self.audit.black_box);
         format!(
-            "planted users are worth {:.2} % of the claim; {} outputs without them, {} with",
+            "planted users use {:.2} % of the claimed budget; {} outputs without a planted user, {} with one",
             100.0 * audit.canary_mu / audit.claimed_mu,
             outputs.n_without,
             outputs.n_with

@@ -18,8 +18,8 @@ const FRONTIER: &str = "internal-frontier.svg";
 /// Runs without noise in their rounds.
 const EXACT: &str = "exact sums";
 /// What such a run still has of noise, and how the best is known.
-const READING: &str = "exact sums: no noise in the rounds; number of users and popularity of items stay noisy where they are counted. The best alpha is \
-                       the best on these test rows, so its error there is a little too good.";
+const READING: &str = "exact sums: no noise in the rounds; the number of users and the popularity of items are still noisy where they are counted. The best alpha was \
+                       chosen on these same test rows, so its error is slightly optimistic.";
 /// Figures this close to the best are as good.
 const TIE: f64 = 0.01;
 
@@ -165,14 +165,14 @@ impl ExplorationReport<'_> {
             let ties: Vec<String> = winner.ties.iter().map(word).collect();
             vec![epsilon_name(epsilon), word(&winner.alpha), ties.join(", ")]
         });
-        let heads = ["epsilon", "best alpha on them", "within 1 % of it"];
+        let heads = ["epsilon", "best alpha", "within 1 % of it"];
         let winners = Table::new("", heads, winners).with_text([2]);
         let delta = format!("Delta {:e}; {:.2} seconds.", self.delta, self.seconds);
         Page {
             kind: Kind::Internal,
             title: format!("Internal: {NOTE}"),
             facts: Vec::new(),
-            lead: "Every cell is a run with a budget of its own, on the same data: to publish them, or a setting chosen by them, \
+            lead: "Each cell is a separate run with its own budget on the same data: publishing these figures, or a setting chosen by them, \
                    would cost the sum. Computed from private data; do not publish."
                 .to_owned(),
             caution: None,

@@ -81,11 +81,11 @@ impl Release for FederatedRelease<'_> {
     fn model_line(&self) -> String {
         let (n, rounds) = (self.inputs.features.len(), self.settings.n_rounds);
         let grid = match self.alphas.len() {
-            1 => "the only one".to_owned(),
-            n => format!("of {n}, chosen within the budget"),
+            1 => "the only alpha".to_owned(),
+            n => format!("chosen from {n} within the budget"),
         };
         let alpha = alpha_name(self.alpha());
-        format!("{n} features, alpha {alpha}, {grid}; {rounds} rounds each")
+        format!("{n} features, alpha {alpha} ({grid}), {rounds} rounds per alpha")
     }
 
     fn settings(&self) -> Value {
@@ -106,7 +106,7 @@ impl Release for FederatedRelease<'_> {
         let coefficients = self.inputs.names().zip(self.model.last());
         vec![ChartData {
             title: "Shared coefficients".to_owned(),
-            note: "the part that all users share, of features as models see them; every user adds an own part, which stays with the user".to_owned(),
+            note: "the part of the model that all users share, for features as the models see them; each user adds a personal part, which stays with that user".to_owned(),
             series: vec!["shared".to_owned()],
             rows: coefficients.map(|(name, w)| (name, vec![Some(*w)])).collect(),
         }]
@@ -258,7 +258,7 @@ impl FederatedReport<'_> {
         let metric = self.inputs().metric();
         let chart = |(kind, users)| ChartData {
             title: format!("{metric}{kind} on held-out rows, by alpha"),
-            note: "alpha 0 learns alone, alpha inf is one model for all".to_owned(),
+            note: "alpha 0: each user learns alone; alpha inf: one model for all users".to_owned(),
             series: ["private", "no noise"].map(str::to_owned).into(),
             rows: self.lines_of(users).into_iter().map(both).collect(),
         };

@@ -54,7 +54,7 @@ impl Release for PersonalRelease<'_> {
     fn model_line(&self) -> String {
         let (settings, n) = (self.settings, self.inputs.features.len());
         let level = match self.inputs.intercept {
-            Intercept::Own => "users' own levels",
+            Intercept::Own => "one level per user",
             Intercept::Shared => "a constant feature",
             Intercept::None => "no intercept",
         };
@@ -67,7 +67,7 @@ impl Release for PersonalRelease<'_> {
         let method = method.as_str().unwrap_or_default().to_owned();
         let sparse = match self.inputs.sparse {
             0 => String::new(),
-            most => format!(" and up to {most} coefficients of the user's own"),
+            most => format!(" and up to {most} extra coefficients per user"),
         };
         format!(
             "{n} features and {level}, subspace of dimension {}{sparse}, {method}{steps}",
@@ -89,7 +89,7 @@ impl Release for PersonalRelease<'_> {
         let shares = shares.into_iter();
         vec![ChartData {
             title: "Features in the subspace".to_owned(),
-            note: "how much of each feature's direction lies in the released subspace, from 0 to 1: the diagonal of U U^T".to_owned(),
+            note: "share of each feature's direction that lies in the released subspace, from 0 to 1: the diagonal of U U^T".to_owned(),
             series: vec!["share".to_owned()],
             rows: shares.map(|(name, share)| (name, vec![Some(share)])).collect(),
         }]

@@ -170,13 +170,13 @@ pub(crate) trait RunReport {
             Some(verdict) if verdict.is_released => format!("{verdict}, by released metrics"),
             Some(verdict) => format!("{verdict}: internal, do not publish"),
             None if holds_nothing_out(self.release()) => {
-                "none: nothing is held out (--no-split)".to_owned()
+                "none: no ratings were held out (--no-split)".to_owned()
             }
             None if is_paid || output.reveals_internal() => {
-                "none: no baseline, or too little held out".to_owned()
+                "none: no baseline, or too few held-out records".to_owned()
             }
             None => format!(
-                "in {}: whether the best free baseline is better",
+                "in {}: whether the model beats the best free baseline",
                 internal_beside(&output.out).join(INTERNAL_PAGE).display()
             ),
         };

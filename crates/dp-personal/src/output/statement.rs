@@ -64,7 +64,7 @@ impl PlanOverview {
             ),
             fact(
                 "for",
-                format!("{n} releases, whatever the data are; none was read"),
+                format!("{n} releases, the same for any data; no data was read"),
             ),
         ];
         let blocks = [
@@ -93,7 +93,7 @@ impl PlanOverview {
 /// Epsilon under both adjacencies in two lines, for the head of a summary.
 pub(super) fn guarantee_facts(certificate: &Certificate) -> Vec<(String, String)> {
     let Some(g) = &certificate.guarantee else {
-        let words = "the noise is seeded: whoever has the seed can take it off";
+        let words = "the noise is seeded: anyone who knows the seed can subtract it";
         return vec![fact("NOT PRIVATE", words)];
     };
     let delta = g.delta;

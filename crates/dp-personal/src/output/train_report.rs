@@ -23,8 +23,7 @@ use crate::report::Model;
 use crate::settings::Method;
 
 /// Why the rule learns item biases alone.
-pub(crate) const NO_TASTES: &str =
-    "tastes would add more noise than they tell at this epsilon and amount of data";
+pub(crate) const NO_TASTES: &str = "Too little data for taste factors at this epsilon: only item biases were learned, so every user gets the same ranking";
 
 /// Settings of a run, for its report.
 pub(crate) trait TrainSettings: Serialize {
@@ -60,7 +59,7 @@ pub(crate) trait TrainSettings: Serialize {
 
     /// What made the factors.
     fn made_by(&self, method: Method) -> String {
-        format!("{} rounds of {}", self.n_rounds(), method.name())
+        format!("{} rounds, method `{}`", self.n_rounds(), method.name())
     }
 
     /// What the model has besides factors and catalogue: names and bytes.
@@ -149,7 +148,7 @@ impl<S: TrainSettings> Release for TrainRelease<'_, S> {
         }
         if self.params.ranks_by_popularity(model) {
             return format!(
-                "{n_items} items, ranked by popularity: released counts and {n_rounds} rounds that refine them"
+                "{n_items} items, ranked by popularity: released counts, refined in {n_rounds} rounds"
             );
         }
         format!(
@@ -231,7 +230,7 @@ impl<S: TrainSettings> RunReport for TrainReport<'_, S> {
                 ("outside the catalogue", summary.n_outside_catalogue),
                 ("NaN or infinite, left out", summary.dropped.not_finite),
                 (
-                    "repeated pairs, replaced by the later",
+                    "repeated pairs, replaced by the later record",
                     summary.dropped.repeated,
                 ),
             ])
@@ -245,7 +244,7 @@ impl<S: TrainSettings> RunReport for TrainReport<'_, S> {
     fn facts(&self) -> Vec<(String, String)> {
         let release = self.release;
         let by_rule = release.params.dim_by_rule() && release.fitted.model.dim() == 1;
-        let reason = fact("", format!("{NO_TASTES}; --dim 3 insists on two"));
+        let reason = fact("", format!("{NO_TASTES}. Use --dim 3 to override"));
         let comparison = release.comparison.as_ref();
         let scale = release.fitted.model.scale().map(scale_facts);
         let facts = by_rule.then_some(reason).into_iter();
@@ -329,16 +328,19 @@ fn scale_facts(scale: &RatingScale) -> Vec<(String, String)> {
     let (center, unit) = (short(scale.center), short(scale.unit));
     let mut facts = Vec::new();
     let learnt = match (scale.center_is_learnt, scale.unit_is_learnt) {
-        (true, true) => format!("learnt: ratings around {center}, {unit} about a user's mean"),
-        (true, false) => format!("learnt: ratings around {center}"),
-        (false, true) => format!("learnt: ratings {unit} about a user's mean"),
+        (true, true) => format!(
+            "learned: mean rating {center}, standard deviation {unit} around each user's mean"
+        ),
+        (true, false) => format!("learned: mean rating {center}"),
+        (false, true) => format!("learned: standard deviation {unit} around each user's mean"),
         (false, false) => String::new(),
     };
     if scale.is_learnt() {
         facts.push(fact("scale", learnt));
     }
     if scale.has_long_tails {
-        let text = "with long tails: ratings that are amounts or counts train better as logarithms";
+        let text =
+            "long-tailed distribution: amounts or counts train better on a logarithmic scale";
         facts.push(fact("", text.to_owned()));
     }
     if let Some([share, noise]) = scale
@@ -349,7 +351,7 @@ fn scale_facts(scale: &RatingScale) -> Vec<(String, String)> {
         let (share, noise) = (100.0 * share, 100.0 * noise);
         let head = if facts.is_empty() { "scale" } else { "" };
         let text = format!(
-            "about {share:.0} % of ratings (noise {noise:.0}) lie further than {far} from their user's mean and are cut"
+            "about {share:.0} % of the ratings (noise {noise:.0}) are more than {far} from their user's mean and are clipped"
         );
         facts.push(fact(head, text));
     }
@@ -381,7 +383,9 @@ impl Comparison {
             })
             .collect();
         let noise = self.noise_stddev;
-        let words = format!("excess loss of each, released with noise of {noise:.1}");
+        let words = format!(
+            "excess loss of each candidate, released with noise of standard deviation {noise:.1}"
+        );
         facts.push(fact("", words));
         facts
     }

@@ -66,12 +66,13 @@ fn chart(metric: &str, rounds: &[usize], all: &[RoundLine]) -> Chart {
     let lines: Vec<Line> = drawn
         .map(|line| Line::solid(&line.name, points(rounds, &line.values)))
         .collect();
-    let mut note = "Of the models as they stood; only the last round is the model.".to_owned();
+    let mut note =
+        "Error of the model after each round; only the last round is released.".to_owned();
     if rounds.first() == Some(&0) {
-        note += " Round 0 is what the first one starts from.";
+        note += " Round 0 is the starting point of the first round.";
     }
     if lines.len() < all.len() {
-        note += " The table has the lines that are not drawn.";
+        note += " Lines that are not drawn are in the table.";
     }
     let heights = lines.iter().flat_map(|line| &line.points).map(|p| p.y);
     let (x, y) = (across(rounds), Axis::around(metric, heights));
@@ -153,7 +154,7 @@ mod tests {
         assert!(
             drawn
                 .note
-                .ends_with("The table has the lines that are not drawn.")
+                .ends_with("Lines that are not drawn are in the table.")
         );
         let table = table("RMSE", &[5, 10, 12], &all);
         assert_eq!(

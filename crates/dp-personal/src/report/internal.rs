@@ -29,8 +29,8 @@ pub(crate) fn internal_page(all: &[ReportedRun<'_>]) -> Option<Page> {
         facts: facts(run),
         lead: "Everything on this page is computed from private data.".to_owned(),
         caution: Some(
-            "Do not publish it, and do not choose settings by it: charging the runs does not pay for that. dp tune \
-             chooses within the budget."
+            "Do not publish it, and do not choose settings by it: the budget that the runs spent does not cover that choice. dp tune \
+             chooses settings within the budget."
                 .to_owned(),
         ),
         sections,
@@ -50,8 +50,8 @@ fn quality(run: &ReportedRun<'_>) -> Section {
             value: shown(headline.finite()),
             label: headline.metric.clone(),
             note: match headline.finite() {
-                Some(_) => "on what was held out of training",
-                None => "no figure: the run ran away",
+                Some(_) => "on held-out data",
+                None => "no figure: the run diverged",
             }
             .to_owned(),
         }]));
@@ -100,7 +100,7 @@ fn users_note(command: Option<&str>) -> Option<&'static str> {
         "train" | "tune" | "nightly" => Some("internal-users.csv has the same for every user."),
         "personalize" => Some("internal-users.csv has the same for every user."),
         "federate" => Some(
-            "internal-users.csv has the same for every user. The choice of alpha was charged apart.",
+            "internal-users.csv has the same for every user. The choice of alpha was charged separately.",
         ),
         _ => None,
     }
@@ -144,7 +144,7 @@ fn popularity(run: &ReportedRun<'_>) -> Section {
     }
     if blocks.is_empty() {
         let text = if run.model.is_some() {
-            "Not measured yet: dp evaluate RATINGS --model DIR --non-private --save, then dp report DIR again."
+            "Not measured yet: run dp evaluate RATINGS --model DIR --non-private --save, then dp report DIR again."
         } else {
             "This model has no items."
         };
@@ -174,9 +174,9 @@ fn by_popularity(found: &Evaluated) -> Chart {
     });
     let metric = first.map_or("rmse", |bucket| bucket.metric());
     let note = if metric == "rmse" {
-        "Smaller is better. Items dealt to fifths by how many users rated them."
+        "Smaller is better. Items are grouped into fifths by how many users rated them."
     } else {
-        "Larger is better. Items dealt to fifths by how many users have them; the rarer, the longer the list."
+        "Larger is better. Items are grouped into fifths by how many users have them; lists are longer for rarer items."
     };
     let bars = Bars {
         series: series.collect(),
@@ -216,11 +216,11 @@ fn without_privacy(run: &ReportedRun<'_>) -> Section {
                 unit: Unit::Plain,
                 rows: vec![row("private", private), row(NON_PRIVATE, exact)],
             };
-            let note = format!("{change:+.1} % against the model without privacy.");
+            let note = format!("{change:+.1} % relative to the model without privacy.");
             Block::Chart(Chart::bars(metric, note, bars))
         }
         None if ran_away => {
-            Block::Text("The run ran away: it has no figure to set beside another.".to_owned())
+            Block::Text("The run diverged: it has no figure to compare.".to_owned())
         }
         None => Block::Text(
             "Not measured yet: dp evaluate RATINGS --model DIR --non-private --save trains the same kind of model without \
@@ -228,7 +228,11 @@ fn without_privacy(run: &ReportedRun<'_>) -> Section {
                 .to_owned(),
         ),
     };
-    Section::new("non-private", "Beside the non-private model", vec![block])
+    Section::new(
+        "non-private",
+        "Comparison with the non-private model",
+        vec![block],
+    )
 }
 
 fn data_handling(run: &ReportedRun<'_>) -> Section {
@@ -254,5 +258,5 @@ fn data_handling(run: &ReportedRun<'_>) -> Section {
             .as_ref()
             .map(|found| table("Read by dp evaluate", &found.data)),
     );
-    Section::new("data", "What was read and left out", blocks)
+    Section::new("data", "Records read and left out", blocks)
 }

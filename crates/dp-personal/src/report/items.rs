@@ -44,18 +44,15 @@ pub(super) fn noise(run: &ReportedRun<'_>) -> Section {
         Block::Numbers(vec![
             Number {
                 value: format!("{:.0} %", 100.0 * share),
-                label: "of the items are above the noise".to_owned(),
+                label: "of the items have counts above the noise".to_owned(),
                 note: format!(
-                    "their noisy count is more than {ABOVE} of its standard deviations above zero"
+                    "noisy count more than {ABOVE} standard deviations of the noise above zero"
                 ),
             },
             Number {
                 value: short(counts.noise_stddev()),
                 label: "noise on every count".to_owned(),
-                note: format!(
-                    "standard deviation, beside a mean count of {:.1}",
-                    counts.mean()
-                ),
+                note: format!("standard deviation; the mean count is {:.1}", counts.mean()),
             },
         ]),
         Block::Chart(chart(&sorted, counts.noise_stddev())),
@@ -63,8 +60,9 @@ pub(super) fn noise(run: &ReportedRun<'_>) -> Section {
         Block::Note(note(run.is_private())),
     ];
     // of implicit feedback, whose users are counted by the root of what they like
-    if run.model_line().ends_with("rounds of am-ssp") {
-        let words = "A user with n likes counts as 1/sqrt(n) of one.";
+    let line = run.model_line();
+    if line.ends_with("rounds, method `am-ssp`") || line.ends_with("rounds of am-ssp") {
+        let words = "Each like of a user with n likes counts as 1/sqrt(n).";
         blocks.push(Block::Note(words.to_owned()));
     }
     Section::new("noise", title, blocks)
@@ -72,14 +70,14 @@ pub(super) fn noise(run: &ReportedRun<'_>) -> Section {
 
 fn note(is_private: bool) -> String {
     let chance =
-        "The noise alone lifts 2.3 % of the items that nobody rated above two of its deviations.";
+        "Noise alone puts 2.3 % of the items that nobody rated above two standard deviations.";
     if is_private {
         format!(
-            "{chance} Computed from released values alone, so it costs nothing. dp report writes the same for every item: report-items.csv."
+            "{chance} This section is computed from released values alone, so it costs no privacy budget. dp report writes these figures for every item to report-items.csv."
         )
     } else {
         format!(
-            "{chance} The noise of this run can be taken off again; no table of items is written."
+            "{chance} The noise of this run can be subtracted, so no table of items is written."
         )
     }
 }
@@ -94,12 +92,12 @@ fn chart(sorted: &[f64], noise: f64) -> Chart {
     let powers = (-1..12).map(|p| 10_f64.powi(p)).filter(|p| *p <= top * 1.3);
     let level = format!("{ABOVE} standard deviations");
     Chart::lines(
-        "Signal over noise, from the most to the least counted item",
-        "Noisy count over the standard deviation of its noise; what is below 0.1 is drawn there.",
+        "Signal-to-noise ratio of the item counts, largest count first",
+        "Noisy count divided by the standard deviation of its noise; values below 0.1 are drawn at 0.1.",
         Lines {
             x: Axis::of_shares("share of the items"),
             y: Axis {
-                name: "signal over noise".to_owned(),
+                name: "signal-to-noise ratio".to_owned(),
                 log: true,
                 range: [FLOOR, top * 1.3],
                 ticks: powers.map(|v| (v, short(v))).collect(),
@@ -112,7 +110,7 @@ fn chart(sorted: &[f64], noise: f64) -> Chart {
     )
 }
 
-/// Noise over signal at some ranks.
+/// Noise-to-signal ratio at percentiles of the counts.
 fn places(sorted: &[f64], noise: f64) -> Table {
     let last = sorted.len() - 1;
     #[allow(
@@ -122,12 +120,12 @@ fn places(sorted: &[f64], noise: f64) -> Table {
     )]
     let rank = |share: f64| (share * last as f64).round() as usize;
     let rows = [
-        ("most counted item", 0.0),
-        ("first of ten", 0.1),
-        ("first of four", 0.25),
-        ("middle item", 0.5),
-        ("last of four", 0.75),
-        ("least counted item", 1.0),
+        ("maximum", 0.0),
+        ("90th percentile", 0.1),
+        ("75th percentile", 0.25),
+        ("median", 0.5),
+        ("25th percentile", 0.75),
+        ("minimum", 1.0),
     ];
     let rows = rows.map(|(name, share)| {
         let count = sorted[rank(share)];
@@ -135,8 +133,8 @@ fn places(sorted: &[f64], noise: f64) -> Table {
         let ratio = ratio.map_or_else(|| "no signal".to_owned(), |r| format!("{:.1} %", 100.0 * r));
         vec![name.to_owned(), format!("{count:.1}"), ratio]
     });
-    let heads = ["item", "noisy count", "noise / signal"];
-    Table::new("Noise over signal", heads, rows)
+    let heads = ["item counts", "noisy count", "noise / signal"];
+    Table::new("Noise-to-signal ratio", heads, rows)
 }
 
 /// None where the noisy count is not positive.

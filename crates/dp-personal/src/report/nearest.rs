@@ -51,7 +51,7 @@ impl Wanted {
             .filter(|title| !title.is_empty())
     }
 
-    /// The item of that id, else of that title, else the most counted one whose title holds the name.
+    /// The item of that id, else of that title, else the one with the largest count whose title contains the name.
     fn find(
         &self,
         name: &str,
@@ -74,7 +74,7 @@ impl Wanted {
             .reduce(|a, b| if count(b) > count(a) { b } else { a })
             .ok_or_else(|| {
                 Error::Usage(format!(
-                    "--title {name}: no item has this id, or a title with this in it"
+                    "--title {name}: no item has this id or a title that contains it"
                 ))
             })
     }
@@ -96,11 +96,9 @@ pub(super) fn nearest(run: &ReportedRun<'_>, wanted: &Wanted) -> Result<Option<S
         .collect();
     let mut found = found?;
     if model.dim() == 1 {
-        let mut text =
-            "The factors of this model are item biases alone: no item is nearer than another."
-                .to_owned();
+        let mut text = "This model has item biases only, so there are no nearest items.".to_owned();
         if run.setting("/dim").is_some_and(Value::is_null) {
-            text += &format!(" By rule: {NO_TASTES}.");
+            text += &format!(" {NO_TASTES}.");
         }
         let blocks = vec![Block::Text(text)];
         return Ok(Some(Section::new("nearest", "Nearest items", blocks)));
@@ -111,13 +109,13 @@ pub(super) fn nearest(run: &ReportedRun<'_>, wanted: &Wanted) -> Result<Option<S
     let cards = found
         .into_iter()
         .map(|item| card(model, catalogue, wanted, item));
-    let text = "By the cosine of their released taste coordinates, 1 for the same taste. An item in the noise has \
-                neighbours by chance.";
+    let text = "By cosine similarity of the released taste factors, 1 for the same direction. An item whose count does not stand out \
+                from the noise has random neighbours.";
     let blocks = vec![Block::Text(text.to_owned()), Block::Cards(cards.collect())];
     Ok(Some(Section::new("nearest", "Nearest items", blocks)))
 }
 
-/// The most counted items, or those with the strongest tastes.
+/// The items with the largest counts, or those with the strongest tastes.
 fn chosen(model: &FactorModel, counts: Option<&NoisyCounts>) -> Vec<usize> {
     let strength = |item: usize| match counts {
         Some(counts) => counts.values()[item],

@@ -12,7 +12,7 @@ pub(super) fn guarantee(run: &ReportedRun<'_>) -> Section {
     let mut blocks = Vec::new();
     if let Status::NotPrivate { reason } = &statement.status {
         blocks.push(Block::Warning(format!("Not private: {reason}.")));
-        let words = "Nothing here carries a guarantee: the figures below describe the run and protect nobody.";
+        let words = "There is no guarantee: the figures below describe the run and protect nobody.";
         blocks.push(Block::Text(words.to_owned()));
     }
     let warnings = run.released.iter().flat_map(|released| &released.warnings);
@@ -38,8 +38,8 @@ pub(super) fn guarantee(run: &ReportedRun<'_>) -> Section {
             blind: 100.0 * attacker.false_positive_rate,
             found: attacker.found_of_100(),
             caption: format!(
-                "Of 100 {}s who took part, the best attacker of the sentence above finds at most the filled ones; \
-                 blind guessing finds the dark ones.",
+                "Of 100 {}s who took part, the best attacker described above finds at most the filled dots; \
+                 random guessing finds the dark ones.",
                 statement.unit
             ),
         }));
@@ -75,7 +75,7 @@ pub(super) fn budget(run: &ReportedRun<'_>) -> Section {
         unit: Unit::Share,
         rows: rows.collect(),
     };
-    let note = "Noise: its standard deviation over the most that one user adds. Budget: share of the release in mu^2.";
+    let note = "Noise: its standard deviation divided by the most that one user can add. Budget: the release's share of mu^2.";
     let chart = Chart::bars("Share of the budget by release", note, bars);
     Section::new("budget", "Where the budget went", vec![Block::Chart(chart)])
 }
@@ -92,5 +92,5 @@ pub(super) fn scope(run: &ReportedRun<'_>) -> Section {
     ];
     blocks.retain(|block| !matches!(block, Block::List(_, entries) if entries.is_empty()));
     blocks.push(Block::Note(statement.tuning_line().to_owned()));
-    Section::new("scope", "What it rests on", blocks)
+    Section::new("scope", "Scope and assumptions", blocks)
 }

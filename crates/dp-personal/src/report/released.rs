@@ -53,11 +53,11 @@ fn not_private<'a>(all: &'a [ReportedRun<'_>]) -> Vec<&'a str> {
 
 fn lead(all: &[ReportedRun<'_>]) -> String {
     if not_private(all).is_empty() {
-        return "Everything on this page is computed from released values: it may be shown to anyone, and costs \
-                nothing beyond the budget below."
+        return "Everything on this page is computed from released values: it may be shown to anyone and costs \
+                no privacy budget beyond that below."
             .to_owned();
     }
-    "This page is no release: it shows values of runs that protect nobody. Treat it as private data.".to_owned()
+    "Do not publish this page: it shows values of runs without privacy protection. Treat it as private data.".to_owned()
 }
 
 fn caution(all: &[ReportedRun<'_>]) -> Option<String> {
@@ -68,7 +68,7 @@ fn caution(all: &[ReportedRun<'_>]) -> Option<String> {
             Some("NOT PRIVATE: nothing on this page carries a guarantee.".to_owned())
         }
         _ => Some(format!(
-            "NOT PRIVATE: {}. What this page shows of them carries no guarantee.",
+            "NOT PRIVATE: {}. The values of these runs on this page carry no guarantee.",
             names.join(", ")
         )),
     }
@@ -108,7 +108,7 @@ pub(super) fn facts(run: &ReportedRun<'_>) -> Vec<(String, String)> {
 pub(super) fn footer(run: &ReportedRun<'_>) -> String {
     let project = &run.certificate.project;
     format!(
-        "Written from a certificate of {} {} with digest {}. dp verify recomputes it.",
+        "Generated from a certificate of {} {} with digest {}. dp verify recomputes it.",
         project.name, project.version, run.certificate.digest
     )
 }
@@ -132,10 +132,10 @@ fn accuracy(run: &ReportedRun<'_>) -> Option<Section> {
         ]
     });
     let interval = format!("{:.0} % interval", 100.0 * confidence);
-    let heads = ["metric", "of", "value", &interval, "range of a user"];
+    let heads = ["metric", "of", "value", &interval, "range per user"];
     let table = Table::new("On held-out records", heads, rows).with_text([1]);
-    let text = "Means over users, released with noise that the budget paid for. Every user counts alike, with values clipped to the range \
-                named; the intervals cover the noise and the sampling of users.";
+    let text = "Means over users, released with noise paid for by the budget. Each user has the same weight, with values clipped to the stated \
+                range; the intervals cover the noise and the sampling of users.";
     let mut blocks = vec![Block::Text(text.to_owned()), Block::Table(table)];
     let release = run.released.as_ref().and_then(|of| of.metric_release());
     if let Some(verdict) = release.and_then(|release| release.verdict(metrics)) {
@@ -161,8 +161,8 @@ fn candidates(comparison: &Comparison) -> Section {
         vec![name.clone(), format!("{score:+.1}"), mark.to_owned()]
     });
     let text = format!(
-        "Each was trained and paid for. Scores are losses above the mean of all, on ratings held out by each user, \
-         released with noise of {:.1}; the choice is covered as well.",
+        "Each candidate was trained and paid for. A score is the loss minus the mean loss of all candidates, on ratings held out for \
+         the comparison, released with noise of standard deviation {:.1}; the guarantee covers the choice too.",
         comparison.noise_stddev
     );
     let title = "Candidates and their released scores";
@@ -179,8 +179,7 @@ fn settings(run: &ReportedRun<'_>) -> Option<Section> {
         .into_iter()
         .any(|said| said.contains("not chosen by looking"))
     {
-        words +=
-            " That none of them was chosen by looking at the data stands among the assumptions.";
+        words += " The guarantee assumes that none of them was chosen by looking at the data.";
     }
     let text = serde_json::to_string_pretty(settings).ok()?;
     let blocks = vec![

@@ -37,7 +37,11 @@ pub(super) fn together(all: &[ReportedRun<'_>]) -> Option<Section> {
         "items above noise",
     ];
     let mut blocks = vec![
-        Block::Table(Table::new("Budget and yield of every run", heads, rows)),
+        Block::Table(Table::new(
+            "Budget of each run and its items above the noise",
+            heads,
+            rows,
+        )),
         Block::Text(sum(all)),
     ];
     blocks.extend(yield_chart(all).map(Block::Chart));
@@ -58,19 +62,19 @@ fn sum(all: &[ReportedRun<'_>]) -> String {
             && run.certificate.adjacency == first.adjacency
     };
     if !all.iter().all(same) {
-        return "The runs are on data sets of different names. Where these hold the same people, whoever sees all of them sees more \
-                than any one of these epsilons says."
+        return "The runs are on data sets with different names. If these contain the same people, someone who sees all of the runs learns more \
+                than any one of these epsilons allows for."
             .to_owned();
     }
     let deltas = all.iter().map(|run| run.certificate.target.delta);
     let delta = deltas.fold(0.0, f64::max);
     let Some(epsilon) = joint_epsilon(all, first.adjacency, delta) else {
-        return "Whoever sees all of them sees more than any one of these epsilons says; no sum is given here because not every \
-                run is Gaussian, private, and within epsilon 40."
+        return "Someone who sees all of the runs learns more than any one of these epsilons allows for; no total is given because not every \
+                run is Gaussian and private with a total epsilon of at most 40."
             .to_owned();
     };
     let mut text = format!(
-        "All of them are on {}. Whoever sees all of them sees what one run with epsilon {} at delta {delta:e} gives away \
+        "All runs are on {}. Together they cost as much privacy as one run with epsilon {} at delta {delta:e} \
          ({}), because Gaussian budgets add up in mu^2.",
         first.data_set_id,
         rounded_up(epsilon),
@@ -79,14 +83,14 @@ fn sum(all: &[ReportedRun<'_>]) -> String {
     if let Some(other) = other_neighbours(first.adjacency) {
         text += &match joint_epsilon(all, other, delta) {
             Some(epsilon) => format!(" For {other} it is epsilon {}.", rounded_up(epsilon)),
-            None => format!(" For {other} no sum is given."),
+            None => format!(" For {other} no total is given."),
         };
     }
     if all
         .iter()
         .any(|run| run.certificate.target.delta.to_bits() != delta.to_bits())
     {
-        text += " The runs have different deltas: the sum is at the largest.";
+        text += " The runs have different deltas: the total is at the largest.";
     }
     text
 }

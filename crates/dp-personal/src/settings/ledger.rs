@@ -60,7 +60,7 @@ settings! {
     struct LedgerCreateSettings {
         /// The file, which must not exist
         file: PathBuf = { positional: true },
-        /// Name of the data set: by default runs name it after their file
+        /// Name of the data set; runs use their file's name by default
         data_set: String = { value_name: "NAME" },
         /// Total epsilon (nats) of all runs, for adding or removing one user
         epsilon: f64 = { value_name: "E", range: Range::above(0.0) },
@@ -128,11 +128,11 @@ mod flags {
     settings! {
     /// The choice as flags.
     struct LedgerFlags {
-        /// Account of this data set over all runs
+        /// Ledger of all runs on this data set
         ledger: Option<PathBuf> = { value_name: "FILE", one_of: "account", shapes: Shapes::Nothing },
-        /// Count this run alone: no ledger adds it to other runs on these data
+        /// Count this run alone: no ledger adds it to other runs
         no_ledger: bool = { one_of: "account", conflicts: ["ledger"], shapes: Shapes::Nothing },
-        /// Make the ledger, which must not exist; its budget: this run's or `ledger_epsilon`
+        /// Create the ledger, with the budget of this run or `ledger_epsilon`
         new_ledger: bool = { requires: ["ledger"], conflicts: ["no_ledger"], shapes: Shapes::Nothing },
         /// Total epsilon; makes a missing ledger
         ledger_epsilon: Option<f64> = {
@@ -152,7 +152,7 @@ mod flags {
             shapes: Shapes::Nothing,
             range: Range::open_unit(),
         },
-        /// Of a new ledger: gaussian (exact) or mixed (any mechanism)
+        /// New ledger: gaussian (exact) or mixed (any mechanism)
         ledger_kind: Option<LedgerKind> = {
             value_name: "KIND",
             usual: "by the run",
@@ -160,7 +160,7 @@ mod flags {
             conflicts: ["no_ledger"],
             shapes: Shapes::Nothing,
         },
-        /// These are the ledger's data, although few of its users are among them
+        /// This is the ledger's data set, though few of its users match
         same_data_set: bool = { requires: ["ledger"], conflicts: ["no_ledger"], shapes: Shapes::Nothing },
     }
     }
@@ -185,7 +185,7 @@ impl Settings for LedgerChoice {
             || given.ledger_delta.is_some()
             || given.ledger_kind.is_some();
         if given.ledger.is_none() && is_of_a_file {
-            return Err(refused("what is said of a ledger needs its file"));
+            return Err(refused("ledger settings need a ledger file"));
         }
         match (given.ledger, given.no_ledger) {
             (Some(path), false) => Ok(Self::Ledger(LedgerFile {
@@ -197,9 +197,9 @@ impl Settings for LedgerChoice {
                 same_data_set: given.same_data_set,
             })),
             (None, true) => Ok(Self::NoLedger),
-            (Some(_), true) => Err(refused("cannot go with `no_ledger`")),
+            (Some(_), true) => Err(refused("cannot be used with `no_ledger`")),
             (None, false) => Err(refused(
-                "give a file that counts all runs on these data, or `no_ledger` for a run that is counted alone",
+                "give the ledger file of all runs on these data, or `no_ledger` to count this run alone",
             )),
         }
     }

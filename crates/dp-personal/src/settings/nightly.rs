@@ -19,17 +19,17 @@ settings! {
         delta: f64 = { value_name: "D", range: Range::open_unit() },
         /// Nights over which a user's budget is spread; after that the user adds nothing
         horizon: usize = { value_name: "NIGHTS", default: "365", range: Range::of(1.0, 4096.0) },
-        /// How much earlier than later: night a of a user has the weight (a + 1)^-X
+        /// Decay of spending: a user's night a has the weight (a + 1)^-X
         pace: f64 = { value_name: "X", default: "0.4", range: Range::of(0.0, 4.0) },
-        /// Range of the ratings; not with likes
-        rating_range: Option<Vec<f64>> = { value_name: "LO,HI", delimiter: ',', usual: "has to be given" },
+        /// Range of ratings; not for implicit
+        rating_range: Option<Vec<f64>> = { value_name: "LO,HI", delimiter: ',', usual: "required" },
         /// explicit (ratings: biases and tastes) or implicit (likes: popularity)
         feedback: FeedbackKind = { value_name: "KIND", default: "explicit" },
-        /// With implicit feedback: the least rating that is a yes
-        min_rating: Option<f64> = { value_name: "X", usual: "all are" },
-        /// Tastes once the released sums are clear enough; 0 learns item biases alone
+        /// Implicit feedback: least rating that counts as positive
+        min_rating: Option<f64> = { value_name: "X", usual: "all do" },
+        /// Taste factors, once the signal allows them; 0 learns item biases alone
         tastes: usize = { value_name: "N", default: "8", range: Range::of(0.0, 64.0) },
-        /// Items that the catalogue may grow to
+        /// Maximum size of the catalogue
         most_items: Option<usize> = {
             value_name: "N",
             usual: "4 times the catalogue, and 10000",
@@ -45,11 +45,11 @@ settings! {
     struct NightlyRunSettings {
         /// Folder made by `dp nightly init`
         state: PathBuf = { positional: true, value_name: "STATE" },
-        /// All ratings there are tonight: a table with user, item and rating
+        /// All current ratings: a table with user, item and rating
         ratings: TableSource = { positional: true, shapes: Shapes::Nothing },
-        /// Public catalogue with new items; those that were there stay
+        /// Public catalogue with new items; existing items stay
         items: Option<PathBuf> = { value_name: "CATALOGUE", usual: "the items so far" },
-        /// Number of the night, above all earlier ones; it must not follow from the data
+        /// Number of the night, above all earlier ones; must not depend on the data
         night: Option<usize> = { value_name: "N", usual: "days since the state was made" },
         /// Columns of the ratings.
         columns: RatingColumnSettings = flatten,
@@ -77,7 +77,7 @@ settings! {
         state: PathBuf = { positional: true, value_name: "STATE" },
         /// Folder for the copy
         dest: PathBuf = { positional: true, value_name: "DEST" },
-        /// Replace that folder, unless it holds a ledger or other than a run's files
+        /// Replace that folder, unless it holds a ledger or files not from a run
         force: bool = {},
     }
 }

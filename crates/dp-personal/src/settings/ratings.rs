@@ -106,7 +106,7 @@ settings! {
             requires: ["ratings"],
             shapes: Shapes::ByContents,
         },
-        /// Publish all item ids of the ratings, in place of `items`
+        /// Publish all item ids of the ratings instead of `items`
         item_ids_are_public: bool = { conflicts: ["items"] },
         /// Columns of the ratings.
         columns: RatingColumnSettings = flatten,
@@ -122,10 +122,10 @@ settings! {
 
     /// What the records mean.
     struct FeedbackSettings under "Feedback" {
-        /// explicit (values to predict) or implicit (records are a yes)
+        /// explicit (values to predict) or implicit (positive only)
         feedback: FeedbackKind = { value_name: "KIND", default: "explicit" },
-        /// With implicit feedback: the least rating that is a yes
-        min_rating: Option<f64> = { value_name: "X", usual: "all are" },
+        /// Implicit feedback: least rating that counts as positive
+        min_rating: Option<f64> = { value_name: "X", usual: "all do" },
         /// What is held out: ratings (default when explicit) or users (implicit)
         split: Option<SplitKind> = { value_name: "WHAT", conflicts: ["no_split"] },
     }
@@ -157,7 +157,7 @@ settings! {
         weight_exponent: Option<f64> = { value_name: "X", usual: "0.25", range: Range::of(0.0, 1e6) },
         /// Norm of the taste part of a user's factor, below 1
         clip_norm: Option<f64> = { value_name: "X", usual: "0.95", range: Range::open_unit() },
-        /// Range of ratings, for centre and bound
+        /// Rating range: sets the centre and bound
         rating_range: Option<Vec<f64>> = {
             value_name: "LO,HI",
             delimiter: ',',
@@ -166,7 +166,7 @@ settings! {
         },
         /// Centre of the ratings, in rating units
         label_center: Option<f64> = { value_name: "X", usual: "3, or learnt", range: Range::of(-1e6, 1e6) },
-        /// Bound on ratings after centre and user bias
+        /// Bound on ratings minus centre and user bias
         label_bound: Option<f64> = { value_name: "X", usual: "1, or learnt", range: Range::of(1e-6, 1e6) },
         /// Share of the budget for learning centre and bound
         scale_share: Option<f64> = {
@@ -175,7 +175,7 @@ settings! {
             range: Range::below_one(),
             conflicts: ["rating_range"],
         },
-        /// Ridge of the item step, in units of its noise
+        /// Item ridge penalty, in units of its noise
         item_ridge_factor: Option<f64> = {
             long: "reg",
             value_name: "X",
@@ -192,7 +192,7 @@ settings! {
 
     /// Where an interrupted run goes on from.
     struct ResumeSettings under "Ledger" {
-        /// Go on with the run that was interrupted on its way to `out`, where there is one
+        /// Continue the interrupted run into `out`, if there is one
         resume: bool = { requires: ["ledger"], conflicts: ["no_ledger"], shapes: Shapes::Nothing },
     }
 
@@ -208,7 +208,7 @@ settings! {
     struct OutputSettings under "Output" {
         /// Folder of released files; private figures go to DIR-internal
         out: PathBuf = { value_name: "DIR", default: "dp-model", shapes: Shapes::Nothing },
-        /// Replace the output folder, unless it holds a ledger or other than a run's files
+        /// Replace the output folder, unless it holds a ledger or files not from a run
         force: bool = { shapes: Shapes::Nothing },
         /// Publish the list of releases with the model instead of keeping it internal
         publish_releases: bool = { shapes: Shapes::Nothing },
@@ -216,9 +216,9 @@ settings! {
         show_internal: bool = { shapes: Shapes::Nothing },
         /// Which held-out metrics are released.
         metrics: MetricSettings = flatten,
-        /// Exit with code 9 where the best free baseline is better; prints the verdict
+        /// Exit with code 9 if the best free baseline is better; prints the verdict
         fail_if_worse: bool = { conflicts: ["no_split"], shapes: Shapes::Nothing },
-        /// Repeatable noise for tests: NOT PRIVATE and marked so; not with `ledger`
+        /// Reproducible noise for tests: NOT PRIVATE, and marked so; no `ledger`
         insecure_seed: Option<u64> = { value_name: "N", conflicts: ["ledger"] },
     }
 
@@ -250,9 +250,9 @@ settings! {
 
     /// What is chosen from, and how.
     struct ChoiceSettings under "Candidates (each is trained and paid for)" {
-        /// A candidate: settings that differ from the flags; repeat for more
+        /// A candidate: settings that override the flags; repeatable
         candidates: Vec<String> = { long: "try", value_name: "dim=4,..." },
-        /// Share of the budget spent on comparing them
+        /// Share of the budget spent on the comparison
         score_share: f64 = { value_name: "SHARE", default: "0.02", range: Range::open_unit() },
         /// Share of each user's ratings that candidates are compared on
         held_out_fraction: f64 = {
@@ -301,7 +301,7 @@ settings! {
 
     /// How much is tried.
     struct TrialSettings under "Trials" {
-        /// Planted users; a coin each says if it joins a run
+        /// Planted users; each joins a run by a coin flip
         n_canaries: Option<usize> = {
             long: "canaries",
             value_name: "N",
@@ -324,23 +324,23 @@ settings! {
 
     /// Data that is made up.
     struct GeneratedSettings {
-        /// Seed of what is generated (the noise is always fresh)
+        /// Seed of generated data (the noise is always fresh)
         data_seed: u64 = { value_name: "N", default: "1" },
     }
 
     /// A measurement of a model on ratings it has not seen.
     struct EvaluateSettings {
-        /// The file that `dp train` read, or with `history` a newer one
+        /// The file that `dp train` read; with `history`, a newer one
         ratings: PathBuf = { positional: true },
         /// Folder written by `dp train` or `dp tune`
         model: PathBuf = { value_name: "DIR" },
-        /// What users are folded in from; RATINGS is then tested on whole
+        /// Records to fold users in from; tests on all of RATINGS
         history: Option<PathBuf> = { value_name: "FILE", conflicts: ["split_seed"] },
-        /// Seed of the split, as it was given to `dp train`
+        /// Seed of the split, as given to `dp train`
         split_seed: Option<u64> = { value_name: "N", usual: "as the run says" },
-        /// Of implicit feedback: the least rating that is a yes
+        /// Implicit feedback: least rating that is positive
         min_rating: Option<f64> = { value_name: "X", usual: "as the run says" },
-        /// Train without privacy as well, on the same records
+        /// Also train without privacy on the same records
         non_private: bool = {},
         /// Columns under the header of the ratings.
         columns: RatingColumnSettings = flatten,
@@ -356,19 +356,19 @@ settings! {
         item_col: Option<String> = { value_name: "NAME", usual: "`item`, `item_id`, `movieId`, ...", requires: ["ratings"] },
         /// Name of the rating column
         rating_col: Option<String> = { value_name: "NAME", usual: "`rating`", requires: ["ratings"] },
-        /// Names of all columns, in order, where the file has no header
+        /// Names of all columns, in order, if the file has no header
         header: Option<Vec<String>> = { value_name: "NAME,...", delimiter: ',', requires: ["ratings"] },
     }
 
     /// Where the figures go.
     struct EvaluateOutputSettings under "Output" {
-        /// Print the figures (of private data) instead of keeping them for dp report
+        /// Print the figures (private data) instead of saving them for dp report
         show_internal: bool = {},
-        /// Keep them as well as print them
+        /// Save them as well as print them
         save: bool = {},
-        /// Ledger that notes the look, where the run's internal files do not name it
+        /// Ledger to record the look in, if the run's internal files do not name it
         ledger: Option<PathBuf> = { value_name: "FILE" },
-        /// Print although no ledger notes it
+        /// Print it with no ledger noting it
         no_ledger: bool = { conflicts: ["ledger"] },
     }
 
@@ -378,9 +378,9 @@ settings! {
         model: PathBuf = { value_name: "DIR" },
         /// The user's own ratings: a table with columns item and rating
         history: TableSource = { value_name: "FILE" },
-        /// Items that the model does not have, with the columns of its features, to be ranked too
+        /// Items that are not in the model, with the same feature columns, to rank as well
         items: Option<PathBuf> = { value_name: "FILE" },
-        /// Of implicit feedback: the least rating that is a yes
+        /// Implicit feedback: least rating that is positive
         min_rating: Option<f64> = { value_name: "X", usual: "as in training" },
         /// How many items to recommend
         count: usize = { short: 'k', value_name: "K", default: "10", range: Range::from(1.0) },

@@ -70,9 +70,9 @@ settings! {
 
     /// What a shared subspace is learned from, and how.
     struct PersonalRunSettings {
-        /// Rows: a table (csv, tsv, ...; gzip too) with several rows to a user
+        /// Rows: a table (csv, tsv, ...; gzip too) with several rows per user
         data: TableSource = { positional: true, shapes: Shapes::Nothing },
-        /// Dimension of the shared space of the users' coefficients
+        /// Dimension of the shared subspace of users' coefficients
         rank: usize = { value_name: "K", range: Range::of(1.0, 256.0) },
         /// The guarantee that it is to have.
         guarantee: GuaranteeSettings = flatten,
@@ -92,9 +92,9 @@ settings! {
         target_col: Option<String> = { value_name: "NAME", usual: "`target`, `label` or `y`" },
         /// Names of the feature columns
         feature_cols: Option<Vec<String>> = { alias: "features", value_name: "NAME,...", delimiter: ',', usual: "all others" },
-        /// Names of all columns, in order, where the file has no header
+        /// Names of all columns, in order, if the file has no header
         header: Option<Vec<String>> = { value_name: "NAME,...", delimiter: ',' },
-        /// Most rows of a user; later ones are left out
+        /// Maximum rows per user; the rest are left out
         max_rows: usize = { value_name: "N", default: "256", range: Range::of(1.0, 65536.0) },
     }
 
@@ -104,7 +104,7 @@ settings! {
         bounds: Option<PathBuf> = { value_name: "FILE", shapes: Shapes::ByContents },
         /// Range of the features that are not in `bounds`
         feature_range: Option<Vec<f64>> = { value_name: "LO,HI", delimiter: ',', usual: "values as they are" },
-        /// Range of the target, where it is not in `bounds`
+        /// Range of the target, if it is not in `bounds`
         target_range: Option<Vec<f64>> = { value_name: "LO,HI", delimiter: ',', usual: "values as they are" },
     }
 
@@ -112,7 +112,7 @@ settings! {
     struct PersonalModelSettings under "Settings (public: never choose them by looking at the data)" {
         /// regression or classification (above the threshold or not?)
         task: TaskKind = { value_name: "TASK", default: "regression" },
-        /// With classification: the target is a yes above this
+        /// Classification: targets above this are positive
         threshold: Option<f64> = { value_name: "X", usual: "0.5" },
         /// own (means), shared (constant feature), none
         intercept: Option<Intercept> = { value_name: "WHERE", usual: "own; of classes: shared" },
@@ -120,9 +120,9 @@ settings! {
         method: Option<SubspaceMethod> = { value_name: "METHOD", usual: "residual; classes gradient" },
         /// Steps after the first release
         n_steps: Option<usize> = { long: "steps", value_name: "N", usual: "residual 4, gradient 3, alternating 1" },
-        /// Ridges that a user's own fit in the shared space chooses from
+        /// Candidate ridge penalties of a user's fit in the subspace
         l2_penalty: Option<Vec<f64>> = { value_name: "X,...", delimiter: ',', usual: "weighed", range: Range::above(0.0) },
-        /// Most coefficients of a user's own beside the shared space
+        /// Maximum extra coefficients per user outside the subspace
         sparse: Option<usize> = { value_name: "N", usual: "0" },
         /// With gradient: bound on the norm of a user's mean gradient
         gradient_clip: Option<f64> = { value_name: "X", usual: "1", range: Range::above(0.0) },
@@ -142,9 +142,9 @@ settings! {
 
     /// How much of it.
     struct HeldOutShareSettings under "Held-out rows (for the internal report)" {
-        /// Share of each user's rows that is tested on
+        /// Share of each user's rows held out to test
         test_share: f64 = { value_name: "SHARE", default: "0.2", range: Range::below_one() },
-        /// Share of the users that nothing is trained on: they join later
+        /// Share of the users left out of training, who join later
         held_out_users: f64 = { value_name: "SHARE", default: "0", range: Range::below_one() },
     }
 
@@ -152,7 +152,7 @@ settings! {
     struct FederateSettings {
         /// Rows: a table (csv, tsv, ...; gzip too), LEAF JSON, or with `items` ratings
         data: TableSource = { positional: true, shapes: Shapes::Nothing },
-        /// Privacy target epsilon (nats), for adding or removing one user; several explore
+        /// Privacy target epsilon (nats), add or remove one user; several: explore only
         epsilon: Vec<f64> = { value_name: "E,...", delimiter: ',', range: Range::above(0.0) },
         /// Privacy target delta; choose it well below one over the number of users
         delta: f64 = { value_name: "D", range: Range::open_unit() },
@@ -170,13 +170,13 @@ settings! {
 
     /// What a model that users share in part is learned from, and how.
     struct FederatedRunSettings {
-        /// Global over local steps: 0 alone, inf one for all
+        /// Global/local step ratios: 0 personal, inf shared
         alpha_grid: Vec<f64> = { value_name: "A,...", delimiter: ',', default: "0,0.1,0.3,1,3,10,inf", range: Range::of(0.0, f64::INFINITY) },
         /// csv, leaf or ratings
         format: Option<DataFormat> = { value_name: "FORMAT", usual: "by `items` and the end of the name" },
-        /// Of LEAF: numbers in a row, public; rows of another length are left out
+        /// LEAF: numbers per row, public; rows of another length are left out
         n_features: Option<usize> = { value_name: "N", range: Range::of(1.0, 65536.0) },
-        /// Of LEAF rows with several labels: which one, from 0
+        /// LEAF rows with several labels: which one, from 0
         label_index: Option<usize> = { value_name: "N" },
         /// Public list of rated items: item, title, year, genres
         items: Option<PathBuf> = { value_name: "FILE", shapes: Shapes::ByContents },
@@ -196,7 +196,7 @@ settings! {
         shares: HeldOutShareSettings = flatten,
         /// Seed of both, and of the rows that alphas are compared on
         split_seed: u64 = { value_name: "N", default: "0" },
-        /// Test on no rows: no errors; alphas are compared on their rows all the same
+        /// Hold out no test rows and report no errors; alphas are still compared
         no_split: bool = { conflicts: ["test_share", "held_out_users"] },
     }
 
@@ -204,29 +204,29 @@ settings! {
     struct FederatedRoundSettings under "Settings (public: never choose them by looking at the data)" {
         /// regression (squared loss) or classification (logistic)
         task: TaskKind = { value_name: "TASK", default: "regression" },
-        /// With classification: the target is a yes above this
+        /// Classification: targets above this are positive
         threshold: Option<f64> = { value_name: "X", usual: "0.5" },
-        /// shared (a constant feature), own (users' means off), none
+        /// shared (constant feature), own (subtract means), none
         intercept: Intercept = { value_name: "WHERE", default: "shared" },
         /// Rounds of every run
         n_rounds: usize = { long: "rounds", value_name: "N", default: "50", range: Range::of(1.0, 1_048_576.0) },
-        /// The larger of local and global step
+        /// The larger of the two step sizes
         learning_rate: Option<f64> = { value_name: "X", usual: "1 / bound on the curvature", range: Range::above(0.0) },
         /// Bound on the norm of a user's mean gradient
         clip_norm: f64 = { value_name: "X", default: "1", range: Range::above(0.0) },
         /// Factor on clip and global step at the last round
         shrink: Option<f64> = { value_name: "X", usual: "1", range: Range::up_to_one() },
-        /// Rows of a user in a round
+        /// Rows per user and round
         batch_size: Option<usize> = { value_name: "N", usual: "all", range: Range::from(1.0) },
-        /// A user joins a round with this probability
+        /// Probability that a user joins a round
         sampling_probability: Option<f64> = { value_name: "Q", usual: "all in every round", range: Range::up_to_one() },
-        /// Number of users, with those held out
+        /// Number of users, held-out included
         n_users: Option<f64> = { value_name: "N", usual: "a noisy count, charged", range: Range::above(0.0) },
     }
 
     /// How one alpha is chosen, where one epsilon and several alphas are asked for.
     struct AlphaSettings under "Choice of alpha (charged; of one epsilon)" {
-        /// Part of epsilon that the choice costs
+        /// Share of epsilon for the choice
         choice_share: f64 = { value_name: "SHARE", default: "0.1", range: Range::open_unit() },
         /// Share of each user's rows that the alphas are compared on
         validation_share: f64 = { value_name: "SHARE", default: "0.2", range: Range::below_one() },
@@ -244,7 +244,7 @@ settings! {
         rows: Option<TableSource> = { value_name: "FILE", usual: "the users' coefficients are shown" },
         /// Name of the user column
         user_col: Option<String> = { value_name: "NAME", usual: "the usual names; may be missing" },
-        /// Of classes: none (rows count alike) or balanced (classes do)
+        /// Classes: none (equal rows) or balanced (equal classes)
         class_weight: ClassWeight = { value_name: "WEIGHT", default: "none" },
     }
 

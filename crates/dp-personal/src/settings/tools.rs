@@ -25,7 +25,7 @@ settings! {
 
     /// Data to try the other workflows on.
     struct SynthSettings {
-        /// ratings (long-tailed, in stars) or groups (labelled rows of users alike in a few directions)
+        /// ratings (long-tailed, in stars) or groups (labelled rows; users' models share a subspace)
         kind: SynthKind = { positional: true, value_name: "KIND" },
         /// Folder for the files; it must not exist
         out: PathBuf = { value_name: "DIR" },
@@ -44,7 +44,7 @@ settings! {
         rows_per_user: Option<usize> = { long: "rows", value_name: "N", usual: "10", range: Range::from(1.0) },
         /// groups: features of a row
         dim: Option<usize> = { long: "features", value_name: "N", usual: "8", range: Range::from(1.0) },
-        /// groups: directions in which users' models differ
+        /// groups: dimension of the shared subspace
         rank: Option<usize> = { value_name: "K", usual: "2", range: Range::from(1.0) },
         /// The seed.
         generated: GeneratedSettings = flatten,
@@ -56,7 +56,7 @@ settings! {
         certificate: PathBuf = { positional: true },
         /// Also check that this ledger paid for every release (it is only read)
         ledger: Option<PathBuf> = { value_name: "FILE" },
-        /// Make the model again from its list of releases and compare it bit for bit
+        /// Rebuild the model from its list of releases and compare bit for bit
         recompute: bool = {},
         /// With `recompute`, the list of releases
         releases: Option<PathBuf> = { value_name: "FILE", usual: "the one in the folder", requires: ["recompute"] },
@@ -68,21 +68,21 @@ settings! {
         model: PathBuf = { positional: true, value_name: "DIR" },
         /// Folder for the copy
         dest: PathBuf = { positional: true, value_name: "DEST" },
-        /// Replace that folder, unless it holds a ledger or other than a run's files
+        /// Replace that folder, unless it holds a ledger or files not from a run
         force: bool = {},
     }
 
     /// Pages about runs.
     struct ReportSettings {
-        /// Folders of trained models; the first is described, the others stand beside it
+        /// Folders of trained models; the first is described, the others are compared
         folders: Vec<PathBuf> = { positional: true, value_name: "DIR" },
-        /// Item to show the nearest ones of: its id or a part of its title; repeatable
+        /// Item whose nearest items to show: its id or part of its title; repeatable
         titles: Vec<String> = { long: "title", value_name: "NAME", optional: true },
         /// Table of items whose titles replace those of the model
         items: Option<PathBuf> = { value_name: "CATALOGUE" },
         /// Folder for the pages
         out: Option<PathBuf> = { value_name: "DIR", usual: "the first DIR" },
-        /// With `out`, write the internal pages too, beside it
+        /// With `out`, also write the internal pages beside it
         internal: bool = {},
     }
 }

@@ -168,16 +168,16 @@ impl PrivacyStatement {
             (
                 format!("if a given {unit}'s data is one thing as if it is another"),
                 format!(
-                    "An attacker who takes the one for the other 5 times in 100 recognises it at most \
-                     {caught} times in 100"
+                    "An attacker who tests for one against the other with a false-positive rate of 5 % has a \
+                     true-positive rate of at most {caught} %"
                 ),
             )
         } else {
             (
                 format!("with a given {unit} in the data as without, or without as with"),
                 format!(
-                    "An attacker who wrongly accuses 5 in 100 absent {unit}s catches at most {caught} in \
-                     100 present ones"
+                    "An attacker who tests whether a given {unit} is in the data with a false-positive rate of \
+                     5 % has a true-positive rate of at most {caught} %"
                 ),
             )
         };
@@ -188,7 +188,7 @@ impl PrivacyStatement {
                 short(factor),
                 guarantee.delta
             ),
-            format!("{test}; blind guessing gets 5."),
+            format!("{test}; random guessing has 5 %."),
         ]
     }
 

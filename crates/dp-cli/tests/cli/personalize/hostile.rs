@@ -174,9 +174,9 @@ fn bad_files_are_told_by_place_and_nothing_is_spent() {
             "data.csv:2:2: expected a number for the target",
         ),
         ("user,target,a\nx,1,two\n", "a number for the feature"),
-        ("user,a,b\nx,1,2\n", "no column for the target"),
-        ("target,a,b\n1,1,2\n", "no column for the user"),
-        ("user,target\nx,1\n", "no column for the feature"),
+        ("user,a,b\nx,1,2\n", "target column not found"),
+        ("target,a,b\n1,1,2\n", "user column not found"),
+        ("user,target\nx,1\n", "feature column not found"),
         ("", "expected at least one record"),
     ] {
         sandbox.write("data.csv", text);

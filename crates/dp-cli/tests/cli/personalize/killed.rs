@@ -85,6 +85,6 @@ fn a_run_that_ended_while_it_trained_is_told_of() {
     fs::create_dir(sandbox.path(".dp-model.partial")).unwrap();
     sandbox.write(".dp-model.partial/.paid", "");
     let run = personalize(&sandbox, &["--no-split"]).exits(0);
-    run.says(&["ended while it paid or trained", "stays spent"]);
+    run.says(&["ended while paying or training", "stays spent"]);
     assert!(!sandbox.exists("dp-model/.paid"));
 }

@@ -194,7 +194,7 @@ fn pages_show_a_line_for_every_alpha() {
     assert!(
         html.contains("Convergence by round") && html.contains("RMSE on held-out rows by round")
     );
-    assert!(html.contains("The table has the lines that are not drawn."));
+    assert!(html.contains("Lines that are not drawn are in the table."));
     let markdown = page(&sandbox, "internal.md");
     let all = lines(&by_round(&sandbox));
     assert_eq!(all.len(), 5);

@@ -83,7 +83,7 @@ fn beside_a_private_run_one_that_is_not_private_is_named_and_left_out() {
         assert_eq!(json["private"], false);
         let html = sandbox.text("pages/report.html");
         assert!(html.contains("NOT PRIVATE: seeded. What this page shows"));
-        assert!(html.contains("This page is no release") && !html.contains(released));
+        assert!(html.contains("Do not publish this page") && !html.contains(released));
         assert!(!html.contains("<p class=\"kind\">Released</p>"));
         let text = sandbox.text("pages/report.md");
         let row = text.lines().find(|line| line.starts_with("| seeded |"));

@@ -21,7 +21,10 @@ fn several_runs_stand_beside_each_other_and_their_budgets_add_up() {
     // mu of (1, 1e-5) and of (3, 1e-5) from 30 digits of mpmath: 0.268051 and 0.719117; together 0.767451, whose epsilon is
     // 3.35348 at half of delta
     let together = |html: &str| -> f64 {
-        let given = html.split("what one run with epsilon ").nth(1).unwrap();
+        let given = html
+            .split("as much privacy as one run with epsilon ")
+            .nth(1)
+            .unwrap();
         given.split(' ').next().unwrap().parse().unwrap()
     };
     let given = together(&html);
@@ -68,9 +71,9 @@ fn only_runs_whose_epsilons_mean_the_same_share_a_curve() {
         (
             "stricter",
             false,
-            Some("different deltas: the sum is at the largest"),
+            Some("different deltas: the total is at the largest"),
         ),
-        ("elsewhere", false, Some("data sets of different names")),
+        ("elsewhere", false, Some("data sets with different names")),
     ] {
         sandbox.dp(&["report", "dp-model", other]).exits(0);
         let internal = page(&sandbox, "internal.html");
@@ -129,7 +132,7 @@ fn pages_of_the_other_trainers() {
     let internal = page(&sandbox, "internal.html");
     assert!(
         internal.contains("own data, ridge")
-            && internal.contains("against the model without privacy")
+            && internal.contains("relative to the model without privacy")
     );
     sandbox
         .dp(&["report", "dp-model", "--title", "x"])

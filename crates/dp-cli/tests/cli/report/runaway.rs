@@ -65,8 +65,8 @@ fn a_run_without_finite_figures_has_both_pages() {
             check(&page(&sandbox, name));
         }
         let markdown = page(&sandbox, "internal.md");
-        assert!(markdown.contains("| no figure: the run ran away | \u{2013} |"));
-        assert!(markdown.contains("The run ran away: it has no figure to set beside another."));
+        assert!(markdown.contains("| no figure: the run diverged | \u{2013} |"));
+        assert!(markdown.contains("The run diverged: it has no figure to compare."));
         assert!(!markdown.contains("Convergence by round"));
         let is_compared = markdown.contains("Privacy and utility");
         assert_eq!(is_compared, runs.contains(&"usual"));
@@ -93,7 +93,7 @@ fn lines_that_are_not_drawn_leave_one_table_in_one_format() {
     run.says(&["diverged", "--learning-rate"]);
     sandbox.dp(&["report", "dp-model"]).exits(0);
     let markdown = page(&sandbox, "internal.md");
-    assert!(markdown.contains("The table has the lines that are not drawn."));
+    assert!(markdown.contains("Lines that are not drawn are in the table."));
     assert_eq!(markdown.matches("\n| round |").count(), 1, "{markdown}");
     let far = two_lines(json!([1e8, 2.0]), json!([1e36, null]));
     let [html, markdown] = pages_with(&sandbox, far);
@@ -113,7 +113,7 @@ fn beside_a_line_of_zeros_the_others_are_drawn() {
     let [html, markdown] = pages_with(&sandbox, zeros);
     assert_eq!(drawn(&html), (2, true));
     assert_eq!(markdown.matches("\n| round |").count(), 1);
-    assert!(!markdown.contains("lines that are not drawn"));
+    assert!(!markdown.contains("Lines that are not drawn"));
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn lines_without_figures_are_left_to_the_table() {
     ] {
         let [html, markdown] = pages_with(&sandbox, by_round);
         assert_eq!(drawn(&html), (1, false));
-        assert!(markdown.contains(row) && markdown.contains("The table has the lines"));
+        assert!(markdown.contains(row) && markdown.contains("Lines that are not drawn"));
     }
     let none = two_lines(nulls.clone(), nulls);
     for page in pages_with(&sandbox, none) {

@@ -138,11 +138,11 @@ impl OutputFolder {
     fn empty(mut self, resume: bool) -> Result<Self> {
         if self.has(PAID) {
             let what = match resume {
-                true => "kept none of its releases, so that this is a new run",
-                false => "what it released is discarded, since `resume` was not given",
+                true => "kept none of its releases, so this is a new run",
+                false => "its releases are discarded because `resume` was not given",
             };
             warn(&format!(
-                "an earlier run into this folder ended while it paid or trained, and {what}; what its ledger counts for it stays spent"
+                "an earlier run into this folder ended while paying or training, and {what}; the budget that its ledger recorded stays spent"
             ));
         }
         self.remove_all_but(&[LOCK])?;
@@ -482,8 +482,8 @@ impl Drop for OutputFolder {
         if self.is_resumable() {
             if std::thread::panicking() {
                 warn(
-                    "the run ended before its model was made: the budget that it has paid is spent, and the same command with `resume` \
-                     goes on from what it has released",
+                    "the run ended before its model was made: the budget that it paid stays spent; run the same command with `resume` \
+                     to continue from what it has released",
                 );
             }
             return;
@@ -535,7 +535,7 @@ fn refuse_foreign(target: &Path) -> Result<()> {
         return Ok(());
     }
     if !target.is_dir() {
-        return refused("it is no folder".to_owned());
+        return refused("it is not a folder".to_owned());
     }
     let mut is_ours = true; // as an empty one is
     for entry in fs::read_dir(target).map_err(|e| Error::read(target, e))? {
