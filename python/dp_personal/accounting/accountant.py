@@ -94,8 +94,8 @@ class TradeOff:
     def _repr_html_(self) -> str:
         accused, found = 100.0 * self.alpha, 100.0 * self.true_positive_rate
         sentence = (
-            f"Who accuses {accused:.3g} of 100 absent units finds at most {found:.3g} of 100 present ones; "
-            f"guessing finds {accused:.3g}."
+            f"A membership test with a false-positive rate of {accused:.3g} % has a true-positive rate of at most {found:.3g} %; "
+            f"random guessing has {accused:.3g} %."
         )
         return _html.card("Trade-off", f"misses at least {100.0 * self.lower:.4g} %", _html.text(sentence))
 
