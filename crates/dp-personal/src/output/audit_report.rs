@@ -191,7 +191,7 @@ impl AuditReport<'_> {
     fn worth(&self) -> String {
         let (audit, outputs) = (self.audit, &self.audit.black_box);
         format!(
-            "planted users use {:.2} % of the claimed budget; {} outputs without a planted user, {} with one",
+            "planted users reach {:.2} % of the claimed mu; {} outputs without them, {} with",
             100.0 * audit.canary_mu / audit.claimed_mu,
             outputs.n_without,
             outputs.n_with
