@@ -13,7 +13,7 @@ const PARKINSONS: &str = "age,sex,test_time,Jitter(%),Jitter(Abs),Jitter:RAP,Jit
 pub(crate) fn files(shell: &Shell, page: &str) {
     match page {
         "README.md" | "crates/dp-cli/README.md" => own_data(shell),
-        "docs/command-line.md" => {
+        "docs/how-to.md" => {
             shell.write("items.csv", &films("i", 0..200));
             shell.write("this-week.csv", &films("new", 0..3));
         }

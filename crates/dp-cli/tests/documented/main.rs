@@ -25,7 +25,7 @@ mod shell;
 mod threats;
 
 use markdown::Step;
-use pages::{root, run};
+use pages::{root, run, run_in_order};
 use shell::Shell;
 
 /// The program under test.
@@ -43,15 +43,23 @@ fn readme_of_the_command() {
 
 #[test]
 fn command_line() {
+    run("docs/command-line.md", &[("dp account questions.json", 1)]);
+}
+
+/// The guides go on in the folder of the first tutorial.
+#[test]
+fn first_tutorial_and_guides() {
     let expected = [
         (
             "--epsilon 2 --delta 1e-5 --ledger ratings.ledger --out wednesday",
             3,
         ),
         ("dp verify other --ledger", 6),
-        ("dp account questions.json", 1),
     ];
-    run("docs/command-line.md", &expected);
+    run_in_order(
+        &["docs/tutorials/first-run.md", "docs/how-to.md"],
+        &expected,
+    );
 }
 
 #[test]

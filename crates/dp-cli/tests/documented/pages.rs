@@ -15,9 +15,22 @@ pub(crate) fn root() -> PathBuf {
 /// a part of them.
 #[track_caller]
 pub(crate) fn run(page: &str, expected: &[(&str, i32)]) {
-    let text = std::fs::read_to_string(root().join(page)).unwrap();
+    run_in_order(&[page], expected);
+}
+
+/// The same for pages of which each goes on in the folder of the one before.
+#[track_caller]
+pub(crate) fn run_in_order(pages: &[&str], expected: &[(&str, i32)]) {
     let shell = Shell::new(&root());
-    made::files(&shell, page);
+    for page in pages {
+        run_in(&shell, page, expected);
+    }
+}
+
+#[track_caller]
+fn run_in(shell: &Shell, page: &str, expected: &[(&str, i32)]) {
+    let text = std::fs::read_to_string(root().join(page)).unwrap();
+    made::files(shell, page);
     let mut n_run = 0;
     for step in markdown::steps(&text) {
         match step {
