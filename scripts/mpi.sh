@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds dp-mpi and checks it against dp: 1, 2 and 4 ranks release what one process does, and a job whose rank was
-# killed goes on from its list of releases and pays for nothing twice.
+# killed goes on from its list of releases and pays for nothing twice. What is compared is every trainer of the command line.
 #   scripts/mpi.sh            PROFILE=dev for unoptimised builds, MPI_RANKS="1 2 4" for other numbers of ranks
 # Needs an MPI library with mpicc and mpirun, and libclang; installs nothing. On Debian:
 #   apt-get install --no-install-recommends libopenmpi-dev openmpi-bin libclang-dev
@@ -20,7 +20,8 @@ folder="$profile"; [ "$profile" = dev ] && folder=debug
 target="${CARGO_TARGET_DIR:-$PWD/target}"
 manifest=crates/dp-mpi/Cargo.toml
 cargo fmt --manifest-path "$manifest" --check
-cargo build --quiet --profile "$profile" -p dp-cli
+# with the features that `cargo test --workspace` has built it with
+cargo build --quiet --profile "$profile" --workspace --bin dp
 cargo build --quiet --profile "$profile" --locked --manifest-path "$manifest" --target-dir "$target"
 if [ -n "${LINT:-}" ]; then
   cargo clippy --quiet --profile "$profile" --manifest-path "$manifest" --target-dir "$target" --all-targets -- -D warnings
@@ -41,6 +42,10 @@ trap 'rm -rf "$work"' EXIT
 cd "$work"
 "$dp" synth ratings --out data --users 2000 --items 120 >/dev/null
 data=(data/ratings.csv --epsilon 4 --delta 1e-5)
+# those of a comparison are few: bits do not depend on their number, and builds for tests are slow
+"$dp" synth ratings --out few --users 300 --items 60 >/dev/null
+"$dp" synth groups --out rows --users 150 --rows 6 --features 3 >/dev/null
+awk -F, 'NR == 1 { print $0 ",genres"; next } { print $0 ",g" NR % 4 }' few/items.csv >few/described.csv
 
 # What differs between any two runs: the ids of releases, which are random, and hashes of files that hold them. Both
 # are 64 hexadecimal digits, which only text files have; all else must be the same, byte for byte.
@@ -56,10 +61,10 @@ same() { # FOLDER FOLDER
 }
 
 compared=0
-compare() { # NAME COMMAND FLAGS...
+compare() { # NAME COMMAND DATA FLAGS...
   local name="$1" n
   shift
-  set -- "$@" --no-ledger --insecure-seed 7 --quiet
+  set -- "$@" --epsilon 4 --delta 1e-5 --no-ledger --insecure-seed 7 --quiet
   mkdir -p "$name/alone"
   "$dp" "$@" --out "$name/alone/model" >/dev/null
   for n in $ranks; do
@@ -71,17 +76,29 @@ compare() { # NAME COMMAND FLAGS...
   done
 }
 
-items=(--items data/items.csv)
-compare pooled train "${data[@]}" --item-ids-are-public --method pooled
-compare adadpals train "${data[@]}" "${items[@]}" --method adadpals --dim 4
-compare biases train "${data[@]}" "${items[@]}" --method biases
-compare likes train "${data[@]}" "${items[@]}" --feedback implicit
-compare metrics train "${data[@]}" "${items[@]}" --release-metrics 0.1
-compare tune tune "${data[@]}" "${items[@]}" --try dim=2 --try dim=3
+ratings=few/ratings.csv
+items=(--items few/items.csv)
+compare pooled train "$ratings" --item-ids-are-public --method pooled
+compare adadpals train "$ratings" "${items[@]}" --method adadpals --dim 4
+compare biases train "$ratings" "${items[@]}" --method biases
+compare likes train "$ratings" "${items[@]}" --feedback implicit
+compare am-ssp train "$ratings" --items few/described.csv --method am-ssp --feature-cols genres --dim 2
+compare metrics train "$ratings" "${items[@]}" --release-metrics 0.1
+compare tune tune "$ratings" "${items[@]}" --try dim=2 --try dim=3
+
+ranges=(--feature-range=-1,1 --target-range=-2,2)
+for method in residual projectors gradient alternating; do
+  compare "$method" personalize rows/rows.csv --rank 2 "${ranges[@]}" --method "$method" --held-out-users 0.2 --release-metrics 0.1
+done
+federate=(federate rows/rows.csv "${ranges[@]}" --rounds 4)
+compare federate "${federate[@]}" --alpha-grid 0.5 --held-out-users 0.2 --release-metrics 0.1
+compare choice "${federate[@]}" --alpha-grid 0.2,1,inf
+compare sampled "${federate[@]}" --alpha-grid 0.5 --sampling-probability 0.5
+compare rated federate "$ratings" --items few/described.csv --alpha-grid 0.5 --rounds 2
 
 # A rank is stopped in the middle of a round, so that no sum is whole and nothing is being paid, and then killed.
 # The job must end, and the same command must go on from the releases that it made.
-long=(train "${data[@]}" "${items[@]}" --method adadpals --dim 4 --steps 40 --no-split --ledger l.ledger
+long=(train "${data[@]}" --items data/items.csv --method adadpals --dim 4 --steps 40 --no-split --ledger l.ledger
   --ledger-epsilon 4 --resume --quiet --out resumed)
 n_releases=81 # counts of items, then two sums a round
 list=.resumed.partial/releases.list

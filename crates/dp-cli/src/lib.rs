@@ -65,14 +65,14 @@ fn carry_out(command: Command, place: Place<'_>) -> error::Result<()> {
     match command {
         Command::Train(flags) => commands::train(&flags, place),
         Command::Tune(flags) => commands::tune(&flags, place),
+        Command::Personalize(flags) => commands::personalize(&flags, place),
+        Command::Federate(flags) => commands::federate(&flags, place),
         command if !matches!(place, Place::Alone) => Err(error::Error::Usage(format!(
-            "{0} works in one process: run `dp {0}`; users are dealt to several by train and tune",
+            "{0} works in one process: run `dp {0}`; users are dealt to several by train, tune, personalize and federate",
             command.name()
         ))),
         Command::Demo(flags) => commands::demo(&flags),
         Command::Synth(flags) => commands::synth(&flags),
-        Command::Personalize(flags) => commands::personalize(&flags),
-        Command::Federate(flags) => commands::federate(&flags),
         Command::Predict(flags) => commands::predict(&flags),
         Command::Evaluate(flags) => commands::evaluate(&flags),
         Command::Report(flags) => commands::report(&flags),

@@ -3,7 +3,7 @@
 use dp_core::params::same_size;
 use dp_core::{Private, UserRow};
 
-use crate::{Ratings, Result};
+use crate::{Ratings, Result, user_key};
 
 /// Rows `(x, y)` of a file, grouped by user, and the names of the columns of `x`.
 ///
@@ -84,6 +84,35 @@ impl SampleTable {
         Ok(Self::new(names, target, users, order, not_finite))
     }
 
+    /// The users whom `keep` picks by their [keys](user_key), with all of their rows.
+    ///
+    /// # Privacy
+    /// *Neighbour-stable*: who is picked depends on nobody else.
+    #[must_use]
+    pub fn of_users(&self, keep: impl Fn(u128) -> bool) -> Self {
+        let users = self.users.expose().iter();
+        let kept: Vec<bool> = users.map(|user| keep(user_key(&user.id))).collect();
+        let numbers = kept.iter().scan(0, |n_kept, &is_kept| {
+            let number = *n_kept;
+            *n_kept += u32::from(is_kept);
+            Some(number)
+        });
+        let numbers: Vec<u32> = numbers.collect();
+        let users = self.users.expose().iter().zip(&kept);
+        let order = self.order.expose().iter().map(|&user| user as usize);
+        let order = order.filter(|&user| kept[user]).map(|user| numbers[user]);
+        Self::new(
+            self.features.clone(),
+            self.target.clone(),
+            users
+                .filter(|(_, is_kept)| **is_kept)
+                .map(|(user, _)| user.clone())
+                .collect(),
+            order.collect(),
+            *self.n_not_finite.expose(),
+        )
+    }
+
     /// Names of the feature columns, in the order of the numbers of `x`. Public.
     #[must_use]
     pub fn features(&self) -> &[String] {
@@ -156,7 +185,22 @@ impl SampleUser {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{RatingsFormat, read_ratings_from};
+    use crate::{RatingsFormat, SampleColumns, read_ratings_from, read_samples_from};
+
+    #[test]
+    fn users_are_picked_with_all_of_their_rows() {
+        let text = "user,x,y\nann,1,1\nbob,2,2\ncem,3,3\nbob,4,4\ncem,5,5\n";
+        let all = read_samples_from(text.as_bytes(), "r.csv", &SampleColumns::default()).unwrap();
+        let ann = user_key("ann");
+        let others = all.of_users(|key| key != ann);
+        let ids: Vec<&str> = others.users().expose().iter().map(SampleUser::id).collect();
+        assert_eq!(ids, ["bob", "cem"]);
+        assert_eq!(others.order().expose(), &[0, 1, 0, 1]);
+        for (user, rows) in others.users().expose().iter().zip([[2.0, 4.0], [3.0, 5.0]]) {
+            assert!(user.rows(1).map(|(_, y)| y).eq(rows));
+        }
+        assert_eq!(all.of_users(|key| key == ann).order().expose(), &[0]);
+    }
 
     #[test]
     fn ratings_carry_the_features_of_their_items() {

@@ -7,8 +7,8 @@ use dp_data::{ItemTable, Ratings, SampleTable};
 
 use crate::output::rounded_up;
 
-/// What internal files say where the process that wrote them has no users.
-pub(crate) const USERS_ELSEWHERE: &str = "the records are at the workers of this run, so nothing is counted or measured here; `release_metrics` measures \
+/// What internal files say where users, or their own parameters, are not in the process that wrote them.
+pub(crate) const USERS_ELSEWHERE: &str = "users are at the workers of this run, so nothing is measured on them here; `release_metrics` measures \
      held-out records at the workers, within the budget";
 
 /// A delta above this is one that nobody should take.

@@ -54,17 +54,6 @@ pub enum Place<'a> {
 }
 
 impl Place<'_> {
-    /// Whether all users are here: for commands that do not deal users of a file to processes.
-    pub(crate) fn is_alone_or_given_users(&self, command: &str) -> Result<bool> {
-        let is_alone = matches!(self, Self::Alone);
-        if is_alone || self.dealing() != Dealing::ByRun {
-            return Ok(is_alone);
-        }
-        Err(Error::Usage(format!(
-            "`dp {command}` does not deal users of a file to processes"
-        )))
-    }
-
     /// How users are dealt to processes, if they are.
     pub(crate) fn dealing(&self) -> Dealing {
         match self {

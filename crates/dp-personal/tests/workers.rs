@@ -534,6 +534,15 @@ fn linear_models_are_learnt_from_users_in_tasks() {
         };
         (command.run)(&seeded("alone", "ratings.csv"), &mut Silent, Place::Alone).unwrap();
         let alone = released(&folder.join("alone/model"));
+        for n_shards in [1, 3] {
+            let settings: Vec<Given> = (0..n_shards)
+                .map(|_| seeded("by-run", "ratings.csv"))
+                .collect();
+            let mut ended = dealt(&command, &settings, &mut Silent, &plain).into_iter();
+            ended.next().unwrap().unwrap();
+            assert!(ended.all(|worker| matches!(worker, Err(Error::WorkerDone))));
+            assert!(released(&folder.join("by-run/model")) == alone, "{own:?}");
+        }
         deal(folder, 2, &shard_of(2));
         let held_out = |rows: &str| seeded("dealt", rows).with("held_out_users", "0.2");
         let said = with_tasks(&command, (2, Dealing::ById), &held_out).unwrap_err();

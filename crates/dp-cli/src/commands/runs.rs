@@ -38,16 +38,16 @@ pub(crate) fn tune(flags: &Flags<TuneSettings>, place: Place<'_>) -> Result<()> 
     fail_if_worse(&flags.settings.train.output, outcome.verdict)
 }
 
-pub(crate) fn personalize(flags: &Flags<PersonalizeSettings>) -> Result<()> {
+pub(crate) fn personalize(flags: &Flags<PersonalizeSettings>, place: Place<'_>) -> Result<()> {
     if flags.plan {
         return show_plan(flags.json, &personalize::plan(&flags.settings)?);
     }
-    let outcome = personalize::personalize(&flags.settings, &mut Bar::default())?;
+    let outcome = personalize::personalize_at(&flags.settings, &mut Bar::default(), place)?;
     show(flags.json, &outcome.json, &outcome.summary)?;
     fail_if_worse(&flags.settings.output, outcome.verdict)
 }
 
-pub(crate) fn federate(flags: &Flags<FederateSettings>) -> Result<()> {
+pub(crate) fn federate(flags: &Flags<FederateSettings>, place: Place<'_>) -> Result<()> {
     if flags.plan {
         if flags.settings.epsilon.len() > 1 {
             let text =
@@ -56,7 +56,7 @@ pub(crate) fn federate(flags: &Flags<FederateSettings>) -> Result<()> {
         }
         return show_plan(flags.json, &federate::plan(&flags.settings)?);
     }
-    match federate::federate(&flags.settings, &mut Bar::default())? {
+    match federate::federate_at(&flags.settings, &mut Bar::default(), place)? {
         FederateOutcome::Certified(found) => {
             show(flags.json, &found.json, &found.summary)?;
             fail_if_worse(&flags.settings.output, found.verdict)

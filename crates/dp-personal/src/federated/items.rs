@@ -10,6 +10,7 @@ use crate::error::Result;
 const POPULARITY_BUCKETS: usize = 4;
 
 /// All items with what is publicly known of them, in the order of their catalogue.
+#[derive(Clone)]
 pub struct ItemTable {
     catalogue: ItemCatalogue,
     genres: Vec<String>,

@@ -59,19 +59,6 @@ impl Parts {
         max_rows: usize,
         seed: u64,
     ) -> Result<Self> {
-        Self::of_process((inputs, false), users, shares, (max_rows, seed))
-    }
-
-    /// As [`new`](Self::new); with `is_dealt` for users who are [dealt](Users::dealt) to several processes.
-    ///
-    /// # Errors
-    /// As [`new`](Self::new).
-    pub(crate) fn of_process(
-        (inputs, is_dealt): (&Inputs, bool),
-        users: Private<Vec<SampleUser>>,
-        shares: HoldOut,
-        (max_rows, seed): (usize, u64),
-    ) -> Result<Self> {
         let n_features = inputs.features.len();
         let tested = SampleShares {
             test_rows: shares.test,
@@ -96,23 +83,16 @@ impl Parts {
             });
         }
         Ok(Self {
-            trained: Group::new((inputs, is_dealt), first, max_rows)?,
-            held_out: Group::new((inputs, is_dealt), later, max_rows)?,
+            trained: Group::new(inputs, first, max_rows)?,
+            held_out: Group::new(inputs, later, max_rows)?,
         })
     }
 }
 
 impl Group {
-    fn new(
-        (inputs, is_dealt): (&Inputs, bool),
-        users: Vec<PartedUser>,
-        max_rows: usize,
-    ) -> Result<Self> {
+    fn new(inputs: &Inputs, users: Vec<PartedUser>, max_rows: usize) -> Result<Self> {
         let histories = users.iter().map(|user| &user.history);
-        let rows = match is_dealt {
-            true => Users::dealt(inputs, histories, max_rows)?,
-            false => Users::new(inputs, histories, max_rows)?,
-        };
+        let rows = Users::keyed(inputs, histories, max_rows)?;
         Ok(Self {
             users: Private::new(users),
             rows,

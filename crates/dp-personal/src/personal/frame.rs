@@ -32,20 +32,21 @@ impl Users {
         histories: impl Iterator<Item = &'a SampleUser>,
         max_rows: usize,
     ) -> Result<Self> {
-        Self::keyed(inputs, histories, max_rows, |_| None)
+        Self::with_keys(inputs, histories, max_rows, |_| None)
     }
 
-    /// The same, where training knows each user by a key that follows from the id: for users who are dealt to several processes.
-    pub(crate) fn dealt<'a>(
+    /// The same, where training knows each user by a key that follows from the id, so that the user's shard and coins are the same in any number
+    /// of processes. Ids must differ.
+    pub fn keyed<'a>(
         inputs: &Inputs,
         histories: impl Iterator<Item = &'a SampleUser>,
         max_rows: usize,
     ) -> Result<Self> {
         let key = |user: &SampleUser| Some(dp_data::user_key(user.id()));
-        Self::keyed(inputs, histories, max_rows, key)
+        Self::with_keys(inputs, histories, max_rows, key)
     }
 
-    fn keyed<'a>(
+    fn with_keys<'a>(
         inputs: &Inputs,
         histories: impl Iterator<Item = &'a SampleUser>,
         max_rows: usize,

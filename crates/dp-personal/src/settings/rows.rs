@@ -9,6 +9,7 @@ use super::{
     TrialSettings, choices, settings, words,
 };
 use crate::personal::{Intercept, Method as SubspaceMethod};
+use crate::workers::Dealing;
 
 choices! {
     /// What is predicted.
@@ -303,14 +304,14 @@ impl AuditFederateSettings {
 }
 
 impl HeldOutShareSettings {
-    /// Refuses users who are held out where users are dealt: a worker checks that the users whom it trains on are its own, and would measure on others unchecked.
-    pub(crate) fn check_dealt(&self, is_alone: bool) -> crate::error::Result<()> {
-        if is_alone || self.held_out_users <= 0.0 {
+    /// Refuses users who are held out where workers are given their users: a worker checks that those whom it trains on are its own, and would
+    /// measure on others unchecked.
+    pub(crate) fn check_dealt(&self, dealing: Dealing) -> crate::error::Result<()> {
+        if dealing == Dealing::ByRun || self.held_out_users <= 0.0 {
             return Ok(());
         }
         Err(crate::error::Error::Usage(
-            "users cannot be held out (`held_out_users`) where they are dealt to workers"
-                .to_owned(),
+            "users cannot be held out (`held_out_users`) where workers are given theirs".to_owned(),
         ))
     }
 

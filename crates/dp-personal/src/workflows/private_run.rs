@@ -223,15 +223,29 @@ impl Opened<'_> {
         Ok(public)
     }
 
-    /// The shard that this process trains on of the run that `public` shapes; none where it has all users.
-    pub(crate) fn shard(&self, public: &Value) -> Result<Option<Shard>> {
+    /// Deals users to the processes of the run that `public` shapes. `data` of all users, at a worker of its own alone; beside it the
+    /// part of this process's shard, where that is not all there is. `of_users` picks users by their [keys](dp_data::user_key).
+    pub(crate) fn deal<D>(
+        &self,
+        public: &Value,
+        data: D,
+        of_users: impl FnOnce(&D, &dyn Fn(u128) -> bool) -> D,
+    ) -> Result<(D, Option<D>)> {
         let (number, n_shards) = match &self.side {
             Side::Keeper(_, Some(pool)) if pool.has_first_shard() => (0, pool.workers.n_shards()),
-            Side::Keeper(..) => return Ok(None),
+            Side::Keeper(..) => return Ok((data, None)),
             Side::Worker(worker) => (worker.shard, worker.n_shards),
         };
         let shard = Shard::new(run_name(public)?, number, n_shards)?;
-        Ok(Some(shard.dealt(self.dealing())))
+        let own = match self.dealing() {
+            Dealing::ByRun => of_users(&data, &shard.owner()),
+            // the worker was given its own alone, which the run checks
+            Dealing::ById | Dealing::Silos => of_users(&data, &|_| true),
+        };
+        Ok(match self.is_worker() {
+            true => (own, None),
+            false => (data, Some(own)),
+        })
     }
 
     /// How users are dealt to processes, if they are.

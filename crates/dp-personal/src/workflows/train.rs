@@ -265,29 +265,20 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// Deals the users to the processes of the run that `public` shapes; a worker forgets the others. Where a record goes follows from its ids, so that
-    /// the parts of a shard are a shard of the parts.
+    /// [Deals](Opened::deal) the users to the processes of the run. Where a record goes follows from its ids, so that the parts of a
+    /// shard are a shard of the parts.
     pub(crate) fn new(
         args: &TrainSettings,
         ratings: Ratings,
         opened: &Opened<'_>,
         public: &Value,
     ) -> Result<Self> {
-        let dealt = opened.shard(public)?;
-        let dealt = dealt.map(|shard| match opened.dealing() {
-            Dealing::ByRun => ratings.of_users(shard.owner()),
-            // the worker was given its own alone, which the run checks
-            Dealing::ById | Dealing::Silos => ratings.of_users(|_| true),
-        });
+        let (ratings, shard) = opened.deal(public, ratings, |all, keep| all.of_users(keep))?;
         let parts = |of: &Ratings| HeldOut::new(&args.feedback, &args.split, of);
-        let (ratings, shard) = match dealt {
-            Some(own) if opened.is_worker() => (own, None),
-            dealt => (ratings, dealt.as_ref().map(parts).transpose()?),
-        };
         Ok(Self {
             all: parts(&ratings)?,
+            shard: shard.as_ref().map(parts).transpose()?,
             ratings,
-            shard,
         })
     }
 

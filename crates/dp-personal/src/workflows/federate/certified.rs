@@ -55,7 +55,6 @@ pub(super) fn run(
     place: Place<'_>,
 ) -> Result<CertifiedOutcome> {
     let is_alone = matches!(place, Place::Alone);
-    args.held_out.shares.check_dealt(is_alone)?;
     let items = items_of(args)?;
     let n_items = items.as_ref().map(|items| items.catalogue().len());
     let mut spending = spending(args, settings, n_items)?;
@@ -70,11 +69,12 @@ pub(super) fn run(
     let mut opened = opened.bind(&source)?;
     let load = clock.lap();
     go_on(watch)?;
-    let has_users = !opened.has_no_users();
-    opened.found(match has_users {
-        true => source.warnings(draft.target().delta),
-        false => vec![USERS_ELSEWHERE.to_owned()],
-    });
+    if !opened.has_no_users() {
+        opened.found(source.warnings(draft.target().delta));
+    }
+    if !is_alone {
+        opened.found(vec![USERS_ELSEWHERE.to_owned()]);
+    }
     let inputs = source.inputs(settings)?;
     spending.settings = settings.run(args, source.curvature(&inputs, args));
     let plan = spending.resized(&draft, inputs.dim(), metrics)?;
@@ -86,12 +86,11 @@ pub(super) fn run(
     };
     let own = public_of(args, settings, &all, source.items());
     let public = opened.public("federate", args, &all.assumptions, own)?;
-    let rows = match is_alone {
-        true => Rows::of(source),
-        false => Rows::dealt(source)?,
-    };
+    let (source, shard) = opened.deal(&public, source, |all, keep| all.of_users(keep))?;
+    let rows = Rows::of(shard.unwrap_or(source))?;
     let n_rounds = all.spending.settings.n_rounds;
-    let mut convergence = (!args.held_out.no_split).then(|| Convergence::new(n_rounds));
+    let is_measured = is_alone && !args.held_out.no_split;
+    let mut convergence = is_measured.then(|| Convergence::new(n_rounds));
     let mut turning = Turning::default();
     let mut measured = Measured {
         watched: Some(Watched::begin(watch, &plan)?),
@@ -133,10 +132,14 @@ pub(super) fn run(
     opened.write(&release)?;
     let (json, summary, verdict) = opened.close(&plan, || {
         tracing::info!("comparing with runs without noise, measuring on held-out rows");
-        if has_users {
-            runs.compare()?;
-        }
-        let [users, held_out] = measure(&runs, chosen)?;
+        let [users, held_out] = match is_alone {
+            true => {
+                runs.compare()?;
+                measure(&runs, chosen)?
+            }
+            // the own parameters of most users are at workers
+            false => Default::default(),
+        };
         Ok(FederatedReport {
             release: &release,
             users,

@@ -56,11 +56,11 @@ pub fn federate(args: &FederateSettings, watch: &mut dyn Watch) -> Result<Federa
     federate_at(args, watch, Place::Alone)
 }
 
-/// [`federate`] at one epsilon with users in several processes, each of which is given its own alone: see [`crate::workers`].
+/// [`federate`] at one epsilon with users in several processes: see [`crate::workers`]. Users' own parameters stay in the processes that hold
+/// the users, so that nothing is measured but what the run releases.
 ///
 /// # Errors
-/// As [`federate`]; [`Error::Usage`] for an exploration, and where processes would keep their users of a common file;
-/// [`Error::WorkerDone`] at a worker that has sent its sums; those of the links.
+/// As [`federate`]; [`Error::Usage`] for an exploration; [`Error::WorkerDone`] at a worker that has sent its sums; those of the links.
 ///
 /// # Privacy
 /// As [`federate`]. Exact sums go over the links.
@@ -69,7 +69,7 @@ pub fn federate_at(
     watch: &mut dyn Watch,
     place: Place<'_>,
 ) -> Result<FederateOutcome> {
-    let is_alone = place.is_alone_or_given_users("federate")?;
+    args.held_out.shares.check_dealt(place.dealing())?;
     // everything public is checked before the data is touched
     let settings = Settings::new(args)?;
     let opening = Opening {
@@ -89,7 +89,7 @@ pub fn federate_at(
         output: &args.output,
     };
     if settings.targets.len() > 1 {
-        if !is_alone {
+        if !matches!(place, Place::Alone) {
             let text = "an exploration of several `epsilon` has all users in one process";
             return Err(Error::Usage(text.to_owned()));
         }

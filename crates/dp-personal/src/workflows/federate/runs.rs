@@ -75,8 +75,8 @@ pub(crate) struct Rows {
     /// None where the model follows from a list of releases.
     source: RefCell<Option<Source>>,
     made: OnceCell<Made>,
-    /// The users without their rows, where they are dealt to several processes.
-    dealt: Option<UserSamples>,
+    /// The users without their rows.
+    users: Option<UserSamples>,
 }
 
 /// What a run trained on.
@@ -88,23 +88,15 @@ pub(super) struct Made {
 }
 
 impl Rows {
-    pub(super) const fn of(source: Source) -> Self {
-        Self {
-            source: RefCell::new(Some(source)),
-            made: OnceCell::new(),
-            dealt: None,
-        }
-    }
-
-    /// The same for users who are dealt to several processes.
-    pub(super) fn dealt(source: Source) -> Result<Self> {
+    pub(super) fn of(source: Source) -> Result<Self> {
         let mut users = UserSamplesBuilder::new(1, 1)?;
         for (number, id) in (0..).zip(source.user_ids().expose()) {
             users.set_id(number, dp_data::user_key(id));
         }
         Ok(Self {
-            dealt: Some(users.build().0),
-            ..Self::of(source)
+            source: RefCell::new(Some(source)),
+            made: OnceCell::new(),
+            users: Some(users.build().0),
         })
     }
 
@@ -112,7 +104,7 @@ impl Rows {
         Self {
             source: RefCell::new(None),
             made: OnceCell::new(),
-            dealt: None,
+            users: None,
         }
     }
 }
@@ -120,7 +112,7 @@ impl Rows {
 /// Rows are made of the source when the run begins; who the users are is known before.
 impl HasTable for Rows {
     fn table(&self) -> Option<&Private<Interactions>> {
-        self.dealt.as_ref().map(UserSamples::table)
+        self.users.as_ref().map(UserSamples::table)
     }
 }
 
@@ -192,8 +184,7 @@ impl Trainer for AllRuns {
             None => UserRows::of_nobody(self.spending.n_items, run)?,
         };
         let (max_rows, seed) = (self.shape.max_rows, self.shape.split_seed);
-        let process = (&self.inputs, data.dealt.is_some());
-        let parts = Parts::of_process(process, users, shares, (max_rows, seed))?;
+        let parts = Parts::new(&self.inputs, users, shares, max_rows, seed)?;
         let made = data.made.get_or_init(|| Made {
             items,
             parts,

@@ -72,6 +72,17 @@ impl Source {
         }))
     }
 
+    /// The users whom `keep` picks by their keys.
+    pub(super) fn of_users(&self, keep: &dyn Fn(u128) -> bool) -> Self {
+        match self {
+            Self::Rows(table) => Self::Rows(table.of_users(keep)),
+            Self::Ratings(rated) => {
+                let (ratings, items) = &**rated;
+                Self::Ratings(Box::new((ratings.of_users(keep), items.clone())))
+            }
+        }
+    }
+
     /// Of ratings, the public list of items.
     pub(super) fn items(&self) -> Option<&ItemTable> {
         match self {

@@ -36,7 +36,7 @@ pub fn audit(args: &AuditPersonalizeSettings, watch: &mut dyn Watch) -> Result<A
     tracing::info!(file = %args.run.data, "reading rows");
     let table = dp_data::read_samples(&args.run.data, &settings.columns)?;
     let inputs = settings.inputs(&table)?;
-    let held_out = HeldOut::new(&run, &inputs, table, false)?;
+    let held_out = HeldOut::new(&run, &inputs, table)?;
     settings.plan(&inputs, target, ADJACENCY)?; // refuses numbers of features that do not fit
     let axes_each = match settings.fit {
         Fit::Residual(_) => 2,

@@ -30,7 +30,6 @@ impl HeldOut {
         args: &PersonalizeSettings,
         inputs: &Inputs,
         table: SampleTable,
-        is_dealt: bool,
     ) -> Result<Self> {
         let shares = shares_of(args.held_out.no_split, args.held_out.shares.given())?;
         let n_features = inputs.features.len();
@@ -39,10 +38,7 @@ impl HeldOut {
             let mine = split.expose().iter();
             let mine = mine.filter(|user| held_out || !user.held_out);
             let mine = mine.map(|user| &user.history);
-            match is_dealt {
-                true => Users::dealt(inputs, mine, args.run.columns.max_rows),
-                false => Users::new(inputs, mine, args.run.columns.max_rows),
-            }
+            Users::keyed(inputs, mine, args.run.columns.max_rows)
         };
         let (train, all) = (users(false)?, shares.held_out_users > 0.0);
         Ok(Self {

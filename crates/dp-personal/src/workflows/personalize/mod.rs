@@ -63,11 +63,10 @@ pub fn personalize(
     personalize_at(args, watch, Place::Alone)
 }
 
-/// [`personalize`] with users in several processes, each of which is given its own alone: see [`crate::workers`].
+/// [`personalize`] with users in several processes: see [`crate::workers`].
 ///
 /// # Errors
-/// As [`personalize`]; [`Error::Usage`](crate::error::Error::Usage) where processes would keep their users of a common file; [`Error::WorkerDone`](crate::error::Error::WorkerDone) at a worker that
-/// has sent its sums; those of the links.
+/// As [`personalize`]; [`Error::WorkerDone`](crate::error::Error::WorkerDone) at a worker that has sent its sums; those of the links.
 ///
 /// # Privacy
 /// As [`personalize`]. Exact sums go over the links.
@@ -76,8 +75,7 @@ pub fn personalize_at(
     watch: &mut dyn Watch,
     place: Place<'_>,
 ) -> Result<PersonalizeOutcome> {
-    let is_alone = place.is_alone_or_given_users("personalize")?;
-    args.held_out.shares.check_dealt(is_alone)?;
+    args.held_out.shares.check_dealt(place.dealing())?;
     // everything public is checked before the data is touched
     let target = args.run.guarantee.target()?;
     let settings = Settings::new(args)?;
@@ -103,9 +101,6 @@ pub fn personalize_at(
         true => vec![warnings::USERS_ELSEWHERE.to_owned()],
         false => warnings::of_rows(&table, target.delta),
     });
-    let held_out = HeldOut::new(args, &inputs, table, !is_alone)?;
-    let load = clock.lap();
-
     let plan = settings.plan(&inputs, target, ADJACENCY)?;
     go_on(watch)?;
     let mut noise = args.output.noise();
@@ -117,13 +112,18 @@ pub fn personalize_at(
     MetricRelease::put(settings.metrics.as_ref(), &mut own);
     let assumed = assumptions(args, &opened);
     let public = opened.public("personalize", args, &assumed, own)?;
+    let (table, shard) = opened.deal(&public, table, |all, keep| all.of_users(keep))?;
+    let parts = |table| HeldOut::new(args, &inputs, table);
+    let (held_out, shard) = (parts(table)?, shard.map(parts).transpose()?);
+    let own = shard.as_ref().unwrap_or(&held_out);
+    let load = clock.lap();
     let mut rounds = held_out.rounds(settings.method.n_steps());
     let mut watched = Watched::begin(watch, &plan)?.with_rounds(&mut rounds);
     let run = opened.run(&plan, &public);
     let trainer = with_metrics(&settings.fit, settings.metrics.as_ref(), target);
     let data = TrainedAndHeldOut {
-        train: held_out.train().samples(),
-        scored: &|subspace| held_out.scored(&inputs, subspace),
+        train: own.train().samples(),
+        scored: &|subspace| own.scored(&inputs, subspace),
     };
     let fitted = run.train(&trainer, &data, &mut noise, &mut watched, |_| false)?;
     let fitted = Measured::certified(fitted);

@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# A whole private training, from the file to the saved model, beside `implicit` without privacy: pandas' `read_csv`, exact alternating least
+# squares of the same dimension and rounds, and `save`, on the same generated file in this one run.
+#
+#   benches/peers/end_to_end.sh [--shape 10m|20m]... [--dim N] [--rounds N] [--threads N] [--runs N]
+#
+# Needs cargo and python3, and 1 GB of disk in the system's temporary folder. The peers are installed into a virtual environment of their own
+# under the target folder unless $PEER_PYTHON names a Python that has them.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+target="${CARGO_TARGET_DIR:-target}"
+. benches/peers/python.sh
+python="$(peer_python end-to-end "implicit==0.7.*" "pandas>=2")"
+cargo build --quiet --release -p dp-cli --bin dp
+cargo build --quiet --release -p dp-benches --example generated_ratings
+exec "$python" benches/peers/end_to_end.py --dp "$target/release/dp" --generator "$target/release/examples/generated_ratings" "$@"
