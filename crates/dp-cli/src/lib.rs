@@ -66,7 +66,7 @@ fn carry_out(command: Command, place: Place<'_>) -> error::Result<()> {
         Command::Train(flags) => commands::train(&flags, place),
         Command::Tune(flags) => commands::tune(&flags, place),
         command if !matches!(place, Place::Alone) => Err(error::Error::Usage(format!(
-            "{0} works in one process: run `dp {0}`; users are dealt to several by train and tune",
+            "{0} works in one process: run `dp {0}`; only train and tune distribute users over several processes",
             command.name()
         ))),
         Command::Demo(flags) => commands::demo(&flags),
