@@ -68,7 +68,7 @@ fn carry_out(command: Command, place: Place<'_>) -> error::Result<()> {
         Command::Personalize(flags) => commands::personalize(&flags, place),
         Command::Federate(flags) => commands::federate(&flags, place),
         command if !matches!(place, Place::Alone) => Err(error::Error::Usage(format!(
-            "{0} works in one process: run `dp {0}`; users are dealt to several by train, tune, personalize and federate",
+            "{0} works in one process: run `dp {0}`; only train, tune, personalize and federate distribute users over several processes",
             command.name()
         ))),
         Command::Demo(flags) => commands::demo(&flags),

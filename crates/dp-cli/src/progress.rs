@@ -99,7 +99,7 @@ mod interrupt {
                         std::process::exit(CODE);
                     }
                     crate::screen::say(
-                        "ending behind the release that is being made; Ctrl-C again ends at once",
+                        "stopping after the release that is being made; press Ctrl-C again to stop immediately",
                     );
                 }
             });

@@ -111,7 +111,7 @@ impl RankingFigures {
         });
         Some(ChartData {
             title: "Recall by popularity of items".to_owned(),
-            note: "items dealt to fifths by their released counts; the rarer, the longer the list"
+            note: "items grouped into fifths by their released counts; lists are longer for rarer items"
                 .to_owned(),
             series: ["private model", "most popular items"]
                 .map(str::to_owned)

@@ -78,17 +78,17 @@ class TradeOff:
     """The type II error of the best test of whether one unit took part, at one type I error, from both sides."""
 
     alpha: float
-    """How often the test accuses a unit that did not take part."""
+    """False-positive rate of the membership test."""
     lower: float
-    """It misses a unit that did at least so often: the figure to promise."""
+    """Lower bound on its false-negative rate: the figure to promise."""
     upper: float
-    """Never below the truth; `1 - alpha` where the method knows nothing from below."""
+    """Upper bound on the smallest false-negative rate; `1 - alpha` if the method has no other bound."""
     method: str
     """How delta was found."""
 
     @property
     def true_positive_rate(self) -> float:
-        """How often it finds a unit that took part, at most."""
+        """Upper bound on its true-positive rate."""
         return 1.0 - self.lower
 
     def _repr_html_(self) -> str:
@@ -191,7 +191,7 @@ class Accountant:
         return _bound(self._ask("delta", epsilon))
 
     def trade_off(self, alpha: float) -> TradeOff:
-        """How often the best attacker who accuses an absent unit with probability `alpha` misses a present one."""
+        """False-negative rate of the best attacker with false-positive rate `alpha`: a bracket."""
         return _trade_off(alpha, self._ask("trade-off", alpha))
 
     def _repr_html_(self) -> str:

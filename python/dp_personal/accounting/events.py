@@ -142,7 +142,7 @@ class Event(_Described):
         return _accountant.delta(self, epsilon, adjacency=adjacency, method=method)
 
     def trade_off(self, alpha: float, *, adjacency: Adjacency = "add-remove-user", method: Method = "tightest") -> TradeOff:
-        """How often the best attacker misses a present unit who accuses an absent one with probability `alpha`: a bracket."""
+        """False-negative rate of the best attacker with false-positive rate `alpha`: a bracket."""
         return _accountant.trade_off(self, alpha, adjacency=adjacency, method=method)
 
     def rdp(self, order: float, *, adjacency: Adjacency = "add-remove-user") -> Bound:

@@ -64,7 +64,10 @@ fn explained(args: &CalibrateArgs, error: QuestionError) -> Error {
         return error.into();
     };
     let (wanted, change) = if args.file.is_some() {
-        ("value of what is null", "change the other parameters")
+        (
+            "value of the unknown parameter",
+            "change the other parameters",
+        )
     } else if args.noise_multiplier.is_none() {
         (
             "--noise-multiplier",

@@ -50,8 +50,7 @@ pub(crate) fn personalize(flags: &Flags<PersonalizeSettings>, place: Place<'_>) 
 pub(crate) fn federate(flags: &Flags<FederateSettings>, place: Place<'_>) -> Result<()> {
     if flags.plan {
         if flags.settings.epsilon.len() > 1 {
-            let text =
-                "--plan is for one --epsilon: several explore, and an exploration releases nothing";
+            let text = "--plan needs a single --epsilon: with several, the command explores and releases nothing";
             return Err(Error::Usage(text.to_owned()));
         }
         return show_plan(flags.json, &federate::plan(&flags.settings)?);

@@ -108,7 +108,7 @@ pub(crate) fn verify(flags: &Flags<VerifySettings>) -> Result<()> {
         Some(Recomputed::Differs { what }) => return Err(Error::Differs(what)),
         Some(Recomputed::Cannot { because }) => return Err(Error::NotRecomputed(because)),
         Some(Recomputed::Same { n_releases }) => format!(
-            "the model is bit for bit the one that follows from the {n_releases} entries of its list of releases\n"
+            "the model follows, bit for bit, from the {n_releases} entries of its list of releases\n"
         ),
         None => String::new(),
     };
@@ -185,7 +185,7 @@ pub(super) fn show_published(as_json: bool, found: &Published) -> Result<()> {
 pub(crate) fn report(flags: &Flags<ReportSettings>) -> Result<()> {
     let found = report::report(&flags.settings)?;
     if !found.is_private {
-        warn("not every run is private: its page says so");
+        warn("not every run is private: the page says which are not");
     }
     if flags.json {
         return print_json(&json!({

@@ -64,11 +64,11 @@ fn ranking(found: &Recommendations) -> String {
         ),
     };
     if let Some(least) = found.min_rating {
-        text.push_str(&format!("(those of {least} or more are a yes)\n"));
+        text.push_str(&format!("(ratings of {least} or more count as positive)\n"));
     }
     if found.n_unknown_items > 0 {
         text.push_str(&format!(
-            "({} more on items the model does not know)\n",
+            "({} more on items that are not in the model)\n",
             found.n_unknown_items
         ));
     }

@@ -212,7 +212,7 @@ fn flags_that_mean_nothing_together_are_refused_before_anything_is_read() {
     sandbox
         .dp(&[&tune[..], &FEATURES].concat())
         .exits(2)
-        .says(&["`dp train` alone has it"]);
+        .says(&["only `dp train` supports it"]);
     let audit = words("audit --method am-ssp --epsilon 1 --delta 1e-5");
     sandbox.dp(&audit).exits(2).says(&["RATINGS of your own"]);
     assert!(sandbox.names().is_empty());

@@ -70,7 +70,7 @@ fn unknown_items_are_left_out_and_told() {
     );
     let text = recommend(&sandbox, &[]).exits(0).stdout;
     assert!(
-        text.contains("from 1 own rating:\n(2 more on items the model does not know)"),
+        text.contains("from 1 own rating:\n(2 more on items that are not in the model)"),
         "{text}"
     );
 }
@@ -223,7 +223,7 @@ fn folders_that_hold_something_else_are_told_apart() {
         ),
         (
             "report me.csv",
-            "me.csv: is a file; name the folder that a run wrote, its --out",
+            "me.csv: is a file; name the output folder of a run, its --out",
         ),
         ("verify dp-model", "dp-model: holds no run"),
         (
@@ -275,7 +275,7 @@ fn what_was_a_yes_in_training_is_one_for_the_user() {
     assert_ne!(usual.1, all.1);
     recommend(&sandbox, &[])
         .exits(0)
-        .prints(&["from 3 own ratings:\n(those of 4 or more are a yes)"]);
+        .prints(&["from 3 own ratings:\n(ratings of 4 or more count as positive)"]);
     // without ratings every item is one that the user likes
     for likes in [
         "item\nitem-3\nitem-4\nitem-5\n",

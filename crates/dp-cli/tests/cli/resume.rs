@@ -100,7 +100,10 @@ fn an_interrupted_run_says_that_its_budget_is_spent_and_how_to_go_on() {
     let ended = child.wait_with_output().unwrap();
     let said = String::from_utf8(ended.stderr).unwrap();
     assert_eq!(ended.status.code(), Some(1), "{said}");
-    assert!(said.contains("Ctrl-C again ends at once"), "{said}");
+    assert!(
+        said.contains("press Ctrl-C again to stop immediately"),
+        "{said}"
+    );
     assert!(
         said.contains(
             "the budget that the run has paid is spent: the same command with --resume goes on"

@@ -147,7 +147,7 @@ fn of_numbers(path: &Path, column: &str) -> Error {
 
 fn no_features(path: &Path, min_items: usize) -> Error {
     let reason = format!(
-        "a column of features needs a name that at least {min_items} items have (`min_items`)"
+        "a feature column needs a value that at least {min_items} items share (`min_items`)"
     );
     Error::model(path, reason)
 }

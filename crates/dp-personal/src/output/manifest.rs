@@ -99,7 +99,7 @@ impl Manifest {
         if manifest.is_none() && certificate.schema_version >= LISTED_SCHEMA {
             return Err(Error::Artifact {
                 path: folder.join(MANIFEST),
-                reason: "it lists the released files, and is not there".to_owned(),
+                reason: "the list of released files is missing".to_owned(),
             });
         }
         let own = |of: &Self| of.certificate == certificate.digest;

@@ -308,7 +308,7 @@ fn of_bytes(bytes: &[u8]) -> std::result::Result<ReleasedShared, String> {
     let header = header_of(bytes)?;
     header.inputs.check()?;
     let alpha = alpha_of(&header.alpha).filter(|alpha| *alpha >= 0.0);
-    let alpha = alpha.ok_or("alpha is not a number from 0")?;
+    let alpha = alpha.ok_or("alpha is not a number, 0 or above")?;
     let settings = header.settings;
     settings.fit(alpha, 1.0).map_err(|e| e.to_string())?;
     let (dim, n_kept) = (header.inputs.dim(), header.rounds.len());

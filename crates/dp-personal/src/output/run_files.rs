@@ -294,11 +294,11 @@ pub(crate) fn read_certificate(path: &Path) -> Result<Certificate> {
             let folder = path.parent().unwrap_or(path);
             let reason = match (folder.is_dir(), folder.exists()) {
                 (true, _) => {
-                    "holds no run: there is no certificate.json; name the folder that a run wrote, its `out`"
+                    "contains no run: certificate.json is missing; name the output folder of a run, its `out`"
                 }
-                (false, true) => "is a file; name the folder that a run wrote, its `out`",
+                (false, true) => "is a file; name the output folder of a run, its `out`",
                 (false, false) => {
-                    "there is no such folder; name the one that a run wrote, its `out`"
+                    "there is no such folder; name the output folder of a run, its `out`"
                 }
             };
             return Err(Error::model(folder, reason));

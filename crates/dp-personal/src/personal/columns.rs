@@ -73,7 +73,7 @@ impl Ranges {
         let used: HashSet<&str> = features.iter().map(String::as_str).collect();
         let unused = |name: &str| name != target && !used.contains(name);
         if let Some((name, _)) = self.by_column.iter().find(|(name, _)| unused(name)) {
-            let text = format!("`bounds` has a range for {name}, which is no column in use");
+            let text = format!("`bounds` has a range for {name}, which is not a column in use");
             return Err(Error::Usage(text));
         }
         Ok(inputs)

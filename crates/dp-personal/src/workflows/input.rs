@@ -60,7 +60,7 @@ pub(crate) fn settings_for(
     let defaults = match (feedback.feedback, method) {
         (_, Method::AmSsp) => {
             let text =
-                "`method` am-ssp trains with public features of items: `dp train` alone has it";
+                "`method` am-ssp trains with public features of items: only `dp train` supports it";
             return Err(Error::Usage(text.to_owned()));
         }
         (_, Method::Popularity) => FactorizationParams::popularity_for_target(target),

@@ -226,7 +226,7 @@ pub fn init(args: &NightlyInitSettings) -> Result<NightlyReport> {
                 return usage("`min_rating` needs `feedback` implicit".to_owned());
             }
             let Some([low, high]) = pair("rating_range", args.rating_range.as_deref())? else {
-                return usage("give `rating_range`, from the least to the largest rating, as in 1,5: it is public, and must not be read off the data".to_owned());
+                return usage("give `rating_range`, the smallest and the largest possible rating, as in 1,5: it is public, and must not be read off the data".to_owned());
             };
             NightlyParams::for_ratings(low, high, most_items)
         }
@@ -305,7 +305,7 @@ pub fn init(args: &NightlyInitSettings) -> Result<NightlyReport> {
         fact(
             "pace",
             format!(
-                "{horizon} nights from the first on which a user is seen; that one alone is worth epsilon {first:.3}"
+                "{horizon} nights from the first on which a user is seen; the first night alone has epsilon {first:.3}"
             ),
         ),
     ];
@@ -442,7 +442,7 @@ fn add_items(folder: &Path, catalogue: &Path, most: usize) -> Result<()> {
     let n_items = items.ids.len() + more.len();
     if n_items > most {
         return Err(Error::Usage(format!(
-            "`items` brings the catalogue to {n_items} items, and these nights have room for {most}: begin new ones with a larger `most_items`"
+            "`items` brings the catalogue to {n_items} items, and this state has room for {most}: create a new one with a larger `most_items`"
         )));
     }
     let old = items.ids.iter().cloned().zip(titles);
@@ -844,9 +844,7 @@ pub fn status(args: &NightlyStatusSettings) -> Result<NightlyReport> {
         ),
         fact(
             "the first users",
-            format!(
-                "have spent epsilon {spent:.3}; what is left to them is worth epsilon {left:.3}"
-            ),
+            format!("have spent epsilon {spent:.3}; epsilon {left:.3} is left"),
         ),
         fact("noise draws", format!("{} left", found.draws_left)),
         fact(

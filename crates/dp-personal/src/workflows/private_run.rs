@@ -56,7 +56,7 @@ impl<'a> Opening<'a> {
                 if absolute(input).is_some_and(|path| path.starts_with(&out)) {
                     let (input, out) = (input.display(), folder.display());
                     return Err(Error::Usage(format!(
-                        "{input} lies in the output folder {out}, which would be replaced; choose another \
+                        "{input} is inside the output folder {out}, which would be replaced; choose another \
                          `out`"
                     )));
                 }
@@ -383,7 +383,7 @@ fn refuse_another(begun: &Value, now: &Value) -> Result<()> {
         is_paid_by_ledger(assumptions.filter_map(Value::as_str))
     };
     if !had_ledger(begun) && had_ledger(now) {
-        let reason = "`resume`: the interrupted run had no ledger, so that nothing says what it paid for; leave `resume` out \
+        let reason = "`resume`: the interrupted run had no ledger, so there is no record of what it paid for; omit `resume` \
                       for a new run";
         return Err(Error::Usage(reason.to_owned()));
     }

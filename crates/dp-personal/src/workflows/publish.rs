@@ -60,7 +60,7 @@ fn refuse_nested(from: &Path, to: &Path) -> Result<()> {
         if own_whole.starts_with(&to_whole) || to_whole.starts_with(&own_whole) {
             let (to, own) = (to.display(), own.display());
             let text =
-                format!("`dest` {to} and {own} lie within each other; choose another `dest`");
+                format!("one of `dest` {to} and {own} contains the other; choose another `dest`");
             return Err(Error::Usage(text));
         }
     }

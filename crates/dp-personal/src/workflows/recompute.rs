@@ -167,7 +167,7 @@ impl Replay<'_> {
             "personalize" => self.subspace(),
             "federate" => self.shared(),
             "nightly" => self.nights(),
-            other => Err(self.wrong(&format!("no model of dp {other} can be made again"))),
+            other => Err(self.wrong(&format!("a model of dp {other} cannot be rebuilt"))),
         }
     }
 

@@ -111,7 +111,7 @@ fn refuse_another_run(out: &Path, run: &ReportedRun<'_>) -> Result<()> {
     if path.exists() && read_certificate(&path)?.digest != run.certificate.digest {
         let out = out.display();
         return Err(Error::Usage(format!(
-            "`out` {out} holds another run, with a certificate of its own; choose another folder"
+            "`out` {out} contains another run with its own certificate; choose another folder"
         )));
     }
     Ok(())

@@ -303,7 +303,7 @@ fn with_settings(
             return Err(wrong(&format!("{key} is not a setting; there are {keys}")));
         };
         if own.has(&known) {
-            let text = format!("{key} stands there twice; expected each setting once");
+            let text = format!("{key} is given twice; expected each setting once");
             return Err(wrong(&text));
         }
         let feedback = train.feedback.feedback;

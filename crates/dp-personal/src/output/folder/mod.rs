@@ -547,7 +547,7 @@ fn refuse_foreign(target: &Path) -> Result<()> {
     }
     if !is_ours {
         return refused(format!(
-            "it holds files, and neither {CERTIFICATE} nor internal files of a run"
+            "it contains files, but neither {CERTIFICATE} nor internal files of a run"
         ));
     }
     match ledger_in(target).map_err(|e| Error::read(target, e))? {

@@ -118,7 +118,7 @@ fn note(
     match noted {
         Err(error) if output.no_ledger || !output.show_internal => {
             warn(&format!(
-                "the ledger of the run cannot note that its data are looked at: {error}; certificates of later runs will not say so"
+                "the ledger of the run cannot record this look at its data: {error}; certificates of later runs will not mention it"
             ));
             Ok(())
         }
@@ -146,7 +146,7 @@ fn split_of(args: &EvaluateSettings, run: Option<HeldOutBy>) -> Result<HeldOutBy
         return Ok(own);
     }
     let Some(run) = run else {
-        warn("the run does not say what it held out: make sure that the flags do");
+        warn("the run does not record what it held out: make sure that the flags match it");
         return Ok(own);
     };
     if run.no_split {
@@ -156,7 +156,7 @@ fn split_of(args: &EvaluateSettings, run: Option<HeldOutBy>) -> Result<HeldOutBy
     }
     let differs = |flag: &str, run: String| {
         Err(Error::Usage(format!(
-            "`{flag}`: the run was made with {run}, so records that it was trained on would be tested on"
+            "`{flag}`: the run used {run}, so the test would include records that it was trained on"
         )))
     };
     if args.split_seed.is_some_and(|seed| seed != run.split_seed) {

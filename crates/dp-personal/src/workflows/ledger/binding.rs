@@ -256,7 +256,7 @@ impl Binding {
         if self.seen.is_some()
             && let Err(error) = self.write(recorded)
         {
-            tracing::warn!(file = %self.files.users.display(), %error, "the file of users does not remember the last payments");
+            tracing::warn!(file = %self.files.users.display(), %error, "the .users file does not record the last payments");
         }
     }
 }

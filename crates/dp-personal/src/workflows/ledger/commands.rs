@@ -118,7 +118,7 @@ fn note_raise(file: &Path, (old, kept): (&LedgerSummary, &Path), target: ApproxD
 pub fn merge(args: &LedgerMergeSettings) -> Result<LedgerReport> {
     if args.files.len() < 2 {
         return Err(Error::Usage(
-            "`files`: two ledgers or more are merged".to_owned(),
+            "`files`: give two or more ledgers to merge".to_owned(),
         ));
     }
     refuse_repeated(&args.files)?;
@@ -171,7 +171,7 @@ pub fn merge(args: &LedgerMergeSettings) -> Result<LedgerReport> {
     let mut report = report(&args.out)?;
     if let Some(kept) = kept {
         report.text = format!(
-            "merged; the new ledger remembers the users of {} alone: that the others are of the same data is yours to check\n\n{}",
+            "merged; the new ledger keeps only the users of {}: make sure that the other ledgers are of the same data\n\n{}",
             kept.display(),
             report.text
         );
@@ -323,11 +323,11 @@ impl<'a> Shown<'a> {
                 let next = match after {
                     Some(after) => {
                         format!(
-                            "; one like the last would leave epsilon {}",
+                            "; another run like the last would leave epsilon {}",
                             rounded_down(after)
                         )
                     }
-                    None => "; one like the last does not fit".to_owned(),
+                    None => "; another run like the last does not fit".to_owned(),
                 };
                 fact("left", format!("epsilon {left}{next}, {more:.0} would fit"));
             }
@@ -353,12 +353,12 @@ impl<'a> Shown<'a> {
             fact("closed", format!("its spends go on in {successor}"));
         }
         if found.torn {
-            let what = "the last line broke off in a crash; the next run seals it";
+            let what = "the last line is incomplete after a crash; the next run repairs it";
             fact("torn", what.to_owned());
         }
         let was_bound = users_key(&found.notes).is_some() && !found.releases.is_empty();
         let users = if self.is_bound() {
-            "bound to its users: back up the files .key and .users beside it as well"
+            "bound to its users: back up the .key and .users files next to it as well"
         } else if was_bound {
             "its .key or .users file is missing: runs are refused until both are restored, or --same-data-set"
         } else {
