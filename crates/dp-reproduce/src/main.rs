@@ -9,6 +9,7 @@ mod data_file;
 mod figure2;
 mod groups;
 mod krichene2024;
+mod limits;
 mod movielens;
 mod nights;
 mod report;
@@ -128,6 +129,11 @@ const ALL: &[Reproduction] = &[
         about: "the same on MovieLens latest-small",
         run: nights::latest_small,
     },
+    Reproduction {
+        name: "limits",
+        about: "item biases of MovieLens-1M: the least error under any mu-GDP mechanism, and what is reached",
+        run: limits::ml1m,
+    },
 ];
 
 /// Said with every table: nothing of this is a release.
@@ -216,6 +222,7 @@ fn plot(name: &str, rows: &[Value]) -> Option<String> {
     bietti::plot(name, rows)
         .or_else(|| krichene2024::plot(name, rows))
         .or_else(nights)
+        .or_else(|| (name == "limits").then(|| dp_page::stacked(&[limits::plot(rows)])))
 }
 
 /// A figure that cannot be written is told before hours of work.
