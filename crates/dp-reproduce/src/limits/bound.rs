@@ -92,11 +92,10 @@ impl Curve {
 impl Items<'_> {
     fn curves(&self, strengths: &[f64]) -> Vec<Curve> {
         let mut most = vec![0.0; self.table.n_items()];
-        let mut n = vec![0.0; self.table.n_items()];
+        let n = self.counts();
         for (row, strength) in self.table.users().zip(strengths) {
             for &item in row.items() {
                 most[item as usize] += strength;
-                n[item as usize] += 1.0;
             }
         }
         let of = |((most, n), share): ((f64, f64), &f64)| {
@@ -134,9 +133,9 @@ impl Items<'_> {
         (signals, reached)
     }
 
-    /// `Q_i` of users who divide a budget of 1 by `gains`, of which residuals show everything.
-    pub(super) fn signals_at(&self, gains: &[f64]) -> Vec<f64> {
-        self.divided(&vec![1.0; self.table.n_users()], gains).0
+    /// `Q_i` of users who divide this budget by `gains`, of which residuals show everything.
+    pub(super) fn signals_at(&self, gains: &[f64], budget: f64) -> Vec<f64> {
+        self.divided(&vec![budget; self.table.n_users()], gains).0
     }
 
     /// Minimises by Frank and Wolfe's method; what is given is the value less the gap, so that an early end makes it only lower.
@@ -193,12 +192,18 @@ impl Items<'_> {
         curves.iter().zip(signals).map(|(c, q)| c.error(*q)).sum()
     }
 
-    /// Mean squared error without privacy.
-    pub(super) fn without_privacy(&self) -> f64 {
+    /// Users who rate each item.
+    pub(super) fn counts(&self) -> Vec<f64> {
         let mut n = vec![0.0; self.table.n_items()];
         for row in self.table.users() {
             row.items().iter().for_each(|&item| n[item as usize] += 1.0);
         }
+        n
+    }
+
+    /// Mean squared error without privacy.
+    pub(super) fn without_privacy(&self) -> f64 {
+        let n = self.counts();
         let each = n.iter().zip(self.shares);
         each.map(|(n, share)| share / (self.prior.recip() + n / self.residual))
             .sum()

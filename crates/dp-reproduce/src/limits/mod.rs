@@ -12,7 +12,7 @@ use dp_multitask::{
 use dp_page::Chart;
 use serde_json::{Value, json};
 
-use self::bound::{Bound, Items, any_mechanism, norm_of, same_covariance};
+use self::bound::{Items, any_mechanism, norm_of, same_covariance};
 use super::ReproduceArgs;
 use super::calibration::{DELTA, pay};
 use super::chart::{chart, grouped, point};
@@ -67,6 +67,9 @@ pub(super) fn ml1m(args: &ReproduceArgs) -> Result<Vec<Row>> {
         }),
         base.sqrt(),
     )];
+    // those of `dp train`
+    let counts = items.counts();
+    let plain: Vec<f64> = counts.iter().map(|n| n.max(1.0).powf(-0.25)).collect();
     for epsilon in epsilons {
         let target = ApproxDp::target(epsilon, DELTA)?;
         let mu = gdp::mu_for(target)?;
@@ -78,13 +81,23 @@ pub(super) fn ml1m(args: &ReproduceArgs) -> Result<Vec<Row>> {
         let plan = fit.plan(items.table.n_items(), target, ADJACENCY)?;
         let any = items.least_error(any_mechanism(mu)).excess;
         let least = items.least_error(same_covariance(mu));
-        let clipped = exact.clipped(&items, &least, mu);
-        let of_sums = exact.clipped(&items, &least, mu * part_of_sums(&plan)?);
+        let of_sums = mu * part_of_sums(&plan)?;
         let computed = [
             ("bound, any mechanism", any),
             ("bound, noise that no user changes", least.excess),
-            ("one sum, clipped", clipped),
-            ("one sum, clipped, counts paid for", of_sums),
+            (
+                "one sum, not clipped",
+                items.excess_at(&items.signals_at(&least.gains, mu)),
+            ),
+            ("one sum", exact.clipped(&items, &least.gains, mu)),
+            (
+                "one sum, counts paid for",
+                exact.clipped(&items, &least.gains, of_sums),
+            ),
+            (
+                "one sum, counts paid for, plain weights",
+                exact.clipped(&items, &plain, of_sums),
+            ),
         ];
         for (method, excess) in computed {
             let value = (base + excess).sqrt();
@@ -201,23 +214,23 @@ impl Exact {
         test_error(&model, split)
     }
 
-    /// The least excess, over the scale before clipping, of one Gaussian release that divides users' budgets as the bound does and clips
+    /// The least excess, over the scale before clipping, of one Gaussian release that divides users' budgets by `gains` and clips
     /// what they send to `mu` in units of the noise; offsets, counts and prior are free. Clipping leaves the part of the residuals'
     /// squares that its factors pass.
-    fn clipped(&self, items: &Items<'_>, bound: &Bound, mu: f64) -> f64 {
+    fn clipped(&self, items: &Items<'_>, gains: &[f64], mu: f64) -> f64 {
         // what each user would send for a unit of scale, and the part of the signal that it is
         let sent = items.table.users().zip(&self.offsets).map(|(row, offset)| {
-            let norm = norm_of(row.items(), &bound.gains);
+            let norm = norm_of(row.items(), gains);
             let of = |(item, y): (u32, f32)| {
                 let rest = f64::from(y) - offset - self.means[item as usize];
-                (bound.gains[item as usize] * rest).powi(2)
+                (gains[item as usize] * rest).powi(2)
             };
             let squares = row.iter().map(of).sum::<f64>() / self.residual;
             (squares / (norm * norm).max(f64::MIN_POSITIVE)).sqrt()
         });
         let sent: Vec<f64> = sent.filter(|length| *length > 0.0).collect();
         let all: f64 = sent.iter().map(|length| length * length).sum();
-        let ideal = items.signals_at(&bound.gains);
+        let ideal = items.signals_at(gains, 1.0);
         let scales = (-8..=8).map(|step| mu * 2.0_f64.powf(f64::from(step) / 2.0));
         let excess = scales.map(|scale| {
             let passes = sent
