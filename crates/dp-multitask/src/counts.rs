@@ -275,7 +275,9 @@ mod tests {
             dp_core::ReplaceFactor::SqrtTwo,
             3,
         );
-        let plan = dp_accounting::Plan::calibrate(target, adjacency, &[request]).unwrap();
+        let requests = [request];
+        let plan = dp_accounting::Plan::calibrate(target, adjacency, &requests).unwrap();
+        let requests = dp_accounting::Requests::Shares(requests.to_vec());
         let mut held = [0_u32; 3];
         for seed in 0..N_RUNS {
             let budget = dp_accounting::Budget::new(plan.target(), adjacency).unwrap();
@@ -283,6 +285,7 @@ mod tests {
             let spends = ledger.reserve(&plan).unwrap();
             let noise = &mut dp_mechanism::NoiseSource::insecure_seeded(seed);
             let mut run = Run::new(&plan, spends, noise).unwrap();
+            run.begin(&requests, 1).unwrap();
             let counts = NoisyCounts::release(&data, 1.0, &mut run).unwrap();
             for (item, held) in held.iter_mut().enumerate() {
                 let [low, high] = counts.interval(item);

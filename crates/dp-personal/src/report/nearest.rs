@@ -144,12 +144,24 @@ pub(super) fn nearest(run: &ReportedRun<'_>, wanted: &Wanted) -> Result<Option<S
     Ok(Some(Section::new("nearest", "Nearest items", blocks)))
 }
 
-/// Whether each item may have neighbours: it has tastes, and its released count, where there is one, is above the noise.
+/// Whether each item may have neighbours: it has tastes, above their noise where standard errors are known, and its released count, where there
+/// is one, is above the noise.
 fn above_noise(model: &FactorModel, counts: Option<&NoisyCounts>) -> Vec<bool> {
     let is_counted = |item: usize| {
         counts.is_none_or(|counts| is_above(counts.values()[item], counts.noise_stddev()))
     };
-    let has_tastes = |item: usize| tastes(model, item).iter().any(|q| *q != 0.0);
+    let has_tastes = |item: usize| {
+        let tastes = tastes(model, item);
+        let Some(errors) = model.standard_errors() else {
+            return tastes.iter().any(|q| *q != 0.0);
+        };
+        // a sum of squares of n standard normals has mean n and variance 2n
+        let errors = &errors[item * model.dim() + 1..];
+        let ratios = tastes.iter().zip(errors).filter(|(q, _)| **q != 0.0);
+        let squares: f64 = ratios.map(|(q, e)| (q / e).powi(2)).sum();
+        let n = tastes.len() as f64;
+        squares > n + ABOVE * (2.0 * n).sqrt()
+    };
     (0..model.n_items())
         .map(|item| has_tastes(item) && is_counted(item))
         .collect()
@@ -248,5 +260,10 @@ mod tests {
         };
         assert_eq!(near(Some(&counts)), [1]);
         assert_eq!(near(None), [2, 1]);
+        // item 1 has tastes of 2 and .6 standard errors: 4.4 in squares, below 2 + 4
+        let errors = [0.5, 0.5, 0.1, 0.1].map(|e| [e; 3]).concat();
+        let model = model.with_standard_errors(errors).unwrap();
+        let above = above_noise(&model, None);
+        assert_eq!(above, [false, false, true, false]);
     }
 }

@@ -310,11 +310,11 @@ mod tests {
     #[test]
     fn the_gaussian_mechanism_is_above_the_bound_and_meets_it_where_noise_rules() {
         let residual: f64 = 0.7;
-        let mut closest = f64::INFINITY;
+        let mut meeting = f64::INFINITY;
         for n in [10_u32, 100, 1_000] {
             let table = everybody(n, 1);
             for mu in [0.01, 0.1, 0.5, 1.0, 2.0, 4.0] {
-                for prior in [0.01, 1.0, 100.0] {
+                for prior in [0.01, 1.0, 1e9] {
                     let items = Items {
                         table: &table,
                         shares: &[1.0],
@@ -334,13 +334,15 @@ mod tests {
                         let own = (prior.recip() + variance.recip()).recip();
                         assert!(bounds[0] <= bounds[1] * (1.0 + 1e-9));
                         assert!(own >= bounds[1] * (1.0 - 1e-9), "{own} {}", bounds[1]);
-                        closest = closest.min(own / bounds[0]);
+                        if n * mu * mu < 0.01 && prior > 1e6 {
+                            meeting = meeting.min(own / bounds[0]);
+                        }
                     }
                 }
             }
         }
         // signs with noise, which is what a small c comes to, are as good as anything that adds much noise
-        assert!(closest < 1.01, "{closest}");
+        assert!(meeting < 1.01, "{meeting}");
     }
 
     #[test]

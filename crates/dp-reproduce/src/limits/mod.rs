@@ -2,10 +2,10 @@
 
 mod bound;
 
-use dp_accounting::{Plan, gdp};
-use dp_core::{Adjacency, ApproxDp, Interactions};
+use dp_accounting::{Plan, ReleaseRequest, Requests, gdp};
+use dp_core::{Adjacency, ApproxDp, Interactions, ReplaceFactor, UserRow};
 use dp_data::{RatingSplit, RatingsFormat, SplitFractions, read_ratings, rmse};
-use dp_mechanism::NoiseSource;
+use dp_mechanism::{NoiseSource, Run, SparseBuffer, VectorContribution};
 use dp_multitask::{
     FactorModel, FactorizationParams, LocalBias, Provenance, ScoreModel, Scoring, Trainer as _,
 };
@@ -52,7 +52,7 @@ pub(super) fn ml1m(args: &ReproduceArgs) -> Result<Vec<Row>> {
         residual: exact.residual,
         prior: exact.prior,
     };
-    let base = exact.error(&split)?.powi(2);
+    let base = test_error(&model_of(exact.biases.clone())?, &split)?.powi(2);
     let one = |method, epsilon, params: Value, value: f64| {
         let params = params.as_object().cloned().unwrap_or_default();
         Row::over_seeds(method, epsilon, params, METRIC, &[value])
@@ -81,6 +81,7 @@ pub(super) fn ml1m(args: &ReproduceArgs) -> Result<Vec<Row>> {
         let plan = fit.plan(items.table.n_items(), target, ADJACENCY)?;
         let any = items.least_error(any_mechanism(mu)).excess;
         let least = items.least_error(same_covariance(mu));
+        let sum = |gains: &[f64], mu: f64| exact.one_sum(&items, gains, mu).excess;
         let of_sums = mu * part_of_sums(&plan)?;
         let computed = [
             ("bound, any mechanism", any),
@@ -89,35 +90,39 @@ pub(super) fn ml1m(args: &ReproduceArgs) -> Result<Vec<Row>> {
                 "one sum, not clipped",
                 items.excess_at(&items.signals_at(&least.gains, mu)),
             ),
-            ("one sum", exact.clipped(&items, &least.gains, mu)),
-            (
-                "one sum, counts paid for",
-                exact.clipped(&items, &least.gains, of_sums),
-            ),
+            ("one sum", sum(&least.gains, mu)),
+            ("one sum, counts paid for", sum(&least.gains, of_sums)),
             (
                 "one sum, counts paid for, plain weights",
-                exact.clipped(&items, &plain, of_sums),
+                sum(&plain, of_sums),
             ),
         ];
         for (method, excess) in computed {
             let value = (base + excess).sqrt();
             rows.push(one(method, Some(epsilon), json!({"mu": mu}), value));
         }
-        let reached = (0..args.seeds).map(|seed| {
-            let seed = args.seed_base.wrapping_add(seed);
+        let seeds = || (0..args.seeds).map(|seed| args.seed_base.wrapping_add(seed));
+        let reached = seeds().map(|seed| {
             let noise = &mut NoiseSource::insecure_seeded(seed);
             let trained = fit.fit(&split.train, &plan, pay(&plan, "limits")?, noise)?;
             test_error(&trained.model, &split)
         });
-        let reached = reached.collect::<Result<Vec<f64>>>()?;
-        let params = json!({"mu": mu}).as_object().cloned().unwrap_or_default();
-        rows.push(Row::over_seeds(
-            "dp train --method biases",
-            Some(epsilon),
-            params,
-            METRIC,
-            &reached,
-        ));
+        let summed =
+            seeds().map(|seed| exact.error_of_one_sum(&items, &least.gains, target, &split, seed));
+        let measured = [
+            ("one sum, measured", summed.collect::<Result<Vec<f64>>>()?),
+            ("dp train --method biases", reached.collect::<Result<_>>()?),
+        ];
+        for (method, values) in measured {
+            let params = json!({"mu": mu}).as_object().cloned().unwrap_or_default();
+            rows.push(Row::over_seeds(
+                method,
+                Some(epsilon),
+                params,
+                METRIC,
+                &values,
+            ));
+        }
     }
     Ok(rows)
 }
@@ -152,9 +157,8 @@ fn shares(test: &Interactions) -> Vec<f64> {
     shares
 }
 
-/// Offsets, item biases and variances without privacy.
+/// Item biases and variances without privacy.
 struct Exact {
-    offsets: Vec<f64>,
     /// Prior means `a + b ln n`, and posterior means around them.
     means: Vec<f64>,
     biases: Vec<f64>,
@@ -169,16 +173,15 @@ impl Exact {
         for row in train.users() {
             row.items().iter().for_each(|&item| n[item as usize] += 1.0);
         }
-        let mut offsets = vec![0.0; train.n_users()];
         let mut squares = 0.0;
         for _ in 0..ROUNDS {
             squares = 0.0;
             let mut sums = vec![0.0; n_items];
-            for (row, offset) in train.users().zip(&mut offsets) {
+            for row in train.users() {
                 let own = row.iter().map(|(i, y)| f64::from(y) - biases[i as usize]);
-                *offset = own.sum::<f64>() / row.len().max(1) as f64;
+                let offset = own.sum::<f64>() / row.len().max(1) as f64;
                 for (i, y) in row.iter() {
-                    let rest = f64::from(y) - *offset;
+                    let rest = f64::from(y) - offset;
                     sums[i as usize] += rest;
                     squares += (rest - biases[i as usize]).powi(2);
                 }
@@ -190,7 +193,6 @@ impl Exact {
         let residual = squares / (train.n_records() as f64 - known as f64).max(1.0);
         let (prior, means, biases) = prior(&biases, &n, residual);
         Self {
-            offsets,
             means,
             biases,
             residual,
@@ -198,50 +200,133 @@ impl Exact {
         }
     }
 
-    /// Test error of the posterior means, with the fold-in that `dp train` gives its models.
-    fn error(&self, split: &RatingSplit) -> Result<f64> {
-        let scoring = Scoring {
-            dim: 1,
-            bias: LocalBias {
-                center: 3.0,
-                shrinkage: 5.0,
-            },
-            score_model: ScoreModel::Biased,
-            penalties: None,
-            unobserved_weight: None,
-        };
-        let model = FactorModel::new(scoring, self.biases.clone(), Provenance::NonPrivate)?;
-        test_error(&model, split)
+    /// A user's ratings around own offset and the items' prior means.
+    fn rests<'a>(&'a self, row: UserRow<'a>) -> impl Iterator<Item = (u32, f64)> + 'a {
+        let around = |(i, y): (u32, f32)| f64::from(y) - self.biases[i as usize];
+        let offset = row.iter().map(around).sum::<f64>() / row.len().max(1) as f64;
+        let rest = move |(i, y): (u32, f32)| (i, f64::from(y) - offset - self.means[i as usize]);
+        row.iter().map(rest)
     }
 
-    /// The least excess, over the scale before clipping, of one Gaussian release that divides users' budgets by `gains` and clips
-    /// what they send to `mu` in units of the noise; offsets, counts and prior are free. Clipping leaves the part of the residuals'
-    /// squares that its factors pass.
-    fn clipped(&self, items: &Items<'_>, gains: &[f64], mu: f64) -> f64 {
-        // what each user would send for a unit of scale, and the part of the signal that it is
-        let sent = items.table.users().zip(&self.offsets).map(|(row, offset)| {
-            let norm = norm_of(row.items(), gains);
-            let of = |(item, y): (u32, f32)| {
-                let rest = f64::from(y) - offset - self.means[item as usize];
-                (gains[item as usize] * rest).powi(2)
-            };
-            let squares = row.iter().map(of).sum::<f64>() / self.residual;
-            (squares / (norm * norm).max(f64::MIN_POSITIVE)).sqrt()
+    /// What a user sends of one sum before scale and clipping: a root mean square of about 1, divided by `gains`.
+    fn sent<'a>(
+        &'a self,
+        row: UserRow<'a>,
+        gains: &'a [f64],
+    ) -> impl Iterator<Item = (u32, f64)> + 'a {
+        let unit = self.residual.sqrt() * norm_of(row.items(), gains).max(f64::MIN_POSITIVE);
+        let of = move |(i, rest): (u32, f64)| (i, gains[i as usize] * rest / unit);
+        self.rests(row).map(of)
+    }
+
+    /// One Gaussian release that divides users' budgets by `gains` and clips what they send to `mu` in units of the noise, at the best
+    /// scale before clipping; offsets, counts and prior are free. Clipping leaves the part of the residuals' squares that its factors
+    /// pass.
+    fn one_sum(&self, items: &Items<'_>, gains: &[f64], mu: f64) -> OneSum {
+        let lengths = items.table.users().map(|row| {
+            let squares = self.sent(row, gains).map(|(_, z)| z * z);
+            squares.sum::<f64>().sqrt()
         });
-        let sent: Vec<f64> = sent.filter(|length| *length > 0.0).collect();
-        let all: f64 = sent.iter().map(|length| length * length).sum();
+        let lengths: Vec<f64> = lengths.filter(|length| *length > 0.0).collect();
+        let all: f64 = lengths.iter().map(|length| length * length).sum();
         let ideal = items.signals_at(gains, 1.0);
         let scales = (-8..=8).map(|step| mu * 2.0_f64.powf(f64::from(step) / 2.0));
-        let excess = scales.map(|scale| {
-            let passes = sent
+        let sums = scales.map(|scale| {
+            let passes = lengths
                 .iter()
                 .map(|length| length * length * (mu / (scale * length)).min(1.0));
             let left = scale * passes.sum::<f64>() / all;
             let signals: Vec<f64> = ideal.iter().map(|q| left * q).collect();
-            items.excess_at(&signals)
+            OneSum {
+                excess: items.excess_at(&signals),
+                scale: scale / mu,
+                signals,
+            }
         });
-        excess.fold(f64::INFINITY, f64::min)
+        let least = sums.min_by(|a, b| a.excess.total_cmp(&b.excess));
+        least.unwrap_or_default()
     }
+
+    /// Test error after that release.
+    fn error_of_one_sum(
+        &self,
+        items: &Items<'_>,
+        gains: &[f64],
+        target: ApproxDp,
+        split: &RatingSplit,
+        seed: u64,
+    ) -> Result<f64> {
+        let mu = gdp::mu_for(target)?;
+        let n_items = items.table.n_items();
+        let draws = n_items as u64;
+        let request = ReleaseRequest::new("item biases", 1.0, ReplaceFactor::Two, draws);
+        let requests = [request];
+        let plan = Plan::calibrate(target, ADJACENCY, &requests)?;
+        let noise = &mut NoiseSource::insecure_seeded(seed);
+        let mut run = Run::new(&plan, pay(&plan, "limits")?, noise)?;
+        run.begin(&Requests::Shares(requests.to_vec()), 1)?;
+        let sum = self.one_sum(items, gains, mu);
+        let clipped = Clipped {
+            exact: self,
+            gains,
+            scale: sum.scale,
+        };
+        let released = run.vector(&split.train, (n_items, 1.0), &clipped)?;
+        let counts = items.counts();
+        let places = self.means.iter().zip(released.values()).enumerate();
+        let biases = places.map(|(i, (mean, z))| {
+            let signal = sum.signals[i];
+            if signal == 0.0 {
+                return *mean;
+            }
+            let variance = self.residual * (counts[i].recip() + signal.powi(-2));
+            let found = z * mu * self.residual.sqrt() / signal;
+            mean + self.prior / (self.prior + variance) * found
+        });
+        test_error(&model_of(biases.collect())?, split)
+    }
+}
+
+/// A release that could be made: its mean squared error above that without privacy, the scale before clipping to 1, and `Q_i`.
+#[derive(Default)]
+struct OneSum {
+    excess: f64,
+    scale: f64,
+    signals: Vec<f64>,
+}
+
+struct Clipped<'a> {
+    exact: &'a Exact,
+    gains: &'a [f64],
+    scale: f64,
+}
+
+impl VectorContribution for Clipped<'_> {
+    type Scratch = ();
+
+    fn scratch(&self) {}
+
+    fn contribute(&self, row: UserRow<'_>, (): &mut (), out: &mut SparseBuffer) {
+        let sent = || self.exact.sent(row, self.gains);
+        let length = sent().map(|(_, z)| z * z).sum::<f64>().sqrt();
+        let factor = self.scale.min(length.max(f64::MIN_POSITIVE).recip());
+        out.extend(sent().map(|(i, z)| (i, factor * z)));
+    }
+}
+
+/// Item biases with the fold-in that `dp train` gives its models.
+fn model_of(biases: Vec<f64>) -> Result<FactorModel> {
+    let scoring = Scoring {
+        dim: 1,
+        bias: LocalBias {
+            center: 3.0,
+            shrinkage: 5.0,
+        },
+        score_model: ScoreModel::Biased,
+        penalties: None,
+        unobserved_weight: None,
+    };
+    Ok(FactorModel::new(scoring, biases, Provenance::NonPrivate)?)
 }
 
 /// Variance of the item biases around `a + b ln n`, those means and the posterior means, by expectation and maximisation.
@@ -293,12 +378,22 @@ fn prior(found: &[f64], n: &[f64], residual: f64) -> (f64, Vec<f64>, Vec<f64>) {
     (variance, means, biases)
 }
 
+/// Rows that tell parts of the gap from each other.
+const NOT_DRAWN: [&str; 4] = [
+    "one sum, not clipped",
+    "one sum, measured",
+    "one sum, counts paid for",
+    "one sum, counts paid for, plain weights",
+];
+
 /// Error by epsilon, a line for each method.
 pub(super) fn plot(rows: &[Value]) -> Chart {
     let without = rows.iter().find(|row| row["epsilon"].is_null());
     let points = rows.iter().filter_map(|row| {
-        let name = row["method"].as_str()?.to_owned();
-        Some((name, point(row["epsilon"].as_f64()?, row)?))
+        let name = row["method"]
+            .as_str()
+            .filter(|name| !NOT_DRAWN.contains(name))?;
+        Some((name.to_owned(), point(row["epsilon"].as_f64()?, row)?))
     });
     let mut lines = grouped(points);
     if let (Some(row), Some(line)) = (without, lines.first()) {
