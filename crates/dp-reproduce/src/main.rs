@@ -165,7 +165,7 @@ fn run(args: &ReproduceArgs) -> Result<()> {
         return Err(Error::Usage("--seeds must be 1 or above".to_owned()));
     }
     if args.plot.is_some() && plot(chosen.name, &[]).is_none() {
-        let text = "--plot is for the reproductions of Bietti et al. 2022 and Krichene et al. 2024";
+        let text = "--plot is for the reproductions of Bietti et al. 2022 and Krichene et al. 2024, nights and limits";
         return Err(Error::Usage(text.to_owned()));
     }
     if let Some(path) = &args.plot {
