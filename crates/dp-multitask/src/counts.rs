@@ -272,7 +272,7 @@ mod tests {
         let request = dp_accounting::ReleaseRequest::new(
             "item counts",
             1.0,
-            dp_core::ReplaceFactor::SqrtTwo,
+            dp_core::ReplaceFactor::Two,
             3,
         );
         let requests = [request];
