@@ -10,6 +10,7 @@ mod data_sets;
 mod figure2;
 mod groups;
 mod krichene2024;
+mod limits;
 mod movielens;
 mod nights;
 mod report;
@@ -134,6 +135,11 @@ const ALL: &[Reproduction] = &[
         about: "`dp train` on every set of ratings under --data, beside free baselines and no privacy",
         run: data_sets::run,
     },
+    Reproduction {
+        name: "limits",
+        about: "item biases of MovieLens-1M: the least error under any mu-GDP mechanism, and what is reached",
+        run: limits::ml1m,
+    },
 ];
 
 /// Said with every table: nothing of this is a release.
@@ -165,7 +171,7 @@ fn run(args: &ReproduceArgs) -> Result<()> {
         return Err(Error::Usage("--seeds must be 1 or above".to_owned()));
     }
     if args.plot.is_some() && plot(chosen.name, &[]).is_none() {
-        let text = "--plot is for the reproductions of Bietti et al. 2022 and Krichene et al. 2024";
+        let text = "--plot is for the reproductions of Bietti et al. 2022 and Krichene et al. 2024, nights and limits";
         return Err(Error::Usage(text.to_owned()));
     }
     if let Some(path) = &args.plot {
@@ -222,6 +228,7 @@ fn plot(name: &str, rows: &[Value]) -> Option<String> {
     bietti::plot(name, rows)
         .or_else(|| krichene2024::plot(name, rows))
         .or_else(nights)
+        .or_else(|| (name == "limits").then(|| dp_page::stacked(&[limits::plot(rows)])))
 }
 
 /// A figure that cannot be written is told before hours of work.

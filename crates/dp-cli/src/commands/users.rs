@@ -45,6 +45,7 @@ fn ranked(found: &Recommendations) -> Vec<Value> {
             "item": item.id,
             "title": item.title,
             "predicted_rating": item.score,
+            "interval": item.interval,
         })
     });
     ranked.collect()
@@ -75,11 +76,19 @@ fn ranking(found: &Recommendations) -> String {
     let widest = found.items.iter().map(|item| item.id.chars().count()).max();
     let width = widest.unwrap_or(0).max("item".len());
     let value = if found.implicit { "score" } else { "rating" };
-    text.push_str(&format!("\nrank  {value:>6}  {:<width$}  title\n", "item"));
+    let has_intervals = found.items.iter().any(|item| item.interval.is_some());
+    let head = if has_intervals { "  95 % interval" } else { "" };
+    text.push_str(&format!(
+        "\nrank  {value:>6}{head}  {:<width$}  title\n",
+        "item"
+    ));
     for (rank, item) in (1..).zip(&found.items) {
         let title = item.title.as_deref().unwrap_or("");
+        let interval = item.interval.map_or_else(String::new, |[low, high]| {
+            format!("  {:>13}", format!("{low:.2} to {high:.2}"))
+        });
         let line = format!(
-            "{rank:>4}  {:>6.2}  {:<width$}  {title}",
+            "{rank:>4}  {:>6.2}{interval}  {:<width$}  {title}",
             item.score, item.id
         );
         text.push_str(line.trim_end());

@@ -313,3 +313,35 @@ fn a_model_without_tastes_says_that_own_ratings_change_no_order() {
     let other = recommend(&sandbox, &["--json"]).exits(0).json();
     assert_eq!(items(&other), items(&first));
 }
+
+#[test]
+fn intervals_are_those_of_the_released_noise_and_need_standard_errors() {
+    let sandbox = with_history("item,rating\nitem-3,5\n");
+    recommend(&sandbox, &["--rank-by", "lower"])
+        .exits(2)
+        .says(&["--rank-by lower", "standard errors"]);
+    let none = recommend(&sandbox, &["--json"]).exits(0).json();
+    assert!(none["recommendations"][0]["interval"].is_null());
+    let line = "train ratings.csv --items items.csv --epsilon 20 --delta 1e-5 --feedback implicit --min-rating 4 --method popularity --force";
+    sandbox.dp(&words(line)).exits(0);
+    let released = sandbox.text("dp-model/report.json");
+    let released: Value = serde_json::from_str(&released).unwrap();
+    let counts = released["counts"]["values"].as_array().unwrap();
+    let most = counts
+        .iter()
+        .map(|n| n.as_f64().unwrap())
+        .fold(1.0, f64::max);
+    let half = 1.96 * released["counts"]["noise_stddev"].as_f64().unwrap() / most;
+    let json = recommend(&sandbox, &["--json"]).exits(0).json();
+    for row in json["recommendations"].as_array().unwrap() {
+        let score = row["predicted_rating"].as_f64().unwrap();
+        let [low, high] = [0, 1].map(|end| row["interval"][end].as_f64().unwrap());
+        assert!((score - low - half).abs() < 1e-9 && (high - score - half).abs() < 1e-9);
+    }
+    // all counts have the same noise
+    let lower = recommend(&sandbox, &["--json", "--rank-by", "lower"]);
+    assert_eq!(items(&lower.exits(0).json()), items(&json));
+    recommend(&sandbox, &[])
+        .exits(0)
+        .prints(&["95 % interval", " to "]);
+}

@@ -86,6 +86,7 @@ pub struct FactorModel {
     provenance: Provenance,
     counts: Option<NoisyCounts>,
     scale: Option<RatingScale>,
+    standard_errors: Option<Vec<f64>>,
 }
 
 impl FactorModel {
@@ -121,14 +122,41 @@ impl FactorModel {
             provenance,
             counts: None,
             scale: None,
+            standard_errors: None,
         })
     }
 
-    /// The same model with the item counts that were released with it.
+    /// The same model with the item counts that were released with it. Where they are the item biases, their noise is that of the biases.
     #[must_use]
     pub fn with_counts(mut self, counts: Option<NoisyCounts>) -> Self {
         self.counts = counts;
+        if let Some(counts) = self.counts.as_ref().filter(|_| self.ranks_by_counts()) {
+            let error = counts.noise_stddev() / counts.unit();
+            self.standard_errors = Some(vec![error; self.item_factors.len()]);
+        }
         self
+    }
+
+    /// The same model with the standard errors of its factors: what the mechanism's noise adds to each coordinate, in its units, without
+    /// the sampling of users. Errors of the coordinates of an item are taken for uncorrelated.
+    ///
+    /// # Errors
+    /// [`crate::Error::Shape`] unless there is one for each number of the factors, [`crate::Error::Param`] for one that is negative or not
+    /// finite.
+    pub fn with_standard_errors(mut self, errors: Vec<f64>) -> Result<Self> {
+        let expected = self.item_factors.len();
+        params::same_size("standard errors", errors.len(), expected)?;
+        for &error in &errors {
+            params::finite_non_negative("standard error", error)?;
+        }
+        self.standard_errors = Some(errors);
+        Ok(self)
+    }
+
+    /// Standard errors of the factors from the mechanism's noise, rows as in [`item_factors`](Self::item_factors), where they are known.
+    #[must_use]
+    pub fn standard_errors(&self) -> Option<&[f64]> {
+        self.standard_errors.as_deref()
     }
 
     /// The released item counts, where the run made any.
@@ -380,6 +408,43 @@ impl FactorModel {
         personal.offset + personal.bias_weight * row[0] + taste
     }
 
+    /// Standard deviation of the mechanism's noise in [`predict`](Self::predict): `sqrt(b^2 e_0^2 + sum_k v_k^2 e_k^2)` for
+    /// [standard errors](Self::standard_errors) `e` of the item's row. The user's own `b` and `v` are taken as they are, though they were
+    /// fitted to noisy factors. `None` where the errors are not known.
+    ///
+    /// # Panics
+    /// When `item` is not below [`n_items`](Self::n_items).
+    #[must_use]
+    pub fn predict_stddev(&self, personal: &PersonalModel, item: usize) -> Option<f64> {
+        let errors = &self.standard_errors.as_ref()?[item * self.dim()..][..self.dim()];
+        let own = personal.vector();
+        let squares = errors.iter().zip(own).map(|(e, v)| (e * v).powi(2));
+        Some(squares.sum::<f64>().sqrt())
+    }
+
+    /// The `k` items with the highest lower bound `predict - width * predict_stddev`, with that bound, best first, without those in
+    /// `exclude` (sorted, increasing). `None` where standard errors are not known.
+    ///
+    /// # Errors
+    /// As [`recommend`](Self::recommend).
+    pub fn recommend_by_lower(
+        &self,
+        personal: &PersonalModel,
+        width: f64,
+        k: usize,
+        exclude: &[u32],
+    ) -> Result<Option<Vec<(u32, f64)>>> {
+        let bounds = (0..self.n_items()).map(|item| {
+            let error = self.predict_stddev(personal, item)?;
+            Some(self.predict(personal, item) - width * error)
+        });
+        let Some(bounds) = bounds.collect::<Option<Vec<f64>>>() else {
+            return Ok(None);
+        };
+        let best = top_k(&bounds, &[1.0], k, exclude)?.into_iter();
+        Ok(Some(best.map(|of| (of.item, of.score)).collect()))
+    }
+
     /// The `k` items with the highest predicted rating, best first, without those in `exclude`
     /// (sorted, increasing).
     ///
@@ -477,5 +542,78 @@ impl PersonalModel {
     #[must_use]
     pub fn factor(&self) -> &[f64] {
         &self.factor
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn model() -> FactorModel {
+        let scoring = Scoring {
+            dim: 2,
+            bias: LocalBias {
+                center: 3.0,
+                shrinkage: 1.0,
+            },
+            score_model: ScoreModel::Biased,
+            penalties: None,
+            unobserved_weight: None,
+        };
+        let factors = vec![0.5, 0.0, 0.4, 1.0, 0.3, 0.0];
+        FactorModel::new(scoring, factors, Provenance::NonPrivate).unwrap()
+    }
+
+    #[test]
+    fn noise_of_a_prediction_follows_what_the_user_takes_of_the_item() {
+        let own = PersonalModel {
+            offset: 3.0,
+            bias_weight: 0.5,
+            factor: vec![-2.0],
+        };
+        let bare = model();
+        assert_eq!(bare.predict_stddev(&own, 0), None);
+        assert_eq!(bare.recommend_by_lower(&own, 1.0, 3, &[]).unwrap(), None);
+        let errors = vec![0.6, 0.2, 0.0, 0.0, 0.1, 0.0];
+        let model = bare.with_standard_errors(errors).unwrap();
+        let found = [0, 1, 2].map(|item| model.predict_stddev(&own, item).unwrap());
+        // sqrt(.3^2 + .4^2), nothing, .5 * .1
+        for (found, expected) in found.into_iter().zip([0.5, 0.0, 0.05]) {
+            assert!((found - expected).abs() < 1e-12, "{found}");
+        }
+    }
+
+    #[test]
+    fn the_noisiest_item_does_not_lead_by_its_lower_bound() {
+        let own = PersonalModel {
+            offset: 3.0,
+            bias_weight: 1.0,
+            factor: vec![0.0],
+        };
+        let errors = vec![0.2, 0.0, 0.01, 0.0, 0.01, 0.0];
+        let model = model().with_standard_errors(errors).unwrap();
+        let by_score = model.recommend(&own, 3, &[]).unwrap();
+        assert_eq!(
+            by_score.iter().map(|of| of.0).collect::<Vec<_>>(),
+            [0, 1, 2]
+        );
+        let ranked = model
+            .recommend_by_lower(&own, 2.0, 3, &[])
+            .unwrap()
+            .unwrap();
+        assert_eq!(ranked.iter().map(|of| of.0).collect::<Vec<_>>(), [1, 2, 0]);
+        assert!((ranked[2].1 - 3.1).abs() < 1e-12, "{ranked:?}");
+        let without = model
+            .recommend_by_lower(&own, 2.0, 1, &[1])
+            .unwrap()
+            .unwrap();
+        assert_eq!(without[0].0, 2);
+    }
+
+    #[test]
+    fn standard_errors_must_be_of_every_factor() {
+        for errors in [vec![0.1; 5], vec![-0.1; 6], vec![f64::NAN; 6]] {
+            assert!(model().with_standard_errors(errors).is_err());
+        }
     }
 }

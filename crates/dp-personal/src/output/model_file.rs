@@ -27,6 +27,8 @@ pub(crate) const MODEL_FILES: [&str; 2] = [FACTORS, ITEMS];
 
 /// Name of the one tensor, shape `(n_items, dim)`, f64, rows in the order of `items.csv`.
 const FACTORS_TENSOR: &str = "item_factors";
+/// Name of a second tensor of the same shape, where errors are known. Programs before it leave it aside, and rank as they did.
+const ERRORS_TENSOR: &str = "standard_errors";
 /// Key of the header entry that holds [`FactorHeader`] as JSON.
 const HEADER_KEY: &str = "dp_personal";
 /// Schema 2 says more about scoring: implicit feedback. Schema 3 has scores without biases. Schema 4 leaves penalties to the users.
@@ -63,7 +65,10 @@ pub(crate) fn model_files(
         scoring: *model.scoring(),
     };
     let shape = [model.n_items(), model.scoring().dim];
-    let tensors = [(FACTORS_TENSOR, shape, model.item_factors().to_vec())];
+    let mut tensors = vec![(FACTORS_TENSOR, shape, model.item_factors().to_vec())];
+    if let Some(errors) = model.standard_errors() {
+        tensors.push((ERRORS_TENSOR, shape, errors.to_vec()));
+    }
     let file = file_of(FACTORS, &header, &tensors)?;
     Ok([(FACTORS, file), (ITEMS, catalogue_csv(catalogue)?)])
 }
@@ -122,8 +127,16 @@ pub(crate) fn read_model(folder: &Path) -> Result<(FactorModel, ItemCatalogue)> 
     let expected = format!("f64 factors of length {dim}");
     let factors = read_matrix(&bytes, FACTORS_TENSOR, is_shape, &expected)
         .map_err(|reason| Error::model(&path, reason))?;
-    let model = FactorModel::new(header.scoring, factors, header.provenance)
+    let mut model = FactorModel::new(header.scoring, factors, header.provenance)
         .map_err(|e| Error::model(&path, e))?;
+    if has_tensor(&bytes, ERRORS_TENSOR).map_err(|reason| Error::model(&path, reason))? {
+        let expected = format!("f64 standard errors of length {dim}");
+        let errors = read_matrix(&bytes, ERRORS_TENSOR, is_shape, &expected)
+            .map_err(|reason| Error::model(&path, reason))?;
+        model = model
+            .with_standard_errors(errors)
+            .map_err(|e| Error::model(&path, e))?;
+    }
     let catalogue = dp_data::read_catalogue(folder.join(ITEMS))?;
     if catalogue.len() != model.n_items() {
         let (items, rows) = (catalogue.len(), model.n_items());
@@ -163,6 +176,11 @@ fn read_header<T: DeserializeOwned>(bytes: &[u8], command: &str, newest: u32) ->
         ));
     }
     serde_json::from_str(text).map_err(bad)
+}
+
+fn has_tensor(bytes: &[u8], name: &str) -> Result<bool, String> {
+    let tensors = SafeTensors::deserialize(bytes).map_err(not_safetensors)?;
+    Ok(tensors.names().iter().any(|found| *found == name))
 }
 
 /// The numbers of a tensor of two dimensions, all finite; `expected` says what it should be.

@@ -9,7 +9,7 @@ use super::run::ReportedRun;
 use crate::error::{Error, Result};
 
 /// Standard deviations of the noise from which a count counts as more than noise.
-const ABOVE: f64 = 2.0;
+pub(super) const ABOVE: f64 = 2.0;
 /// Points of the curve.
 const N_POINTS: usize = 160;
 /// Heights below this are drawn here.
@@ -163,6 +163,8 @@ fn write_items(
         "item",
         "title",
         "noisy_count",
+        "lower",
+        "upper",
         "noise_to_signal",
         "above_noise",
     ])?;
@@ -170,7 +172,9 @@ fn write_items(
         let ratio = noise_to_signal(count, noise).map_or_else(String::new, |r| format!("{r:.6}"));
         let above = u8::from(is_above(count, noise)).to_string();
         let title = wanted.stated_title(items, index).unwrap_or("");
-        writer.write_record([id, title, &format!("{count:.3}"), &ratio, &above])?;
+        let [lower, upper] = counts.interval(index).map(|end| format!("{end:.3}"));
+        let count = format!("{count:.3}");
+        writer.write_record([id, title, &count, &lower, &upper, &ratio, &above])?;
     }
     writer.into_inner().map_err(|e| e.into_error().into())
 }

@@ -7,6 +7,7 @@ use dp_multitask::{FactorModel, NoisyCounts};
 use dp_page::{BarRow, Bars, Block, Chart, Section, Unit};
 use serde_json::Value;
 
+use super::items::{ABOVE, is_above};
 use super::run::ReportedRun;
 use crate::error::{Error, Result};
 use crate::output::NO_TASTES;
@@ -106,13 +107,62 @@ pub(super) fn nearest(run: &ReportedRun<'_>, wanted: &Wanted) -> Result<Option<S
     if found.is_empty() {
         found = chosen(model, counts);
     }
-    let cards = found
+    let above = above_noise(model, counts);
+    let (clear, noisy): (Vec<usize>, Vec<usize>) = found.into_iter().partition(|&item| above[item]);
+    let cards = clear
         .into_iter()
-        .map(|item| card(model, catalogue, wanted, item));
-    let text = "By cosine similarity of the released taste factors, 1 for the same direction. An item whose count does not stand out \
-                from the noise has random neighbours.";
-    let blocks = vec![Block::Text(text.to_owned()), Block::Cards(cards.collect())];
+        .map(|item| card(model, catalogue, wanted, &above, item));
+    let text = "By cosine similarity of the released taste factors, 1 for the same direction.";
+    let mut blocks = vec![Block::Text(text.to_owned())];
+    let cards: Vec<Chart> = cards.collect();
+    if !cards.is_empty() {
+        blocks.push(Block::Cards(cards));
+    }
+    if !noisy.is_empty() {
+        let titles: Vec<&str> = (noisy.iter())
+            .map(|&item| wanted.title(catalogue, item))
+            .collect();
+        let text = format!(
+            "Within the noise, so their neighbours would be random: {}.",
+            titles.join(", ")
+        );
+        blocks.push(Block::Warning(text));
+    }
+    let left_out = above.iter().filter(|above| !**above).count();
+    blocks.push(Block::Note(match counts {
+        Some(_) => format!(
+            "{left_out} of {} items are left out: their noisy count is at most {ABOVE} standard deviations of its noise above zero, \
+             or they have no tastes.",
+            above.len()
+        ),
+        None => "This run released no counts of items, so items within the noise cannot be left out: theirs are neighbours by \
+                 chance."
+            .to_owned(),
+    }));
     Ok(Some(Section::new("nearest", "Nearest items", blocks)))
+}
+
+/// Whether each item may have neighbours: it has tastes, above their noise where standard errors are known, and its released count, where there
+/// is one, is above the noise.
+fn above_noise(model: &FactorModel, counts: Option<&NoisyCounts>) -> Vec<bool> {
+    let is_counted = |item: usize| {
+        counts.is_none_or(|counts| is_above(counts.values()[item], counts.noise_stddev()))
+    };
+    let has_tastes = |item: usize| {
+        let tastes = tastes(model, item);
+        let Some(errors) = model.standard_errors() else {
+            return tastes.iter().any(|q| *q != 0.0);
+        };
+        // a sum of squares of n standard normals has mean n and variance 2n
+        let errors = &errors[item * model.dim() + 1..];
+        let ratios = tastes.iter().zip(errors).filter(|(q, _)| **q != 0.0);
+        let squares: f64 = ratios.map(|(q, e)| (q / e).powi(2)).sum();
+        let n = tastes.len() as f64;
+        squares > n + ABOVE * (2.0 * n).sqrt()
+    };
+    (0..model.n_items())
+        .map(|item| has_tastes(item) && is_counted(item))
+        .collect()
 }
 
 /// The items with the largest counts, or those with the strongest tastes.
@@ -127,8 +177,14 @@ fn chosen(model: &FactorModel, counts: Option<&NoisyCounts>) -> Vec<usize> {
     items
 }
 
-fn card(model: &FactorModel, catalogue: &ItemCatalogue, wanted: &Wanted, item: usize) -> Chart {
-    let near = neighbours(model, item).into_iter();
+fn card(
+    model: &FactorModel,
+    catalogue: &ItemCatalogue,
+    wanted: &Wanted,
+    above: &[bool],
+    item: usize,
+) -> Chart {
+    let near = neighbours(model, above, item).into_iter();
     let rows = near.map(|(other, cosine)| BarRow {
         label: wanted.title(catalogue, other).to_owned(),
         detail: String::new(),
@@ -146,8 +202,8 @@ fn tastes(model: &FactorModel, item: usize) -> &[f64] {
     &model.item_factors()[item * model.dim()..][1..model.dim()]
 }
 
-/// Nearest first; nothing for an item without tastes.
-fn neighbours(model: &FactorModel, item: usize) -> Vec<(usize, f64)> {
+/// Nearest first, of items that may have neighbours.
+fn neighbours(model: &FactorModel, above: &[bool], item: usize) -> Vec<(usize, f64)> {
     let norm = |q: &[f64]| q.iter().map(|x| x * x).sum::<f64>().sqrt();
     let own = tastes(model, item);
     let cosine = |other: usize| {
@@ -155,10 +211,57 @@ fn neighbours(model: &FactorModel, item: usize) -> Vec<(usize, f64)> {
         let product: f64 = own.iter().zip(q).map(|(a, b)| a * b).sum();
         product / (norm(own) * norm(q))
     };
-    let others = (0..model.n_items()).filter(|&other| other != item);
+    let others = (0..model.n_items()).filter(|&other| other != item && above[other]);
     let mut all: Vec<(usize, f64)> = others.map(|other| (other, cosine(other))).collect();
     all.retain(|(_, cosine)| cosine.is_finite());
     all.sort_by(|a, b| b.1.total_cmp(&a.1));
     all.truncate(N_NEAREST);
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use dp_multitask::{LocalBias, Provenance, ScoreModel, Scoring, UserPenalties};
+
+    use super::*;
+
+    #[test]
+    fn an_item_within_the_noise_is_nobodys_neighbour() {
+        let penalties = UserPenalties {
+            offset: 1.0,
+            factor: 1.0,
+            factor_per_record: 0.0,
+        };
+        let scoring = Scoring {
+            dim: 3,
+            bias: LocalBias {
+                center: 3.0,
+                shrinkage: 1.0,
+            },
+            score_model: ScoreModel::Biased,
+            penalties: Some(penalties),
+            unobserved_weight: None,
+        };
+        // items 0 and 1 are alike; item 2 points the same way as item 0, by chance; item 3 has no tastes
+        let factors = [
+            [0.0, 1.0, 0.1],
+            [0.0, 1.0, 0.3],
+            [0.0, 9.0, 0.9],
+            [0.0, 0.0, 0.0],
+        ];
+        let model = FactorModel::new(scoring, factors.concat(), Provenance::NonPrivate).unwrap();
+        let counts = vec![50.0, 40.0, 19.0, 60.0];
+        let counts = NoisyCounts::released_elsewhere(counts, 10.0, true).unwrap();
+        let near = |counts: Option<&NoisyCounts>| {
+            let near = neighbours(&model, &above_noise(&model, counts), 0);
+            near.into_iter().map(|(item, _)| item).collect::<Vec<_>>()
+        };
+        assert_eq!(near(Some(&counts)), [1]);
+        assert_eq!(near(None), [2, 1]);
+        // item 1 has tastes of 2 and .6 standard errors: 4.4 in squares, below 2 + 4
+        let errors = [0.5, 0.5, 0.1, 0.1].map(|e| [e; 3]).concat();
+        let model = model.with_standard_errors(errors).unwrap();
+        let above = above_noise(&model, None);
+        assert_eq!(above, [false, false, true, false]);
+    }
 }

@@ -46,6 +46,14 @@ choices! {
         Implicit = "implicit",
     }
 
+    /// What items are ranked by.
+    enum RankBy {
+        /// The predicted rating or score.
+        Score = "score",
+        /// The lower end of its 95 % interval.
+        Lower = "lower",
+    }
+
     /// What is held out.
     enum SplitKind {
         /// Ratings of every user.
@@ -384,6 +392,8 @@ settings! {
         min_rating: Option<f64> = { value_name: "X", usual: "as in training" },
         /// How many items to recommend
         count: usize = { short: 'k', value_name: "K", default: "10", range: Range::from(1.0) },
+        /// score, or lower: the lower end of the 95 % interval of the mechanism's noise, for models that have standard errors
+        rank_by: RankBy = { value_name: "WHAT", default: "score" },
     }
 }
 

@@ -8,7 +8,8 @@ use dp_multitask::{FactorModel, PersonalModel, Provenance, ScoreModel};
 
 use crate::error::{Error, Result};
 use crate::output::{self, CERTIFICATE, RELEASED, ReleasedRun};
-use crate::settings::RecommendSettings;
+use crate::quality::QUANTILE;
+use crate::settings::{RankBy, RecommendSettings};
 use crate::workflows::verify::checked_certificate;
 
 /// An item for one user.
@@ -20,6 +21,8 @@ pub struct Recommended {
     pub title: Option<String>,
     /// Its predicted rating, or with implicit feedback its score.
     pub score: f64,
+    /// Ends of the 95 % interval of the score from the mechanism's noise, where the model has standard errors.
+    pub interval: Option<[f64; 2]>,
 }
 
 /// What is recommended to one user, best first.
@@ -56,7 +59,10 @@ pub fn recommend(args: &RecommendSettings) -> Result<Recommendations> {
     let model = Recommender::read(&args.model, args.items.as_deref())?;
     let own = model.personalize(&args.history, RatingsColumns::default(), args.min_rating)?;
     Ok(Recommendations {
-        items: model.recommend(&own, args.count)?,
+        items: match args.rank_by {
+            RankBy::Score => model.recommend(&own, args.count)?,
+            RankBy::Lower => model.recommend_by_lower(&own, args.count)?,
+        },
         implicit: model.is_implicit(),
         says_nothing: own.says_nothing,
         orders_alike: own.orders_alike,
@@ -242,12 +248,41 @@ impl Recommender {
     pub fn recommend(&self, own: &OwnTastes, count: usize) -> Result<Vec<Recommended>> {
         let count = if own.says_nothing { 0 } else { count };
         let best = self.factors.recommend(&own.model, count, &own.rated)?;
-        let recommended = |(item, score): (u32, f64)| Recommended {
-            id: self.catalogue.ids()[item as usize].clone(),
-            title: self.catalogue.title(item as usize).map(str::to_owned),
+        let best = best.into_iter();
+        Ok(best
+            .map(|(item, score)| self.recommended(own, item, score))
+            .collect())
+    }
+
+    /// The `count` items that the user has not rated with the highest lower ends of their 95 % intervals, best first; none where the model
+    /// says nothing of this user.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] where the model has no standard errors.
+    pub fn recommend_by_lower(&self, own: &OwnTastes, count: usize) -> Result<Vec<Recommended>> {
+        let count = if own.says_nothing { 0 } else { count };
+        let factors = &self.factors;
+        let best = factors.recommend_by_lower(&own.model, QUANTILE, count, &own.rated)?;
+        let best = best.ok_or_else(|| {
+            let text = "`rank_by` lower needs a model with standard errors of its factors, and this one has none; use `rank_by` score";
+            Error::Usage(text.to_owned())
+        })?;
+        let best = best.into_iter().map(|(item, _)| {
+            let score = factors.predict(&own.model, item as usize);
+            self.recommended(own, item, score)
+        });
+        Ok(best.collect())
+    }
+
+    fn recommended(&self, own: &OwnTastes, item: u32, score: f64) -> Recommended {
+        let item = item as usize;
+        let error = self.factors.predict_stddev(&own.model, item);
+        Recommended {
+            id: self.catalogue.ids()[item].clone(),
+            title: self.catalogue.title(item).map(str::to_owned),
             score,
-        };
-        Ok(best.into_iter().map(recommended).collect())
+            interval: error.map(|error| [score - QUANTILE * error, score + QUANTILE * error]),
+        }
     }
 
     /// The predicted rating of an item, or with implicit feedback its score; `None` of an item that the model does not know.
