@@ -1,6 +1,6 @@
 """Times `dp train` and `implicit`, from a csv file to a saved model, in turns.
 
-Called by end_to_end.sh. Seconds on the wall by each side's own clock, medians over the runs: reading is `read_csv` there, and here from the open file to the
+Called by end_to_end.sh. Seconds on the wall by each side's own clock, and of the processor for the whole (all threads together, which other programs disturb less), medians over the runs: reading is `read_csv` there, and here from the open file to the
 table that is trained on; fitting there begins with the matrix of the table's columns. Neither side's start of a process or import counts in these parts; the
 total of ours is that of the whole process, the peer's is the sum of its parts.
 """
@@ -8,6 +8,7 @@ total of ours is that of the whole process, the peer's is the sum of its parts.
 import argparse
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -23,7 +24,7 @@ PEER = """
 import json, sys, time
 import pandas as pd, numpy as np, scipy.sparse as sp, implicit
 path, out, dim, rounds, threads = sys.argv[1], sys.argv[2], *map(int, sys.argv[3:])
-clock = [time.perf_counter()]
+clock, begun = [time.perf_counter()], time.process_time()
 lap = lambda: clock.append(time.perf_counter())
 ratings = pd.read_csv(path)
 lap()
@@ -37,7 +38,7 @@ lap()
 model.save(out)
 lap()
 read, fit, save = np.diff(clock)
-print(json.dumps({"read": read, "fit": fit, "total": clock[-1] - clock[0], "versions": [implicit.__version__, pd.__version__]}))
+print(json.dumps({"read": read, "fit": fit, "total": clock[-1] - clock[0], "processor": time.process_time() - begun, "versions": [implicit.__version__, pd.__version__]}))
 """
 
 parser = argparse.ArgumentParser()
@@ -59,12 +60,13 @@ def ours(path, folder):
     out = os.path.join(folder, "model")
     flags = ["--epsilon", "1", "--delta", "1e-6", "--item-ids-are-public", "--no-split", "--no-ledger", "--force", "--quiet"]
     flags += ["--dim", str(args.dim), "--steps", str(args.rounds), "--out", out]
-    start = time.perf_counter()
+    start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run([args.dp, "train", path, *flags], check=True, env=environment, stdout=subprocess.DEVNULL)
-    total = time.perf_counter() - start
+    total, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
+    processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     with open(os.path.join(folder, "model-internal", "internal.json"), encoding="utf-8") as file:
         seconds = json.load(file)["seconds"]
-    return {"read": seconds["load"], "fit": seconds["train"], "total": total}
+    return {"read": seconds["load"], "fit": seconds["train"], "total": total, "processor": processor}
 
 
 def peer(path, folder):
@@ -81,7 +83,7 @@ for shape in args.shape or ["10m", "20m"]:
             subprocess.run([args.generator, *map(str, SHAPES[shape])], check=True, stdout=file)
         runs = [(ours(path, folder), peer(path, folder)) for _ in range(args.runs)]
     versions = runs[0][1]["versions"]
-    for part in ("read", "fit", "total"):
+    for part in ("read", "fit", "total", "processor"):
         own, other = (statistics.median(run[side][part] for run in runs) for side in (0, 1))
         spread = [f"{min(run[side][part] for run in runs):.2f} to {max(run[side][part] for run in runs):.2f}" for side in (0, 1)]
         print(f"MovieLens-{shape.upper()} shape, {part}: peer {other:.2f} s ({spread[1]}), ours {own:.2f} s ({spread[0]}), ratio {other / own:.2f}", flush=True)

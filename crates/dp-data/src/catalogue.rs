@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use dp_core::params;
 
 use crate::Result;
+use crate::id_numbers::IdNumbers;
 
 /// Where the list of items came from: part of what a certificate has to say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,7 +34,7 @@ pub enum CatalogueSource {
 pub struct ItemCatalogue {
     ids: Vec<String>,
     titles: Vec<Option<String>>,
-    lookup: HashMap<Box<[u8]>, u32>,
+    lookup: IdNumbers,
 }
 
 impl ItemCatalogue {
@@ -71,10 +72,10 @@ impl ItemCatalogue {
             u32::try_from(items.len()).is_ok(),
             "a catalogue holds fewer than 2^32 items"
         );
-        let lookup = (0..)
-            .zip(&items)
-            .map(|(index, (id, _))| (id.as_bytes().into(), index))
-            .collect();
+        let mut lookup = IdNumbers::default();
+        for (index, (id, _)) in (0..).zip(&items) {
+            lookup.insert(id.as_bytes(), index);
+        }
         let (ids, titles) = items.into_iter().unzip();
         Self {
             ids,
@@ -120,7 +121,7 @@ impl ItemCatalogue {
     }
 
     pub(crate) fn index_of_bytes(&self, id: &[u8]) -> Option<u32> {
-        self.lookup.get(id).copied()
+        self.lookup.get(id)
     }
 }
 

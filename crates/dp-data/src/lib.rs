@@ -3,6 +3,7 @@
 mod catalogue;
 mod error;
 mod generate;
+mod id_numbers;
 mod ranking;
 mod ratings;
 mod readers;

@@ -1,15 +1,15 @@
 //! Records that all have the same number of fields.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Cursor, Read};
+use std::io::{BufRead, BufReader, Cursor, ErrorKind, Read};
 use std::ops::Range;
 use std::path::Path;
 
 use flate2::bufread::MultiGzDecoder;
 
 use super::memory::MemoryReader;
+use crate::id_numbers::IdNumbers;
 use crate::{ColumnRole, Error, Expected, Result};
 
 #[cfg(feature = "parquet")]
@@ -296,7 +296,10 @@ impl<'a> Table<'a> {
     /// Cuts a line of text; other rows come in fields.
     fn cut(&mut self) -> Result<()> {
         let cut = match &mut self.rows {
-            Rows::Text(lines, separator) => cut(lines.line_mut(), *separator, &mut self.fields),
+            Rows::Text(lines, separator) => {
+                let quotable = lines.has_quote();
+                cut(lines.line_mut(), quotable, *separator, &mut self.fields)
+            }
             Rows::Memory(_) => Ok(()),
             #[cfg(feature = "parquet")]
             Rows::Parquet(_) => Ok(()),
@@ -360,7 +363,8 @@ impl Separator {
         let candidates = [Self::DoubleColon, Self::Tab, Self::Semicolon, Self::Comma];
         let mut fields = Vec::new();
         let fits = |separator: &Self| {
-            cut(&mut line.to_vec(), *separator, &mut fields).is_ok() && fields.len() == n_fields
+            cut(&mut line.to_vec(), true, *separator, &mut fields).is_ok()
+                && fields.len() == n_fields
         };
         let header = || Self::of_header(line).unwrap_or(Self::Comma);
         candidates.into_iter().find(fits).unwrap_or_else(header)
@@ -371,9 +375,10 @@ impl Separator {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct OpenQuote(pub(super) usize);
 
-/// Cuts `line` into `fields`, taking quotes off in place.
-pub(super) fn cut(
-    line: &mut Vec<u8>,
+/// Cuts `line` into `fields`, taking quotes off in place; `quotable` where it may have some.
+fn cut(
+    line: &mut [u8],
+    quotable: bool,
     separator: Separator,
     fields: &mut Vec<Range<usize>>,
 ) -> Result<(), OpenQuote> {
@@ -381,8 +386,10 @@ pub(super) fn cut(
     match separator {
         Separator::DoubleColon => cut_at_double_colons(line, fields),
         Separator::Tab => cut_at(line, b'\t', fields),
-        Separator::Comma => return cut_quotable(line, b',', fields),
-        Separator::Semicolon => return cut_quotable(line, b';', fields),
+        Separator::Comma if quotable => return cut_quotable(line, b',', fields),
+        Separator::Semicolon if quotable => return cut_quotable(line, b';', fields),
+        Separator::Comma => cut_at(line, b',', fields),
+        Separator::Semicolon => cut_at(line, b';', fields),
     }
     Ok(())
 }
@@ -415,7 +422,7 @@ fn cut_at_double_colons(line: &[u8], fields: &mut Vec<Range<usize>>) {
 /// Moves the text of quoted fields left over their quotes: the write mark never passes the
 /// read mark.
 fn cut_quotable(
-    line: &mut Vec<u8>,
+    line: &mut [u8],
     separator: u8,
     fields: &mut Vec<Range<usize>>,
 ) -> Result<(), OpenQuote> {
@@ -441,7 +448,6 @@ fn cut_quotable(
             Some(_) => return Err(OpenQuote(fields.len())),
         }
     }
-    line.truncate(write);
     Ok(())
 }
 
@@ -466,20 +472,22 @@ fn unquote(line: &mut [u8], mut read: usize, write: &mut usize) -> Option<usize>
 #[derive(Default)]
 pub(super) struct Interner {
     ids: Vec<String>,
-    numbers: HashMap<Box<[u8]>, u32>,
+    numbers: IdNumbers,
     last: u32,
 }
 
 impl Interner {
-    /// The number of `id`. A run of equal ids, usual in files sorted by user, is answered
-    /// without hashing.
+    /// The number of `id`. A run of equal ids, usual in files sorted by user, is answered without hashing.
     pub(super) fn number(&mut self, id: &[u8]) -> Result<u32, Expected> {
+        if let Some(number) = self.numbers.listed(id) {
+            return Ok(number);
+        }
         let last = self.ids.get(self.last as usize);
         if last.is_some_and(|last| last.as_bytes() == id) {
             return Ok(self.last);
         }
         self.last = match self.numbers.get(id) {
-            Some(&number) => number,
+            Some(number) => number,
             None => self.insert(id)?,
         };
         Ok(self.last)
@@ -494,7 +502,7 @@ impl Interner {
         let text = std::str::from_utf8(id).map_err(|_| Expected::Utf8)?;
         let number = u32::try_from(self.ids.len()).map_err(|_| Expected::FewerIds)?;
         self.ids.push(text.to_owned());
-        self.numbers.insert(id.into(), number);
+        self.numbers.insert(id, number);
         Ok(number)
     }
 }
@@ -596,11 +604,17 @@ impl Source<'_> {
     }
 }
 
-/// The lines that are not blank, one at a time in a buffer that is used again.
+/// The lines that are not blank, one at a time where they lie in a buffer.
 pub(super) struct Lines<'a> {
     source: Source<'a>,
     name: String,
     buffer: Vec<u8>,
+    /// The current line in the buffer, without its end.
+    line: Range<usize>,
+    /// Where the next one begins.
+    next: usize,
+    /// Whether there is a quote anywhere in the buffer.
+    has_quote: bool,
     number: usize,
 }
 
@@ -610,6 +624,9 @@ impl<'a> Lines<'a> {
             source: plain_or_gzip(reader, &name)?,
             name,
             buffer: Vec::new(),
+            line: 0..0,
+            next: 0,
+            has_quote: false,
             number: 0,
         })
     }
@@ -618,35 +635,76 @@ impl<'a> Lines<'a> {
     /// or `\r\n`) and a leading byte-order mark are taken off.
     pub(super) fn advance(&mut self) -> Result<bool> {
         loop {
-            self.buffer.clear();
-            match self.source.bytes.read_until(b'\n', &mut self.buffer) {
-                Ok(0) => return Ok(false),
-                Ok(_) => self.number += 1,
-                Err(source) => return Err(self.source.failure(&self.name, source)),
+            if !self.find_line()? {
+                return Ok(false);
             }
-            if self.buffer.last() == Some(&b'\n') {
-                self.buffer.pop();
+            self.number += 1;
+            if self.line().last() == Some(&b'\r') {
+                self.line.end -= 1;
             }
-            if self.buffer.last() == Some(&b'\r') {
-                self.buffer.pop();
+            if self.number == 1 && self.line().starts_with(UTF8_BOM) {
+                self.line.start += UTF8_BOM.len();
             }
-            if self.number == 1 && self.buffer.starts_with(UTF8_BOM) {
-                self.buffer.drain(..UTF8_BOM.len());
-            }
-            if self.buffer.iter().any(|&byte| byte != b' ') {
+            if self.line().iter().any(|&byte| byte != b' ') {
                 return Ok(true);
             }
         }
     }
 
+    fn find_line(&mut self) -> Result<bool> {
+        let mut n_searched = 0;
+        loop {
+            let rest = &self.buffer[self.next..];
+            if let Some(at) = memchr::memchr(b'\n', &rest[n_searched..]) {
+                let end = self.next + n_searched + at;
+                self.line = self.next..end;
+                self.next = end + 1;
+                return Ok(true);
+            }
+            n_searched = rest.len();
+            if !self.read_more()? {
+                self.line = self.next..self.buffer.len();
+                self.next = self.buffer.len();
+                return Ok(!self.line.is_empty());
+            }
+        }
+    }
+
+    /// Moves what was not given yet to the front and reads more behind it; false at the end.
+    fn read_more(&mut self) -> Result<bool> {
+        let n_kept = self.buffer.len() - self.next;
+        self.buffer.copy_within(self.next.., 0);
+        self.buffer.truncate(n_kept);
+        self.next = 0;
+        let bytes = loop {
+            match self.source.bytes.fill_buf() {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                other => break other,
+            }
+        };
+        let n_read = bytes.map(|bytes| {
+            self.buffer.extend_from_slice(bytes);
+            bytes.len()
+        });
+        let n_read = n_read.map_err(|source| self.source.failure(&self.name, source))?;
+        self.source.bytes.consume(n_read);
+        self.has_quote = memchr::memchr(b'"', &self.buffer).is_some();
+        Ok(n_read > 0)
+    }
+
     /// The current line.
     pub(super) fn line(&self) -> &[u8] {
-        &self.buffer
+        &self.buffer[self.line.clone()]
     }
 
     /// The current line, for unquoting in place.
-    pub(super) const fn line_mut(&mut self) -> &mut Vec<u8> {
-        &mut self.buffer
+    fn line_mut(&mut self) -> &mut [u8] {
+        &mut self.buffer[self.line.clone()]
+    }
+
+    /// Whether the current line may have a quote.
+    const fn has_quote(&self) -> bool {
+        self.has_quote
     }
 
     /// The current line's number, counted from 1.
@@ -686,7 +744,7 @@ mod tests {
     fn cut_text(line: &str, separator: Separator) -> Result<Vec<String>, OpenQuote> {
         let mut buffer = line.as_bytes().to_vec();
         let mut fields = Vec::new();
-        cut(&mut buffer, separator, &mut fields)?;
+        cut(&mut buffer, true, separator, &mut fields)?;
         Ok(fields
             .into_iter()
             .map(|f| String::from_utf8(buffer[f].to_vec()).unwrap())
