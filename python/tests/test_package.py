@@ -88,5 +88,5 @@ def test_the_readme_learns_from_rows_of_users() -> None:
     user_ids = np.repeat(np.arange(40), 10)
     names: dict[str, Any] = {"X": X, "y": y, "user_ids": user_ids, "X_mine": X[:5], "y_mine": y[:5], "X_new": X[5:9]}
     names |= {"ids": user_ids[5:9], "X_old": X[:5], "y_old": y[:5], "ids_old": user_ids[:5], "dp": dp}
-    exec(section("Rows of users"), names)
+    exec(section("Labelled rows"), names)
     assert names["model"].n_features_in_ == 3
