@@ -167,7 +167,7 @@ const PRECISION: f64 = 1e-11;
 const OF_THE_WIDTH: f64 = 0.01;
 
 /// Distance in ln x over which a slope is taken.
-const SLOPE_OVER: f64 = 0.01;
+const SLOPE_OVER: f64 = 1e-3;
 
 /// Where the search for a count begins.
 const FIRST_COUNT: u64 = 1 << 10;
@@ -224,7 +224,7 @@ impl Search {
             return Ok(f64::INFINITY);
         }
         let accountant = self.accountant(event)?;
-        if let Some(estimate) = accountant.estimate(delta) {
+        if let Some(estimate) = accountant.estimate(delta, epsilon) {
             return Ok(self.excess(estimate));
         }
         match accountant.epsilon_unless(delta, epsilon) {

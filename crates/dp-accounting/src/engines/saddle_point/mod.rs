@@ -3,6 +3,7 @@
 mod contour;
 mod inversion;
 mod nodes;
+mod shifted;
 mod tail;
 #[cfg(test)]
 mod tests;
@@ -13,8 +14,9 @@ use std::cell::Cell;
 
 use dp_core::{Adjacency, DpEvent, params};
 
-use contour::{Aim, Losses, saddle_point};
+use contour::{Aim, Losses, TiltedComposition, saddle_point};
 use inversion::{Figure, Inversion};
+use shifted::{Effort, Transform};
 
 use crate::engines::accountant::{Accountant, Method, PrivacyBound};
 use crate::engines::composition::Composition;
@@ -84,9 +86,6 @@ const NOT_CERTIFIED: Error = Error::NotCertified {
     reason: "no bound on the error of the inversion was found",
 };
 
-/// Relative width of a bracket that is not worth a second attempt.
-const TIGHT: f64 = 1e-10;
-
 /// delta(epsilon) of a composition.
 pub(crate) fn delta(composition: &Composition, epsilon: f64) -> Result<PrivacyBound> {
     let start = Cell::new(1.0);
@@ -135,8 +134,8 @@ pub(crate) fn epsilon(composition: &Composition, delta: f64) -> Result<PrivacyBo
 }
 
 /// About epsilon(delta) of a composition, in milliseconds and without any guarantee: for searches
-/// that a certified answer ends. `None` where the inversion has nothing to go by.
-pub(crate) fn estimate(composition: &Composition, delta: f64) -> Option<f64> {
+/// that a certified answer ends near the epsilon `near`. `None` where the inversion has nothing to go by.
+pub(crate) fn estimate(composition: &Composition, delta: f64, near: f64) -> Option<f64> {
     let mut worst = 0.0_f64;
     for &direction in composition.directions() {
         let losses = composition.losses(direction).ok()?;
@@ -146,13 +145,49 @@ pub(crate) fn estimate(composition: &Composition, delta: f64) -> Option<f64> {
             return None;
         }
         let rough = saddle_point(&mut prepared, Aim::LogDelta(libm::log(left)), 1.0)?;
-        let epsilon = rough.epsilon();
-        if epsilon > 0.0 && rough.epsilon_bound(libm::log(left)) > worst {
-            let inversion = Inversion::estimate(&mut prepared, &rough, epsilon)?;
-            worst = worst.max(root(&inversion, left)?);
+        if rough.epsilon() > 0.0 && rough.epsilon_bound(libm::log(left)) > worst {
+            worst = worst.max(estimate_one(&mut prepared, rough, (left, near))?);
         }
     }
     Some(worst)
+}
+
+/// Times an estimate is made anew at what it was found to be.
+const NEARER: usize = 4;
+
+/// How far an estimate may be from where it was made, as a part of it.
+const NEAR: f64 = 0.02;
+
+/// The estimate for one direction. What a transform leaves out depends on the epsilon that it was made for, so that is to be near: `near` to begin with.
+fn estimate_one(
+    losses: &mut Losses<'_>,
+    rough: TiltedComposition,
+    (left, near): (f64, f64),
+) -> Option<f64> {
+    let log_delta = libm::log(left);
+    if Transform::suits(&rough) {
+        let (mut epsilon, mut start) = (near, rough.c);
+        for _ in 0..NEARER {
+            let Some(at) = saddle_point(losses, Aim::Epsilon(epsilon), start) else {
+                break;
+            };
+            start = at.c;
+            let aim = (epsilon, Some(log_delta));
+            let Some(found) = Inversion::shifted(losses, &at, aim, &Effort::ROUGH) else {
+                break;
+            };
+            let found = root(&found, left)?;
+            if (found - epsilon).abs() <= NEAR * found {
+                return Some(found);
+            }
+            if found <= 0.0 {
+                break;
+            }
+            epsilon = found;
+        }
+    }
+    let epsilon = rough.epsilon();
+    root(&Inversion::estimate(losses, &rough, epsilon)?, left)
 }
 
 /// epsilon of one direction's losses with `left` of delta for the finite ones.
@@ -165,7 +200,18 @@ fn one_direction(
     let aim = Aim::LogDelta(libm::log(left));
     let rough = saddle_point(losses, aim, start.get()).filter(|rough| rough.epsilon() > 0.0);
     let inversion = if let Some(rough) = rough {
-        Inversion::through(losses, &rough, rough.epsilon())?
+        let (epsilon, c) = (rough.epsilon(), rough.c);
+        if Transform::suits(&rough)
+            && let Some(nearer) = estimate_one(losses, rough, (left, epsilon))
+            && let Some(at) = saddle_point(losses, Aim::Epsilon(nearer), c)
+            && let aim = (nearer, Some(libm::log(left)))
+            && let Some(found) = Inversion::shifted(losses, &at, aim, &Effort::FULL)
+            && let Some(found) = solve(&found, left, slack)
+        {
+            return Some(found);
+        }
+        let rough = losses.tilted(c, 0.0)?;
+        Inversion::through(losses, &rough, epsilon)?
     } else {
         let at_zero = Inversion::new(losses, 0.0, start.get())?;
         if at_zero.delta(0.0).upper <= left {
@@ -174,15 +220,19 @@ fn one_direction(
         at_zero
     };
     start.set(inversion.contour());
-    let first = solve(&inversion, left, slack)?;
-    if first.upper - first.lower <= TIGHT * first.value {
+    let first = solve(&inversion, left, slack);
+    if let Some(first) = first
+        && first.upper - first.lower <= inversion.tight() * first.value
+    {
         return Some(first);
     }
     // A contour through the saddle point of the answer itself may do better.
-    let again = Inversion::new(losses, first.value, start.get())
+    let nearer = root(&inversion, left).filter(|nearer| *nearer > 0.0)?;
+    let again = Inversion::new(losses, nearer, start.get())
         .and_then(|found| solve(&found, left, slack));
-    let better = again.filter(|again| again.upper - again.lower < first.upper - first.lower);
-    Some(better.unwrap_or(first))
+    let width = |found: &Figure| found.upper - found.lower;
+    let narrower = |a: &Figure, b: &Figure| width(a).total_cmp(&width(b));
+    [first, again].into_iter().flatten().min_by(narrower)
 }
 
 /// Probability that any of the mechanisms fails altogether.
