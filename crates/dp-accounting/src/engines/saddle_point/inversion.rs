@@ -108,7 +108,7 @@ impl Inversion {
         }
         let floor = tail::floor(&rough.losses, rough.c)?;
         let aim = (epsilon, rough.log_delta(epsilon).min(0.0));
-        let (width, above) = period(losses, rough, aim, (SHORT_PERIOD, SAFETY))?;
+        let (width, above) = period(losses, rough, aim, (false, SAFETY))?;
         Self::with_period(losses, rough, (width, floor), above)
     }
 
@@ -119,7 +119,7 @@ impl Inversion {
         (epsilon, log_delta): (f64, Option<f64>),
         effort: &Effort,
     ) -> Option<Self> {
-        if !Transform::suits(rough) {
+        if !Transform::suits(losses) {
             return None;
         }
         let log_delta = log_delta.unwrap_or_else(|| rough.log_delta(epsilon).min(0.0));
@@ -132,7 +132,7 @@ impl Inversion {
                 break;
             }
             let aim = (epsilon, log_delta);
-            if let Some((width, above)) = period(losses, &at, aim, (0.0, effort.safety))
+            if let Some((width, above)) = period(losses, &at, aim, (true, effort.safety))
                 && best.as_ref().is_none_or(|best| width < best.0)
             {
                 best = Some((width, above, at));
@@ -213,7 +213,7 @@ impl Inversion {
         epsilon: f64,
     ) -> Option<Self> {
         let aim = (epsilon, rough.log_delta(epsilon).min(0.0));
-        let (width, above) = period(losses, rough, aim, (SHORT_PERIOD, SAFETY))?;
+        let (width, above) = period(losses, rough, aim, (false, SAFETY))?;
         let (h, c) = (2.0 * std::f64::consts::PI / width, rough.c);
         let mut steps = (10.0 / rough.total.variance.sqrt() / h).ceil() + 1.0;
         loop {
@@ -307,8 +307,8 @@ impl Inversion {
         }
         if let Some(shifted) = &self.shifted {
             sum = start * shifted.at(self.mean - epsilon);
-            let error_of_start = self.rounding.0 + 8.0 * self.c * epsilon.abs();
-            rounding = start * shifted.error(error_of_start, epsilon);
+            let error_of_start = 4.0 + self.rounding.0 + 8.0 * self.c * epsilon.abs();
+            rounding = start * shifted.error(error_of_start, (epsilon, self.mean - epsilon));
         }
         let cut = self.tail * start / std::f64::consts::PI;
         let error = rounding + cut;
@@ -355,10 +355,10 @@ impl Inversion {
 }
 
 /// Parts of the saddle point that are tried for a line with a short period.
-const NEARER: [f64; 6] = [1.0, 0.8, 0.64, 0.5, 0.4, 0.3];
+const NEARER: [f64; 4] = [1.0, 0.7, 0.5, 0.35];
 
 /// Distances s - c in standard deviations that are tried, until one is good enough.
-const DISTANCES: [f64; 11] = [48.0, 24.0, 12.0, 6.0, 3.0, 1.5, 0.8, 0.4, 0.2, 0.1, 0.05];
+const DISTANCES: [f64; 8] = [6.0, 3.0, 1.5, 0.8, 0.4, 0.2, 0.1, 0.05];
 
 /// A period of so many standard deviations is good enough.
 const SHORT_PERIOD: f64 = 24.0;
@@ -368,23 +368,35 @@ fn period(
     losses: &mut Losses<'_>,
     at: &TiltedComposition,
     (epsilon, log_delta): (f64, f64),
-    (short, safety): (f64, f64),
+    (thorough, safety): (bool, f64),
 ) -> Option<(f64, (f64, f64))> {
     let below = (safety - log_delta) / at.c;
     let deviation = at.curvature().sqrt();
-    let mut best: Option<(f64, (f64, f64))> = None;
-    for a in DISTANCES {
+    let mut at_distance = |a: f64| {
         let s = at.c + a / deviation;
-        let Some(higher) = losses.tilted(s, 0.0) else {
-            continue;
-        };
-        let log_mgf = higher.total.log_mgf;
+        let log_mgf = losses.tilted(s, 0.0)?.total.log_mgf;
         let width = (log_mgf - s * epsilon - log_delta + safety) / (s - at.c);
-        if width > 0.0 && best.is_none_or(|(w, _)| width < w) {
-            best = Some((width, (s, log_mgf)));
+        (width > 0.0).then_some((width, (s, log_mgf)))
+    };
+    let mut best: Option<(f64, (f64, f64))> = None;
+    if thorough {
+        let mut a = 0.5;
+        while let Some(found) = at_distance(a)
+            && best.is_none_or(|(width, _)| found.0 < width)
+        {
+            best = Some(found);
+            a *= 1.6;
         }
-        if best.is_some_and(|(w, _)| w < below.max(short * deviation)) {
-            break;
+    } else {
+        for a in DISTANCES {
+            let found = at_distance(a);
+            best = [best, found]
+                .into_iter()
+                .flatten()
+                .min_by(|a, b| a.0.total_cmp(&b.0));
+            if best.is_some_and(|(w, _)| w < below.max(SHORT_PERIOD * deviation)) {
+                break;
+            }
         }
     }
     best.map(|(width, above)| (width.max(below), above))

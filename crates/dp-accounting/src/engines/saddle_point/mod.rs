@@ -14,7 +14,7 @@ use std::cell::Cell;
 
 use dp_core::{Adjacency, DpEvent, params};
 
-use contour::{Aim, Losses, TiltedComposition, saddle_point};
+use contour::{Aim, Losses, saddle_point};
 use inversion::{Figure, Inversion};
 use shifted::{Effort, Transform};
 
@@ -28,10 +28,10 @@ use crate::{Error, Result};
 /// Composition adds logarithms of moment generating functions, whatever the mechanisms and
 /// however often they ran, so the cost does not depend on the number of steps and nothing is
 /// discretised. Every error of the inversion has a bound, and the bracket contains them all; it is
-/// about 1e-11 of epsilon wide.
+/// about 1e-11 of epsilon wide, and up to 1e-7 where a few runs at a small rate leave the loss nearly discrete.
 ///
 /// It answers for compositions whose loss is smooth enough: with at least one Gaussian
-/// mechanism, or enough runs of sampled or Laplace ones. Elsewhere it refuses with
+/// mechanism, sampled ones alone, or enough runs of Laplace ones. Elsewhere it refuses with
 /// [`crate::Error::NotCertified`]; [`crate::PldAccountant`] takes over there.
 ///
 /// # Examples
@@ -144,12 +144,41 @@ pub(crate) fn estimate(composition: &Composition, delta: f64, near: f64) -> Opti
         if left <= 0.0 || !prepared.any_decays() {
             return None;
         }
-        let rough = saddle_point(&mut prepared, Aim::LogDelta(libm::log(left)), 1.0)?;
-        if rough.epsilon() > 0.0 && rough.epsilon_bound(libm::log(left)) > worst {
-            worst = worst.max(estimate_one(&mut prepared, rough, (left, near))?);
+        let log_delta = libm::log(left);
+        if let Some(found) = estimate_few(&mut prepared, log_delta, (near, worst)) {
+            worst = worst.max(found);
+            continue;
+        }
+        let rough = saddle_point(&mut prepared, Aim::LogDelta(log_delta), 1.0)?;
+        let (epsilon, bound) = (rough.epsilon(), rough.epsilon_bound(log_delta));
+        if epsilon > 0.0 && bound > worst {
+            let inversion = Inversion::estimate(&mut prepared, &rough, epsilon);
+            let found = inversion.and_then(|inversion| root(&inversion, left));
+            // far below, any bound will do
+            worst = worst.max(found.or_else(|| (bound < near).then_some(bound))?);
         }
     }
     Some(worst)
+}
+
+/// About epsilon for a few sampled mechanisms: from delta at `near` along its slope there, which is exact where the answer is `near`. 0 for a direction
+/// that stays below what another reaches, `worst`.
+fn estimate_few(losses: &mut Losses<'_>, log_delta: f64, (near, worst): (f64, f64)) -> Option<f64> {
+    if !Transform::suits(losses) {
+        return None;
+    }
+    if Transform::largest(losses) <= near {
+        return Some(0.0);
+    }
+    let along =
+        |miss: f64, rate: f64| near * libm::exp((miss / (rate * near)).clamp(-100.0, 100.0));
+    let at = saddle_point(losses, Aim::Epsilon(near), 1.0)?;
+    if along(at.log_delta_bound(near) - log_delta, at.c) <= worst {
+        return Some(0.0);
+    }
+    let found = Inversion::shifted(losses, &at, (near, Some(log_delta)), &Effort::ROUGH)?;
+    let miss = libm::log(found.delta(near).value) - log_delta;
+    Some(along(miss, at.c))
 }
 
 /// Times an estimate is made anew at what it was found to be.
@@ -158,36 +187,22 @@ const NEARER: usize = 4;
 /// How far an estimate may be from where it was made, as a part of it.
 const NEAR: f64 = 0.02;
 
-/// The estimate for one direction. What a transform leaves out depends on the epsilon that it was made for, so that is to be near: `near` to begin with.
-fn estimate_one(
+/// About epsilon for a few sampled mechanisms. What a transform leaves out depends on the epsilon that it was made for, so that is to be near.
+fn approach(
     losses: &mut Losses<'_>,
-    rough: TiltedComposition,
-    (left, near): (f64, f64),
+    left: f64,
+    (mut epsilon, mut start): (f64, f64),
 ) -> Option<f64> {
-    let log_delta = libm::log(left);
-    if Transform::suits(&rough) {
-        let (mut epsilon, mut start) = (near, rough.c);
-        for _ in 0..NEARER {
-            let Some(at) = saddle_point(losses, Aim::Epsilon(epsilon), start) else {
-                break;
-            };
-            start = at.c;
-            let aim = (epsilon, Some(log_delta));
-            let Some(found) = Inversion::shifted(losses, &at, aim, &Effort::ROUGH) else {
-                break;
-            };
-            let found = root(&found, left)?;
-            if (found - epsilon).abs() <= NEAR * found {
-                return Some(found);
-            }
-            if found <= 0.0 {
-                break;
-            }
-            epsilon = found;
+    for _ in 0..NEARER {
+        let at = saddle_point(losses, Aim::Epsilon(epsilon), start)?;
+        let aim = (epsilon, Some(libm::log(left)));
+        let found = root(&Inversion::shifted(losses, &at, aim, &Effort::ROUGH)?, left)?;
+        if found <= 0.0 || (found - epsilon).abs() <= NEAR * found {
+            return Some(found);
         }
+        (epsilon, start) = (found, at.c);
     }
-    let epsilon = rough.epsilon();
-    root(&Inversion::estimate(losses, &rough, epsilon)?, left)
+    Some(epsilon)
 }
 
 /// epsilon of one direction's losses with `left` of delta for the finite ones.
@@ -201,8 +216,9 @@ fn one_direction(
     let rough = saddle_point(losses, aim, start.get()).filter(|rough| rough.epsilon() > 0.0);
     let inversion = if let Some(rough) = rough {
         let (epsilon, c) = (rough.epsilon(), rough.c);
-        if Transform::suits(&rough)
-            && let Some(nearer) = estimate_one(losses, rough, (left, epsilon))
+        if Transform::suits(losses)
+            && let Some(nearer) = approach(losses, left, (epsilon, c))
+            && nearer > 0.0
             && let Some(at) = saddle_point(losses, Aim::Epsilon(nearer), c)
             && let aim = (nearer, Some(libm::log(left)))
             && let Some(found) = Inversion::shifted(losses, &at, aim, &Effort::FULL)
@@ -228,8 +244,8 @@ fn one_direction(
     }
     // A contour through the saddle point of the answer itself may do better.
     let nearer = root(&inversion, left).filter(|nearer| *nearer > 0.0)?;
-    let again = Inversion::new(losses, nearer, start.get())
-        .and_then(|found| solve(&found, left, slack));
+    let again =
+        Inversion::new(losses, nearer, start.get()).and_then(|found| solve(&found, left, slack));
     let width = |found: &Figure| found.upper - found.lower;
     let narrower = |a: &Figure, b: &Figure| width(a).total_cmp(&width(b));
     [first, again].into_iter().flatten().min_by(narrower)

@@ -41,9 +41,8 @@
 
 use realfft::num_complex::Complex64;
 
-use super::contour::TiltedComposition;
+use super::contour::{Losses, TiltedComposition};
 use super::nodes::{Demand, range};
-use super::tilted::Tilted;
 use crate::engines::loss::{Loss, MixtureLoss, Side};
 use crate::engines::quadrature::whole;
 
@@ -55,7 +54,7 @@ pub(super) struct Effort {
     tail: f64,
     /// Of aliases, relative to δ.
     pub(super) safety: f64,
-    /// Most that one run's share of the integrand may be larger at its middle than δ.
+    /// Of the size of the integrand at t = 0, times the number of runs, relative to δ: rounding errors are relative to that.
     pub(super) excess: f64,
     /// Of what D leaves out, relative to δ.
     rest: f64,
@@ -85,17 +84,25 @@ const ORDER: usize = 8;
 
 /// The binomial coefficients of 2 ORDER - 1.
 const BINOMIALS: [f64; 2 * ORDER] = [
-    1.0, 15.0, 105.0, 455.0, 1365.0, 3003.0, 5005.0, 6435.0, 6435.0, 5005.0, 3003.0, 1365.0, 455.0, 105.0, 15.0, 1.0,
+    1.0, 15.0, 105.0, 455.0, 1365.0, 3003.0, 5005.0, 6435.0, 6435.0, 5005.0, 3003.0, 1365.0, 455.0,
+    105.0, 15.0, 1.0,
 ];
 
 /// Width of the strip in units of the weight's scale.
 const STRIP: f64 = 0.8;
 
-/// Most runs.
-const MAX_RUNS: f64 = 1_000.0;
+/// Below so many runs, or fewer than [`MAX_RUNS`] with an expectation below [`FEW_TAKEN`] of those that take the unit, the characteristic function of all losses
+/// falls too slowly.
+const FEW_RUNS: f64 = 40.0;
+const FEW_TAKEN: f64 = 8.0;
+const MAX_RUNS: f64 = 2_000.0;
+
+/// Where the line is at most, and where the loss is cut: a lower one takes more nodes, and the weight rises more steeply.
+const LINE: f64 = 0.5;
+const CUT_LINE: f64 = 0.2;
 
 /// Most nodes times steps.
-const MAX_WORK: f64 = 4e7;
+const MAX_WORK: f64 = 2e8;
 
 /// Most steps.
 const MAX_STEPS: f64 = 40_000.0;
@@ -270,12 +277,17 @@ impl Turning {
     }
 
     fn sum(&self) -> Complex64 {
-        let sum = |x: &[f64; LANES]| ((x[0] + x[1]) + (x[2] + x[3])) + ((x[4] + x[5]) + (x[6] + x[7]));
+        let sum =
+            |x: &[f64; LANES]| ((x[0] + x[1]) + (x[2] + x[3])) + ((x[4] + x[5]) + (x[6] + x[7]));
         Complex64::new(sum(&self.re), sum(&self.im))
     }
 
     fn is_gone(&self) -> bool {
-        let sizes = self.re.iter().zip(&self.im).map(|(re, im)| re * re + im * im);
+        let sizes = self
+            .re
+            .iter()
+            .zip(&self.im)
+            .map(|(re, im)| re * re + im * im);
         sizes.fold(0.0, f64::max) < NOTHING * NOTHING
     }
 }
@@ -294,7 +306,10 @@ fn add_lanes(weights: &[Complex64], losses: &[Complex64], h: f64, out: &mut [Com
             if first.is_gone() {
                 return; // and smaller ever after
             }
-            let mut now = Turning { re: first.re, im: first.im };
+            let mut now = Turning {
+                re: first.re,
+                im: first.im,
+            };
             for place in places {
                 *place += now.sum();
                 now.times(&step);
@@ -310,6 +325,8 @@ struct Nodes {
     below: Part,
     above: Part,
     rounding: (f64, f64),
+    /// Nodes that were looked at, for both parts.
+    candidates: usize,
 }
 
 /// M(u) - 1.
@@ -336,7 +353,9 @@ impl Nodes {
         (beta, cut): (f64, Option<Cut>),
         effort: &Effort,
     ) -> Option<Self> {
-        let &Sampled { mixture, q, kappa, .. } = one;
+        let &Sampled {
+            mixture, q, kappa, ..
+        } = one;
         let side = mixture.side;
         let mut growth = 2.0 * beta * beta / (kappa * kappa) + libm::log(2.0);
         if cut.is_some() {
@@ -347,7 +366,11 @@ impl Nodes {
         }
         let exponent = effort.quadrature + libm::log(one.count) + growth;
         let step = 2.0 * std::f64::consts::PI * beta / (exponent + 0.01);
-        let demand = Demand { c, t: 0.0, exponent: exponent + 1.0 };
+        let demand = Demand {
+            c,
+            t: 0.0,
+            exponent: exponent + 1.0,
+        };
         let (low, high) = range(mixture, demand);
         let place = |x: f64| kappa * (x / mixture.sigma - 0.5 * kappa);
         let (first, last) = ((place(low) / step).floor(), (place(high) / step).ceil());
@@ -380,16 +403,19 @@ impl Nodes {
                     (loss, noise + ratio + loss * c)
                 }
             };
-            let doubt = 4.0 * loss.norm() + 2.0 * (u.abs() + kappa * kappa) * slope;
-            let weight_doubt = 16.0 + 2.0 * y * y + 4.0 * beta * y.abs() / kappa + (c + 1.0) * doubt;
+            let doubt = 4.0 * loss.norm() + (4.0 + 2.0 * (u.abs() + kappa * kappa)) * slope;
+            let weight_doubt =
+                16.0 + 2.0 * y * y + 4.0 * beta * y.abs() / kappa + (c + 1.0) * doubt;
             nodes.push((u, loss, log_weight, doubt, weight_doubt));
             k += 1.0;
         }
-        let top = nodes.iter().fold(f64::NEG_INFINITY, |top, n| top.max(n.2.re));
+        let top = nodes
+            .iter()
+            .fold(f64::NEG_INFINITY, |top, n| top.max(n.2.re));
         let weigh = |log: Complex64| Complex64::from_polar(libm::exp(log.re - top), log.im);
         let total: Complex64 = nodes.iter().map(|n| weigh(n.2)).sum();
         let (mut below, mut above) = (Part::default(), Part::default());
-        let (mut size, mut doubts, mut moment) = (0.0, 0.0, 0.0); // weighted by moduli
+        let (mut size, mut doubts, mut moment) = (0.0, 0.0, 0.0);
         for &(u, loss, log_weight, doubt, weight_doubt) in &nodes {
             let (weight, loss) = (weigh(log_weight) / total, loss - one.mean);
             let (w, rest) = match cut {
@@ -408,7 +434,7 @@ impl Nodes {
             let norm = weight.norm() * (w.norm() + rest.norm());
             size += norm;
             doubts += norm * weight_doubt;
-            moment += norm * (doubt + 2.0 * loss.norm());
+            moment += norm * (doubt + 4.0 * loss.norm());
         }
         let n_nodes = (below.loss.len() + above.loss.len()) as f64;
         let turns = (8 * RESTART + 16) as f64 + n_nodes / 8.0;
@@ -417,6 +443,7 @@ impl Nodes {
             count: one.count,
             below,
             above,
+            candidates: 2 * nodes.len(),
             rounding: (
                 2.0 * one.count * constant,
                 2.0 * one.count * (moment + 2.0 * one.mean.abs() * size),
@@ -447,15 +474,26 @@ fn bound(all: &[Nodes], t: f64) -> f64 {
 }
 
 /// The cap on losses for which what is left out stays negligible beside e^`log_delta`, with the bound; the largest that is found.
-fn cap(all: &[Sampled<'_>], (epsilon, log_delta): (f64, f64), effort: &Effort) -> Option<(f64, Rest)> {
-    if all.iter().any(|one| !matches!(one.mixture.side, Side::Remove)) {
+fn cap(
+    all: &[Sampled<'_>],
+    (epsilon, log_delta): (f64, f64),
+    effort: &Effort,
+) -> Option<(f64, Rest)> {
+    if all
+        .iter()
+        .any(|one| !matches!(one.mixture.side, Side::Remove))
+    {
         return None;
     }
     let runs: f64 = all.iter().map(|one| one.count).sum();
     let mut cap = 0.95 * epsilon;
     for _ in 0..60 {
-        let caps = cap * runs;
-        let mut rest = Rest { share: 0.0, caps, chernoff: None };
+        let caps = cap * runs * (1.0 + 1e-12);
+        let mut rest = Rest {
+            share: 0.0,
+            caps,
+            chernoff: None,
+        };
         if caps <= 0.95 * epsilon {
             return Some((cap, rest));
         }
@@ -465,7 +503,10 @@ fn cap(all: &[Sampled<'_>], (epsilon, log_delta): (f64, f64), effort: &Effort) -
         let rate: f64 = rates.iter().map(|(n, rate)| n * rate).sum();
         let s = (libm::log(epsilon / (rate * cap)) / cap).max(1.0);
         let grown = libm::expm1(s * cap);
-        let log_mgf: f64 = rates.iter().map(|(n, rate)| n * libm::log1p(grown * rate)).sum();
+        let log_mgf: f64 = rates
+            .iter()
+            .map(|(n, rate)| n * libm::log1p(grown * rate))
+            .sum();
         if log_mgf - 0.98 * s * epsilon + log_peak(s) < log_delta - effort.rest {
             rest.chernoff = Some((s, log_mgf));
             return Some((cap, rest));
@@ -475,40 +516,40 @@ fn cap(all: &[Sampled<'_>], (epsilon, log_delta): (f64, f64), effort: &Effort) -
     None
 }
 
-impl Transform {
-    /// Whether all losses are those of mechanisms on a sample, and not so many that the characteristic function falls without help.
-    pub(super) fn suits(at: &TiltedComposition) -> bool {
-        let runs: f64 = at.losses.iter().map(|one| one.1 as f64).sum();
-        let sampled = |(loss, count, _): &(Loss, u64, Tilted)| Sampled::of(loss, *count, 0.0).is_some();
-        runs <= MAX_RUNS && at.losses.iter().all(sampled)
-    }
-
-    /// The transform for epsilons near `epsilon`; `None` where this way is not worth it.
-    pub(super) fn new(at: &TiltedComposition, h: f64, aim: (f64, f64), effort: &Effort) -> Option<Self> {
-    let all: Option<Vec<Sampled<'_>>> = (at.losses.iter())
-        .map(|(loss, count, tilted)| Sampled::of(loss, *count, tilted.cumulants.mean))
-        .collect();
-    let all = all?;
-    let found = cap(&all, aim, effort);
+/// The two parts of every loss, and what their product leaves out.
+fn parts(
+    all: &[Sampled<'_>],
+    line: (f64, f64),
+    aim: (f64, f64),
+    effort: &Effort,
+) -> Option<(Vec<Nodes>, Rest)> {
+    let found = cap(all, aim, effort);
     let mut rest = found.map_or_else(Rest::default, |(_, rest)| rest);
     let mut nodes = Vec::with_capacity(all.len());
-    let mut n_nodes = 0;
-    for one in &all {
-        let beta = (1.5 * one.kappa).min(if found.is_some() { 0.2 } else { 0.5 });
+    for one in all {
+        let highest = if found.is_some() { CUT_LINE } else { LINE };
+        let beta = (1.5 * one.kappa).min(highest);
         let cut = found.map(|(cap, _)| {
             let scale = beta / STRIP;
-            let places = (effort.rest + libm::log(one.count * all.len() as f64 * BINOMIALS[ORDER])) / ORDER as f64;
+            let share = one.count * all.len() as f64 * BINOMIALS[ORDER];
+            let places = (effort.rest + libm::log(share)) / ORDER as f64;
             let z = Complex64::new(libm::exp(-places), 0.0);
             rest.share += one.count * weights(z).1.re * (1.0 + 1e-9);
-            Cut { middle: one.place(cap) - places * scale, scale }
+            Cut {
+                middle: one.place(cap) - places * scale,
+                scale,
+            }
         });
-        let made = Nodes::new(one, (at.c, h), (beta, cut), effort)?;
-        n_nodes += made.len();
-        nodes.push(made);
+        nodes.push(Nodes::new(one, line, (beta, cut), effort)?);
     }
-    let small = libm::exp(-effort.tail);
+    Some((nodes, rest))
+}
+
+/// Steps of h after which |D| stays below `small`.
+fn n_steps(nodes: &[Nodes], h: f64, small: f64) -> Option<f64> {
+    let n_nodes: usize = nodes.iter().map(Nodes::len).sum();
     let most = MAX_STEPS.min(MAX_WORK / n_nodes as f64);
-    let is_end = |steps: f64| bound(&nodes, steps * h) <= small;
+    let is_end = |steps: f64| bound(nodes, steps * h) <= small;
     let (mut low, mut high) = (8.0, 16.0);
     while !is_end(high) {
         if high > most {
@@ -524,47 +565,91 @@ impl Transform {
             low = middle;
         }
     }
-    let steps = high.ceil();
-    if steps > most {
-        return None;
-    }
-    let t = h * steps;
-    let tail = (small + 2.0 * libm::exp(-effort.quadrature) * all.len() as f64) * (1.0 / t + h / (t * t));
-    let (mut log, mut left) = (
-        vec![Complex64::ZERO; whole(steps) + 1],
-        vec![Complex64::ZERO; whole(steps) + 1],
-    );
-    for one in &nodes {
-        let mut below = vec![Complex64::ZERO; log.len()];
-        let mut all = vec![Complex64::ZERO; log.len()];
+    Some(high.ceil()).filter(|steps| *steps <= most)
+}
+
+/// D at 0, h, 2h, ...
+fn transform(nodes: &[Nodes], h: f64, len: usize) -> Vec<Complex64> {
+    let mut logs = vec![(Complex64::ZERO, Complex64::ZERO); len];
+    for one in nodes {
+        let (mut below, mut above) = (vec![Complex64::ZERO; len], vec![Complex64::ZERO; len]);
         one.below.add(h, &mut below);
-        one.above.add(h, &mut all);
-        for (((sum, left), all), below) in log.iter_mut().zip(&mut left).zip(all).zip(below) {
-            *sum += ln(all + below) * one.count;
-            *left += ln(below) * one.count;
+        one.above.add(h, &mut above);
+        for ((logs, below), above) in logs.iter_mut().zip(below).zip(above) {
+            logs.0 += ln(above + below) * one.count;
+            logs.1 += ln(below) * one.count;
         }
     }
-    let (mut terms, mut sizes) = (Vec::with_capacity(log.len()), (0.0, 0.0));
-    for (k, (log, left)) in log.iter().zip(&left).enumerate() {
-        let t = h * k as f64;
-        let z = Complex64::new(at.c, t);
-        let scale = if k == 0 { 0.5 } else { 1.0 } * h / std::f64::consts::PI;
-        let kernel = (z * (z + 1.0)).inv() * scale;
-        let d = if found.is_some() { exp(*log) - exp(*left) } else { exp(*log) };
-        terms.push(d * kernel);
-        sizes.0 += kernel.norm();
-        sizes.1 += t * kernel.norm();
+    let whole = |(all, below): (Complex64, Complex64)| exp(all) - exp(below);
+    logs.into_iter().map(whole).collect()
+}
+
+impl Transform {
+    /// Whether all losses are those of mechanisms on a sample, and not so many that the characteristic function falls without help.
+    pub(super) fn suits(losses: &Losses<'_>) -> bool {
+        let (mut runs, mut taken) = (0.0, 0.0);
+        for (loss, count) in losses.all() {
+            let Some(one) = Sampled::of(loss, *count, 0.0) else {
+                return false;
+            };
+            runs += one.count;
+            taken += one.count * one.q;
+        }
+        runs < FEW_RUNS || taken < FEW_TAKEN && runs < MAX_RUNS
     }
-    let sum = |f: &dyn Fn(&Nodes) -> f64| nodes.iter().map(f).sum::<f64>();
-    Some(Self {
-        h,
-        terms,
-        sizes,
-        tail,
-        quadrature: 2.0 * (libm::exp(-effort.quadrature) + NOTHING * n_nodes as f64) * all.iter().map(|one| one.count).sum::<f64>(),
-        rounding: (sum(&|one| one.rounding.0), sum(&|one| one.rounding.1)),
-        rest,
-    })
+
+    /// The largest loss of all runs together.
+    pub(super) fn largest(losses: &Losses<'_>) -> f64 {
+        let one = |(loss, count): &(Loss, u64)| match loss {
+            Loss::Mixture(MixtureLoss {
+                side: Side::Add,
+                weights,
+                ..
+            }) => -(*count as f64) * libm::log(weights[0]),
+            _ => f64::INFINITY,
+        };
+        losses.all().iter().map(one).sum()
+    }
+
+    /// The transform for epsilons near that of `aim`, of which the other figure is ln δ there; `None` where this way is not worth it.
+    pub(super) fn new(
+        at: &TiltedComposition,
+        h: f64,
+        aim: (f64, f64),
+        effort: &Effort,
+    ) -> Option<Self> {
+        let all: Option<Vec<Sampled<'_>>> = (at.losses.iter())
+            .map(|(loss, count, tilted)| Sampled::of(loss, *count, tilted.cumulants.mean))
+            .collect();
+        let (nodes, rest) = parts(&all?, (at.c, h), aim, effort)?;
+        let small = libm::exp(-effort.tail);
+        let steps = n_steps(&nodes, h, small)?;
+        // the rule, the ends of its range and their norm, for ψ and for α; then nodes that are left out
+        let few = 8.0 * libm::exp(-effort.quadrature) * nodes.len() as f64;
+        let left_out = |one: &Nodes| 4.0 * NOTHING * one.count * one.candidates as f64;
+        let quadrature = few + nodes.iter().map(left_out).sum::<f64>();
+        let last = h * steps;
+        let transform = transform(&nodes, h, whole(steps) + 1);
+        let (mut terms, mut sizes) = (Vec::with_capacity(transform.len()), (0.0, 0.0));
+        for (k, d) in transform.into_iter().enumerate() {
+            let t = h * k as f64;
+            let z = Complex64::new(at.c, t);
+            let scale = if k == 0 { 0.5 } else { 1.0 } * h / std::f64::consts::PI;
+            let kernel = (z * (z + 1.0)).inv() * scale;
+            terms.push(d * kernel);
+            sizes.0 += kernel.norm();
+            sizes.1 += t * kernel.norm();
+        }
+        let sum = |f: &dyn Fn(&Nodes) -> f64| nodes.iter().map(f).sum::<f64>();
+        Some(Self {
+            h,
+            terms,
+            sizes,
+            tail: (small + quadrature) * (1.0 / last + h / (last * last)),
+            quadrature,
+            rounding: (sum(&|one| one.rounding.0), sum(&|one| one.rounding.1)),
+            rest,
+        })
     }
 
     /// Σ Re[terms e^(i t x)].
@@ -582,9 +667,10 @@ impl Transform {
     }
 
     /// Bound on the error of that, where every term is off by `constant` units of rounding more.
-    pub(super) fn error(&self, constant: f64, epsilon: f64) -> f64 {
+    pub(super) fn error(&self, constant: f64, (epsilon, x): (f64, f64)) -> f64 {
         let unit = 0.5 * f64::EPSILON;
-        let turns = (4 * RESTART + 32) as f64 + self.terms.len() as f64;
+        let turned = RESTART as f64 * (4.0 + 2.0 * self.h * (epsilon.abs() + x.abs()));
+        let turns = 32.0 + turned + self.terms.len() as f64;
         let constant = (constant + self.rounding.0 + turns) * unit + self.quadrature;
         constant * self.sizes.0 + (self.rounding.1 + 4.0 * epsilon.abs()) * unit * self.sizes.1
     }
