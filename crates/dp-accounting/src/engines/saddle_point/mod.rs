@@ -161,6 +161,9 @@ pub(crate) fn estimate(composition: &Composition, delta: f64, near: f64) -> Opti
     Some(worst)
 }
 
+/// A logarithm of how far a first-order approximation may be from delta, and is so far from a target that it will do.
+const FAR: f64 = 9.0;
+
 /// About epsilon for a few sampled mechanisms: from delta at `near` along its slope there, which is exact where the answer is `near`. 0 for a direction
 /// that stays below what another reaches, `worst`.
 fn estimate_few(losses: &mut Losses<'_>, log_delta: f64, (near, worst): (f64, f64)) -> Option<f64> {
@@ -176,8 +179,15 @@ fn estimate_few(losses: &mut Losses<'_>, log_delta: f64, (near, worst): (f64, f6
     if along(at.log_delta_bound(near) - log_delta, at.c) <= worst {
         return Some(0.0);
     }
-    let found = Inversion::shifted(losses, &at, (near, Some(log_delta)), &Effort::ROUGH)?;
-    let miss = libm::log(found.delta(near).value) - log_delta;
+    let first_order = at.log_delta(near) - log_delta;
+    if first_order.abs() > FAR {
+        return Some(along(first_order, at.c));
+    }
+    let aim = (near, Some(log_delta));
+    let miss = match Inversion::shifted(losses, &at, aim, &Effort::ROUGH) {
+        Some(found) => libm::log(found.delta(near).value) - log_delta,
+        None => first_order,
+    };
     Some(along(miss, at.c))
 }
 

@@ -62,11 +62,11 @@ pub(super) struct Effort {
 
 impl Effort {
     pub(super) const FULL: Self = Self {
-        quadrature: 31.0,
-        tail: 25.0,
-        safety: 30.0,
+        quadrature: 30.0,
+        tail: 23.0,
+        safety: 27.0,
         excess: 13.0,
-        rest: 26.0,
+        rest: 24.0,
     };
 
     /// For an estimate.
@@ -237,15 +237,52 @@ impl Part {
     /// A bound on the modulus of the transform at every t from here on, but for the error of the rule.
     fn envelope(&self, t: f64) -> f64 {
         let terms = self.weight.iter().zip(&self.loss);
-        terms.map(|(w, l)| w.norm() * libm::exp(-t * l.im)).sum()
+        terms.map(|(w, l)| size(*w) * libm::exp(-t * l.im)).sum()
     }
 
     /// Adds the transform at 0, h, 2h, ...
     fn add(&self, h: f64, out: &mut [Complex64]) {
-        let lanes = self.weight.chunks(LANES).zip(self.loss.chunks(LANES));
-        for (weights, losses) in lanes {
+        let last = h * out.len() as f64;
+        let first = self.loss.first().copied().unwrap_or_default();
+        let is_near = |loss: Complex64| size(loss - first) * last <= CLOSE;
+        let near = self.loss.iter().take_while(|loss| is_near(**loss)).count();
+        let near = if near > FEW_NODES { near } else { 0 };
+        let (weights, rest) = self.weight.split_at(near);
+        let (losses, others) = self.loss.split_at(near);
+        for (weights, losses) in rest.chunks(LANES).zip(others.chunks(LANES)) {
             add_lanes(weights, losses, h, out);
         }
+        if near > 0 {
+            add_close(weights, losses, h, out);
+        }
+    }
+}
+
+/// Nodes within this over the last t are summed by the powers of their distances.
+const CLOSE: f64 = 1.5;
+
+/// So many nodes are not worth that.
+const FEW_NODES: usize = 64;
+
+/// Powers that are summed: what follows is below 1.5^24 / 24! = 3e-20.
+const N_POWERS: usize = 24;
+
+/// Adds Σ w e^(itl) = e^(it l₀) Σ_k (it)^k m_k for nodes beside the first one, l₀, with m_k = Σ w (l - l₀)^k / k!.
+fn add_close(weights: &[Complex64], losses: &[Complex64], h: f64, out: &mut [Complex64]) {
+    let first = losses[0];
+    let mut moments = [Complex64::ZERO; N_POWERS];
+    for (w, l) in weights.iter().zip(losses) {
+        let mut term = *w;
+        for (k, moment) in moments.iter_mut().enumerate() {
+            *moment += term;
+            term *= (l - first) / (k + 1) as f64;
+        }
+    }
+    for (k, place) in out.iter_mut().enumerate() {
+        let it = Complex64::new(0.0, h * k as f64);
+        let start = Complex64::ZERO;
+        let sum = moments.iter().rev().fold(start, |sum, m| sum * it + m);
+        *place += sum * exp(it * first);
     }
 }
 
@@ -389,7 +426,7 @@ impl Nodes {
                 -y * beta / kappa,
             );
             // how much of a relative error of e^u a loss takes over
-            let mut slope = q * libm::exp(u) / (m + 1.0).norm();
+            let mut slope = q * libm::exp(u) / size(m + 1.0);
             let (loss, log_weight) = match side {
                 Side::Remove => (ratio, noise + ratio * (c + 1.0)),
                 Side::Add => {
@@ -398,12 +435,12 @@ impl Nodes {
                 }
                 Side::Replace => {
                     let mirrored = mixed(q, -u - kappa * kappa, -beta);
-                    slope += q * libm::exp(-u - kappa * kappa) / (mirrored + 1.0).norm();
+                    slope += q * libm::exp(-u - kappa * kappa) / size(mirrored + 1.0);
                     let loss = ratio - ln_1p(mirrored);
                     (loss, noise + ratio + loss * c)
                 }
             };
-            let doubt = 4.0 * loss.norm() + (4.0 + 2.0 * (u.abs() + kappa * kappa)) * slope;
+            let doubt = 4.0 * size(loss) + (4.0 + 2.0 * (u.abs() + kappa * kappa)) * slope;
             let weight_doubt =
                 16.0 + 2.0 * y * y + 4.0 * beta * y.abs() / kappa + (c + 1.0) * doubt;
             nodes.push((u, loss, log_weight, doubt, weight_doubt));
@@ -412,33 +449,33 @@ impl Nodes {
         let top = nodes
             .iter()
             .fold(f64::NEG_INFINITY, |top, n| top.max(n.2.re));
-        let weigh = |log: Complex64| Complex64::from_polar(libm::exp(log.re - top), log.im);
+        let weigh = |log: Complex64| exp(Complex64::new(log.re - top, log.im));
         let total: Complex64 = nodes.iter().map(|n| weigh(n.2)).sum();
         let (mut below, mut above) = (Part::default(), Part::default());
-        let (mut size, mut doubts, mut moment) = (0.0, 0.0, 0.0);
+        let (mut total_size, mut doubts, mut moment) = (0.0, 0.0, 0.0);
         for &(u, loss, log_weight, doubt, weight_doubt) in &nodes {
             let (weight, loss) = (weigh(log_weight) / total, loss - one.mean);
             let (w, rest) = match cut {
                 Some(cut) => {
                     let away = ((cut.middle - u) / cut.scale).clamp(-600.0, 600.0);
-                    weights(Complex64::from_polar(libm::exp(away), -beta / cut.scale))
+                    weights(exp(Complex64::new(away, -beta / cut.scale)))
                 }
                 None => (Complex64::ONE, Complex64::ZERO),
             };
             for (part, share) in [(&mut above, w), (&mut below, rest)] {
                 let weight = weight * share;
-                if weight.norm() > NOTHING {
+                if size(weight) > NOTHING {
                     part.push(weight, loss);
                 }
             }
-            let norm = weight.norm() * (w.norm() + rest.norm());
-            size += norm;
+            let norm = size(weight) * (size(w) + size(rest));
+            total_size += norm;
             doubts += norm * weight_doubt;
-            moment += norm * (doubt + 4.0 * loss.norm());
+            moment += norm * (doubt + 4.0 * size(loss));
         }
         let n_nodes = (below.loss.len() + above.loss.len()) as f64;
         let turns = (8 * RESTART + 16) as f64 + n_nodes / 8.0;
-        let constant = size * (turns + 64.0) + 2.0 * doubts + RESTART as f64 * h * moment;
+        let constant = total_size * (turns + 256.0) + 2.0 * doubts + RESTART as f64 * h * moment;
         Some(Self {
             count: one.count,
             below,
@@ -446,7 +483,7 @@ impl Nodes {
             candidates: 2 * nodes.len(),
             rounding: (
                 2.0 * one.count * constant,
-                2.0 * one.count * (moment + 2.0 * one.mean.abs() * size),
+                2.0 * one.count * (moment + 2.0 * one.mean.abs() * total_size),
             ),
         })
     }
@@ -637,8 +674,8 @@ impl Transform {
             let scale = if k == 0 { 0.5 } else { 1.0 } * h / std::f64::consts::PI;
             let kernel = (z * (z + 1.0)).inv() * scale;
             terms.push(d * kernel);
-            sizes.0 += kernel.norm();
-            sizes.1 += t * kernel.norm();
+            sizes.0 += size(kernel);
+            sizes.1 += t * size(kernel);
         }
         let sum = |f: &dyn Fn(&Nodes) -> f64| nodes.iter().map(f).sum::<f64>();
         Some(Self {
@@ -683,6 +720,11 @@ impl Transform {
     pub(super) fn with_rest(&self, below: f64, epsilon: f64) -> f64 {
         self.rest.added(below, epsilon)
     }
+}
+
+/// |z| of something far from the ends of f64.
+fn size(z: Complex64) -> f64 {
+    z.norm_sqr().sqrt()
 }
 
 fn exp(z: Complex64) -> Complex64 {
