@@ -284,7 +284,7 @@ fn few_sampled_runs_agree_with_privacy_loss_distributions() {
             exact.compose(&event, count).unwrap();
             discretised.compose(&event, count).unwrap();
         }
-        for delta in [1e-4, 1e-7] {
+        for delta in [1e-5, 1e-7] {
             let (a, b) = (
                 exact.epsilon(delta).unwrap(),
                 discretised.epsilon(delta).unwrap(),
