@@ -54,6 +54,15 @@ fn steps(n: u64) -> DpEvent {
     DpEvent::sampled_gaussian(1.0, 0.01).repeated(n)
 }
 
+/// Sampled Gaussians of which no two are alike, each run ten times.
+fn different(z: f64, n: u32) -> DpEvent {
+    let event = |i: u32| {
+        let step = f64::from(i) / f64::from(n);
+        DpEvent::sampled_gaussian(z * (1.0 + step), 0.01 + 0.19 * step).repeated(10)
+    };
+    DpEvent::composed((0..n).map(event).collect())
+}
+
 fn composed<A: Accountant>(mut accountant: A, event: &DpEvent) -> A {
     accountant.compose(event, 1).unwrap();
     accountant
@@ -130,6 +139,26 @@ fn calibration_group(criterion: &mut Criterion) {
     for n in [100, 10_000] {
         group.bench_with_input(BenchmarkId::new("noise", n), &n, |bencher, &n| {
             let event = |z: f64| DpEvent::sampled_gaussian(z, 0.01).repeated(n);
+            bencher.iter(|| calibrate::noise(black_box(target), ADJACENCY, event).unwrap());
+        });
+    }
+    for (q, n) in [
+        (0.1, 2),
+        (0.01, 2),
+        (0.01, 50),
+        (0.001, 2),
+        (0.001, 20),
+        (0.001, 200),
+    ] {
+        let id = BenchmarkId::new("few", format!("{q}x{n}"));
+        group.bench_function(id, |bencher| {
+            let event = |z: f64| DpEvent::sampled_gaussian(z, q).repeated(n);
+            bencher.iter(|| calibrate::noise(black_box(target), ADJACENCY, event).unwrap());
+        });
+    }
+    for n in [5, 20, 100] {
+        group.bench_with_input(BenchmarkId::new("different", n), &n, |bencher, &n| {
+            let event = |z: f64| different(z, n);
             bencher.iter(|| calibrate::noise(black_box(target), ADJACENCY, event).unwrap());
         });
     }

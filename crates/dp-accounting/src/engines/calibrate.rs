@@ -167,7 +167,7 @@ const PRECISION: f64 = 1e-11;
 const OF_THE_WIDTH: f64 = 0.01;
 
 /// Distance in ln x over which a slope is taken.
-const SLOPE_OVER: f64 = 0.01;
+const SLOPE_OVER: f64 = 1e-3;
 
 /// Where the search for a count begins.
 const FIRST_COUNT: u64 = 1 << 10;
@@ -224,7 +224,7 @@ impl Search {
             return Ok(f64::INFINITY);
         }
         let accountant = self.accountant(event)?;
-        if let Some(estimate) = accountant.estimate(delta) {
+        if let Some(estimate) = accountant.estimate(delta, epsilon) {
             return Ok(self.excess(estimate));
         }
         match accountant.epsilon_unless(delta, epsilon) {
@@ -260,9 +260,10 @@ impl Search {
         event: impl Fn(f64) -> DpEvent,
     ) -> Result<(f64, PrivacyBound)> {
         let (low, high) = (worst.min(safest), worst.max(safest));
-        let slope = self.slope(near, safest, &event)?;
+        let mut slope = self.slope(near, safest, &event)?;
         let (mut bad, mut good): (Option<Point>, Option<(Point, PrivacyBound)>) = (None, None);
         let (mut x, mut reach) = (near, 1.0);
+        let mut last: Option<Point> = None;
         loop {
             let (excess, bound) = self.certified(&event(x))?;
             let mut slack = PRECISION;
@@ -275,6 +276,13 @@ impl Search {
                 None if is(x, safest) => return Err(self.out_of_reach(libm::exp(x))),
                 None => bad = Some((x, excess)),
             }
+            if let Some((x_before, before)) = last {
+                let found = (excess - before) / (x - x_before);
+                if (0.5..2.0).contains(&(found / slope)) {
+                    (slope, reach) = (found, 1.0);
+                }
+            }
+            last = Some((x, excess));
             x = match (bad, good) {
                 (Some(bad), Some((good, bound))) => {
                     if (bad.0 - good.0).abs() <= PRECISION {
@@ -399,7 +407,7 @@ fn unbounded() -> Error {
 type Point = (f64, f64);
 
 /// Distance in ln x at which a search by estimates ends.
-const SECANT_PRECISION: f64 = 1e-7;
+const SECANT_PRECISION: f64 = 1e-6;
 
 /// Most evaluations within a bracket.
 const MOST_ROUNDS: u32 = 60;

@@ -74,8 +74,8 @@ impl TightestAccountant {
         self.answer(Question::EpsilonAt(delta), enough)
     }
 
-    /// About epsilon at `delta`, quickly and without any guarantee; `None` where there is no quick way.
-    pub(crate) fn estimate(&self, delta: f64) -> Option<f64> {
+    /// About epsilon at `delta`, quickly and without any guarantee, best where it is `near`; `None` where there is no quick way.
+    pub(crate) fn estimate(&self, delta: f64, near: f64) -> Option<f64> {
         let composition = self.composition.nonempty().ok()?;
         let question = Question::EpsilonAt(delta);
         if composition.parts().is_empty() {
@@ -83,7 +83,7 @@ impl TightestAccountant {
         }
         match single(composition, question) {
             Some(bound) => Some(bound.value),
-            None => saddle_point::estimate(composition, delta),
+            None => saddle_point::estimate(composition, delta, near),
         }
     }
 

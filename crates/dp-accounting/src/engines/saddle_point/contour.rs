@@ -21,6 +21,11 @@ impl<'a> Losses<'a> {
         }
     }
 
+    /// The losses with their counts.
+    pub(super) const fn all(&self) -> &'a [(Loss, u64)] {
+        self.losses
+    }
+
     /// Whether any loss is smooth enough for its characteristic function to decay.
     pub(super) fn any_decays(&self) -> bool {
         let decays = |loss: &Loss| {

@@ -4,6 +4,7 @@ use realfft::num_complex::Complex64;
 
 use super::contour::{Aim, Losses, TiltedComposition, saddle_point};
 use super::nodes::exponent;
+use super::shifted::{Effort, Transform};
 use super::tail;
 use super::tilted::{RESTART, Tilted};
 use crate::engines::loss::Loss;
@@ -30,6 +31,10 @@ pub(super) struct Inversion {
     h: f64,
     log_mgf: f64,
     mean: f64,
+    /// An epsilon at which the inversion is centred.
+    centre: f64,
+    /// Rate at which ln delta falls with epsilon near the centre.
+    rate: f64,
     /// K(c + it) - K(c) - i t K'(c) at t = 0, h, 2h, ...
     excess: Vec<Complex64>,
     /// A bound on the sum of h Π |ψ|^n / t² beyond the last t.
@@ -40,6 +45,8 @@ pub(super) struct Inversion {
     above: (f64, f64),
     /// Coefficients of the rounding error of a term in units of rounding: constant and per t.
     rounding: (f64, f64),
+    /// In place of `excess`, the transform of a few sampled mechanisms.
+    shifted: Option<Transform>,
 }
 
 /// A figure with a bound from each side.
@@ -96,9 +103,61 @@ impl Inversion {
         rough: &TiltedComposition,
         epsilon: f64,
     ) -> Option<Self> {
+        if let Some(found) = Self::shifted(losses, rough, (epsilon, None), &Effort::FULL) {
+            return Some(found);
+        }
         let floor = tail::floor(&rough.losses, rough.c)?;
-        let (width, above) = period(losses, rough, epsilon)?;
+        let aim = (epsilon, rough.log_delta(epsilon).min(0.0));
+        let (width, above) = period(losses, rough, aim, (false, SAFETY))?;
         Self::with_period(losses, rough, (width, floor), above)
+    }
+
+    /// For a few sampled mechanisms: [`Transform`]. The line is moved from the saddle point to where the period is shortest.
+    pub(super) fn shifted(
+        losses: &mut Losses<'_>,
+        rough: &TiltedComposition,
+        (epsilon, log_delta): (f64, Option<f64>),
+        effort: &Effort,
+    ) -> Option<Self> {
+        if !Transform::suits(losses) {
+            return None;
+        }
+        let log_delta = log_delta.unwrap_or_else(|| rough.log_delta(epsilon).min(0.0));
+        let runs: f64 = rough.losses.iter().map(|one| one.1 as f64).sum();
+        let mut best: Option<(f64, (f64, f64), TiltedComposition)> = None;
+        for nearer in NEARER {
+            let at = losses.tilted(nearer * rough.c, 0.0)?;
+            let excess = at.total.log_mgf - at.c * epsilon - log_delta + libm::log(runs);
+            if excess > effort.excess && best.is_some() {
+                break;
+            }
+            let aim = (epsilon, log_delta);
+            if let Some((width, above)) = period(losses, &at, aim, (true, effort.safety))
+                && best.as_ref().is_none_or(|best| width < best.0)
+            {
+                best = Some((width, above, at));
+            }
+        }
+        let (width, above, at) = best?;
+        let h = 2.0 * std::f64::consts::PI / width;
+        let transform = Transform::new(&at, h, (epsilon, log_delta), effort)?;
+        let rounding: f64 = (at.losses.iter())
+            .map(|(_, n, one)| *n as f64 * one.cumulants.rounding)
+            .sum();
+        Some(Self {
+            c: at.c,
+            h,
+            log_mgf: at.total.log_mgf,
+            mean: at.total.mean,
+            centre: epsilon,
+            rate: rough.c,
+            excess: Vec::new(),
+            tail: transform.tail(),
+            quadrature: 0.0,
+            above,
+            rounding: (64.0 + 4.0 * at.total.log_mgf.abs() + rounding, 0.0),
+            shifted: Some(transform),
+        })
     }
 
     /// The same with a given period, the floor of [`tail::floor`] and the s, K(s) that bound the
@@ -153,7 +212,8 @@ impl Inversion {
         rough: &TiltedComposition,
         epsilon: f64,
     ) -> Option<Self> {
-        let (width, above) = period(losses, rough, epsilon)?;
+        let aim = (epsilon, rough.log_delta(epsilon).min(0.0));
+        let (width, above) = period(losses, rough, aim, (false, SAFETY))?;
         let (h, c) = (2.0 * std::f64::consts::PI / width, rough.c);
         let mut steps = (10.0 / rough.total.variance.sqrt() / h).ceil() + 1.0;
         loop {
@@ -175,11 +235,14 @@ impl Inversion {
                 h,
                 log_mgf: composition.total.log_mgf,
                 mean: composition.total.mean,
+                centre: composition.epsilon(),
+                rate: c,
                 excess,
                 tail: 0.0,
                 quadrature: 0.0,
                 above,
                 rounding: (0.0, 0.0),
+                shifted: None,
             });
         }
     }
@@ -192,6 +255,7 @@ impl Inversion {
         above: (f64, f64),
     ) -> Option<Self> {
         excess.truncate(end + 1);
+        let centre = composition.epsilon();
         let TiltedComposition { c, losses, total } = composition;
         let tail = tail::bound(&losses, c, h * end as f64, h, floor)?;
         // A recurrence of RESTART steps, and sums over the nodes four at a time.
@@ -211,11 +275,14 @@ impl Inversion {
             h,
             log_mgf: total.log_mgf,
             mean: total.mean,
+            centre,
+            rate: c,
             excess,
             tail,
             quadrature: quadrature(&losses),
             above,
             rounding: (constant, deviation + 2.0 * drift),
+            shifted: None,
         })
     }
 
@@ -238,12 +305,21 @@ impl Inversion {
             rounding += weight * size * kernel.norm() * error * unit;
             rounding += weight * start * kernel.norm() * self.quadrature;
         }
+        if let Some(shifted) = &self.shifted {
+            sum = start * shifted.at(self.mean - epsilon);
+            let error_of_start = 4.0 + self.rounding.0 + 8.0 * self.c * epsilon.abs();
+            rounding = start * shifted.error(error_of_start, (epsilon, self.mean - epsilon));
+        }
         let cut = self.tail * start / std::f64::consts::PI;
         let error = rounding + cut;
+        let upper = match &self.shifted {
+            Some(shifted) => shifted.with_rest(sum + error, epsilon),
+            None => sum + error,
+        };
         Figure {
             lower: (sum - error - self.aliases(epsilon)).max(0.0),
             value: sum.clamp(0.0, 1.0),
-            upper: (sum + error).clamp(0.0, 1.0),
+            upper: upper.clamp(0.0, 1.0),
         }
     }
 
@@ -258,8 +334,13 @@ impl Inversion {
     }
 
     /// An epsilon at which the inversion is centred.
-    pub(super) fn centre(&self) -> f64 {
-        self.mean - 1.0 / self.c - 1.0 / (self.c + 1.0)
+    pub(super) const fn centre(&self) -> f64 {
+        self.centre
+    }
+
+    /// Relative width of a bracket that is not worth a second attempt.
+    pub(super) const fn tight(&self) -> f64 {
+        if self.shifted.is_some() { 1e-7 } else { 1e-10 }
     }
 
     /// The real part of the contour.
@@ -269,9 +350,12 @@ impl Inversion {
 
     /// Rate at which ln delta falls with epsilon near the centre.
     pub(super) const fn rate(&self) -> f64 {
-        self.c
+        self.rate
     }
 }
+
+/// Parts of the saddle point that are tried for a line with a short period.
+const NEARER: [f64; 4] = [1.0, 0.7, 0.5, 0.35];
 
 /// Distances s - c in standard deviations that are tried, until one is good enough.
 const DISTANCES: [f64; 8] = [6.0, 3.0, 1.5, 0.8, 0.4, 0.2, 0.1, 0.05];
@@ -283,24 +367,36 @@ const SHORT_PERIOD: f64 = 24.0;
 fn period(
     losses: &mut Losses<'_>,
     at: &TiltedComposition,
-    epsilon: f64,
+    (epsilon, log_delta): (f64, f64),
+    (thorough, safety): (bool, f64),
 ) -> Option<(f64, (f64, f64))> {
-    let log_delta = at.log_delta(epsilon).min(0.0);
-    let below = (SAFETY - log_delta) / at.c;
+    let below = (safety - log_delta) / at.c;
     let deviation = at.curvature().sqrt();
-    let mut best: Option<(f64, (f64, f64))> = None;
-    for a in DISTANCES {
+    let mut at_distance = |a: f64| {
         let s = at.c + a / deviation;
-        let Some(higher) = losses.tilted(s, 0.0) else {
-            continue;
-        };
-        let log_mgf = higher.total.log_mgf;
-        let width = (log_mgf - s * epsilon - log_delta + SAFETY) / (s - at.c);
-        if width > 0.0 && best.is_none_or(|(w, _)| width < w) {
-            best = Some((width, (s, log_mgf)));
+        let log_mgf = losses.tilted(s, 0.0)?.total.log_mgf;
+        let width = (log_mgf - s * epsilon - log_delta + safety) / (s - at.c);
+        (width > 0.0).then_some((width, (s, log_mgf)))
+    };
+    let mut best: Option<(f64, (f64, f64))> = None;
+    if thorough {
+        let mut a = 0.5;
+        while let Some(found) = at_distance(a)
+            && best.is_none_or(|(width, _)| found.0 < width)
+        {
+            best = Some(found);
+            a *= 1.6;
         }
-        if best.is_some_and(|(w, _)| w < below.max(SHORT_PERIOD * deviation)) {
-            break;
+    } else {
+        for a in DISTANCES {
+            let found = at_distance(a);
+            best = [best, found]
+                .into_iter()
+                .flatten()
+                .min_by(|a, b| a.0.total_cmp(&b.0));
+            if best.is_some_and(|(w, _)| w < below.max(SHORT_PERIOD * deviation)) {
+                break;
+            }
         }
     }
     best.map(|(width, above)| (width.max(below), above))

@@ -3,6 +3,7 @@
 mod contour;
 mod inversion;
 mod nodes;
+mod shifted;
 mod tail;
 #[cfg(test)]
 mod tests;
@@ -15,6 +16,7 @@ use dp_core::{Adjacency, DpEvent, params};
 
 use contour::{Aim, Losses, saddle_point};
 use inversion::{Figure, Inversion};
+use shifted::{Effort, Transform};
 
 use crate::engines::accountant::{Accountant, Method, PrivacyBound};
 use crate::engines::composition::Composition;
@@ -26,10 +28,10 @@ use crate::{Error, Result};
 /// Composition adds logarithms of moment generating functions, whatever the mechanisms and
 /// however often they ran, so the cost does not depend on the number of steps and nothing is
 /// discretised. Every error of the inversion has a bound, and the bracket contains them all; it is
-/// about 1e-11 of epsilon wide.
+/// about 1e-11 of epsilon wide, and up to 1e-7 where a few runs at a small rate leave the loss nearly discrete.
 ///
 /// It answers for compositions whose loss is smooth enough: with at least one Gaussian
-/// mechanism, or enough runs of sampled or Laplace ones. Elsewhere it refuses with
+/// mechanism, sampled ones alone, or enough runs of Laplace ones. Elsewhere it refuses with
 /// [`crate::Error::NotCertified`]; [`crate::PldAccountant`] takes over there.
 ///
 /// # Examples
@@ -84,9 +86,6 @@ const NOT_CERTIFIED: Error = Error::NotCertified {
     reason: "no bound on the error of the inversion was found",
 };
 
-/// Relative width of a bracket that is not worth a second attempt.
-const TIGHT: f64 = 1e-10;
-
 /// delta(epsilon) of a composition.
 pub(crate) fn delta(composition: &Composition, epsilon: f64) -> Result<PrivacyBound> {
     let start = Cell::new(1.0);
@@ -135,8 +134,8 @@ pub(crate) fn epsilon(composition: &Composition, delta: f64) -> Result<PrivacyBo
 }
 
 /// About epsilon(delta) of a composition, in milliseconds and without any guarantee: for searches
-/// that a certified answer ends. `None` where the inversion has nothing to go by.
-pub(crate) fn estimate(composition: &Composition, delta: f64) -> Option<f64> {
+/// that a certified answer ends near the epsilon `near`. `None` where the inversion has nothing to go by.
+pub(crate) fn estimate(composition: &Composition, delta: f64, near: f64) -> Option<f64> {
     let mut worst = 0.0_f64;
     for &direction in composition.directions() {
         let losses = composition.losses(direction).ok()?;
@@ -145,14 +144,75 @@ pub(crate) fn estimate(composition: &Composition, delta: f64) -> Option<f64> {
         if left <= 0.0 || !prepared.any_decays() {
             return None;
         }
-        let rough = saddle_point(&mut prepared, Aim::LogDelta(libm::log(left)), 1.0)?;
-        let epsilon = rough.epsilon();
-        if epsilon > 0.0 && rough.epsilon_bound(libm::log(left)) > worst {
-            let inversion = Inversion::estimate(&mut prepared, &rough, epsilon)?;
-            worst = worst.max(root(&inversion, left)?);
+        let log_delta = libm::log(left);
+        if let Some(found) = estimate_few(&mut prepared, log_delta, (near, worst)) {
+            worst = worst.max(found);
+            continue;
+        }
+        let rough = saddle_point(&mut prepared, Aim::LogDelta(log_delta), 1.0)?;
+        let (epsilon, bound) = (rough.epsilon(), rough.epsilon_bound(log_delta));
+        if epsilon > 0.0 && bound > worst {
+            let inversion = Inversion::estimate(&mut prepared, &rough, epsilon);
+            let found = inversion.and_then(|inversion| root(&inversion, left));
+            // far below, any bound will do
+            worst = worst.max(found.or_else(|| (bound < near).then_some(bound))?);
         }
     }
     Some(worst)
+}
+
+/// A logarithm of how far a first-order approximation may be from delta, and is so far from a target that it will do.
+const FAR: f64 = 9.0;
+
+/// About epsilon for a few sampled mechanisms: from delta at `near` along its slope there, which is exact where the answer is `near`. 0 for a direction
+/// that stays below what another reaches, `worst`.
+fn estimate_few(losses: &mut Losses<'_>, log_delta: f64, (near, worst): (f64, f64)) -> Option<f64> {
+    if !Transform::suits(losses) {
+        return None;
+    }
+    if Transform::largest(losses) <= near {
+        return Some(0.0);
+    }
+    let along =
+        |miss: f64, rate: f64| near * libm::exp((miss / (rate * near)).clamp(-100.0, 100.0));
+    let at = saddle_point(losses, Aim::Epsilon(near), 1.0)?;
+    if along(at.log_delta_bound(near) - log_delta, at.c) <= worst {
+        return Some(0.0);
+    }
+    let first_order = at.log_delta(near) - log_delta;
+    if first_order.abs() > FAR {
+        return Some(along(first_order, at.c));
+    }
+    let aim = (near, Some(log_delta));
+    let miss = match Inversion::shifted(losses, &at, aim, &Effort::ROUGH) {
+        Some(found) => libm::log(found.delta(near).value) - log_delta,
+        None => first_order,
+    };
+    Some(along(miss, at.c))
+}
+
+/// Times an estimate is made anew at what it was found to be.
+const NEARER: usize = 4;
+
+/// How far an estimate may be from where it was made, as a part of it.
+const NEAR: f64 = 0.02;
+
+/// About epsilon for a few sampled mechanisms. What a transform leaves out depends on the epsilon that it was made for, so that is to be near.
+fn approach(
+    losses: &mut Losses<'_>,
+    left: f64,
+    (mut epsilon, mut start): (f64, f64),
+) -> Option<f64> {
+    for _ in 0..NEARER {
+        let at = saddle_point(losses, Aim::Epsilon(epsilon), start)?;
+        let aim = (epsilon, Some(libm::log(left)));
+        let found = root(&Inversion::shifted(losses, &at, aim, &Effort::ROUGH)?, left)?;
+        if found <= 0.0 || (found - epsilon).abs() <= NEAR * found {
+            return Some(found);
+        }
+        (epsilon, start) = (found, at.c);
+    }
+    Some(epsilon)
 }
 
 /// epsilon of one direction's losses with `left` of delta for the finite ones.
@@ -165,7 +225,19 @@ fn one_direction(
     let aim = Aim::LogDelta(libm::log(left));
     let rough = saddle_point(losses, aim, start.get()).filter(|rough| rough.epsilon() > 0.0);
     let inversion = if let Some(rough) = rough {
-        Inversion::through(losses, &rough, rough.epsilon())?
+        let (epsilon, c) = (rough.epsilon(), rough.c);
+        if Transform::suits(losses)
+            && let Some(nearer) = approach(losses, left, (epsilon, c))
+            && nearer > 0.0
+            && let Some(at) = saddle_point(losses, Aim::Epsilon(nearer), c)
+            && let aim = (nearer, Some(libm::log(left)))
+            && let Some(found) = Inversion::shifted(losses, &at, aim, &Effort::FULL)
+            && let Some(found) = solve(&found, left, slack)
+        {
+            return Some(found);
+        }
+        let rough = losses.tilted(c, 0.0)?;
+        Inversion::through(losses, &rough, epsilon)?
     } else {
         let at_zero = Inversion::new(losses, 0.0, start.get())?;
         if at_zero.delta(0.0).upper <= left {
@@ -174,15 +246,19 @@ fn one_direction(
         at_zero
     };
     start.set(inversion.contour());
-    let first = solve(&inversion, left, slack)?;
-    if first.upper - first.lower <= TIGHT * first.value {
+    let first = solve(&inversion, left, slack);
+    if let Some(first) = first
+        && first.upper - first.lower <= inversion.tight() * first.value
+    {
         return Some(first);
     }
     // A contour through the saddle point of the answer itself may do better.
-    let again = Inversion::new(losses, first.value, start.get())
-        .and_then(|found| solve(&found, left, slack));
-    let better = again.filter(|again| again.upper - again.lower < first.upper - first.lower);
-    Some(better.unwrap_or(first))
+    let nearer = root(&inversion, left).filter(|nearer| *nearer > 0.0)?;
+    let again =
+        Inversion::new(losses, nearer, start.get()).and_then(|found| solve(&found, left, slack));
+    let width = |found: &Figure| found.upper - found.lower;
+    let narrower = |a: &Figure, b: &Figure| width(a).total_cmp(&width(b));
+    [first, again].into_iter().flatten().min_by(narrower)
 }
 
 /// Probability that any of the mechanisms fails altogether.

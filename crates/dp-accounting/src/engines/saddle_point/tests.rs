@@ -7,9 +7,11 @@ use super::inversion::Inversion;
 use super::nodes::{Demand, Nodes};
 use super::tilted::Tilted;
 use super::windows::Windows;
-use super::{Ask, stays_below, tail};
+use super::{Ask, SaddlePointAccountant, stays_below, tail};
 use crate::engines::gdp;
 use crate::engines::loss::{Loss, MixtureLoss, Side};
+use crate::{Accountant, PldAccountant};
+use dp_core::{Adjacency, DpEvent};
 
 fn sampled(sigma: f64, q: f64, side: Side) -> MixtureLoss {
     MixtureLoss {
@@ -258,5 +260,38 @@ fn a_direction_is_skipped_only_below_what_is_known() {
         // the Renyi bound that decides is looser than the truth, but not by that much
         assert!(below_delta(30.0 * delta), "{side:?}");
         assert!(below_epsilon(1.5 * epsilon), "{side:?}");
+    }
+}
+
+/// Few runs at small rates, whose loss is nearly discrete: the bracket is narrow, and that of privacy loss distributions holds it.
+#[test]
+fn few_sampled_runs_agree_with_privacy_loss_distributions() {
+    let cases: [(Adjacency, &[(f64, f64, u64)]); 5] = [
+        (Adjacency::AddRemoveUser, &[(0.55, 1e-3, 2)]),
+        (Adjacency::AddRemoveUser, &[(0.8, 0.01, 20)]),
+        (Adjacency::AddRemoveUser, &[(0.6, 1e-3, 150)]),
+        (
+            Adjacency::AddRemoveUser,
+            &[(0.7, 0.01, 3), (1.5, 0.2, 4), (0.9, 2e-3, 1)],
+        ),
+        (Adjacency::ReplaceUser, &[(3.0, 0.3, 6)]),
+    ];
+    for (adjacency, runs) in cases {
+        let mut exact = SaddlePointAccountant::new(adjacency);
+        let mut discretised = PldAccountant::quick(adjacency);
+        for &(sigma, q, count) in runs {
+            let event = DpEvent::sampled_gaussian(sigma, q);
+            exact.compose(&event, count).unwrap();
+            discretised.compose(&event, count).unwrap();
+        }
+        for delta in [1e-5, 1e-7] {
+            let (a, b) = (
+                exact.epsilon(delta).unwrap(),
+                discretised.epsilon(delta).unwrap(),
+            );
+            let found = format!("{runs:?} {delta}: {a:?} {b:?}");
+            assert!(a.upper - a.lower <= 1e-6 * a.upper, "{found}");
+            assert!(b.lower <= a.upper && a.lower <= b.upper, "{found}");
+        }
     }
 }

@@ -153,22 +153,20 @@ fn plain(nodes: &Nodes, c: f64) -> (Vec<f64>, f64, f64) {
     (tilted, log_mgf, rounding / total + 4.0 * log_mgf.abs())
 }
 
-/// As [`plain`], for exponents of any size: everything over its largest.
+/// As [`plain`], for exponents of any size: everything over its largest. A term is off by four units of what its exponent is made of.
 fn scaled(nodes: &Nodes, c: f64) -> (Vec<f64>, f64, f64) {
-    let exponents: Vec<f64> = (nodes.loss.iter().zip(&nodes.log_weight))
-        .map(|(l, w)| w + c * l)
-        .collect();
+    let terms = || nodes.loss.iter().zip(&nodes.log_weight);
+    let exponents: Vec<f64> = terms().map(|(l, w)| w + c * l).collect();
     let top = exponents.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let tilted: Vec<f64> = exponents.iter().map(|e| libm::exp(e - top)).collect();
     let total = sum(tilted.iter().copied());
-    let largest = exponents
-        .iter()
-        .fold(0.0, |size, e| f64::max(size, e.abs()));
     let log_mgf = top + libm::log(total);
+    let off = |(t, (l, w)): (&f64, (&f64, &f64))| t * (w.abs() + c * l.abs());
+    let rounding = tilted.iter().zip(terms()).map(off).sum::<f64>() / total;
     (
         tilted,
         log_mgf,
-        16.0 + 4.0 * c * nodes.largest + 4.0 * largest,
+        16.0 + 4.0 * rounding + 4.0 * top.abs() + 4.0 * log_mgf.abs(),
     )
 }
 

@@ -1,0 +1,738 @@
+//! The inversion for a few runs of sampled Gaussian mechanisms, whose loss is nearly discrete.
+//!
+//! With u = ln dN(s, σ²)/dN(0, σ²) at the output, κ = s/σ and y = u/κ + κ/2, the loss with the unit is L = ln M(u),
+//! M(u) = 1 - q + q e^u, and its characteristic function under the tilt e^{cL} is
+//!
+//! ```text
+//! ψ(t) = e^-K(c) ∫ M(u)^(c + 1 + it) e^(-y²/2) / (κ √(2π)) du
+//! ```
+//!
+//! **Nodes.** The integrand is entire where M has no zero, so the line may be raised to Im u = β, where 0 < arg M < β and |M^it| = e^(-t arg M)
+//! falls with t. In the strip from 0 to 2β < π its modulus is at most e^(2β²/κ²) times its value on the real line, for every t >= 0, so
+//! the trapezoidal rule on the raised line is off by at most
+//!
+//! ```text
+//! 2 e^(2β²/κ²) / (e^(2πβ/h) - 1)
+//! ```
+//!
+//! for all t at once (Trefethen, Weideman, The exponentially convergent trapezoidal rule, 2014, Theorem 5.1).
+//! Without the unit, P = N and L = -ln M: the line is lowered instead, |M|^-c adds the factor cos(β)^-c. Under replacement L = ln M(u) - ln M(-u - κ²), where both
+//! arguments of M turn the same way, and the same factor is added.
+//!
+//! **What cannot reach ε.** Most of a loss at a small rate lies beside ln(1 - q), like an atom, and its characteristic function does not fall. A weight w
+//! that rises from 0 to 1 about some u₀ cuts the tilted loss into A = (1 - w) μ and B = w μ. What all runs add up to in A stays below ε but for a bound, so the
+//! transform of the rest,
+//!
+//! ```text
+//! D(t) = Π ψ_i^(n_i) - Π α_i^(n_i),        |D| <= Σ_i n_i |B_i|,
+//! ```
+//!
+//! gives I(ε) up to that bound, and falls as fast as B's, which has no atom. It is the transform of a measure that is nowhere negative and at most the whole, so the bounds on the
+//! aliases hold for it too.
+//!
+//! With a cap ℓ on every run's loss and u₁ where it is reached, A beyond u₁ is at most ρ = 1 - w(u₁) of μ, hence all of it at most Σ n_i ρ_i of I(ε). Up to
+//! u₁, e^(sL) - 1 <= R (e^L - 1) for L > 0 and s >= 1 with R = (e^(sℓ) - 1) / (e^ℓ - 1), so
+//!
+//! ```text
+//! E[e^(sL); u <= u₁] <= 1 + R E[(e^L - 1)+; u <= u₁]
+//! ```
+//!
+//! whose right side is in closed form, and Chernoff's bound takes it from there. Where ε is above the sum of all caps nothing is left.
+
+use realfft::num_complex::Complex64;
+
+use super::contour::{Losses, TiltedComposition};
+use super::nodes::{Demand, range};
+use crate::engines::loss::{Loss, MixtureLoss, Side};
+use crate::engines::quadrature::whole;
+
+/// Exponents of the errors that are allowed.
+pub(super) struct Effort {
+    /// Of quadratures, relative to D at t = 0.
+    quadrature: f64,
+    /// Of D beyond the last t.
+    tail: f64,
+    /// Of aliases, relative to δ.
+    pub(super) safety: f64,
+    /// Of the size of the integrand at t = 0, times the number of runs, relative to δ: rounding errors are relative to that.
+    pub(super) excess: f64,
+    /// Of what D leaves out, relative to δ.
+    rest: f64,
+}
+
+impl Effort {
+    pub(super) const FULL: Self = Self {
+        quadrature: 30.0,
+        tail: 23.0,
+        safety: 27.0,
+        excess: 13.0,
+        rest: 24.0,
+    };
+
+    /// For an estimate.
+    pub(super) const ROUGH: Self = Self {
+        quadrature: 18.0,
+        tail: 12.0,
+        safety: 16.0,
+        excess: 20.0,
+        rest: 12.0,
+    };
+}
+
+/// The weight is the regularised incomplete beta function of order [`ORDER`] of a logistic curve.
+const ORDER: usize = 8;
+
+/// The binomial coefficients of 2 ORDER - 1.
+const BINOMIALS: [f64; 2 * ORDER] = [
+    1.0, 15.0, 105.0, 455.0, 1365.0, 3003.0, 5005.0, 6435.0, 6435.0, 5005.0, 3003.0, 1365.0, 455.0,
+    105.0, 15.0, 1.0,
+];
+
+/// Width of the strip in units of the weight's scale.
+const STRIP: f64 = 0.8;
+
+/// Below so many runs, or fewer than [`MAX_RUNS`] with an expectation below [`FEW_TAKEN`] of those that take the unit, the characteristic function of all losses
+/// falls too slowly.
+const FEW_RUNS: f64 = 40.0;
+const FEW_TAKEN: f64 = 8.0;
+const MAX_RUNS: f64 = 2_000.0;
+
+/// Where the line is at most, and where the loss is cut: a lower one takes more nodes, and the weight rises more steeply.
+const LINE: f64 = 0.5;
+const CUT_LINE: f64 = 0.2;
+
+/// Most nodes times steps.
+const MAX_WORK: f64 = 2e8;
+
+/// Most steps.
+const MAX_STEPS: f64 = 40_000.0;
+
+/// Steps of a rotation before its start is taken, and steps of those before it is computed afresh.
+const RESTART: usize = 16;
+
+/// A node's share of the transform that is left out.
+const NOTHING: f64 = 1e-19;
+
+/// The transform D at t = 0, h, 2h, ..., ready to be inverted.
+pub(super) struct Transform {
+    h: f64,
+    /// h/π D(t) / (z (z + 1)), half of that at t = 0.
+    terms: Vec<Complex64>,
+    /// Sums of h/π / |z (z + 1)| and of t times that.
+    sizes: (f64, f64),
+    /// A bound on the sum of h |D(t)| / t² beyond the last t.
+    tail: f64,
+    /// Bound on the error of D by quadrature.
+    quadrature: f64,
+    /// Coefficients of the rounding error of D in units of rounding: constant and per t.
+    rounding: (f64, f64),
+    rest: Rest,
+}
+
+/// Bound on what D leaves out.
+#[derive(Debug, Clone, Copy, Default)]
+struct Rest {
+    /// Share of I(ε).
+    share: f64,
+    /// Sum of all caps.
+    caps: f64,
+    /// s and Σ n ln E[e^(sL)] of Chernoff's bound.
+    chernoff: Option<(f64, f64)>,
+}
+
+impl Rest {
+    /// An upper bound on I(epsilon) from one on what D gives.
+    fn added(&self, below: f64, epsilon: f64) -> f64 {
+        let reached = match self.chernoff {
+            _ if self.caps <= epsilon => 0.0,
+            Some((s, log_mgf)) => libm::exp(log_mgf - s * epsilon + log_peak(s) + 1e-9),
+            None => 1.0,
+        };
+        (below + reached) / (1.0 - self.share)
+    }
+}
+
+/// ln of the largest (1 - e^-y) e^(-s y).
+fn log_peak(s: f64) -> f64 {
+    -libm::log1p(s) - s * libm::log1p(1.0 / s)
+}
+
+/// One mechanism on a sample.
+#[derive(Clone, Copy)]
+struct Sampled<'a> {
+    mixture: &'a MixtureLoss,
+    count: f64,
+    mean: f64,
+    q: f64,
+    kappa: f64,
+}
+
+impl<'a> Sampled<'a> {
+    fn of(loss: &'a Loss, count: u64, mean: f64) -> Option<Self> {
+        let Loss::Mixture(mixture) = loss else {
+            return None;
+        };
+        let ([zero, shift], &[_, q]) = (&mixture.shifts[..], &mixture.weights[..]) else {
+            return None;
+        };
+        (*zero == 0.0 && q < 1.0).then_some(Self {
+            mixture,
+            count: count as f64,
+            mean,
+            q,
+            kappa: shift / mixture.sigma,
+        })
+    }
+
+    /// u at which ln M(u) is `loss`.
+    fn place(&self, loss: f64) -> f64 {
+        libm::log1p(libm::expm1(loss) / self.q)
+    }
+
+    /// An upper bound on E[(e^L - 1)+; u <= `to`] with the unit: E_N[r^k; u <= to] is e^(k (k - 1) κ²/2) times the probability of y - kκ.
+    fn excess_up_to(&self, to: f64) -> f64 {
+        let y = to / self.kappa + 0.5 * self.kappa;
+        let moment = |k: f64| {
+            let below = 0.5 * libm::erfc((k * self.kappa - y) * std::f64::consts::FRAC_1_SQRT_2);
+            libm::exp(0.5 * k * (k - 1.0) * self.kappa * self.kappa) * below
+        };
+        self.q * ((1.0 - self.q) * moment(1.0) + self.q * moment(2.0)) * (1.0 + 1e-9)
+    }
+}
+
+/// Where the weight rises.
+#[derive(Clone, Copy)]
+struct Cut {
+    middle: f64,
+    scale: f64,
+}
+
+/// w and 1 - w at z = e^(-(u - u₀)/S).
+fn weights(z: Complex64) -> (Complex64, Complex64) {
+    let sum = |z: Complex64, coefficients: &[f64]| {
+        let start = Complex64::ZERO;
+        coefficients.iter().rev().fold(start, |sum, c| sum * z + c)
+    };
+    let below = z.norm_sqr() <= 1.0;
+    let z = if below { z } else { z.inv() };
+    let scale = (z + 1.0).powi(1 - 2 * ORDER as i32);
+    let near = sum(z, &BINOMIALS[..ORDER]) * scale;
+    let far = z.powi(ORDER as i32) * sum(z, &BINOMIALS[ORDER..]) * scale;
+    if below { (near, far) } else { (far, near) }
+}
+
+/// Nodes of one part of a loss: weights and centred losses.
+#[derive(Default)]
+struct Part {
+    weight: Vec<Complex64>,
+    loss: Vec<Complex64>,
+}
+
+impl Part {
+    fn push(&mut self, weight: Complex64, loss: Complex64) {
+        self.weight.push(weight);
+        self.loss.push(loss);
+    }
+
+    /// A bound on the modulus of the transform at every t from here on, but for the error of the rule.
+    fn envelope(&self, t: f64) -> f64 {
+        let terms = self.weight.iter().zip(&self.loss);
+        terms.map(|(w, l)| size(*w) * libm::exp(-t * l.im)).sum()
+    }
+
+    /// Adds the transform at 0, h, 2h, ...
+    fn add(&self, h: f64, out: &mut [Complex64]) {
+        let last = h * out.len() as f64;
+        let first = self.loss.first().copied().unwrap_or_default();
+        let is_near = |loss: Complex64| size(loss - first) * last <= CLOSE;
+        let near = self.loss.iter().take_while(|loss| is_near(**loss)).count();
+        let near = if near > FEW_NODES { near } else { 0 };
+        let (weights, rest) = self.weight.split_at(near);
+        let (losses, others) = self.loss.split_at(near);
+        for (weights, losses) in rest.chunks(LANES).zip(others.chunks(LANES)) {
+            add_lanes(weights, losses, h, out);
+        }
+        if near > 0 {
+            add_close(weights, losses, h, out);
+        }
+    }
+}
+
+/// Nodes within this over the last t are summed by the powers of their distances.
+const CLOSE: f64 = 1.5;
+
+/// So many nodes are not worth that.
+const FEW_NODES: usize = 64;
+
+/// Powers that are summed: what follows is below 1.5^24 / 24! = 3e-20.
+const N_POWERS: usize = 24;
+
+/// Adds Σ w e^(itl) = e^(it l₀) Σ_k (it)^k m_k for nodes beside the first one, l₀, with m_k = Σ w (l - l₀)^k / k!.
+fn add_close(weights: &[Complex64], losses: &[Complex64], h: f64, out: &mut [Complex64]) {
+    let first = losses[0];
+    let mut moments = [Complex64::ZERO; N_POWERS];
+    for (w, l) in weights.iter().zip(losses) {
+        let mut term = *w;
+        for (k, moment) in moments.iter_mut().enumerate() {
+            *moment += term;
+            term *= (l - first) / (k + 1) as f64;
+        }
+    }
+    for (k, place) in out.iter_mut().enumerate() {
+        let it = Complex64::new(0.0, h * k as f64);
+        let start = Complex64::ZERO;
+        let sum = moments.iter().rev().fold(start, |sum, m| sum * it + m);
+        *place += sum * exp(it * first);
+    }
+}
+
+/// Nodes advanced side by side.
+const LANES: usize = 8;
+
+/// e^(i t l) of some nodes, advanced by a fixed time.
+struct Turning {
+    re: [f64; LANES],
+    im: [f64; LANES],
+}
+
+impl Turning {
+    fn new(t: f64, losses: &[Complex64]) -> Self {
+        let (mut re, mut im) = ([0.0; LANES], [0.0; LANES]);
+        for (i, l) in losses.iter().enumerate() {
+            let turned = exp(Complex64::new(-t * l.im, t * l.re));
+            (re[i], im[i]) = (turned.re, turned.im);
+        }
+        Self { re, im }
+    }
+
+    fn times(&mut self, other: &Self) {
+        for i in 0..LANES {
+            let re = self.re[i] * other.re[i] - self.im[i] * other.im[i];
+            self.im[i] = self.re[i] * other.im[i] + self.im[i] * other.re[i];
+            self.re[i] = re;
+        }
+    }
+
+    fn sum(&self) -> Complex64 {
+        let sum =
+            |x: &[f64; LANES]| ((x[0] + x[1]) + (x[2] + x[3])) + ((x[4] + x[5]) + (x[6] + x[7]));
+        Complex64::new(sum(&self.re), sum(&self.im))
+    }
+
+    fn is_gone(&self) -> bool {
+        let sizes = self
+            .re
+            .iter()
+            .zip(&self.im)
+            .map(|(re, im)| re * re + im * im);
+        sizes.fold(0.0, f64::max) < NOTHING * NOTHING
+    }
+}
+
+fn add_lanes(weights: &[Complex64], losses: &[Complex64], h: f64, out: &mut [Complex64]) {
+    let mut start = Turning::new(0.0, &[]);
+    for (i, w) in weights.iter().enumerate() {
+        (start.re[i], start.im[i]) = (w.re, w.im);
+    }
+    let step = Turning::new(h, losses);
+    let stride = Turning::new(h * RESTART as f64, losses);
+    for (k, blocks) in out.chunks_mut(RESTART * RESTART).enumerate() {
+        let mut first = Turning::new(h * (k * RESTART * RESTART) as f64, losses);
+        first.times(&start);
+        for places in blocks.chunks_mut(RESTART) {
+            if first.is_gone() {
+                return; // and smaller ever after
+            }
+            let mut now = Turning {
+                re: first.re,
+                im: first.im,
+            };
+            for place in places {
+                *place += now.sum();
+                now.times(&step);
+            }
+            first.times(&stride);
+        }
+    }
+}
+
+/// One loss, ready to be transformed.
+struct Nodes {
+    count: f64,
+    below: Part,
+    above: Part,
+    rounding: (f64, f64),
+    /// Nodes that were looked at, for both parts.
+    candidates: usize,
+}
+
+/// M(u) - 1.
+fn mixed(q: f64, u: f64, beta: f64) -> Complex64 {
+    let (sin, cos) = libm::sincos(beta);
+    let half = libm::sin(0.5 * beta);
+    Complex64::new(
+        q * (libm::expm1(u) * cos - 2.0 * half * half),
+        q * libm::exp(u) * sin,
+    )
+}
+
+/// ln(1 + z).
+fn ln_1p(z: Complex64) -> Complex64 {
+    let modulus = 0.5 * libm::log1p(z.re * (2.0 + z.re) + z.im * z.im);
+    Complex64::new(modulus, libm::atan2(z.im, 1.0 + z.re))
+}
+
+impl Nodes {
+    /// The nodes of one loss tilted by e^{cL} on the line at `beta`.
+    fn new(
+        one: &Sampled<'_>,
+        (c, h): (f64, f64),
+        (beta, cut): (f64, Option<Cut>),
+        effort: &Effort,
+    ) -> Option<Self> {
+        let &Sampled {
+            mixture, q, kappa, ..
+        } = one;
+        let side = mixture.side;
+        let mut growth = 2.0 * beta * beta / (kappa * kappa) + libm::log(2.0);
+        if cut.is_some() {
+            growth -= (2 * ORDER - 1) as f64 * libm::log(libm::cos(STRIP));
+        }
+        if !matches!(side, Side::Remove) {
+            growth -= c * libm::log(libm::cos(beta));
+        }
+        let exponent = effort.quadrature + libm::log(one.count) + growth;
+        let step = 2.0 * std::f64::consts::PI * beta / (exponent + 0.01);
+        let demand = Demand {
+            c,
+            t: 0.0,
+            exponent: exponent + 1.0,
+        };
+        let (low, high) = range(mixture, demand);
+        let place = |x: f64| kappa * (x / mixture.sigma - 0.5 * kappa);
+        let (first, last) = ((place(low) / step).floor(), (place(high) / step).ceil());
+        if !(last - first < 20_000.0 && place(high) < 600.0 && place(low) > -600.0) {
+            return None;
+        }
+        let mut nodes = Vec::with_capacity(whole(last - first));
+        let mut k = first;
+        while k <= last {
+            let u = k * step;
+            let y = u / kappa + 0.5 * kappa;
+            let m = mixed(q, u, beta);
+            let ratio = ln_1p(m);
+            let noise = Complex64::new(
+                0.5 * (beta / kappa) * (beta / kappa) - 0.5 * y * y,
+                -y * beta / kappa,
+            );
+            // how much of a relative error of e^u a loss takes over
+            let mut slope = q * libm::exp(u) / size(m + 1.0);
+            let (loss, log_weight) = match side {
+                Side::Remove => (ratio, noise + ratio * (c + 1.0)),
+                Side::Add => {
+                    let loss = -ratio.conj();
+                    (loss, noise.conj() + loss * c)
+                }
+                Side::Replace => {
+                    let mirrored = mixed(q, -u - kappa * kappa, -beta);
+                    slope += q * libm::exp(-u - kappa * kappa) / size(mirrored + 1.0);
+                    let loss = ratio - ln_1p(mirrored);
+                    (loss, noise + ratio + loss * c)
+                }
+            };
+            let doubt = 4.0 * size(loss) + (4.0 + 2.0 * (u.abs() + kappa * kappa)) * slope;
+            let weight_doubt =
+                16.0 + 2.0 * y * y + 4.0 * beta * y.abs() / kappa + (c + 1.0) * doubt;
+            nodes.push((u, loss, log_weight, doubt, weight_doubt));
+            k += 1.0;
+        }
+        let top = nodes
+            .iter()
+            .fold(f64::NEG_INFINITY, |top, n| top.max(n.2.re));
+        let weigh = |log: Complex64| exp(Complex64::new(log.re - top, log.im));
+        let total: Complex64 = nodes.iter().map(|n| weigh(n.2)).sum();
+        let (mut below, mut above) = (Part::default(), Part::default());
+        let (mut total_size, mut doubts, mut moment) = (0.0, 0.0, 0.0);
+        for &(u, loss, log_weight, doubt, weight_doubt) in &nodes {
+            let (weight, loss) = (weigh(log_weight) / total, loss - one.mean);
+            let (w, rest) = match cut {
+                Some(cut) => {
+                    let away = ((cut.middle - u) / cut.scale).clamp(-600.0, 600.0);
+                    weights(exp(Complex64::new(away, -beta / cut.scale)))
+                }
+                None => (Complex64::ONE, Complex64::ZERO),
+            };
+            for (part, share) in [(&mut above, w), (&mut below, rest)] {
+                let weight = weight * share;
+                if size(weight) > NOTHING {
+                    part.push(weight, loss);
+                }
+            }
+            let norm = size(weight) * (size(w) + size(rest));
+            total_size += norm;
+            doubts += norm * weight_doubt;
+            moment += norm * (doubt + 4.0 * size(loss));
+        }
+        let n_nodes = (below.loss.len() + above.loss.len()) as f64;
+        let turns = (8 * RESTART + 16) as f64 + n_nodes / 8.0;
+        let constant = total_size * (turns + 256.0) + 2.0 * doubts + RESTART as f64 * h * moment;
+        Some(Self {
+            count: one.count,
+            below,
+            above,
+            candidates: 2 * nodes.len(),
+            rounding: (
+                2.0 * one.count * constant,
+                2.0 * one.count * (moment + 2.0 * one.mean.abs() * total_size),
+            ),
+        })
+    }
+
+    /// A bound on |ψ| and |α| from t on, and one on |B|.
+    fn envelope(&self, t: f64) -> (f64, f64) {
+        let above = self.above.envelope(t);
+        ((self.below.envelope(t) + above).min(1.0), above)
+    }
+
+    fn len(&self) -> usize {
+        self.below.loss.len() + self.above.loss.len()
+    }
+}
+
+/// A bound on |D| from t on.
+fn bound(all: &[Nodes], t: f64) -> f64 {
+    let (mut log, mut sum) = (0.0, 0.0);
+    for one in all {
+        let (whole, above) = one.envelope(t);
+        log += one.count * libm::log(whole.max(1e-300));
+        sum += one.count * above / whole.max(1e-300);
+    }
+    sum * libm::exp(log)
+}
+
+/// The cap on losses for which what is left out stays negligible beside e^`log_delta`, with the bound; the largest that is found.
+fn cap(
+    all: &[Sampled<'_>],
+    (epsilon, log_delta): (f64, f64),
+    effort: &Effort,
+) -> Option<(f64, Rest)> {
+    if all
+        .iter()
+        .any(|one| !matches!(one.mixture.side, Side::Remove))
+    {
+        return None;
+    }
+    let runs: f64 = all.iter().map(|one| one.count).sum();
+    let mut cap = 0.95 * epsilon;
+    for _ in 0..60 {
+        let caps = cap * runs * (1.0 + 1e-12);
+        let mut rest = Rest {
+            share: 0.0,
+            caps,
+            chernoff: None,
+        };
+        if caps <= 0.95 * epsilon {
+            return Some((cap, rest));
+        }
+        let scale = libm::expm1(cap);
+        let excess = |one: &Sampled<'_>| one.excess_up_to(one.place(cap)) / scale;
+        let rates: Vec<(f64, f64)> = all.iter().map(|one| (one.count, excess(one))).collect();
+        let rate: f64 = rates.iter().map(|(n, rate)| n * rate).sum();
+        let s = (libm::log(epsilon / (rate * cap)) / cap).max(1.0);
+        let grown = libm::expm1(s * cap);
+        let log_mgf: f64 = rates
+            .iter()
+            .map(|(n, rate)| n * libm::log1p(grown * rate))
+            .sum();
+        if log_mgf - 0.98 * s * epsilon + log_peak(s) < log_delta - effort.rest {
+            rest.chernoff = Some((s, log_mgf));
+            return Some((cap, rest));
+        }
+        cap *= 0.9;
+    }
+    None
+}
+
+/// The two parts of every loss, and what their product leaves out.
+fn parts(
+    all: &[Sampled<'_>],
+    line: (f64, f64),
+    aim: (f64, f64),
+    effort: &Effort,
+) -> Option<(Vec<Nodes>, Rest)> {
+    let found = cap(all, aim, effort);
+    let mut rest = found.map_or_else(Rest::default, |(_, rest)| rest);
+    let mut nodes = Vec::with_capacity(all.len());
+    for one in all {
+        let highest = if found.is_some() { CUT_LINE } else { LINE };
+        let beta = (1.5 * one.kappa).min(highest);
+        let cut = found.map(|(cap, _)| {
+            let scale = beta / STRIP;
+            let share = one.count * all.len() as f64 * BINOMIALS[ORDER];
+            let places = (effort.rest + libm::log(share)) / ORDER as f64;
+            let z = Complex64::new(libm::exp(-places), 0.0);
+            rest.share += one.count * weights(z).1.re * (1.0 + 1e-9);
+            Cut {
+                middle: one.place(cap) - places * scale,
+                scale,
+            }
+        });
+        nodes.push(Nodes::new(one, line, (beta, cut), effort)?);
+    }
+    Some((nodes, rest))
+}
+
+/// Steps of h after which |D| stays below `small`.
+fn n_steps(nodes: &[Nodes], h: f64, small: f64) -> Option<f64> {
+    let n_nodes: usize = nodes.iter().map(Nodes::len).sum();
+    let most = MAX_STEPS.min(MAX_WORK / n_nodes as f64);
+    let is_end = |steps: f64| bound(nodes, steps * h) <= small;
+    let (mut low, mut high) = (8.0, 16.0);
+    while !is_end(high) {
+        if high > most {
+            return None;
+        }
+        (low, high) = (high, 2.0 * high);
+    }
+    while high - low > 0.05 * high {
+        let middle = 0.5 * (low + high);
+        if is_end(middle) {
+            high = middle;
+        } else {
+            low = middle;
+        }
+    }
+    Some(high.ceil()).filter(|steps| *steps <= most)
+}
+
+/// D at 0, h, 2h, ...
+fn transform(nodes: &[Nodes], h: f64, len: usize) -> Vec<Complex64> {
+    let mut logs = vec![(Complex64::ZERO, Complex64::ZERO); len];
+    for one in nodes {
+        let (mut below, mut above) = (vec![Complex64::ZERO; len], vec![Complex64::ZERO; len]);
+        one.below.add(h, &mut below);
+        one.above.add(h, &mut above);
+        for ((logs, below), above) in logs.iter_mut().zip(below).zip(above) {
+            logs.0 += ln(above + below) * one.count;
+            logs.1 += ln(below) * one.count;
+        }
+    }
+    let whole = |(all, below): (Complex64, Complex64)| exp(all) - exp(below);
+    logs.into_iter().map(whole).collect()
+}
+
+impl Transform {
+    /// Whether all losses are those of mechanisms on a sample, and not so many that the characteristic function falls without help.
+    pub(super) fn suits(losses: &Losses<'_>) -> bool {
+        let (mut runs, mut taken) = (0.0, 0.0);
+        for (loss, count) in losses.all() {
+            let Some(one) = Sampled::of(loss, *count, 0.0) else {
+                return false;
+            };
+            runs += one.count;
+            taken += one.count * one.q;
+        }
+        runs < FEW_RUNS || taken < FEW_TAKEN && runs < MAX_RUNS
+    }
+
+    /// The largest loss of all runs together.
+    pub(super) fn largest(losses: &Losses<'_>) -> f64 {
+        let one = |(loss, count): &(Loss, u64)| match loss {
+            Loss::Mixture(MixtureLoss {
+                side: Side::Add,
+                weights,
+                ..
+            }) => -(*count as f64) * libm::log(weights[0]),
+            _ => f64::INFINITY,
+        };
+        losses.all().iter().map(one).sum()
+    }
+
+    /// The transform for epsilons near that of `aim`, of which the other figure is ln δ there; `None` where this way is not worth it.
+    pub(super) fn new(
+        at: &TiltedComposition,
+        h: f64,
+        aim: (f64, f64),
+        effort: &Effort,
+    ) -> Option<Self> {
+        let all: Option<Vec<Sampled<'_>>> = (at.losses.iter())
+            .map(|(loss, count, tilted)| Sampled::of(loss, *count, tilted.cumulants.mean))
+            .collect();
+        let (nodes, rest) = parts(&all?, (at.c, h), aim, effort)?;
+        let small = libm::exp(-effort.tail);
+        let steps = n_steps(&nodes, h, small)?;
+        // the rule, the ends of its range and their norm, for ψ and for α; then nodes that are left out
+        let few = 8.0 * libm::exp(-effort.quadrature) * nodes.len() as f64;
+        let left_out = |one: &Nodes| 4.0 * NOTHING * one.count * one.candidates as f64;
+        let quadrature = few + nodes.iter().map(left_out).sum::<f64>();
+        let last = h * steps;
+        let transform = transform(&nodes, h, whole(steps) + 1);
+        let (mut terms, mut sizes) = (Vec::with_capacity(transform.len()), (0.0, 0.0));
+        for (k, d) in transform.into_iter().enumerate() {
+            let t = h * k as f64;
+            let z = Complex64::new(at.c, t);
+            let scale = if k == 0 { 0.5 } else { 1.0 } * h / std::f64::consts::PI;
+            let kernel = (z * (z + 1.0)).inv() * scale;
+            terms.push(d * kernel);
+            sizes.0 += size(kernel);
+            sizes.1 += t * size(kernel);
+        }
+        let sum = |f: &dyn Fn(&Nodes) -> f64| nodes.iter().map(f).sum::<f64>();
+        Some(Self {
+            h,
+            terms,
+            sizes,
+            tail: (small + quadrature) * (1.0 / last + h / (last * last)),
+            quadrature,
+            rounding: (sum(&|one| one.rounding.0), sum(&|one| one.rounding.1)),
+            rest,
+        })
+    }
+
+    /// Σ Re[terms e^(i t x)].
+    pub(super) fn at(&self, x: f64) -> f64 {
+        let turn = exp(Complex64::new(0.0, self.h * x));
+        let mut sum = 0.0;
+        for (block, terms) in self.terms.chunks(RESTART).enumerate() {
+            let mut now = exp(Complex64::new(0.0, self.h * (block * RESTART) as f64 * x));
+            for term in terms {
+                sum += term.re * now.re - term.im * now.im;
+                now *= turn;
+            }
+        }
+        sum
+    }
+
+    /// Bound on the error of that, where every term is off by `constant` units of rounding more.
+    pub(super) fn error(&self, constant: f64, (epsilon, x): (f64, f64)) -> f64 {
+        let unit = 0.5 * f64::EPSILON;
+        let turned = RESTART as f64 * (4.0 + 2.0 * self.h * (epsilon.abs() + x.abs()));
+        let turns = 32.0 + turned + self.terms.len() as f64;
+        let constant = (constant + self.rounding.0 + turns) * unit + self.quadrature;
+        constant * self.sizes.0 + (self.rounding.1 + 4.0 * epsilon.abs()) * unit * self.sizes.1
+    }
+
+    pub(super) const fn tail(&self) -> f64 {
+        self.tail
+    }
+
+    /// An upper bound on I(epsilon) from one on what D gives.
+    pub(super) fn with_rest(&self, below: f64, epsilon: f64) -> f64 {
+        self.rest.added(below, epsilon)
+    }
+}
+
+/// |z| of something far from the ends of f64.
+fn size(z: Complex64) -> f64 {
+    z.norm_sqr().sqrt()
+}
+
+fn exp(z: Complex64) -> Complex64 {
+    let (sin, cos) = libm::sincos(z.im);
+    Complex64::new(cos, sin) * libm::exp(z.re)
+}
+
+/// ln z of something below 1 or about it.
+fn ln(z: Complex64) -> Complex64 {
+    Complex64::new(0.5 * libm::log(z.norm_sqr()), libm::atan2(z.im, z.re))
+}
