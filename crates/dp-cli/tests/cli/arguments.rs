@@ -220,7 +220,7 @@ fn a_plan_is_printed_before_anything_is_read_or_paid() {
     sandbox
         .run(&several)
         .exits(2)
-        .says(&["--plan is for one --epsilon"]);
+        .says(&["--plan needs a single --epsilon"]);
 }
 
 #[test]

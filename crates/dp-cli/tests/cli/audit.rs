@@ -133,7 +133,7 @@ fn a_choice_among_candidates_is_audited_with_all_that_they_release() {
     assert!(found["white_box_interval"]["confidence"].is_null());
     let text = sandbox.dp(&[&args[..], &trials].concat()).exits(0).stdout;
     for part in [
-        "if 2.90 % of mu^2",
+        "assuming the 2.90 % of mu^2",
         "length 1, 2, and the choice among them",
         "validation scores",
     ] {

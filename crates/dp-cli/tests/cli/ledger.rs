@@ -129,7 +129,7 @@ fn a_ledger_is_made_when_that_is_asked_for() {
     let before = sandbox.read("l.ledger");
     train(&["--ledger", "l.ledger", "--new-ledger"])
         .exits(5)
-        .says(&["l.ledger exists already", "leave --new-ledger out"]);
+        .says(&["l.ledger exists already", "omit --new-ledger"]);
     assert_eq!(sandbox.read("l.ledger"), before);
     // the budget of --new-ledger alone is the run's own
     train(&ledger).exits(3);

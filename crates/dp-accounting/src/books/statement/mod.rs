@@ -168,7 +168,7 @@ impl PrivacyStatement {
             (
                 format!("if a given {unit}'s data is one thing as if it is another"),
                 format!(
-                    "An attacker who tests for one against the other with a false-positive rate of 5 % has a \
+                    "At a 5 % false-positive rate, an attacker who tests for one against the other has a \
                      true-positive rate of at most {caught} %"
                 ),
             )
@@ -176,8 +176,8 @@ impl PrivacyStatement {
             (
                 format!("with a given {unit} in the data as without, or without as with"),
                 format!(
-                    "An attacker who tests whether a given {unit} is in the data with a false-positive rate of \
-                     5 % has a true-positive rate of at most {caught} %"
+                    "At a 5 % false-positive rate, an attacker who tests whether a given {unit} is in the data has \
+                     a true-positive rate of at most {caught} %"
                 ),
             )
         };

@@ -95,7 +95,7 @@ fn both_pages_and_their_twins_are_written_beside_the_model() {
     // the same words as the statement that dp verify prints
     let verified = sandbox.dp(&["verify", "dp-model"]).exits(0).stdout;
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let sentence = "An attacker who tests whether a given user is in the data with a false-positive rate of 5 % has a true-positive rate of at most 8.5 %";
+    let sentence = "At a 5 % false-positive rate, an attacker who tests whether a given user is in the data has a true-positive rate of at most 8.5 %";
     for text in [
         &verified,
         &page(&sandbox, "report.html"),
