@@ -855,6 +855,20 @@ mod tests {
     }
 
     #[test]
+    fn quotes_come_off_wherever_a_read_ends() {
+        let text = b"user,item,rating\nann,\"1,5\",4\n\"bob\",2,5\n";
+        let format = crate::RatingsFormat::default();
+        for reader in [
+            Box::new(Trickle(text)) as Box<dyn Read>,
+            Box::new(&text[..]),
+        ] {
+            let ratings = crate::read_ratings_from(reader, "x", &format, None).unwrap();
+            assert_eq!(ratings.user_ids().expose(), &["ann", "bob"]);
+            assert_eq!(ratings.catalogue().ids(), ["1,5", "2"]);
+        }
+    }
+
+    #[test]
     fn gzip_is_known_by_its_first_bytes_even_from_a_slow_pipe() {
         use std::io::Write;
         let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());

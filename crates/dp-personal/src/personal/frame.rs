@@ -37,6 +37,9 @@ impl Users {
 
     /// The same, where training knows each user by a key that follows from the id, so that the user's shard and coins are the same in any number
     /// of processes. Ids must differ.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
     pub fn keyed<'a>(
         inputs: &Inputs,
         histories: impl Iterator<Item = &'a SampleUser>,
