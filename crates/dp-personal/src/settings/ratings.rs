@@ -392,7 +392,7 @@ settings! {
         min_rating: Option<f64> = { value_name: "X", usual: "as in training" },
         /// How many items to recommend
         count: usize = { short: 'k', value_name: "K", default: "10", range: Range::from(1.0) },
-        /// score, or lower: the lower end of the 95 % interval of the mechanism's noise, for models that have standard errors
+        /// score, or lower: lower end of the score's 95 % interval
         rank_by: RankBy = { value_name: "WHAT", default: "score" },
     }
 }

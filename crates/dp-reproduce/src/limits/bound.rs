@@ -133,9 +133,9 @@ impl Items<'_> {
         (signals, reached)
     }
 
-    /// `Q_i` of users who divide this budget by `gains`, of which residuals show everything.
-    pub(super) fn signals_at(&self, gains: &[f64], budget: f64) -> Vec<f64> {
-        self.divided(&vec![budget; self.table.n_users()], gains).0
+    /// `Q_i` of users who divide a budget of 1 by `gains`.
+    pub(super) fn signals_at(&self, gains: &[f64]) -> Vec<f64> {
+        self.divided(&vec![1.0; self.table.n_users()], gains).0
     }
 
     /// Minimises by Frank and Wolfe's method; what is given is the value less the gap, so that an early end makes it only lower.

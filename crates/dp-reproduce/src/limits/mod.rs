@@ -86,10 +86,6 @@ pub(super) fn ml1m(args: &ReproduceArgs) -> Result<Vec<Row>> {
         let computed = [
             ("bound, any mechanism", any),
             ("bound, noise that no user changes", least.excess),
-            (
-                "one sum, not clipped",
-                items.excess_at(&items.signals_at(&least.gains, mu)),
-            ),
             ("one sum", sum(&least.gains, mu)),
             ("one sum, counts paid for", sum(&least.gains, of_sums)),
             (
@@ -229,7 +225,7 @@ impl Exact {
         });
         let lengths: Vec<f64> = lengths.filter(|length| *length > 0.0).collect();
         let all: f64 = lengths.iter().map(|length| length * length).sum();
-        let ideal = items.signals_at(gains, 1.0);
+        let ideal = items.signals_at(gains);
         let scales = (-8..=8).map(|step| mu * 2.0_f64.powf(f64::from(step) / 2.0));
         let sums = scales.map(|scale| {
             let passes = lengths
@@ -379,8 +375,7 @@ fn prior(found: &[f64], n: &[f64], residual: f64) -> (f64, Vec<f64>, Vec<f64>) {
 }
 
 /// Rows that tell parts of the gap from each other.
-const NOT_DRAWN: [&str; 4] = [
-    "one sum, not clipped",
+const NOT_DRAWN: [&str; 3] = [
     "one sum, measured",
     "one sum, counts paid for",
     "one sum, counts paid for, plain weights",

@@ -6,6 +6,7 @@
 )]
 
 mod features;
+mod limits;
 mod malformed;
 mod papers;
 #[path = "../../../dp-cli/tests/cli/support.rs"]
