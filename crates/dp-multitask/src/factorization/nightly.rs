@@ -9,6 +9,7 @@ use dp_mechanism::{
 
 use super::axes::spread_alike;
 use super::fit::{initial_factors, shown};
+use super::forgetting::{Forgetting, Told};
 use super::item_biases::BiasEvidence;
 use super::item_update::{ItemResiduals, ResidualScratch, add_row, bias_coordinate};
 use super::model::FactorModel;
@@ -50,6 +51,17 @@ pub struct NightlyParams {
     pub residual_bound: f64,
     /// How much of a residual passes its bound, about; from 0.1 to 1. What is learnt converges with any: it says how far one night moves the model.
     pub passes: f64,
+    /// Whether nights of the past lose weight where releases show that items drift.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub forgets: bool,
+}
+
+#[allow(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "how serde asks whether to leave out a setting that older lists do not have"
+)]
+const fn is_false(flag: &bool) -> bool {
+    !*flag
 }
 
 impl NightlyParams {
@@ -77,6 +89,7 @@ impl NightlyParams {
             weight_share: 0.05,
             residual_bound: 0.7,
             passes: 0.5,
+            forgets: true,
         }
     }
 
@@ -200,7 +213,8 @@ const fn n_packed(n_tastes: usize) -> usize {
 ///
 /// Nights are weighed by one number each, `N_t`, and divided by the latest weights `w_i`: quotients of what single nights say would keep the errors
 /// of the first nights. The prior of item biases has a trend in `ln w_i`; that of tastes one variance for each axis of `C`. Its parameters are those
-/// of the largest likelihood of the releases (empirical Bayes). Until tastes begin, `C` is 1 and users' factors are `[1]`. With likes a night is
+/// of the largest likelihood of the releases (empirical Bayes). Where releases show that items drift, all sums over nights lose weight from night to night, by a factor
+/// that foretold the nights so far best. Until tastes begin, `C` is 1 and users' factors are `[1]`. With likes a night is
 /// `N_t` and `W_it` with votes `min(1/3, 1/sqrt(n_j))`, and the model ranks by `w_i`.
 ///
 /// # Privacy
@@ -355,6 +369,12 @@ impl NightState {
         self.n_tastes
     }
 
+    /// What the weight of a night is multiplied by with every further night: 1 unless releases showed that items drift.
+    #[must_use]
+    pub fn forgets_by(&self) -> f64 {
+        self.forgetting.factor()
+    }
+
     /// How far the item biases moved in the last night: root mean square over the items that there were before, data units; with likes as a share of the
     /// largest. Nothing after the first night.
     #[must_use]
@@ -476,6 +496,14 @@ impl Evidence {
         }
     }
 
+    /// Nights so far count by so much less.
+    fn fade(&mut self, kept: f64) {
+        self.precision *= kept;
+        self.squares *= kept;
+        let sums = self.sums.iter_mut().chain(&mut self.positions);
+        sums.for_each(|sum| *sum *= kept);
+    }
+
     const fn is_empty(&self) -> bool {
         self.precision <= 0.0
     }
@@ -503,6 +531,7 @@ pub struct NightState {
     biases: Evidence,
     tastes: Evidence,
     matrices: Evidence,
+    forgetting: Forgetting,
     /// Noise of one number of a night.
     noise_stddev: f64,
     /// Item factors `[h_i, q_i]`.
@@ -650,9 +679,14 @@ impl<'a> Nights<'a> {
             false => n_packed(self.n_tastes),
         });
         let (weights, residuals) = rest.split_at(self.n_items);
+        let gap = night.number.saturating_sub(self.last_night);
+        self.forget(gap);
         self.weights.observe(n, weights, scales.weight, &[]);
         self.n_nights += 1;
         self.last_night = night.number;
+        if self.of.params.forgets {
+            self.compare(n, gap, (weights, residuals));
+        }
         if self.of.params.is_of_likes() {
             let (weights, _) = self.item_weights(0.0);
             let most = weights.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
@@ -669,6 +703,65 @@ impl<'a> Nights<'a> {
         }
         self.last = self.rows.iter().step_by(self.dim()).copied().collect();
         self.begin_tastes()
+    }
+
+    /// Nights so far lose weight, `gap` nights after the last.
+    fn forget(&mut self, gap: u32) {
+        let factor = self.forgetting.factor();
+        if factor < 1.0 {
+            let kept = factor.powf(gap.into());
+            let state = &mut self.state;
+            for evidence in [
+                &mut state.weights,
+                &mut state.biases,
+                &mut state.tastes,
+                &mut state.matrices,
+            ] {
+                evidence.fade(kept);
+            }
+        }
+    }
+
+    /// How well each factor foretold this night's biases, or likes.
+    fn compare(
+        &mut self,
+        (n, n_squared): Speakers,
+        gap: u32,
+        (likes, residuals): (&[f64], &[f64]),
+    ) {
+        if self.weights.is_empty() {
+            return;
+        }
+        let (scales, params, dim) = (self.scales(), &self.of.params, self.dim());
+        let told = if params.is_of_likes() {
+            let values: Vec<f64> = likes.iter().map(|w| w / scales.weight).collect();
+            let (weights, noise) = self.item_weights(0.0);
+            let most = weights.iter().copied().fold(noise, f64::max);
+            (values, 1.0, scales.weight, vec![1.0; self.n_items], most)
+        } else {
+            let constant = match dim {
+                1 => 1.0,
+                _ => bias_coordinate(params.base.clip_norm, dim),
+            };
+            let (weights, _) = self.item_weights(1.0);
+            let scale = scales.residual * params.passes;
+            let items = residuals.chunks_exact(dim).zip(self.rows.chunks_exact(dim));
+            let values = items.zip(&weights).map(|((r, row), w)| {
+                let around = n * constant * w * row[0];
+                r[0] / scale + around
+            });
+            let values: Vec<f64> = values.collect();
+            (values, constant, scale, weights, params.base.label_bound)
+        };
+        let (values, constant, scale, weights, unit) = told;
+        let night = Told {
+            values: &values,
+            gain: (n * constant, n_squared * constant * constant),
+            noise: self.noise_stddev / scale,
+            weights: &weights,
+            unit,
+        };
+        self.state.forgetting.observe(&night, gap);
     }
 
     /// `w_i`, at least so many standard deviations of their noise, and that.

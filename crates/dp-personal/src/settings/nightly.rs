@@ -51,6 +51,8 @@ settings! {
         items: Option<PathBuf> = { value_name: "CATALOGUE", usual: "the items so far" },
         /// Number of the night, above all earlier ones; it must not follow from the data
         night: Option<usize> = { value_name: "N", usual: "days since the state was made" },
+        /// The state was put back from a copy: unknown users count as first seen right after the copy's last night
+        restored: bool = {},
         /// Columns of the ratings.
         columns: RatingColumnSettings = flatten,
         /// What is held out.
