@@ -23,11 +23,11 @@ settings! {
         pace: f64 = { value_name: "X", default: "0.4", range: Range::of(0.0, 4.0) },
         /// Range of the ratings; not with likes
         rating_range: Option<Vec<f64>> = { value_name: "LO,HI", delimiter: ',', usual: "has to be given" },
-        /// explicit (ratings: biases and tastes) or implicit (likes: popularity)
+        /// explicit (ratings: biases and tastes) or implicit (likes: popularity and tastes)
         feedback: FeedbackKind = { value_name: "KIND", default: "explicit" },
         /// With implicit feedback: the least rating that is a yes
         min_rating: Option<f64> = { value_name: "X", usual: "all are" },
-        /// Tastes once the released sums are clear enough; 0 learns item biases alone
+        /// Tastes once the released sums are clear enough; 0 learns item biases, or popularity, alone
         tastes: usize = { value_name: "N", default: "8", range: Range::of(0.0, 64.0) },
         /// Items that the catalogue may grow to
         most_items: Option<usize> = {
