@@ -354,7 +354,7 @@ fn nights_are_made_whoever_comes() {
         .collect();
     sandbox.write("ratings.csv", text + &known);
     night(&sandbox, 1, "").exits(0);
-    let internal = sandbox.text("state/model-internal/report.md");
+    let internal = sandbox.text("state/model-internal/internal.json");
     assert!(internal.contains("known from earlier nights"), "{internal}");
     // one user with one rating, and nobody at all
     sandbox.write(
@@ -402,7 +402,7 @@ fn a_state_that_was_put_back_goes_on_above_all_nights_that_were_made() {
 fn likes_have_nights_too() {
     let sandbox = begun();
     fs::remove_dir_all(sandbox.path("state")).unwrap();
-    let line = "nightly init state --items items.csv --lifetime-epsilon 50 --delta 1e-5 --horizon 30 --feedback implicit --min-rating 3";
+    let line = "nightly init state --items items.csv --lifetime-epsilon 10 --delta 1e-5 --horizon 30 --feedback implicit --min-rating 3";
     sandbox.run(&words(line)).exits(0);
     for number in 0..4 {
         night(&sandbox, number, "").exits(0);

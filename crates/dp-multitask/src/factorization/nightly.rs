@@ -61,7 +61,7 @@ pub struct NightlyParams {
     pub residual_bound: f64,
     /// How much of a residual passes its bound, about; from 0.1 to 1. What is learnt converges with any: it says how far one night moves the model.
     pub passes: f64,
-    /// Whether nights of the past lose weight where releases show that items drift.
+    /// Whether nights of the past lose weight where releases show that items drift. Not by default: `docs/nights.md` says what it cost.
     pub forgets: bool,
 }
 
@@ -90,7 +90,7 @@ impl NightlyParams {
             weight_share: 0.05,
             residual_bound: 0.7,
             passes: 0.5,
-            forgets: true,
+            forgets: false,
         }
     }
 
@@ -810,10 +810,12 @@ impl<'a> Nights<'a> {
             return;
         }
         let (scales, params, dim) = (self.scales(), &self.of.params, self.dim());
-        let (values, scale, weights, unit) = if params.is_of_likes() {
+        let (values, scale, weights, unit, around) = if params.is_of_likes() {
             let (weights, noise) = self.item_weights(0.0);
             let most = weights.iter().copied().fold(noise, f64::max);
-            (likes.to_vec(), scales.weight, vec![1.0; self.n_items], most)
+            let ones = vec![1.0; self.n_items];
+            let zeros = vec![0.0; self.n_items];
+            (likes.to_vec(), scales.weight, ones, most, zeros)
         } else {
             let constant = match dim {
                 1 => 1.0,
@@ -822,13 +824,22 @@ impl<'a> Nights<'a> {
             let (weights, _) = self.item_weights(1.0);
             let scale = scales.residual * params.passes * constant;
             let items = residuals.chunks_exact(dim).zip(self.rows.chunks_exact(dim));
-            let around = items.zip(&weights);
-            let values = around.map(|((r, row), w)| r[0] + n * scale * w * row[0]);
-            (values.collect(), scale, weights, params.base.label_bound)
+            let values = items.zip(&weights);
+            let values = values.map(|((r, row), w)| r[0] + n * scale * w * row[0]);
+            let around = self.rows.iter().step_by(dim).copied().collect();
+            (
+                values.collect(),
+                scale,
+                weights,
+                params.base.label_bound,
+                around,
+            )
         };
         let night = Told {
             values: &values,
             gain: (n * scale, n_squared * scale * scale),
+            gain_noise: (self.noise_stddev / scales.count * scale).powi(2),
+            around: &around,
             noise: self.noise_stddev,
             weights: &weights,
             unit,
@@ -957,6 +968,9 @@ impl<'a> Nights<'a> {
 
     /// `w_i` as counts.
     fn popularity(&self) -> Result<NoisyCounts> {
+        if self.weights.is_empty() {
+            return NoisyCounts::released_elsewhere(vec![0.0; self.n_items], 1.0, false);
+        }
         let (weights, noise) = self.item_weights(f64::NEG_INFINITY);
         let most = weights.iter().copied().fold(noise, f64::max);
         let unit = most.max(f64::MIN_POSITIVE) / POPULAR;
