@@ -268,17 +268,6 @@ fn of_lifetimes(
             .collect::<Result<_>>()?;
         found.extend(made.into_iter().flatten());
     }
-    for lifetime in &lifetimes {
-        if let Some(kept) = &lifetime.kept {
-            eprintln!(
-                "{} {} tastes {} forgets {}",
-                lifetime.method,
-                lifetime.epsilon,
-                kept.n_tastes(),
-                kept.forgets_by()
-            );
-        }
-    }
     Ok(found)
 }
 
