@@ -15,7 +15,7 @@ from .errors import BadInput, DpWarning
 from .recommender import PrivateRecommender
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 __all__ = ["Nightly"]
 
@@ -64,7 +64,7 @@ class Nightly:
         """Reserve the budget of all nights and make the folder.
 
         `items` is a public catalogue; `rating_range` the least and the largest rating, public too. With `feedback="implicit"`
-        records are likes, and the model is the items' popularity. Without a `ledger` the state has one of its own.
+        records are likes. Without a `ledger` the state has one of its own.
         """
         nights = cls(state)
         given = _given(
@@ -91,6 +91,7 @@ class Nightly:
         ratings: Any,
         *,
         night: int | None = None,
+        restored: bool = False,
         items: str | os.PathLike[str] | None = None,
         user: str | None = None,
         item: str | None = None,
@@ -101,6 +102,7 @@ class Nightly:
 
         `ratings` is a table or the name of a file; `night` a number above all earlier ones that does not follow from the data, by
         default the days since the state was made. On a night that was made before nothing is paid and the model is written again.
+        `restored` is for the first night after the state was put back from a copy; it needs `night`, above all nights that were made.
         `items` is a catalogue with new items. With `held_out` a tenth of the ratings tests the model, for the eyes of the state's
         owner.
         """
@@ -109,6 +111,7 @@ class Nightly:
             state=os.fspath(self.path),
             ratings="ratings",
             night=night,
+            restored=restored,
             items=None if items is None else os.fspath(items),
             user_col=user,
             item_col=item,
@@ -122,9 +125,19 @@ class Nightly:
         return loads(json)
 
     def status(self) -> dict[str, Any]:
-        """Which nights were made, and what users have left: from public files and the ledger alone."""
+        """Which nights were made, what users have left, and, under `internal_by_night`, held-out figures for the owner's eyes."""
         json, _ = _native.nightly_status(_given(state=os.fspath(self.path)))
         return loads(json)
+
+    def erase(self, users: Iterable[object]) -> int:
+        """Forget users by their ids in the ratings; gives how many ids were named.
+
+        They add nothing to later nights, also if records of theirs come again. A tombstone of each stays under the secret key.
+        """
+        users = [str(user) for user in users]
+        given = _given(state=os.fspath(self.path)) + [("users", user) for user in users]
+        json, _ = _native.nightly_erase(given)
+        return loads(json)["n_erased"]
 
     def model(self) -> PrivateRecommender:
         """The model of the last night."""

@@ -1,7 +1,9 @@
 //! Nights: begun, made, looked at and published.
 
-use dp_personal::settings::{NightlyPublishSettings, NightlyRunSettings, NightlyStatusSettings};
-use dp_personal::workflows::nightly::{NightlyReport, init, publish, run as night, status};
+use dp_personal::settings::{
+    NightlyEraseSettings, NightlyPublishSettings, NightlyRunSettings, NightlyStatusSettings,
+};
+use dp_personal::workflows::nightly::{NightlyReport, erase, init, publish, run as night, status};
 use pyo3::prelude::*;
 
 use crate::errors::Raise;
@@ -13,6 +15,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(nightly_init, module)?)?;
     module.add_function(wrap_pyfunction!(nightly_run, module)?)?;
     module.add_function(wrap_pyfunction!(nightly_status, module)?)?;
+    module.add_function(wrap_pyfunction!(nightly_erase, module)?)?;
     module.add_function(wrap_pyfunction!(nightly_publish, module)?)
 }
 
@@ -43,6 +46,12 @@ fn nightly_run(
 fn nightly_status(py: Python<'_>, settings: Given) -> PyResult<(String, String)> {
     let settings: NightlyStatusSettings = given(settings).settings().raise(py)?;
     py.detach(|| status(&settings)).raise(py).map(told)
+}
+
+#[pyfunction]
+fn nightly_erase(py: Python<'_>, settings: Given) -> PyResult<(String, String)> {
+    let settings: NightlyEraseSettings = given(settings).settings().raise(py)?;
+    py.detach(|| erase(&settings)).raise(py).map(told)
 }
 
 #[pyfunction]

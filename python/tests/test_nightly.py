@@ -73,6 +73,24 @@ def test_a_night_that_has_passed_is_refused(tmp_path: Path, catalogue: Path) -> 
     assert not (tmp_path / "other").exists()
 
 
+def test_users_are_erased_by_their_ids(tmp_path: Path, catalogue: Path) -> None:
+    nights = dp.Nightly.create(
+        tmp_path / "state", items=catalogue, lifetime_epsilon=5.0, delta=1e-5, rating_range=(1, 5)
+    )
+    nights.run(ratings(200), night=0)
+    store = tmp_path / "state" / "first-seen"
+    before = store.read_bytes()
+    assert nights.erase(["u7", "u8"]) == 2
+    after = store.read_bytes()
+    # two entries of those that were there became tombstones
+    assert after != before
+    assert len(after) == len(before)
+    nights.run(ratings(200), night=1)
+    with pytest.raises(dp.BadSetting):
+        nights.run(ratings(200), restored=True)
+    assert [of["night"] for of in nights.status()["internal_by_night"]] == [0, 1]
+
+
 def test_the_readme_runs(tmp_path: Path, catalogue: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     readme = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
     [text] = re.findall(r"^## Every night\n.*?^```python\n(.*?)^```$", readme, flags=re.M | re.S)

@@ -146,6 +146,12 @@ pub enum Error {
         /// The last one paid for.
         last: u32,
     },
+    /// The ledger names another store of first nights than the one that was changed.
+    #[error(
+        "another program made a night or erased somebody meanwhile, so the store of first nights that this night was prepared with is old: \
+         open ledger and lifetime again"
+    )]
+    FirstSeenChanged,
     /// The noise draws reserved for a lifetime are used up.
     #[error(
         "the night needs {asked} noise draws, and {left} of those reserved for the lifetime are left: \

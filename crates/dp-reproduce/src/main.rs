@@ -121,8 +121,13 @@ const ALL: &[Reproduction] = &[
         run: nights::ml1m,
     },
     Reproduction {
+        name: "nights-likes",
+        about: "the same with ratings of 4 and above as likes: Recall@20 by night",
+        run: nights::likes,
+    },
+    Reproduction {
         name: "nights-ml100k",
-        about: "the same on MovieLens-100K, whose records come when they came",
+        about: "ratings of MovieLens-100K, whose records come when they came",
         run: nights::ml100k,
     },
     Reproduction {

@@ -5,7 +5,8 @@ use std::path::Path;
 use dp_accounting::{Budget, Ledger, Pace, gdp};
 use dp_core::{Adjacency, ApproxDp, Interactions, InteractionsBuilder, Private};
 use dp_data::{
-    RatingSplit, Ratings, RatingsColumns, RatingsFormat, SplitFractions, read_ratings, rmse,
+    RankingSums, RatingSplit, Ratings, RatingsColumns, RatingsFormat, SplitFractions, UserSplit,
+    read_ratings, rmse,
 };
 use dp_mechanism::{NoiseSource, PacedLifetime, ReleaseList, Run};
 use dp_multitask::{
@@ -25,8 +26,14 @@ use super::data_file::data_file;
 use super::report::Row;
 use super::sizes;
 use dp_personal::error::{Error, Result};
+use dp_personal::workflows::input::hold_out_users;
 
 const METRIC: &str = "test RMSE";
+const RECALL: &str = "Recall@20";
+/// Length of lists.
+const LIST: usize = 20;
+/// Ratings from here on are a like.
+const LEAST_YES: f64 = 4.0;
 const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
 /// Shrinkage of the user-mean baseline, in ratings.
 const USER_MEAN_SHRINKAGE: f64 = 5.0;
@@ -53,6 +60,66 @@ struct Setting {
     arrival: Arrival,
     nights: u32,
     epsilons: Vec<f64>,
+    /// Settings are compared on validation data, not on the test part.
+    validates: bool,
+    /// Least signal at which tastes begin, in place of the default.
+    signal: Option<f64>,
+    tastes: usize,
+}
+
+impl Setting {
+    fn new(args: &ReproduceArgs, arrival: Arrival, nights: u32) -> Result<Self> {
+        let mut setting = Self {
+            arrival,
+            nights: if args.quick { 8 } else { nights },
+            epsilons: EPSILONS.to_vec(),
+            validates: false,
+            signal: None,
+            tastes: 8,
+        };
+        sizes::apply(
+            &args.size,
+            "nights, epsilon, arrival (0 even, 1 adding, 2 half), validation (1: in place of the test part), signal, tastes",
+            |key, value| {
+                match key {
+                    "nights" => setting.nights = u32::try_from(sizes::whole(value)).unwrap_or(0),
+                    "epsilon" => setting.epsilons = vec![value],
+                    "validation" => setting.validates = value > 0.0,
+                    "signal" => setting.signal = Some(value),
+                    "tastes" => setting.tastes = sizes::whole(value),
+                    "arrival" => match sizes::whole(value) {
+                        1 => setting.arrival = Arrival::Adding,
+                        2 => setting.arrival = Arrival::Half,
+                        _ if value == 0.0 => setting.arrival = Arrival::Even,
+                        _ => return false,
+                    },
+                    _ => return false,
+                }
+                true
+            },
+        )?;
+        if setting.nights < MEASURED {
+            let text = format!("--size nights: {MEASURED} or more");
+            return Err(Error::Usage(text));
+        }
+        Ok(setting)
+    }
+
+    /// The nights on which everything is measured.
+    fn measured(&self) -> Vec<u32> {
+        (1..=MEASURED)
+            .map(|k| k * self.nights / MEASURED - 1)
+            .collect()
+    }
+
+    fn settings(&self, default: NightlyParams, n_tastes: usize) -> NightlyParams {
+        NightlyParams {
+            n_tastes,
+            most_nights: self.nights,
+            least_signal: self.signal.unwrap_or(default.least_signal),
+            ..default
+        }
+    }
 }
 
 pub(super) fn ml1m(args: &ReproduceArgs) -> Result<Vec<Row>> {
@@ -94,33 +161,7 @@ fn run(
     arrival: Arrival,
     nights: u32,
 ) -> Result<Vec<Row>> {
-    let mut setting = Setting {
-        arrival,
-        nights: if args.quick { 8 } else { nights },
-        epsilons: EPSILONS.to_vec(),
-    };
-    sizes::apply(
-        &args.size,
-        "nights, epsilon, arrival (0 even, 1 adding, 2 half)",
-        |key, value| {
-            match key {
-                "nights" => setting.nights = u32::try_from(sizes::whole(value)).unwrap_or(0),
-                "epsilon" => setting.epsilons = vec![value],
-                "arrival" => match sizes::whole(value) {
-                    1 => setting.arrival = Arrival::Adding,
-                    2 => setting.arrival = Arrival::Half,
-                    _ if value == 0.0 => setting.arrival = Arrival::Even,
-                    _ => return false,
-                },
-                _ => return false,
-            }
-            true
-        },
-    )?;
-    if setting.nights < MEASURED {
-        let text = format!("--size nights: {MEASURED} or more");
-        return Err(Error::Usage(text));
-    }
+    let setting = Setting::new(args, arrival, nights)?;
     let path = data_file(args, folder, files)?;
     let ratings = read_ratings(&path, &RatingsFormat::default())?;
     let times = match setting.arrival {
@@ -133,7 +174,101 @@ fn run(
         let seed = args.seed_base.wrapping_add(seed);
         measured.push(one_seed(&setting, &split, times.as_ref(), seed)?);
     }
-    Ok(rows(&setting, folder, &measured))
+    Ok(rows(&setting, folder, METRIC, &measured))
+}
+
+/// Likes: ratings of 4 and above, lists for held-out users.
+pub(super) fn likes(args: &ReproduceArgs) -> Result<Vec<Row>> {
+    let setting = Setting::new(args, Arrival::Even, 365)?;
+    let files = ["ratings.csv.gz", "ratings.csv", "ratings.dat"];
+    let path = data_file(args, "ml-1m", &files)?;
+    let ratings = read_ratings(&path, &RatingsFormat::default())?;
+    let split = hold_out_users(&ratings.to_implicit(LEAST_YES)?, 0)?;
+    let mut measured = Vec::new();
+    for seed in 0..args.seeds {
+        let seed = args.seed_base.wrapping_add(seed);
+        measured.push(one_seed_of_likes(&setting, &split, seed)?);
+    }
+    Ok(rows(&setting, "ml-1m", RECALL, &measured))
+}
+
+fn one_seed_of_likes(setting: &Setting, split: &UserSplit, seed: u64) -> Result<Measured> {
+    let train = split.train.expose();
+    let n_items = train.n_items();
+    let arrivals = arrivals(setting, train, None, seed);
+    let mut seeds = (1..).map(|at| seed.wrapping_mul(SEED_STRIDE).wrapping_add(at << 12));
+    let mut lifetimes = Vec::new();
+    for &epsilon in &setting.epsilons {
+        for (method, n_tastes) in [
+            ("paced, popularity", 0),
+            ("paced, with tastes", setting.tastes),
+        ] {
+            let params = setting.settings(NightlyParams::for_likes(n_items), n_tastes);
+            let seed = seeds.next().unwrap_or_default();
+            lifetimes.push(Lifetime::new(
+                method, epsilon, params, setting, n_items, seed,
+            )?);
+        }
+    }
+    let users = match setting.validates {
+        true => &split.valid,
+        false => &split.test,
+    };
+    let recall = |model: &FactorModel| -> Result<f64> {
+        let mut sums = RankingSums::new(LIST, None)?;
+        let lists = model.recommend_held_out(&users.history, &users.targets, sums.depth())?;
+        sums.add_all(&lists, &users.targets)?;
+        Ok(sums.finish()?.recall)
+    };
+    let mut found = of_lifetimes(setting, train, &arrivals, lifetimes, &recall)?;
+    for night in setting.measured() {
+        let data = table(train, &arrivals, night)?;
+        for &epsilon in &setting.epsilons {
+            let target = ApproxDp::target(epsilon, DELTA)?;
+            for (method, params) in [
+                (
+                    "one run, popularity",
+                    FactorizationParams::popularity_for_target(target),
+                ),
+                (
+                    "one run, with tastes",
+                    FactorizationParams::implicit_plain_for_target(target),
+                ),
+            ] {
+                let noise = NoiseSource::insecure_seeded(seeds.next().unwrap_or_default());
+                let model = trained(params, target, &data, noise)?;
+                found.push((method, Some(epsilon), night, recall(&model)?));
+            }
+        }
+        let model = NonPrivateAls::implicit().fit(&data)?;
+        found.push(("no privacy", None, night, recall(&model)?));
+    }
+    Ok(found)
+}
+
+/// All nights of some lifetimes, and what is measured on some of them.
+fn of_lifetimes(
+    setting: &Setting,
+    train: &Interactions,
+    arrivals: &[Vec<u32>],
+    mut lifetimes: Vec<Lifetime>,
+    measure: &(dyn Fn(&FactorModel) -> Result<f64> + Sync),
+) -> Result<Measured> {
+    let measured = setting.measured();
+    let mut found = Measured::new();
+    for night in 0..setting.nights {
+        let data = table(train, arrivals, night)?;
+        let is_measured = measured.contains(&night);
+        let made: Vec<_> = (lifetimes.par_iter_mut())
+            .map(|lifetime| {
+                let model = lifetime.night(night, &data)?;
+                let error = is_measured.then(|| measure(&model)).transpose()?;
+                Ok(error.map(|error| (lifetime.method, Some(lifetime.epsilon), night, error)))
+            })
+            .collect::<Result<_>>()?;
+        found.extend(made.into_iter().flatten());
+    }
+    Ok(found)
 }
 
 /// The column `timestamp` in the place of ratings.
@@ -238,17 +373,13 @@ struct Lifetime {
 
 impl Lifetime {
     fn new(
-        (method, n_tastes): (&'static str, usize),
+        method: &'static str,
         epsilon: f64,
+        params: NightlyParams,
         setting: &Setting,
         n_items: usize,
         seed: u64,
     ) -> Result<Self> {
-        let params = NightlyParams {
-            n_tastes,
-            most_nights: setting.nights,
-            ..NightlyParams::for_ratings(1.0, 5.0, n_items)
-        };
         let fit = params.check()?;
         let plan = fit.plan(n_items, ApproxDp::target(epsilon, DELTA)?, ADJACENCY)?;
         let folder = tempfile::tempdir()
@@ -371,37 +502,33 @@ fn one_seed(
     let mut seeds = (1..).map(|at| seed.wrapping_mul(SEED_STRIDE).wrapping_add(at << 12));
     let mut lifetimes = Vec::new();
     for &epsilon in &setting.epsilons {
-        for method in [("paced, item biases", 0), ("paced, with tastes", 8)] {
+        for (method, n_tastes) in [
+            ("paced, item biases", 0),
+            ("paced, with tastes", setting.tastes),
+        ] {
+            let default = NightlyParams::for_ratings(1.0, 5.0, train.n_items());
+            let params = setting.settings(default, n_tastes);
             let seed = seeds.next().unwrap_or_default();
             lifetimes.push(Lifetime::new(
                 method,
                 epsilon,
+                params,
                 setting,
                 train.n_items(),
                 seed,
             )?);
         }
     }
+    let held_out = match setting.validates {
+        true => &split.valid,
+        false => &split.test,
+    };
     let error = |model: &FactorModel| -> Result<f64> {
-        let pairs = model.predict_held_out(&split.train, &split.test)?;
+        let pairs = model.predict_held_out(&split.train, held_out)?;
         Ok(rmse(pairs.expose().iter().copied())?)
     };
-    let measured: Vec<u32> = (1..=MEASURED)
-        .map(|k| k * setting.nights / MEASURED - 1)
-        .collect();
-    let mut found = Measured::new();
-    for night in 0..setting.nights {
-        let data = table(train, &arrivals, night)?;
-        let is_measured = measured.contains(&night);
-        let made: Vec<_> = (lifetimes.par_iter_mut())
-            .map(|lifetime| {
-                let model = lifetime.night(night, &data)?;
-                let error = is_measured.then(|| error(&model)).transpose()?;
-                Ok(error.map(|error| (lifetime.method, Some(lifetime.epsilon), night, error)))
-            })
-            .collect::<Result<_>>()?;
-        found.extend(made.into_iter().flatten());
-    }
+    let mut found = of_lifetimes(setting, train, &arrivals, lifetimes, &error)?;
+    let measured = setting.measured();
     let jobs = (measured.iter()).flat_map(|&night| {
         setting
             .epsilons
@@ -436,7 +563,7 @@ fn one_seed(
         center: 3.0,
         shrinkage: USER_MEAN_SHRINKAGE,
     };
-    let means = user_mean_predictions(train, split.test.expose(), bias);
+    let means = user_mean_predictions(train, held_out.expose(), bias);
     found.push(("user mean", None, setting.nights - 1, rmse(means)?));
     Ok(found)
 }
@@ -446,11 +573,20 @@ fn once(
     is_of_biases: bool,
     mu: f64,
     data: &Private<Interactions>,
-    mut noise: NoiseSource,
+    noise: NoiseSource,
 ) -> Result<FactorModel> {
     let target = ApproxDp::target(gdp::epsilon(mu, DELTA), DELTA)?;
     let mut params = FactorizationParams::for_target(target).with_rating_range(1.0, 5.0);
     params.dim = is_of_biases.then_some(1);
+    trained(params, target, data, noise)
+}
+
+fn trained(
+    params: FactorizationParams,
+    target: ApproxDp,
+    data: &Private<Interactions>,
+    mut noise: NoiseSource,
+) -> Result<FactorModel> {
     let fit = params.check()?;
     let plan = fit.plan(data.expose().n_items(), target, ADJACENCY)?;
     Ok(fit
@@ -458,7 +594,7 @@ fn once(
         .model)
 }
 
-fn rows(setting: &Setting, data: &str, measured: &[Measured]) -> Vec<Row> {
+fn rows(setting: &Setting, data: &str, metric: &'static str, measured: &[Measured]) -> Vec<Row> {
     let Some(first) = measured.first() else {
         return Vec::new();
     };
@@ -472,7 +608,7 @@ fn rows(setting: &Setting, data: &str, measured: &[Measured]) -> Vec<Row> {
         let values: Vec<f64> = measured.iter().map(|of| of[at].3).collect();
         let params = json!({"data": data, "arrival": arrival, "night": night + 1, "nights": setting.nights});
         let params = params.as_object().cloned().unwrap_or_else(Map::new);
-        Row::over_seeds(method, epsilon, params, METRIC, &values)
+        Row::over_seeds(method, epsilon, params, metric, &values)
     });
     cells.collect()
 }
@@ -513,7 +649,8 @@ fn at(epsilon: f64, rows: &[Value]) -> Chart {
     let lines = grouped(points);
     let all = || lines.iter().flat_map(|line| &line.points);
     let x = Axis::around("night", all().map(|p| p.x));
-    let y = Axis::around(METRIC, all().map(|p| p.y));
+    let metric = rows.first().and_then(|row| row["metric"].as_str());
+    let y = Axis::around(metric.unwrap_or(METRIC), all().map(|p| p.y));
     Chart::lines("A model for every night", &note, Lines { x, y, lines })
 }
 

@@ -339,3 +339,81 @@ fn whoever_is_erased_stays_in_the_store_and_the_nights_go_on() {
     sandbox.write("state/first-seen", before);
     night(&sandbox, 2, "").exits(5);
 }
+
+/// Everybody sees whether there is a night, so it must not follow from how many users are new, or from how few there are.
+#[test]
+fn nights_are_made_whoever_comes() {
+    let sandbox = begun();
+    night(&sandbox, 0, "").exits(0);
+    // 7 known users among 3,000 new ones
+    let text = ratings(3000, 25, 10).replace(USER, "new-");
+    let known: String = ratings(7, 25, 10)
+        .lines()
+        .skip(1)
+        .map(|line| format!("{line}\n"))
+        .collect();
+    sandbox.write("ratings.csv", text + &known);
+    night(&sandbox, 1, "").exits(0);
+    let internal = sandbox.text("state/model-internal/internal.json");
+    assert!(internal.contains("known from earlier nights"), "{internal}");
+    // one user with one rating, and nobody at all
+    sandbox.write(
+        "ratings.csv",
+        format!("user,item,rating\n{USER}1,item-1,4\n"),
+    );
+    night(&sandbox, 2, "").exits(0);
+    sandbox.write("ratings.csv", "user,item,rating\n");
+    night(&sandbox, 3, "").exits(0);
+    assert_eq!(status(&sandbox)["n_listed"], 4);
+    sandbox
+        .dp(&words("verify state/model --recompute"))
+        .exits(0);
+}
+
+#[test]
+fn the_status_shows_errors_by_night_to_the_owner() {
+    let sandbox = begun();
+    for number in [0, 1] {
+        night(&sandbox, number, "").exits(0);
+    }
+    let found = status(&sandbox);
+    let figures = found["internal_by_night"].as_array().unwrap();
+    assert_eq!(figures.len(), 2);
+    assert_eq!(figures[1]["night"], 1);
+    assert!(figures[1]["value"].as_f64().unwrap() > 0.0);
+    let shown = sandbox
+        .run(&words("nightly status state"))
+        .exits(0)
+        .stdout
+        .clone();
+    assert!(shown.contains("not to be published"), "{shown}");
+}
+
+#[test]
+fn a_state_that_was_put_back_goes_on_above_all_nights_that_were_made() {
+    let sandbox = begun();
+    night(&sandbox, 0, "").exits(0);
+    night(&sandbox, 3, "--restored").exits(0);
+    let run = sandbox.run(&words("nightly run state ratings.csv --restored"));
+    run.exits(2).says(&["night"]);
+}
+
+#[test]
+fn likes_have_nights_too() {
+    let sandbox = begun();
+    fs::remove_dir_all(sandbox.path("state")).unwrap();
+    let line = "nightly init state --items items.csv --lifetime-epsilon 10 --delta 1e-5 --horizon 30 --feedback implicit --min-rating 3";
+    sandbox.run(&words(line)).exits(0);
+    for number in 0..4 {
+        night(&sandbox, number, "").exits(0);
+        sandbox
+            .dp(&words("verify state/model --recompute"))
+            .exits(0);
+    }
+    sandbox.write("own.csv", "item,rating\nitem-1,5\nitem-3,5\n");
+    sandbox
+        .run(&words("nightly publish state to-publish"))
+        .exits(0);
+    let recommend = words("recommend --model to-publish --history own.csv -k 3");
+    sandbox.run(&recommend).exits(0);
+}

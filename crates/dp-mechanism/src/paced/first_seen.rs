@@ -203,11 +203,23 @@ impl FirstSeen {
         next
     }
 
+    pub(super) const fn is_empty(&self) -> bool {
+        self.nights.is_empty()
+    }
+
+    /// Whether any of these users was there before.
+    pub(super) fn knows(&self, mut ids: impl Iterator<Item = u128>) -> bool {
+        ids.any(|id| self.at(id).is_ok())
+    }
+
+    fn at(&self, id: u128) -> std::result::Result<usize, usize> {
+        let tag = self.key.tag(id);
+        self.nights.binary_search_by_key(&tag, |&(tag, _)| tag)
+    }
+
     /// Nights since the user was first seen; nothing for somebody who was erased, is not known, or is known from a later night.
     pub(super) fn age(&self, id: u128, night: u32) -> Option<u32> {
-        let tag = self.key.tag(id);
-        let at = self.nights.binary_search_by_key(&tag, |&(tag, _)| tag);
-        let (_, first) = self.nights.get(at.ok()?)?;
+        let (_, first) = self.nights.get(self.at(id).ok()?)?;
         if *first == ERASED {
             return None;
         }
@@ -336,6 +348,14 @@ pub(super) fn begun(path: &Path) -> Error {
     unusable(
         path,
         "a lifetime was begun with it: resume that one, or choose another path",
+    )
+}
+
+/// Users of whom none was there before.
+pub(super) fn strangers(path: &Path) -> Error {
+    unusable(
+        path,
+        "it knows none of tonight's users: users keep their ids for a lifetime, since whoever is renamed has a new budget",
     )
 }
 

@@ -4,6 +4,7 @@ mod first_seen;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use dp_accounting::{Ledger, LifetimeState, NightSpend, Pace, Plan};
@@ -77,6 +78,8 @@ pub struct PacedLifetime {
     store: FirstSeen,
     /// Whether a change of the store failed half-way, so that only opening it again tells which one counts.
     poisoned: bool,
+    /// Whether nights were made that neither ledger nor store knows.
+    was_restored: bool,
 }
 
 impl PacedLifetime {
@@ -109,6 +112,7 @@ impl PacedLifetime {
             path,
             store,
             poisoned: false,
+            was_restored: false,
         })
     }
 
@@ -132,7 +136,17 @@ impl PacedLifetime {
             path,
             store,
             poisoned: false,
+            was_restored: false,
         })
+    }
+
+    /// The same after ledger and store were put back together from a copy, when nights may have been made since. Whoever is unknown may have come on any of
+    /// them: tonight they count as first seen on the night after the copy's last, so that their ages go on above those that they may have spent, and stay within
+    /// one lifetime. Tonight's number has to be above those of all nights that were made; whoever was erased since has to be erased again.
+    #[must_use]
+    pub const fn restored(mut self) -> Self {
+        self.was_restored = true;
+        self
     }
 
     /// Erases users by their 128-bit ids. What is kept of each is a tombstone, the id under the store's key, so that nobody comes back as
@@ -142,8 +156,9 @@ impl PacedLifetime {
     /// [`crate::Error::Io`]; those of the ledger.
     pub fn erase(&mut self, ids: impl IntoIterator<Item = u128>) -> Result<()> {
         let next = self.store.without(ids.into_iter());
-        let mac = self.stage(&next)?;
-        self.ledger.rebind_first_seen(&self.release_id, &mac)?;
+        let macs = self.stage(&next)?;
+        let macs = macs.each_ref().map(String::as_str);
+        self.ledger.rebind_first_seen(&self.release_id, macs)?;
         self.adopt(next)
     }
 
@@ -192,7 +207,7 @@ impl PacedLifetime {
         self.ledger.has_night(&self.release_id, night)
     }
 
-    /// Who is there tonight, and how far each may move the release. Nothing is written.
+    /// Who is there tonight, and how far each may move the release. Nothing is written. Users who share an id are one user: none of their rows adds anything.
     pub(crate) fn tonight(
         &self,
         data: &Interactions,
@@ -214,10 +229,20 @@ impl PacedLifetime {
                        give each user an id made of the id in the data",
             });
         }
-        let store = self.store.with_users(users.clone().map(ids), night);
+        if !self.store.is_empty() && data.n_users() > 0 && !self.store.knows(users.clone().map(ids))
+        {
+            return Err(first_seen::strangers(&self.path));
+        }
+        let first = match self.was_restored {
+            true => state.last_night.map_or(0, |last| last + 1),
+            false => night,
+        };
+        let store = self.store.with_users(users.clone().map(ids), first);
         let by_age = state.pace.bounds(grid.l2_bound())?;
+        let twice = repeated(users.clone().map(ids));
         let bound = |user| {
-            let age = store.age(data.user_id(user), night);
+            let id = ids(user);
+            let age = store.age(id, night).filter(|_| !twice.contains(&id));
             #[cfg(privacy_mutants)]
             let age = crate::mutants::age(age, state.n_nights, by_age.len());
             let at = usize::try_from(age?).ok()?;
@@ -240,22 +265,24 @@ impl PacedLifetime {
             store,
             ..
         } = tonight;
-        let mac = self.stage(&store)?;
+        let macs = self.stage(&store)?;
+        let macs = macs.each_ref().map(String::as_str);
         let spend = self
             .ledger
-            .take_night(&self.release_id, night, n_draws, &mac)?;
+            .take_night(&self.release_id, night, n_draws, macs)?;
         self.adopt(store)?;
         Ok(spend)
     }
 
-    /// Writes the next store beside this one.
-    fn stage(&mut self, next: &FirstSeen) -> Result<String> {
+    /// Writes the next store beside this one; the MACs of both.
+    fn stage(&mut self, next: &FirstSeen) -> Result<[String; 2]> {
         if self.poisoned {
             return Err(first_seen::poisoned(&self.path));
         }
         self.poisoned = true; // until the ledger names it
+        let macs = [self.store.mac()?, next.mac()?];
         next.write_beside(&self.path)?;
-        next.mac()
+        Ok(macs)
     }
 
     /// The store that the ledger names now.
@@ -265,6 +292,14 @@ impl PacedLifetime {
         self.poisoned = false;
         Ok(())
     }
+}
+
+/// The ids that several users have.
+fn repeated(ids: impl Iterator<Item = u128>) -> HashSet<u128> {
+    let mut ids: Vec<u128> = ids.collect();
+    ids.sort_unstable();
+    let pairs = ids.iter().zip(ids.iter().skip(1));
+    pairs.filter(|(a, b)| a == b).map(|(id, _)| *id).collect()
 }
 
 /// Who is there on a night, before anything of it is durable.

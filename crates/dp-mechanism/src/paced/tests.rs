@@ -517,3 +517,121 @@ fn a_list_with_nights_that_the_ledger_forgot_is_refused() {
     let refused = place.night(&mut lifetime, 1, &users(3, N_ITEMS));
     assert!(matches!(refused, Err(Error::List { what }) if what.contains("did not pay")));
 }
+
+/// Norms of one night's users.
+fn norms(place: &Place, lifetime: &mut PacedLifetime, number: u32, n: u32) -> Vec<u128> {
+    let (_, mut seen) = place.night(lifetime, number, &users(n, N_ITEMS)).unwrap();
+    seen.seen.remove(0)
+}
+
+fn square_of(place: &Place, age: usize) -> u128 {
+    let multiplier = place.plan.releases()[0].noise_multiplier().unwrap();
+    let lifetime = crate::Grid::new(multiplier, 1.0).unwrap().l2_bound();
+    let by_age = Pace::new(0.4, HORIZON).unwrap().bounds(lifetime).unwrap();
+    u128::from(by_age[age]).pow(2)
+}
+
+#[test]
+#[cfg(unix)]
+fn a_night_that_another_program_made_meanwhile_is_seen() {
+    let place = Place::new();
+    let mut lifetime = place.begin().unwrap();
+    place.night(&mut lifetime, 0, &users(1, N_ITEMS)).unwrap();
+    // a synchronising program puts a copy in the ledger's place, which another run may lock
+    let (ledger, copy) = (place.at("ledger"), place.at("copy"));
+    fs::copy(&ledger, &copy).unwrap();
+    fs::rename(&copy, &ledger).unwrap();
+    let mut other = place.resume().unwrap();
+    assert!(norms(&place, &mut other, 1, 3)[2] > 0);
+    drop(other);
+    // this one's store does not know users 1 and 2, who have spent the most that they ever may
+    let noise = &mut NoiseSource::insecure_seeded(2);
+    let run = Run::nightly(&place.plan, &mut lifetime, 2, noise).unwrap();
+    let again = ItemBiases.run(&users(3, N_ITEMS), run).map(|_| ());
+    assert!(matches!(
+        again,
+        Err(Error::Accounting(AccountingError::FirstSeenChanged))
+    ));
+    drop(lifetime);
+    let mut lifetime = place.resume().unwrap();
+    let found = norms(&place, &mut lifetime, 2, 3);
+    assert!(found[0] <= square_of(&place, 2) && found[2] <= square_of(&place, 1));
+}
+
+#[test]
+fn users_who_share_an_id_add_nothing() {
+    let place = Place::new();
+    let mut lifetime = place.begin().unwrap();
+    let mut builder = InteractionsBuilder::new(N_ITEMS);
+    for (row, user) in [(0, 0), (1, 7), (2, 7), (3, 9)] {
+        builder.push(row, 1, 4.0).unwrap();
+        builder.set_id(row, id_of(user));
+    }
+    let data = Private::new(builder.build().0);
+    let (_, seen) = place.night(&mut lifetime, 0, &data).unwrap();
+    let spoke: Vec<bool> = seen.seen[0].iter().map(|&norm| norm > 0).collect();
+    assert_eq!(spoke, [true, false, false, true]);
+}
+
+#[test]
+fn users_of_whom_none_was_there_before_are_refused() {
+    let place = Place::new();
+    let mut lifetime = place.begin().unwrap();
+    place.night(&mut lifetime, 0, &users(3, N_ITEMS)).unwrap();
+    let of = |ids: &[u32]| {
+        let mut builder = InteractionsBuilder::new(N_ITEMS);
+        for (row, &user) in (0..).zip(ids) {
+            builder.push(row, 1, 4.0).unwrap();
+            builder.set_id(row, id_of(user));
+        }
+        Private::new(builder.build().0)
+    };
+    refused_store(
+        place.night(&mut lifetime, 1, &of(&[10, 11])),
+        "tonight's users",
+    );
+    // one is enough, however many are new; and nobody is no stranger
+    place
+        .night(&mut lifetime, 1, &of(&[2, 10, 11, 12, 13]))
+        .unwrap();
+    place.night(&mut lifetime, 2, &of(&[])).unwrap();
+}
+
+#[test]
+fn after_a_restore_nobody_spends_more_than_one_lifetime() {
+    let place = Place::new();
+    let mut lifetime = place.begin().unwrap();
+    place.night(&mut lifetime, 0, &users(1, N_ITEMS)).unwrap();
+    let names = ["ledger", "first-seen", "list"];
+    let copies = names.map(|name| fs::read(place.at(name)).unwrap());
+    let mut spent = [0_u128; 4];
+    let mut add = |found: Vec<u128>| {
+        for (sum, norm) in spent.iter_mut().zip(found) {
+            *sum += norm;
+        }
+    };
+    // users 1 and 2 come on nights that the copy lacks, user 3 afterwards
+    add(norms(&place, &mut lifetime, 1, 2));
+    add(norms(&place, &mut lifetime, 2, 3));
+    drop(lifetime);
+    for (name, bytes) in names.iter().zip(&copies) {
+        fs::write(place.at(name), bytes).unwrap();
+    }
+    let mut lifetime = place.resume().unwrap().restored();
+    let found = norms(&place, &mut lifetime, 3, 4);
+    // as if first seen on night 1
+    assert!(
+        found[1..]
+            .iter()
+            .all(|&z| 0 < z && z <= square_of(&place, 2))
+    );
+    add(found);
+    drop(lifetime);
+    for number in 4..12 {
+        add(norms(&place, &mut place.resume().unwrap(), number, 4));
+    }
+    let whole: u128 = (0..HORIZON as usize)
+        .map(|age| square_of(&place, age))
+        .sum();
+    assert!(spent.iter().all(|&sum| sum <= whole), "{spent:?} {whole}");
+}

@@ -363,7 +363,7 @@ const POPULARITY: f64 = 1e-6;
 
 /// Overwrites the item biases, which scores without biases do not have, of the items that are learnt by the released counts, in units in
 /// which the largest is [`POPULARITY`]: a user without records has no tastes and gets the items that most users have.
-fn write_popularity(factors: &mut [f64], dim: usize, counts: &NoisyCounts) {
+pub(super) fn write_popularity(factors: &mut [f64], dim: usize, counts: &NoisyCounts) {
     let most = counts.unit();
     for (row, n) in factors.chunks_exact_mut(dim).zip(counts.values()) {
         if row[1..].iter().any(|q| *q != 0.0) {

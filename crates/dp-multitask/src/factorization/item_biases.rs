@@ -50,6 +50,16 @@ impl BiasEvidence {
 
     /// The best linear estimates, data units; `unit` is the bound on labels.
     pub(super) fn estimates(&self, weights: &[f64], unit: f64) -> Vec<f64> {
+        let posterior = self.posterior(weights, unit);
+        posterior.map(|(mean, _)| mean).collect()
+    }
+
+    /// The same with the variances of what they are estimates of.
+    pub(super) fn posterior<'s>(
+        &'s self,
+        weights: &'s [f64],
+        unit: f64,
+    ) -> impl Iterator<Item = (f64, f64)> + 's {
         let noise = self.precision.recip();
         let (mut most_likely, mut best) = (f64::NEG_INFINITY, (0.0, [0.0; 2]));
         for variance in spreads(unit) {
@@ -65,12 +75,12 @@ impl BiasEvidence {
             }
         }
         let (variance, trend) = best;
-        (self.sums.iter().zip(weights))
-            .map(|(b, w)| {
-                let mean = at(trend, *w);
-                mean + w * variance * (b - w * mean) / (w * w * variance + noise)
-            })
-            .collect()
+        (self.sums.iter().zip(weights)).map(move |(b, w)| {
+            let mean = at(trend, *w);
+            let spread = w * w * variance + noise;
+            let mean = mean + w * variance * (b - w * mean) / spread;
+            (mean, variance * noise / spread)
+        })
     }
 
     /// `a` and `b` by weighted least squares; no trend where all weights are alike.

@@ -2,6 +2,7 @@
 
 mod axes;
 mod fit;
+mod forgetting;
 mod implicit;
 mod item_biases;
 mod item_update;

@@ -2,25 +2,36 @@
 
 use dp_accounting::{CertificateBuilder, ReleaseRequest, Requests};
 use dp_core::{Adjacency, ApproxDp, Interactions, Private, ReplaceFactor, UserRow, params};
-use dp_linalg::symmetric_eigen;
+use dp_linalg::{
+    cholesky_in_place, cholesky_solve_in_place, packed_len, project_psd_in_place, symmetric_eigen,
+};
 use dp_mechanism::{
     Error as RunError, Provenance, ReleasedNight, Run, SparseBuffer, Trainer, VectorContribution,
 };
 
 use super::axes::spread_alike;
-use super::fit::{initial_factors, shown};
+use super::fit::{initial_factors, shown, write_popularity};
+use super::forgetting::{Forgetting, Told};
 use super::item_biases::BiasEvidence;
-use super::item_update::{ItemResiduals, ResidualScratch, add_row, bias_coordinate};
-use super::model::FactorModel;
+use super::item_update::{
+    ItemResiduals, ItemStatistics, ResidualScratch, ScoreModel, add_row, bias_coordinate, ridge,
+};
+use super::model::{FactorModel, Scoring};
 use super::params::{FactorizationParams, MatrixFactorization, in_public_range};
 use crate::checked::taken_on_trust;
 use crate::regression::GradientClip;
-use crate::{Error, Result, TaskWeights};
+use crate::{Error, NoisyCounts, Result, TaskWeights};
 
 /// Keeps rounding from pushing a contribution over its bound, where the kernel would drop it.
 const INSIDE: f64 = 1.0 - 1e-9;
 /// Most votes of a user that count in full.
 const WHOLE_VOTES: f64 = 9.0;
+/// Ridge of items' tastes that are learnt from likes, for sums over one user.
+const LIKES_PENALTY: f64 = 4e-4;
+/// Nights of likes with tastes count by this power of how many such nights there were before: first nights' tastes are of other axes.
+const LATE: i32 = 2;
+/// Largest of the counts that stand for popularity.
+const POPULAR: f64 = 1e3;
 /// The label of the one release that pays for all nights.
 const NIGHTS: &str = "nights";
 
@@ -36,7 +47,7 @@ pub struct NightlyParams {
     pub most_nights: u32,
     /// Items that the catalogue may grow to, 1 or above. They cost delta next to nothing.
     pub most_items: usize,
-    /// Tastes once they begin, 0 to 64; 0 learns item biases alone. With likes without effect.
+    /// Tastes once they begin, 0 to 64; 0 learns item biases alone, or with likes popularity.
     pub n_tastes: usize,
     /// Tastes begin when the released weight of an item in use is so many times the noise, 0 or above.
     pub least_signal: f64,
@@ -50,6 +61,8 @@ pub struct NightlyParams {
     pub residual_bound: f64,
     /// How much of a residual passes its bound, about; from 0.1 to 1. What is learnt converges with any: it says how far one night moves the model.
     pub passes: f64,
+    /// Whether nights of the past lose weight where releases show that items drift. Not by default: `docs/nights.md` says what it cost.
+    pub forgets: bool,
 }
 
 impl NightlyParams {
@@ -77,10 +90,11 @@ impl NightlyParams {
             weight_share: 0.05,
             residual_bound: 0.7,
             passes: 0.5,
+            forgets: false,
         }
     }
 
-    /// Defaults for likes: the popularity of items.
+    /// Defaults for likes: the popularity of items, and then tastes. Found on the validation users of MovieLens-1M (`docs/nights.md`).
     ///
     /// # Examples
     /// ```
@@ -89,9 +103,13 @@ impl NightlyParams {
     /// ```
     #[must_use]
     pub fn for_likes(most_items: usize) -> Self {
+        let mut base = FactorizationParams::implicit_plain_for_target(any_target());
+        base.dim = Some(2); // with tastes of which there are n_tastes
+        base.weight_exponent = 0.0;
+        base.item_l2_penalty = LIKES_PENALTY;
         Self {
-            base: FactorizationParams::popularity_for_target(any_target()),
-            n_tastes: 0,
+            base,
+            least_signal: 3.0,
             ..Self::for_ratings(1.0, 5.0, most_items)
         }
     }
@@ -100,11 +118,15 @@ impl NightlyParams {
     ///
     /// # Errors
     /// [`crate::Error::Param`] naming the first setting out of range; [`crate::Error::Unsupported`] for scores of ratings without biases, which nights
-    /// do not learn.
+    /// do not learn, and for tastes of likes with them.
     pub fn check(self) -> Result<NightlyFactorization> {
         let fit = self.base.clone().check()?;
         if !self.is_of_likes() && !self.base.score_model.is_biased() {
             let what = "nights of ratings whose scores have no item biases";
+            return Err(Error::Unsupported { what });
+        }
+        if self.is_of_likes() && self.n_tastes > 0 && self.base.score_model.is_biased() {
+            let what = "tastes of likes whose scores have item biases";
             return Err(Error::Unsupported { what });
         }
         let nights = "a whole number from 1 to 100000";
@@ -150,12 +172,21 @@ impl NightlyParams {
         self.base.feedback.implicit().is_some()
     }
 
+    /// Length of users' factors, and numbers of the matrix of their products, with so many tastes.
+    const fn of_users(&self, n_tastes: usize) -> (usize, usize) {
+        let dim = if self.is_of_likes() {
+            n_tastes
+        } else {
+            1 + n_tastes
+        };
+        let n_packed = if n_tastes > 0 { packed_len(dim) } else { 0 };
+        (dim, n_packed)
+    }
+
     /// Numbers of a night with so many items and tastes.
     const fn len(&self, n_items: usize, n_tastes: usize) -> usize {
-        if self.is_of_likes() {
-            return 1 + n_items;
-        }
-        1 + n_packed(n_tastes) + n_items * (2 + n_tastes)
+        let (dim, n_packed) = self.of_users(n_tastes);
+        1 + n_packed + n_items * (1 + dim)
     }
 
     /// How many items a night of `len` numbers is about.
@@ -179,14 +210,6 @@ fn any_target() -> ApproxDp {
     }
 }
 
-/// Numbers of a symmetric matrix over an item bias and so many tastes; none where there are no tastes.
-const fn n_packed(n_tastes: usize) -> usize {
-    match n_tastes {
-        0 => 0,
-        n => (n + 1) * (n + 2) / 2,
-    }
-}
-
 /// Matrix factorisation on a [`PacedLifetime`](dp_mechanism::PacedLifetime): checked settings, a [`Trainer`].
 ///
 /// ```text
@@ -196,15 +219,19 @@ const fn n_packed(n_tastes: usize) -> usize {
 /// all       w_i = sum_t N_t W_it / G,   C = sum_t N_t C_t / G,   G = sum_t N_t^2 (less what noise adds to the squares)
 ///           y_i = sum_t (N_t r_it / pi + N_t^2 w_i C x_it) / G        x_it the coefficients that night t was summed around
 /// model     x_i maximises N(y_i; w_i C x_i, s^2) N(x_i; prior)        s^2 the variance of the noise in y_i
+///
+/// likes     one vector:  sqrt(p_n), sqrt(p_C) f_j f_j^T / F^2, sqrt(p_w) v_ij, sqrt(p_r) u_ij f_j / F      ||f_j|| <= F, v_ij = min(1/3, n_j^-1/2)
+/// model     popularity V_i;  x_i = (a0 PSD(C) + ridge I)^-1 b_i        C, b_i means over users, the m-th night with tastes by m^2
 /// ```
 ///
 /// Nights are weighed by one number each, `N_t`, and divided by the latest weights `w_i`: quotients of what single nights say would keep the errors
 /// of the first nights. The prior of item biases has a trend in `ln w_i`; that of tastes one variance for each axis of `C`. Its parameters are those
-/// of the largest likelihood of the releases (empirical Bayes). Until tastes begin, `C` is 1 and users' factors are `[1]`. With likes a night is
-/// `N_t` and `W_it` with votes `min(1/3, 1/sqrt(n_j))`, and the model ranks by `w_i`.
+/// of the largest likelihood of the releases (empirical Bayes). Where releases show that items drift, all sums over nights lose weight from night to night, by a factor
+/// that foretold the nights so far best. Until tastes begin, `C` is 1 and users' factors are `[1]`. Before tastes a night of likes is `N_t` and
+/// the votes. `u_ij` are equal over the user's items that are among the most popular by released votes, with `sum_i u_ij^2 = 1`; only these have tastes.
 ///
 /// # Privacy
-/// Blocks have squared norms of at most `p_n`, `p_C`, `p_w` and `p_r`, since `||f_j|| <= 1`, `sum_i w_ij^2 <= 1` and `sum_i s_ij^2 <= c^2`: one user's
+/// Blocks have squared norms of at most `p_n`, `p_C`, `p_w` and `p_r`, since `||f_j|| <= 1` (`F` with likes), `sum_i w_ij^2 <= 1`, `sum_i v_ij^2 <= 1`, `sum_i u_ij^2 <= 1` and `sum_i s_ij^2 <= c^2`: one user's
 /// vector has norm 1 at most, before the kernel scales it to `D_a` and checks that in integers. All nights together are one Gaussian event
 /// for the user's whole lifetime. The model is post-processing.
 ///
@@ -355,6 +382,12 @@ impl NightState {
         self.n_tastes
     }
 
+    /// What the weight of a night is multiplied by with every further night: 1 unless releases showed that items drift.
+    #[must_use]
+    pub fn forgets_by(&self) -> f64 {
+        self.forgetting.factor()
+    }
+
     /// How far the item biases moved in the last night: root mean square over the items that there were before, data units; with likes as a share of the
     /// largest. Nothing after the first night.
     #[must_use]
@@ -374,8 +407,16 @@ fn moved(before: &[f64], now: &[f64]) -> Option<f64> {
 pub struct NightContribution<'a> {
     n_items: usize,
     scales: Scales,
-    /// Nothing for likes.
-    residuals: Option<ItemResiduals<'a>>,
+    records: Records<'a>,
+}
+
+/// What a night says of users' records.
+#[derive(Debug)]
+enum Records<'a> {
+    /// Likes before tastes.
+    Popularity,
+    Likes(ItemStatistics<'a>),
+    Ratings(ItemResiduals<'a>),
 }
 
 /// What the blocks of a user's vector are multiplied by.
@@ -391,44 +432,73 @@ impl VectorContribution for NightContribution<'_> {
     type Scratch = Option<ResidualScratch>;
 
     fn scratch(&self) -> Self::Scratch {
-        self.residuals.as_ref().map(VectorContribution::scratch)
+        match &self.records {
+            Records::Popularity => None,
+            Records::Likes(statistics) => Some((statistics.describing_scratch(), Vec::new())),
+            Records::Ratings(residuals) => Some(residuals.scratch()),
+        }
+    }
+
+    fn contribute(&self, user: UserRow<'_>, scratch: &mut Self::Scratch, out: &mut SparseBuffer) {
+        if user.is_empty() {
+            return;
+        }
+        out.push(0, self.scales.count);
+        match (&self.records, scratch) {
+            (Records::Likes(statistics), Some(scratch)) => {
+                statistics.describe(user, &mut scratch.0);
+                let own = &scratch.0.1;
+                let at = self.push_matrix(1, &own.factor, out);
+                self.push_votes(at, user, out);
+                let first = self.behind_items(at);
+                for (&item, w) in user.items().iter().zip(&own.weights) {
+                    add_row(out, (first, item), self.scales.residual * w, &own.factor);
+                }
+            }
+            (Records::Ratings(residuals), Some(scratch)) => {
+                residuals.statistics.describe_each(user, scratch);
+                let ((_, own), each) = scratch;
+                let (dim, mut at) = (own.factor.len(), 1);
+                if dim > 1 {
+                    at = self.push_matrix(at, &own.factor, out);
+                }
+                let weights = user.items().iter().zip(&own.weights);
+                out.extend(weights.map(|(item, w)| (at + item, self.scales.weight * w)));
+                let first = self.behind_items(at);
+                residuals.bounded_residuals(user, own, each);
+                let records = user.items().iter().zip(&own.labels);
+                for ((&item, &s), f) in records.zip(each.chunks_exact(dim)) {
+                    add_row(out, (first, item), self.scales.residual * s, f);
+                }
+            }
+            _ => self.push_votes(1, user, out),
+        }
+    }
+}
+
+impl NightContribution<'_> {
+    /// The matrix of a user's factor from coordinate `at` on; gives the first one behind it.
+    fn push_matrix(&self, mut at: u32, factor: &[f64], out: &mut SparseBuffer) -> u32 {
+        for_each_pair(factor.len(), |a, b, root| {
+            out.push(at, self.scales.matrix * root * factor[a] * factor[b]);
+            at += 1;
+        });
+        at
+    }
+
+    /// One vote for each of the user's items, from coordinate `at` on.
+    fn push_votes(&self, at: u32, user: UserRow<'_>, out: &mut SparseBuffer) {
+        let vote = (user.len() as f64).max(WHOLE_VOTES).sqrt().recip();
+        let votes = user.items().iter();
+        out.extend(votes.map(|item| (at + item, self.scales.weight * vote)));
     }
 
     #[allow(
         clippy::cast_possible_truncation,
         reason = "settings are refused where a night has 2^32 numbers"
     )]
-    fn contribute(&self, user: UserRow<'_>, scratch: &mut Self::Scratch, out: &mut SparseBuffer) {
-        if user.is_empty() {
-            return;
-        }
-        out.push(0, self.scales.count);
-        let (Some(residuals), Some(scratch)) = (&self.residuals, scratch) else {
-            let vote = (user.len() as f64).max(WHOLE_VOTES).sqrt().recip();
-            let votes = user.items().iter();
-            out.extend(votes.map(|item| (1 + item, self.scales.weight * vote)));
-            return;
-        };
-        residuals.statistics.describe_each(user, scratch);
-        let ((_, own), each) = scratch;
-        let (dim, mut at) = (own.factor.len(), 1);
-        if dim > 1 {
-            for_each_pair(dim, |a, b, root| {
-                out.push(
-                    at,
-                    self.scales.matrix * root * own.factor[a] * own.factor[b],
-                );
-                at += 1;
-            });
-        }
-        let weights = user.items().iter().zip(&own.weights);
-        out.extend(weights.map(|(item, w)| (at + item, self.scales.weight * w)));
-        let first = (at as usize + self.n_items) as u32;
-        residuals.bounded_residuals(user, own, each);
-        let records = user.items().iter().zip(&own.labels);
-        for ((&item, &s), f) in records.zip(each.chunks_exact(dim)) {
-            add_row(out, (first, item), self.scales.residual * s, f);
-        }
+    const fn behind_items(&self, at: u32) -> u32 {
+        (at as usize + self.n_items) as u32
     }
 }
 
@@ -476,6 +546,14 @@ impl Evidence {
         }
     }
 
+    /// Nights so far count by so much less. `squares` is what becomes of the squares of their weights.
+    fn fade(&mut self, kept: f64, squares: f64) {
+        self.precision *= kept;
+        self.squares *= squares;
+        let sums = self.sums.iter_mut().chain(&mut self.positions);
+        sums.for_each(|sum| *sum *= kept);
+    }
+
     const fn is_empty(&self) -> bool {
         self.precision <= 0.0
     }
@@ -498,11 +576,14 @@ pub struct NightState {
     last_night: u32,
     /// 0 until tastes begin.
     n_tastes: usize,
+    /// Nights since then.
+    n_with_tastes: u32,
     weights: Evidence,
     /// Residual sums of nights without tastes, and with.
     biases: Evidence,
     tastes: Evidence,
     matrices: Evidence,
+    forgetting: Forgetting,
     /// Noise of one number of a night.
     noise_stddev: f64,
     /// Item factors `[h_i, q_i]`.
@@ -542,6 +623,11 @@ impl<'a> Nights<'a> {
         1 + self.n_tastes
     }
 
+    /// Length of users' factors, and numbers of the matrix of their products.
+    fn of_users(&self) -> (usize, usize) {
+        self.of.params.of_users(self.n_tastes)
+    }
+
     /// Items that a listed night of `len` numbers is about.
     fn items_of(&self, len: usize) -> Result<usize> {
         let found = self.of.params.items_of(len, self.n_tastes);
@@ -560,9 +646,10 @@ impl<'a> Nights<'a> {
         self.weights.sums.resize(n_items, 0.0);
         self.biases.sums.resize(n_items, 0.0);
         self.biases.positions.resize(n_items, 0.0);
-        let n = n_items * self.dim();
-        self.rows.resize(n, 0.0);
+        let dim = self.dim();
+        self.rows.resize(n_items * dim, 0.0);
         if !self.tastes.is_empty() {
+            let n = n_items * self.of_users().0;
             self.tastes.sums.resize(n, 0.0);
             self.tastes.positions.resize(n, 0.0);
         }
@@ -571,13 +658,17 @@ impl<'a> Nights<'a> {
 
     fn scales(&self) -> Scales {
         let of = &self.of.params;
-        let unit = of.residual_bound * of.base.label_bound;
+        // norms of a user's factor, and of residuals or likes times it
+        let (factor, unit) = match of.is_of_likes() {
+            true => (of.base.clip_norm, of.base.clip_norm),
+            false => (1.0, of.residual_bound * of.base.label_bound),
+        };
         let matrix = if self.n_tastes > 0 {
             of.matrix_share
         } else {
             0.0
         };
-        let (weight, residual) = match of.is_of_likes() {
+        let (weight, residual) = match of.is_of_likes() && self.n_tastes == 0 {
             true => (1.0 - of.count_share, 0.0),
             false => (
                 of.weight_share,
@@ -586,7 +677,7 @@ impl<'a> Nights<'a> {
         };
         Scales {
             count: INSIDE * of.count_share.sqrt(),
-            matrix: INSIDE * matrix.sqrt(),
+            matrix: INSIDE * matrix.sqrt() / (factor * factor),
             weight: INSIDE * weight.sqrt(),
             residual: INSIDE * residual.sqrt() / unit,
         }
@@ -610,29 +701,32 @@ impl<'a> Nights<'a> {
         let of = &self.of.params;
         let len = of.len(self.n_items, self.n_tastes);
         let (n_items, scales) = (self.n_items, self.scales());
+        let (fit, dim) = (&self.of.fit, self.dim());
         if of.is_of_likes() {
-            let residuals = None;
-            return make(
-                len,
-                &NightContribution {
-                    n_items,
-                    scales,
-                    residuals,
-                },
-            );
+            let weights = fit.weights(n_items, Some(&self.popularity()?))?;
+            let records = match self.n_tastes {
+                0 => Records::Popularity,
+                _ => Records::Likes(fit.statistics(dim, &self.rows, &weights)?),
+            };
+            let contribution = NightContribution {
+                n_items,
+                scales,
+                records,
+            };
+            return make(len, &contribution);
         }
-        let (fit, coefficients) = (&self.of.fit, self.coefficients());
+        let coefficients = self.coefficients();
         let weights = TaskWeights::uniform(n_items);
-        let statistics = fit.statistics(self.dim(), &self.rows, &weights)?;
+        let statistics = fit.statistics(dim, &self.rows, &weights)?;
         let bound = of.residual_bound * of.base.label_bound;
         let residuals = fit.residuals(&statistics, &coefficients, bound, GradientClip::Joint)?;
-        let residuals = Some(residuals);
+        let records = Records::Ratings(residuals);
         make(
             len,
             &NightContribution {
                 n_items,
                 scales,
-                residuals,
+                records,
             },
         )
     }
@@ -644,39 +738,119 @@ impl<'a> Nights<'a> {
         let scales = self.scales();
         self.noise_stddev = noise;
         let n = (released[0] / scales.count).max(0.0);
-        let n = (n, (n * n - (noise / scales.count).powi(2)).max(0.0));
-        let (packed, rest) = released[1..].split_at(match self.of.params.is_of_likes() {
-            true => 0,
-            false => n_packed(self.n_tastes),
-        });
+        let n_speakers = (n, (n * n - (noise / scales.count).powi(2)).max(0.0));
+        let (packed, rest) = released[1..].split_at(self.of_users().1);
         let (weights, residuals) = rest.split_at(self.n_items);
-        self.weights.observe(n, weights, scales.weight, &[]);
+        let gap = night.number.saturating_sub(self.last_night);
+        self.forget(gap);
+        // a night's votes have the scale that they had then
+        let scale = scales.weight;
+        let votes = (n * scale, n_speakers.1 * scale * scale);
+        self.weights.observe(votes, weights, 1.0, &[]);
         self.n_nights += 1;
         self.last_night = night.number;
-        if self.of.params.is_of_likes() {
-            let (weights, _) = self.item_weights(0.0);
-            let most = weights.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
-            self.rows = weights.iter().map(|w| w / most).collect();
-        } else {
-            let x = self.coefficients();
-            if self.n_tastes == 0 {
-                self.biases.observe(n, residuals, scales.residual, &x);
-            } else {
-                self.tastes.observe(n, residuals, scales.residual, &x);
-                self.matrices.observe(n, packed, scales.matrix, &[]);
-            }
-            self.combine()?;
+        if self.of.params.forgets {
+            self.compare(n_speakers, gap, (weights, residuals));
         }
-        self.last = self.rows.iter().step_by(self.dim()).copied().collect();
+        if self.n_tastes > 0 {
+            if self.of.params.is_of_likes() {
+                let n = f64::from(self.n_with_tastes);
+                let kept = (n / (n + 1.0)).powi(LATE);
+                self.tastes.fade(kept, kept * kept);
+                self.matrices.fade(kept, kept * kept);
+                self.n_with_tastes += 1;
+                self.tastes
+                    .observe(n_speakers, residuals, scales.residual, &[]);
+            } else {
+                let x = self.coefficients();
+                self.tastes
+                    .observe(n_speakers, residuals, scales.residual, &x);
+            }
+            let matrices = &mut self.matrices;
+            matrices.observe(n_speakers, packed, scales.matrix, &[]);
+        } else if !self.of.params.is_of_likes() {
+            let x = self.coefficients();
+            self.biases
+                .observe(n_speakers, residuals, scales.residual, &x);
+        }
+        if self.of.params.is_of_likes() {
+            self.combine_likes()?;
+        } else {
+            self.combine()?;
+            self.last = self.rows.iter().step_by(self.dim()).copied().collect();
+        }
         self.begin_tastes()
+    }
+
+    /// Nights so far lose weight, `gap` nights after the last.
+    fn forget(&mut self, gap: u32) {
+        let factor = self.forgetting.factor();
+        if factor < 1.0 {
+            let kept = factor.powf(gap.into());
+            let state = &mut self.state;
+            for evidence in [
+                &mut state.weights,
+                &mut state.biases,
+                &mut state.tastes,
+                &mut state.matrices,
+            ] {
+                evidence.fade(kept, kept); // news since then counts as noise
+            }
+        }
+    }
+
+    /// How well each factor foretold this night's biases, or likes.
+    fn compare(
+        &mut self,
+        (n, n_squared): Speakers,
+        gap: u32,
+        (likes, residuals): (&[f64], &[f64]),
+    ) {
+        if self.weights.is_empty() {
+            return;
+        }
+        let (scales, params, dim) = (self.scales(), &self.of.params, self.dim());
+        let (values, scale, weights, unit, around) = if params.is_of_likes() {
+            let (weights, noise) = self.item_weights(0.0);
+            let most = weights.iter().copied().fold(noise, f64::max);
+            let ones = vec![1.0; self.n_items];
+            let zeros = vec![0.0; self.n_items];
+            (likes.to_vec(), scales.weight, ones, most, zeros)
+        } else {
+            let constant = match dim {
+                1 => 1.0,
+                _ => bias_coordinate(params.base.clip_norm, dim),
+            };
+            let (weights, _) = self.item_weights(1.0);
+            let scale = scales.residual * params.passes * constant;
+            let items = residuals.chunks_exact(dim).zip(self.rows.chunks_exact(dim));
+            let values = items.zip(&weights);
+            let values = values.map(|((r, row), w)| r[0] + n * scale * w * row[0]);
+            let around = self.rows.iter().step_by(dim).copied().collect();
+            (
+                values.collect(),
+                scale,
+                weights,
+                params.base.label_bound,
+                around,
+            )
+        };
+        let night = Told {
+            values: &values,
+            gain: (n * scale, n_squared * scale * scale),
+            gain_noise: (self.noise_stddev / scales.count * scale).powi(2),
+            around: &around,
+            noise: self.noise_stddev,
+            weights: &weights,
+            unit,
+        };
+        self.state.forgetting.observe(&night, gap);
     }
 
     /// `w_i`, at least so many standard deviations of their noise, and that.
     fn item_weights(&self, least: f64) -> (Vec<f64>, f64) {
         let g = self.weights.precision.max(f64::MIN_POSITIVE);
-        let noise = self
-            .weights
-            .noise_stddev(self.noise_stddev / self.scales().weight);
+        let noise = self.weights.noise_stddev(self.noise_stddev);
         let of = self.weights.sums.iter().map(|w| (w / g).max(least * noise));
         (of.collect(), noise)
     }
@@ -694,13 +868,14 @@ impl<'a> Nights<'a> {
         if total <= 0.0 || squares <= 0.0 {
             return 0.0;
         }
-        squares / total * self.weights.precision.sqrt() / self.noise_stddev
+        let whole = self.weights.precision.sqrt() / self.scales().weight;
+        squares / total * whole / self.noise_stddev
     }
 
     /// Tastes begin from public ones, when items are known well enough.
     fn begin_tastes(&mut self) -> Result<()> {
         let of = &self.of.params;
-        if self.n_tastes > 0 || of.n_tastes == 0 || of.is_of_likes() {
+        if self.n_tastes > 0 || of.n_tastes == 0 {
             return Ok(());
         }
         if self.signal() < of.least_signal {
@@ -709,8 +884,16 @@ impl<'a> Nights<'a> {
         self.n_tastes = of.n_tastes;
         let (dim, base) = (self.dim(), &of.base);
         let mut rows = initial_factors(self.n_items, dim, base.init_stddev, base.init_seed)?;
-        for (row, h) in rows.chunks_exact_mut(dim).zip(&self.rows) {
-            row[0] = *h;
+        if of.is_of_likes() {
+            let weights = self
+                .of
+                .fit
+                .weights(self.n_items, Some(&self.popularity()?))?;
+            weights.clear_others(&mut rows);
+        } else {
+            for (row, h) in rows.chunks_exact_mut(dim).zip(&self.rows) {
+                row[0] = *h;
+            }
         }
         self.rows = rows;
         Ok(())
@@ -783,6 +966,62 @@ impl<'a> Nights<'a> {
         Ok(())
     }
 
+    /// `w_i` as counts.
+    fn popularity(&self) -> Result<NoisyCounts> {
+        if self.weights.is_empty() {
+            return NoisyCounts::released_elsewhere(vec![0.0; self.n_items], 1.0, false);
+        }
+        let (weights, noise) = self.item_weights(f64::NEG_INFINITY);
+        let most = weights.iter().copied().fold(noise, f64::max);
+        let unit = most.max(f64::MIN_POSITIVE) / POPULAR;
+        let values = weights.iter().map(|w| w / unit).collect();
+        NoisyCounts::released_elsewhere(values, noise / unit, false)
+    }
+
+    /// Popularity, and tastes of the items that are most popular: `x_i = (a0 PSD(C) + ridge I)^-1 b_i` for means `C`, `b_i` over users.
+    fn combine_likes(&mut self) -> Result<()> {
+        let popularity = self.popularity()?;
+        let of = &self.of.params;
+        self.state.last = popularity
+            .values()
+            .iter()
+            .map(|n| n.max(0.0) / POPULAR)
+            .collect();
+        let (Some(implicit), false) = (of.base.feedback.implicit(), self.tastes.is_empty()) else {
+            if self.n_tastes == 0 {
+                self.state.rows = self.state.last.clone();
+            }
+            return Ok(());
+        };
+        let (d, dim) = (self.n_tastes, self.dim());
+        let mut matrix = self.mean_matrix();
+        project_psd_in_place(&mut matrix, d)?;
+        let ridge = ridge(&of.base, self.noise_of_likes(), d);
+        for (at, cell) in matrix.iter_mut().enumerate() {
+            *cell *= implicit.item_unobserved_weight;
+            if at % (d + 1) == 0 {
+                *cell += ridge;
+            }
+        }
+        cholesky_in_place(&mut matrix, d)?;
+        let precision = self.tastes.precision;
+        let mut x: Vec<f64> = self.tastes.sums.iter().map(|b| b / precision).collect();
+        for x in x.chunks_exact_mut(d) {
+            cholesky_solve_in_place(&matrix, d, x)?;
+        }
+        let mut rows = self.of.fit.rows(x, dim);
+        let weights = self.of.fit.weights(self.n_items, Some(&popularity))?;
+        weights.clear_others(&mut rows);
+        self.rows = rows;
+        Ok(())
+    }
+
+    /// Standard deviation of the noise in the means `b_i`.
+    fn noise_of_likes(&self) -> f64 {
+        let of_night = self.noise_stddev / self.scales().residual;
+        self.tastes.noise_stddev(of_night)
+    }
+
     /// `y_i` of the nights before tastes, and the precision of their noise; 0 where there were none.
     fn seen_without_tastes(&self, weights: &[f64]) -> (Vec<f64>, f64) {
         let of = &self.biases;
@@ -813,7 +1052,7 @@ impl<'a> Nights<'a> {
 
     /// `C`, row-major.
     fn mean_matrix(&self) -> Vec<f64> {
-        let dim = self.dim();
+        let dim = self.of_users().0;
         let mut full = vec![0.0; dim * dim];
         let mut packed = self.matrices.sums.iter();
         for_each_pair(dim, |a, b, root| {
@@ -828,9 +1067,17 @@ impl<'a> Nights<'a> {
     fn model(&self, provenance: Provenance) -> Result<FactorModel> {
         let (dim, base) = (self.dim(), &self.of.params.base);
         if self.tastes.is_empty() {
-            return FactorModel::new(base.scoring(1), self.last.clone(), provenance);
+            let scoring = Scoring {
+                score_model: ScoreModel::Biased,
+                ..base.scoring(1)
+            };
+            return FactorModel::new(scoring, self.last.clone(), provenance);
         }
         let mut rows = self.rows.clone();
+        if self.of.params.is_of_likes() {
+            write_popularity(&mut rows, dim, &self.popularity()?);
+            return FactorModel::new(base.scoring(dim), rows, provenance);
+        }
         let noise = self
             .matrices
             .noise_stddev(self.noise_stddev / self.scales().matrix);

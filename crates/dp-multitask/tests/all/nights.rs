@@ -232,9 +232,16 @@ impl Observer for Norms<'_> {
 
 #[test]
 fn users_add_nearly_all_that_they_may_and_never_more() {
-    for fit in [
-        nights(0),
-        NightlyParams::for_likes(MOST_ITEMS).check().unwrap(),
+    // likes have tastes from the second night on
+    let likes = |n_tastes| NightlyParams {
+        n_tastes,
+        least_signal: 0.0,
+        ..NightlyParams::for_likes(MOST_ITEMS)
+    };
+    for (fit, made) in [
+        (nights(0), 0),
+        (likes(0).check().unwrap(), 0),
+        (likes(3).check().unwrap(), 1),
     ] {
         let folder = tempfile::tempdir().unwrap();
         let (folder, plan) = (folder.path(), plan_of(&fit));
@@ -245,15 +252,20 @@ fn users_add_nearly_all_that_they_may_and_never_more() {
         let data = users(0, N_ITEMS);
         let mut norms = Norms(&data, Vec::new());
         let noise = &mut NoiseSource::insecure_seeded(1);
-        let run = Run::nightly(&plan, &mut lifetime, 0, noise).unwrap();
-        fit.run(&data, run.observed_by(&mut norms)).unwrap();
+        for number in 0..=made {
+            let list = ReleaseList::open(folder.join("nights.list"), "test", &plan).unwrap();
+            let run = Run::nightly(&plan, &mut lifetime, number, noise).unwrap();
+            let run = run.listed_in(list).observed_by(&mut norms);
+            let made = fit.run(&data, run).unwrap().model;
+            assert_eq!(made.state.n_nights(), number as usize + 1);
+        }
         let norms = norms.1;
         let grid = dp_mechanism::Grid::new(plan.releases()[0].noise_multiplier().unwrap(), 1.0);
         let bounds = Pace::new(0.4, NIGHTS)
             .unwrap()
             .bounds(grid.unwrap().l2_bound())
             .unwrap();
-        let most = u128::from(bounds[0]).pow(2);
+        let most = u128::from(bounds[made as usize]).pow(2);
         assert_eq!(norms.len(), (N_USERS / NIGHTS) as usize);
         assert!(norms.iter().all(|&z| z <= most));
         // residuals of ratings are bounded at .7: nearly all users have that much
@@ -296,4 +308,127 @@ fn popular_items_come_first_where_records_are_likes() {
     let best = last.model.recommend(&own, 5, &[]).unwrap();
     let best: Vec<u32> = best.into_iter().map(|(item, _)| item).collect();
     assert_eq!(best, [0, 1, 2, 3, 4]);
+}
+
+/// Nights on which item biases turn round slowly, or stay as they are.
+fn of_drift(is_drifting: bool, forgets: bool) -> (f64, NightlyModel) {
+    let params = NightlyParams {
+        n_tastes: 0,
+        most_nights: 100,
+        forgets,
+        ..NightlyParams::for_ratings(1.0, 5.0, MOST_ITEMS)
+    };
+    let (folder, fit) = (tempfile::tempdir().unwrap(), params.check().unwrap());
+    begin(folder.path(), &plan_of(&fit));
+    const LAST: u32 = 30;
+    let bias = |item: u32, night: u32| {
+        let turned = if is_drifting {
+            0.25 * f64::from(night)
+        } else {
+            0.0
+        };
+        (f64::from(item) + turned).sin()
+    };
+    let mut kept: Option<NightState> = None;
+    let mut last = None;
+    for number in 0..LAST {
+        let mut builder = InteractionsBuilder::new(N_ITEMS as usize);
+        // a hundred users come on every night with records of that night, and are there no more after three
+        for user in 100 * number..100 * (number + 3) {
+            for k in 0..20 {
+                let item = (user * 7 + k * 13) % N_ITEMS;
+                let luck = f64::from((user * 31 + item * 17) % 101) / 100.0 - 0.5;
+                let rating = 3.0 + bias(item, number) + luck;
+                #[allow(clippy::cast_possible_truncation, reason = "ratings from 1 to 5")]
+                builder.push(user, item, rating as f32).unwrap();
+            }
+            builder.set_id(user, 1 << 127 | u128::from(user));
+        }
+        let data = Private::new(builder.build().0);
+        let fit = match kept.take() {
+            Some(kept) => fit.clone().continuing(kept),
+            None => fit.clone(),
+        };
+        let made = night(folder.path(), &fit, number, &data).unwrap().model;
+        kept = Some(made.state.clone());
+        last = Some(made);
+    }
+    let last = last.unwrap();
+    let rows = last.model.item_factors();
+    let truth: Vec<f64> = (0..N_ITEMS).map(|item| bias(item, LAST - 1)).collect();
+    let mean = |of: &[f64]| of.iter().sum::<f64>() / of.len() as f64;
+    let (a, b) = (mean(rows), mean(&truth));
+    let squares = rows
+        .iter()
+        .zip(&truth)
+        .map(|(h, x)| (h - a - x + b).powi(2));
+    ((squares.sum::<f64>() / f64::from(N_ITEMS)).sqrt(), last)
+}
+
+#[test]
+fn nights_of_the_past_are_forgotten_where_items_drift_and_kept_where_they_stay() {
+    let (drifted, model) = of_drift(true, true);
+    let (kept, _) = of_drift(true, false);
+    let factor = model.state.forgets_by();
+    assert!(factor < 1.0, "{factor}");
+    assert!(drifted < 0.8 * kept, "{drifted} {kept}");
+    // hardly anything is lost where there is nothing to forget
+    let (with, _) = of_drift(false, true);
+    let (without, _) = of_drift(false, false);
+    assert!(with < without + 0.02, "{with} {without}");
+}
+
+#[test]
+fn likes_have_tastes_once_they_are_clear() {
+    let params = NightlyParams {
+        n_tastes: 4,
+        most_nights: 100,
+        ..NightlyParams::for_likes(MOST_ITEMS)
+    };
+    let (folder, fit) = (tempfile::tempdir().unwrap(), params.check().unwrap());
+    begin(folder.path(), &plan_of(&fit));
+    // users of even numbers like even items, the others odd ones
+    let likes = |users: std::ops::Range<u32>| {
+        let mut builder = InteractionsBuilder::new(N_ITEMS as usize);
+        for user in users {
+            for k in 0..10 {
+                let item = 2 * ((user * 7 + k * 11) % (N_ITEMS / 2)) + user % 2;
+                builder.push(user, item, 1.0).unwrap();
+            }
+            builder.set_id(user, 1 << 127 | u128::from(user));
+        }
+        Private::new(builder.build().0)
+    };
+    let mut kept: Option<NightState> = None;
+    let mut last = None;
+    for number in 0..NIGHTS {
+        let fit = match kept.take() {
+            Some(kept) => fit.clone().continuing(kept),
+            None => fit.clone(),
+        };
+        let data = likes(0..400 * (number + 1));
+        let made = night(folder.path(), &fit, number, &data).unwrap().model;
+        kept = Some(made.state.clone());
+        last = Some(made);
+    }
+    let last = last.unwrap();
+    assert_eq!(last.state.n_tastes(), 4);
+    let (mut right, mut n) = (0, 0);
+    let some = likes(10_000..10_100);
+    for user in some.expose().users() {
+        let own = last.model.fold_in(user).unwrap();
+        for (item, _) in last.model.recommend(&own, 5, user.items()).unwrap() {
+            right += usize::from(item % 2 == user.items()[0] % 2);
+            n += 1;
+        }
+    }
+    // popularity alone is right for half of them
+    assert!(n == 500 && right > 450, "{right} of {n}");
+    // the model follows from the list
+    let list =
+        ReleaseList::read(folder.path().join("nights.list"), "test", &plan_of(&fit)).unwrap();
+    let nobody = Private::new(InteractionsBuilder::new(N_ITEMS as usize).build().0);
+    let replayed = fit.run(&nobody, Run::replay(&plan_of(&fit), list).unwrap());
+    let replayed = replayed.unwrap().model;
+    assert_eq!(replayed.model.item_factors(), last.model.item_factors());
 }

@@ -23,11 +23,11 @@ settings! {
         pace: f64 = { value_name: "X", default: "0.4", range: Range::of(0.0, 4.0) },
         /// Range of ratings; not for implicit
         rating_range: Option<Vec<f64>> = { value_name: "LO,HI", delimiter: ',', usual: "required" },
-        /// explicit (ratings: biases and tastes) or implicit (likes: popularity)
+        /// explicit (ratings: biases and tastes) or implicit (likes: popularity and tastes)
         feedback: FeedbackKind = { value_name: "KIND", default: "explicit" },
         /// Implicit feedback: least rating that counts as positive
         min_rating: Option<f64> = { value_name: "X", usual: "all do" },
-        /// Taste factors, once the signal allows them; 0 learns item biases alone
+        /// Taste factors, once the signal allows them; 0 learns item biases, or popularity, alone
         tastes: usize = { value_name: "N", default: "8", range: Range::of(0.0, 64.0) },
         /// Maximum size of the catalogue
         most_items: Option<usize> = {
@@ -51,6 +51,8 @@ settings! {
         items: Option<PathBuf> = { value_name: "CATALOGUE", usual: "the items so far" },
         /// Number of the night, above all earlier ones; must not depend on the data
         night: Option<usize> = { value_name: "N", usual: "days since the state was made" },
+        /// The state was put back from a copy: unknown users count as first seen right after the copy's last night
+        restored: bool = {},
         /// Columns of the ratings.
         columns: RatingColumnSettings = flatten,
         /// What is held out.

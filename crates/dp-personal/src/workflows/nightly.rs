@@ -30,7 +30,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::input::{HeldOut, read};
-use super::ledger::{Account, BoundAccount, is_bound};
+use super::ledger::{Account, BoundAccount, Comparison, is_bound};
 use super::private_run::{Clock, name_in_ledger, run_name, unit_of};
 use super::publish::{Published, publish as publish_folder};
 use super::train::ADJACENCY;
@@ -60,6 +60,8 @@ const FIRST_SEEN: &str = "first-seen";
 /// The order of items beside a model, where the catalogue grew.
 const ORDER: &str = "item_order.csv";
 const HISTORY: &str = "internal-nights.csv";
+/// Nights whose figures `dp nightly status` prints.
+const SHOWN: usize = 7;
 const OWN_LEDGER: &str = "ledger";
 const DAY: u64 = 86_400;
 /// Ids of users that were given have this bit: see [`Interactions::user_id`].
@@ -555,6 +557,10 @@ pub fn run(args: &NightlyRunSettings, watch: &mut dyn Watch) -> Result<NightlyRe
     let night = match args.night {
         Some(night) => u32::try_from(night)
             .map_err(|_| Error::Usage(format!("`night` {night} is too large")))?,
+        None if args.restored => {
+            let text = "`restored` needs `night`, a number above those of all nights that were made: none may be made twice";
+            return Err(Error::Usage(text.to_owned()));
+        }
         None => state.today(),
     };
     let file = state.ledger(folder);
@@ -573,7 +579,11 @@ pub fn run(args: &NightlyRunSettings, watch: &mut dyn Watch) -> Result<NightlyRe
     let numbers = items.numbers(ratings.catalogue())?;
     let split = HeldOut::new(&state.feedback(), &args.split, &ratings)?;
     let table = numbered(split.train(), &numbers)?;
-    let bound = account.bind(&ratings, false);
+    let comparison = match folder.join(RELEASES).exists() {
+        true => Comparison::Tell,
+        false => Comparison::Refuse,
+    };
+    let bound = account.bind(&ratings, comparison);
     let mut account = bound.map_err(|error| in_nights(folder, error))?;
     let load = clock.lap();
     go_on(watch)?;
@@ -588,7 +598,7 @@ pub fn run(args: &NightlyRunSettings, watch: &mut dyn Watch) -> Result<NightlyRe
         &state,
         (&trainer, &plan),
         &table,
-        night,
+        (night, args.restored),
         &mut account,
     )?;
     let train = clock.lap();
@@ -643,7 +653,7 @@ fn in_nights(folder: &Path, error: Error) -> Error {
     match error {
         Error::OtherUsers { .. } => Error::Nights {
             state,
-            reason: "fewer than half of these users were there on earlier nights; users keep their ids for a lifetime, since whoever is renamed \
+            reason: "fewer than half of these users are those of earlier runs of its ledger; users keep their ids, since whoever is renamed \
                      has a new budget",
         },
         Error::LedgerCut { .. } => Error::Nights {
@@ -677,7 +687,7 @@ fn one_night(
     state: &State,
     (trainer, plan): (&NightlyFactorization, &Plan),
     table: &Private<Interactions>,
-    night: u32,
+    (night, was_restored): (u32, bool),
     account: &mut BoundAccount,
 ) -> Result<(Fitted<NightlyModel>, bool)> {
     let name = run_name(&state.public())?;
@@ -686,7 +696,13 @@ fn one_night(
     let (id, store) = (state.release_id.clone(), folder.join(FIRST_SEEN));
     let noise = &mut NoiseSource::operating_system();
     let fitted = account.lifetime(
-        |ledger| PacedLifetime::resume(ledger, id, store),
+        |ledger| {
+            let lifetime = PacedLifetime::resume(ledger, id, store)?;
+            Ok(match was_restored {
+                true => lifetime.restored(),
+                false => lifetime,
+            })
+        },
         |lifetime| {
             let run = Run::nightly(plan, lifetime, night, noise)?;
             Ok(trainer.run(table, run.listed_in(list))?)
@@ -722,9 +738,16 @@ fn write_model(
             evaluate: clock.lap(),
         },
     };
+    let mut warnings = warnings::of_ratings(release.ratings, state.target.delta);
+    if account.has_other_users() {
+        warnings.push(
+            "fewer than half of tonight's users are known from earlier nights: users keep their ids for a lifetime, since whoever is renamed has a new budget"
+                .to_owned(),
+        );
+    }
     let aside = Aside {
         ledger: Some(state.ledger(folder)),
-        warnings: warnings::of_ratings(release.ratings, state.target.delta),
+        warnings,
     };
     files.commit_after(
         |files| report.write_internal(files, &aside),
@@ -739,12 +762,32 @@ fn add_history(folder: &Path, night: u32, figures: Option<Headline>) -> Result<(
     let Some(Headline { metric, value, .. }) = figures else {
         return Ok(());
     };
-    let old = fs::read_to_string(&path).unwrap_or_else(|_| "night,metric,value\n".to_owned());
-    let first = format!("{night},");
-    let kept = old.lines().filter(|line| !line.starts_with(&first));
-    let mut text: String = kept.map(|line| format!("{line}\n")).collect();
-    text.push_str(&format!("{night},{metric},{value}\n"));
+    let old = history(folder).into_iter().filter(|of| of.night != night);
+    let metric = metric.to_owned();
+    let now = NightFigure {
+        night,
+        metric,
+        value,
+    };
+    let mut text = "night,metric,value\n".to_owned();
+    for of in old.chain([now]) {
+        text.push_str(&format!("{},{},{}\n", of.night, of.metric, of.value));
+    }
     replace_private(&path, text.as_bytes())
+}
+
+/// A held-out figure of a night: private.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct NightFigure {
+    night: u32,
+    metric: String,
+    value: f64,
+}
+
+/// Those that are kept; rows that cannot be read are left out.
+fn history(folder: &Path) -> Vec<NightFigure> {
+    let rows = csv::Reader::from_path(folder.join(HISTORY)).map(csv::Reader::into_deserialize);
+    rows.into_iter().flatten().flatten().collect()
 }
 
 fn told(
@@ -800,7 +843,7 @@ fn told(
     }
 }
 
-/// How far the nights are: from public files and the ledger alone.
+/// How far the nights are: from public files and the ledger alone, but for the figures of the last nights, which are internal.
 ///
 /// # Errors
 /// When the folder or its ledger cannot be read.
@@ -826,7 +869,8 @@ pub fn status(args: &NightlyStatusSettings) -> Result<NightlyReport> {
         Some(last) if last == today => "made".to_owned(),
         _ => "not made yet".to_owned(),
     };
-    let facts = vec![
+    let figures = history(folder);
+    let mut facts = vec![
         fact(
             "nights",
             format!(
@@ -852,14 +896,15 @@ pub fn status(args: &NightlyStatusSettings) -> Result<NightlyReport> {
             kept.as_ref()
                 .map_or_else(String::new, |kept| kept.n_tastes().to_string()),
         ),
-        fact(
-            "internal",
-            format!(
-                "{}: errors by night, not to be published",
-                folder.join(HISTORY).display()
-            ),
-        ),
     ];
+    for of in figures.iter().rev().take(SHOWN).rev() {
+        let name = format!("night {}", of.night);
+        let text = format!(
+            "{} {:.4} (internal: not to be published)",
+            of.metric, of.value
+        );
+        facts.push(fact(&name, text));
+    }
     Ok(NightlyReport {
         json: json!({
             "n_listed": made,
@@ -872,6 +917,7 @@ pub fn status(args: &NightlyStatusSettings) -> Result<NightlyReport> {
             "epsilon_spent_by_the_first_users": spent,
             "epsilon_left_to_the_first_users": left,
             "draws_left": found.draws_left,
+            "internal_by_night": figures,
         }),
         text: terminal(&[Block::Facts(facts)]),
     })

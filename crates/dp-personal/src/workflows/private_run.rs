@@ -14,7 +14,8 @@ use dp_mechanism::{
 use serde_json::{Map, Value, json};
 
 use super::ledger::{
-    Account, BoundAccount, HasUsers, data_set_id, is_paid_by_ledger, random_bits, refuse_unpaid,
+    Account, BoundAccount, Comparison, HasUsers, data_set_id, is_paid_by_ledger, random_bits,
+    refuse_unpaid,
 };
 use crate::error::{Error, Result};
 use crate::output::{self, Aside, OutputFolder, Release, RunReport, internal_beside, tell, warn};
@@ -147,7 +148,11 @@ impl<'a> Unbound<'a> {
                     if are_elsewhere {
                         account.check_users_elsewhere(data)?;
                     }
-                    let account = account.bind(data, are_elsewhere)?;
+                    let comparison = match are_elsewhere {
+                        true => Comparison::Elsewhere,
+                        false => Comparison::Refuse,
+                    };
+                    let account = account.bind(data, comparison)?;
                     Side::Keeper(Keeper { folder, account }, pool)
                 }
                 Side::Worker(worker) => Side::Worker(worker),

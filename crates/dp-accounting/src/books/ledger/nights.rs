@@ -85,22 +85,24 @@ impl Ledger {
     /// Pays for night `night` of a lifetime, a release with `n_draws` noise draws, after a line is durable that names the night and
     /// the MAC of the store of first nights as it is from now on. Nothing is charged: the lifetime was paid for when it was reserved.
     ///
-    /// Nights increase strictly, so none is handed out twice, whatever crashes. What is not released stays lost.
+    /// `first_seen` is the MAC of the store that the night was prepared with and that of the next one. Nights increase strictly, so none is handed
+    /// out twice, whatever crashes. What is not released stays lost.
     ///
     /// # Errors
     /// [`Error::NightPassed`] for a night that is not after the last one; [`Error::NightDraws`] when the reserved draws do not
-    /// suffice; [`Error::NotALifetime`]. These leave the ledger as it was. [`Error::Io`] as for [`take`](Self::take).
+    /// suffice; [`Error::FirstSeenChanged`] when the ledger names another store by now; [`Error::NotALifetime`]. These leave the ledger as it
+    /// was. [`Error::Io`] as for [`take`](Self::take).
     pub fn take_night(
         &mut self,
         release_id: &str,
         night: u32,
         n_draws: u64,
-        first_seen: &str,
+        first_seen: [&str; 2],
     ) -> Result<NightSpend> {
         self.refresh()?;
         self.check_night(release_id, night, n_draws)?;
-        let state = self.lifetime(release_id)?;
-        self.write_night(release_id, Some(night), n_draws, first_seen)?;
+        let state = self.goes_on_from(release_id, first_seen[0])?;
+        self.write_night(release_id, Some(night), n_draws, first_seen[1])?;
         Ok(NightSpend::new(
             state.release,
             state.pace,
@@ -131,14 +133,25 @@ impl Ledger {
         Ok(())
     }
 
-    /// Writes that the store of first nights of a lifetime has changed without a night, as when somebody is erased from it.
+    /// Writes that the store of first nights of a lifetime has changed without a night, as when somebody is erased from it: from the one with the
+    /// first MAC to that with the second.
     ///
     /// # Errors
-    /// [`Error::NotALifetime`]; those of writing, as for [`take`](Self::take).
-    pub fn rebind_first_seen(&mut self, release_id: &str, first_seen: &str) -> Result<()> {
+    /// [`Error::FirstSeenChanged`], [`Error::NotALifetime`]; those of writing, as for [`take`](Self::take).
+    pub fn rebind_first_seen(&mut self, release_id: &str, first_seen: [&str; 2]) -> Result<()> {
         self.refresh()?;
-        self.lifetime(release_id)?;
-        self.write_night(release_id, None, 0, first_seen)
+        self.goes_on_from(release_id, first_seen[0])?;
+        self.write_night(release_id, None, 0, first_seen[1])
+    }
+
+    /// The lifetime, if the store that was changed is the one that it has. Another program's nights may have come with a copy of the file, and
+    /// a store without their newcomers would make them new again.
+    fn goes_on_from(&self, release_id: &str, first_seen: &str) -> Result<LifetimeState> {
+        let state = self.lifetime(release_id)?;
+        if state.first_seen == first_seen {
+            return Ok(state);
+        }
+        Err(Error::FirstSeenChanged)
     }
 
     fn write_night(

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use dp_accounting::{
-    BudgetKind, Error, Ledger, LedgerSummary, Pace, Plan, PlannedRelease, Standing,
+    BudgetKind, Error, Ledger, LedgerSummary, NightSpend, Pace, Plan, PlannedRelease, Standing,
 };
 use dp_core::{Adjacency, ReplaceFactor};
 
@@ -30,13 +30,26 @@ fn reserved(ledger: &mut Ledger) -> String {
         .unwrap()
 }
 
+/// A night whose store goes on from the one that the ledger names.
+fn take(
+    ledger: &mut Ledger,
+    id: &str,
+    night: u32,
+    n_draws: u64,
+    first_seen: &str,
+) -> Result<NightSpend, Error> {
+    let before = ledger.lifetime(id).map(|state| state.first_seen);
+    let before = before.unwrap_or_else(|_| mac(0));
+    ledger.take_night(id, night, n_draws, [&before, first_seen])
+}
+
 /// A ledger with a lifetime, of which two nights were handed out.
 fn with_nights_2_and_3(path: &Path) -> (Ledger, String) {
     let mut ledger = open(path).unwrap();
     let id = reserved(&mut ledger);
     for night in [2, 3] {
         assert_eq!(
-            ledger.take_night(&id, night, 10, &mac(5)).unwrap().night(),
+            take(&mut ledger, &id, night, 10, &mac(5)).unwrap().night(),
             night
         );
     }
@@ -51,14 +64,14 @@ fn a_lifetime_is_paid_for_once_and_its_nights_cost_nothing() {
     let cost = mu_squared(&ledger);
     assert!((cost - 1.0 / 64.0).abs() < 1e-12);
     for (n, night) in [0, 1, 5, 6, 40].into_iter().enumerate() {
-        let spend = ledger.take_night(&id, night, 10, &mac(n + 1)).unwrap();
+        let spend = take(&mut ledger, &id, night, 10, &mac(n + 1)).unwrap();
         assert_eq!((spend.night(), spend.n_draws()), (night, 10));
         assert_eq!((spend.pace(), spend.release_id()), (pace(), &*id));
         assert!((spend.noise_multiplier().unwrap() - 8.0).abs() < 1e-15);
         // beside them the ledger pays for other runs
         assert_eq!(ledger.reserve(&plan(0.05)).unwrap().len(), 2);
     }
-    ledger.rebind_first_seen(&id, &mac(77)).unwrap();
+    ledger.rebind_first_seen(&id, [&mac(5), &mac(77)]).unwrap();
     drop(ledger);
     let mut ledger = open(&path).unwrap();
     let state = ledger.lifetime(&id).unwrap();
@@ -93,10 +106,10 @@ fn a_night_that_is_not_later_than_the_last_is_refused() {
     let (_folder, path) = scratch();
     let mut ledger = open(&path).unwrap();
     let id = reserved(&mut ledger);
-    let taken = ledger.take_night(&id, 7, 3, &mac(1)).unwrap();
+    let taken = take(&mut ledger, &id, 7, 3, &mac(1)).unwrap();
     let before = fs::read(&path).unwrap();
     for night in [0, 6, 7] {
-        let refused = ledger.take_night(&id, night, 3, &mac(2));
+        let refused = take(&mut ledger, &id, night, 3, &mac(2));
         assert!(matches!(refused, Err(Error::NightPassed { last: 7, .. })));
         let said = refused.unwrap_err().to_string();
         assert!(said.contains("later night"), "{said}");
@@ -104,9 +117,9 @@ fn a_night_that_is_not_later_than_the_last_is_refused() {
     drop((ledger, taken));
     // nor by another process, and nothing was written
     let mut ledger = open(&path).unwrap();
-    assert!(ledger.take_night(&id, 7, 3, &mac(2)).is_err());
+    assert!(take(&mut ledger, &id, 7, 3, &mac(2)).is_err());
     assert_eq!(fs::read(&path).unwrap(), before);
-    assert_eq!(ledger.take_night(&id, 8, 3, &mac(2)).unwrap().night(), 8);
+    assert_eq!(take(&mut ledger, &id, 8, 3, &mac(2)).unwrap().night(), 8);
 }
 
 #[test]
@@ -115,20 +128,19 @@ fn nights_end_when_the_reserved_draws_do() {
     let id = reserved(&mut ledger);
     for (night, draws) in [(0, 40), (1, 60)] {
         assert_eq!(
-            ledger
-                .take_night(&id, night, draws, &mac(1))
+            take(&mut ledger, &id, night, draws, &mac(1))
                 .unwrap()
                 .n_draws(),
             draws
         );
     }
-    let refused = ledger.take_night(&id, 2, 1, &mac(1));
+    let refused = take(&mut ledger, &id, 2, 1, &mac(1));
     assert!(matches!(
         refused,
         Err(Error::NightDraws { asked: 1, left: 0 })
     ));
     // the refused night is not used up
-    assert_eq!(ledger.take_night(&id, 2, 0, &mac(1)).unwrap().night(), 2);
+    assert_eq!(take(&mut ledger, &id, 2, 0, &mac(1)).unwrap().night(), 2);
 }
 
 #[test]
@@ -158,11 +170,11 @@ fn what_is_no_lifetime_is_refused_with_a_reason() {
     let id = reserved(&mut ledger);
     let other = ledger.reserve(&plan(0.1)).unwrap();
     for bad in ["x", other[0].release_id()] {
-        let refused = ledger.take_night(bad, 1, 1, &mac(1));
+        let refused = take(&mut ledger, bad, 1, 1, &mac(1));
         assert!(matches!(refused, Err(Error::NotALifetime { .. })));
-        assert!(ledger.rebind_first_seen(bad, &mac(1)).is_err());
+        assert!(ledger.rebind_first_seen(bad, [&mac(0), &mac(1)]).is_err());
     }
-    assert!(ledger.take_night(&id, 1, 1, "MAC").is_err());
+    assert!(take(&mut ledger, &id, 1, 1, "MAC").is_err());
     // an older file has to be upgraded first, and then goes on
     let old = path.with_file_name("old.jsonl");
     let fixture = concat!(
@@ -186,15 +198,30 @@ fn what_is_no_lifetime_is_refused_with_a_reason() {
 }
 
 #[test]
+fn a_night_goes_on_from_the_store_that_the_ledger_names() {
+    let (_folder, path) = scratch();
+    let (mut ledger, id) = with_nights_2_and_3(&path);
+    let before = fs::read(&path).unwrap();
+    for older in [mac(0), mac(6)] {
+        for refused in [
+            ledger.take_night(&id, 4, 1, [&older, &mac(7)]).map(drop),
+            ledger.rebind_first_seen(&id, [&older, &mac(7)]),
+        ] {
+            assert!(matches!(refused, Err(Error::FirstSeenChanged)));
+        }
+    }
+    assert_eq!(fs::read(&path).unwrap(), before);
+    ledger.take_night(&id, 4, 1, [&mac(5), &mac(7)]).unwrap();
+}
+
+#[test]
 fn a_crash_at_any_byte_makes_no_night_twice() {
     let (_folder, path) = scratch();
     let mut ledger = open(&path).unwrap();
     let id = reserved(&mut ledger);
     let mut handed_out = vec![(fs::metadata(&path).unwrap().len(), None, mac(0))];
     for night in [3, 4, 9] {
-        let spend = ledger
-            .take_night(&id, night, 20, &mac(night as usize))
-            .unwrap();
+        let spend = take(&mut ledger, &id, night, 20, &mac(night as usize)).unwrap();
         let length = fs::metadata(&path).unwrap().len();
         handed_out.push((length, Some(spend.night()), mac(night as usize)));
     }
@@ -229,14 +256,14 @@ fn a_crash_at_any_byte_makes_no_night_twice() {
             "cut at {cut}"
         );
         if let Some(last) = *last {
-            let again = ledger.take_night(&id, last, 1, &mac(1));
+            let again = take(&mut ledger, &id, last, 1, &mac(1));
             assert!(
                 matches!(again, Err(Error::NightPassed { .. })),
                 "cut at {cut}"
             );
         }
         assert_eq!(
-            ledger.take_night(&id, 10, 1, &mac(1)).unwrap().night(),
+            take(&mut ledger, &id, 10, 1, &mac(1)).unwrap().night(),
             10,
             "{cut}"
         );
@@ -259,7 +286,7 @@ fn lifetimes_survive_an_upgrade_and_a_merge() {
         let adjacency = found.budget.adjacency();
         let mut ledger = Ledger::open(path, &found.data_set_id, adjacency).unwrap();
         assert_eq!(ledger.lifetime(&id).unwrap(), state);
-        assert!(ledger.take_night(&id, 3, 1, &mac(1)).is_err());
+        assert!(take(&mut ledger, &id, 3, 1, &mac(1)).is_err());
         assert!(ledger.check_night(&id, 4, 80).is_ok() && ledger.check_night(&id, 4, 81).is_err());
     };
     let kind = BudgetKind::Rdp { order: 16.0 };

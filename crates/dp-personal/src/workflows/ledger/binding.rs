@@ -18,7 +18,7 @@
 //! its time tells how many users there are or when their number changed.
 //!
 //! # Privacy
-//! Whether the run is refused depends on private records. The refusal is told to whoever runs the workflow, who has the
+//! Whether the run is refused depends on private records; nights after the first, whose absence shows, are not refused for it ([`Comparison::Tell`]). The refusal is told to whoever runs the workflow, who has the
 //! records; it comes before anything is paid or released, and nothing that is released depends on it. It states no figure.
 
 use std::collections::HashSet;
@@ -144,12 +144,25 @@ pub(crate) struct Binding {
     /// What the key's file does not have yet.
     is_new: bool,
     sketch: Sketch,
+    /// Whether fewer than half of the users were charged for before.
+    has_other_users: bool,
     /// What the users' file says of the ledger, once it was written.
     seen: Option<Seen>,
 }
 
+/// What the users of a run are compared for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Comparison {
+    /// Refuse other users.
+    Refuse,
+    /// Users are at workers: there is nothing to compare.
+    Elsewhere,
+    /// Say so: everybody sees whether there is a night, which must not follow from how many users are known.
+    Tell,
+}
+
 impl Binding {
-    /// Compares the users of a run with those that the ledger was charged for. Where they are at workers (`None`), `same_data_set` stands for that
+    /// Compares the users of a run with those that the ledger was charged for. Where they are at workers, `same_data_set` stands for that
     /// comparison and for nothing else: such runs always say it.
     ///
     /// # Errors
@@ -159,9 +172,10 @@ impl Binding {
     pub(crate) fn check(
         ledger: &Path,
         recorded: Option<&Recorded<'_>>,
-        users: Option<&Private<Vec<&str>>>,
+        (users, comparison): (&Private<Vec<&str>>, Comparison),
         same_data_set: bool,
     ) -> Result<Self> {
+        let users = Some(users).filter(|_| comparison != Comparison::Elsewhere);
         let same_data_set = same_data_set && users.is_some();
         let files = Files::beside(ledger);
         let (key, remembered) = match recorded {
@@ -196,11 +210,10 @@ impl Binding {
         let is_new = key.is_none();
         let key = key.map_or_else(Key::random, Ok)?;
         let now = key.hashes(users.map_or(&[], |users| users.expose()));
-        if let Some(remembered) = &remembered
-            && !same_data_set
+        let has_other_users = !same_data_set
             && users.is_some()
-            && !remembered.is_of(&now)
-        {
+            && remembered.as_ref().is_some_and(|of| !of.is_of(&now));
+        if has_other_users && comparison == Comparison::Refuse {
             return Err(Error::OtherUsers {
                 ledger: files.ledger,
             });
@@ -211,8 +224,14 @@ impl Binding {
             key,
             is_new,
             sketch,
+            has_other_users,
             seen: None,
         })
+    }
+
+    /// Whether fewer than half of the users were charged for before: private.
+    pub(crate) const fn has_other_users(&self) -> bool {
+        self.has_other_users
     }
 
     /// The hash of the key, which a ledger may name.
@@ -287,6 +306,7 @@ pub(super) fn carry_over<'a>(
                 key,
                 is_new: true,
                 sketch,
+                has_other_users: false,
                 seen: None,
             };
             binding.write(recorded)?;
@@ -580,7 +600,8 @@ mod tests {
     ) -> Result<String> {
         let ids = ids(users);
         let ids = Private::new(ids.iter().map(String::as_str).collect());
-        let mut binding = Binding::check(ledger, recorded.as_ref(), Some(&ids), same_data_set)?;
+        let users = (&ids, Comparison::Refuse);
+        let mut binding = Binding::check(ledger, recorded.as_ref(), users, same_data_set)?;
         binding.write(&recorded.unwrap_or_default())?;
         Ok(binding.key_hash())
     }
@@ -605,6 +626,24 @@ mod tests {
             // a third of the users left and as many came
             run(&ledger, n..4 * n, false).unwrap();
         }
+    }
+
+    #[test]
+    fn nights_go_on_with_any_users_and_remember_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let ledger = dir.path().join("l");
+        run(&ledger, 0..300, false).unwrap();
+        let tell = |users: std::ops::Range<u32>| {
+            let ids = ids(users);
+            let ids = Private::new(ids.iter().map(String::as_str).collect());
+            let users = (&ids, Comparison::Tell);
+            let mut binding = Binding::check(&ledger, Some(&paid()), users, false).unwrap();
+            binding.write(&paid()).unwrap();
+            binding.has_other_users()
+        };
+        assert!(tell(299..900));
+        assert!(!tell(299..900));
+        run(&ledger, 299..900, false).unwrap();
     }
 
     #[test]
@@ -637,7 +676,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let ledger = dir.path().join("l");
         let elsewhere = |recorded: Option<&Recorded<'_>>| {
-            let mut binding = Binding::check(&ledger, recorded, None, true)?;
+            let users = (&Private::new(Vec::new()), Comparison::Elsewhere);
+            let mut binding = Binding::check(&ledger, recorded, users, true)?;
             binding.write(&recorded.cloned().unwrap_or_default())?;
             Ok(binding.key_hash())
         };

@@ -15,7 +15,7 @@ use dp_data::TableSource;
 use dp_mechanism::{PacedLifetime, PaidLine};
 
 use self::binding::{Binding, Recorded};
-pub(crate) use self::binding::{HasUsers, is_bound, random_bits};
+pub(crate) use self::binding::{Comparison, HasUsers, is_bound, random_bits};
 pub use self::commands::{LedgerReport, create, merge, show, upgrade};
 pub(crate) use self::explorations::{UNNOTED, last_of, note_exploration, note_exploration_of};
 use crate::error::{Error, Result, Shortfall};
@@ -182,14 +182,15 @@ impl Account {
     ///
     /// # Errors
     /// As [`Binding::check`].
-    pub(crate) fn bind(self, data: &impl HasUsers, are_elsewhere: bool) -> Result<BoundAccount> {
+    pub(crate) fn bind(self, data: &impl HasUsers, comparison: Comparison) -> Result<BoundAccount> {
         let binding = match &self.file {
             None => None,
             Some(file) => {
                 let recorded = self.ledger.as_ref().map(Recorded::of);
-                let (recorded, users) = (recorded.as_ref(), data.user_ids());
-                let users = Some(&users).filter(|_| !are_elsewhere);
-                let checked = Binding::check(&file.path, recorded, users, file.same_data_set)?;
+                let users = data.user_ids();
+                let users = (&users, comparison);
+                let same = file.same_data_set;
+                let checked = Binding::check(&file.path, recorded.as_ref(), users, same)?;
                 Some(checked)
             }
         };
@@ -264,6 +265,12 @@ impl BoundAccount {
             model: model.to_owned(),
             source: Box::new(source),
         })
+    }
+
+    /// Whether fewer than half of the users were charged for before: private.
+    pub(crate) fn has_other_users(&self) -> bool {
+        let binding = self.binding.as_ref();
+        binding.is_some_and(Binding::has_other_users)
     }
 
     /// Lends the ledger to a paced lifetime, and takes it back.

@@ -1,0 +1,206 @@
+//! How fast nights of the past lose weight, chosen from what they foretold of the next one. Post-processing of releases.
+
+use super::item_biases::BiasEvidence;
+
+/// Factors a night that are weighed beside 1, which forgets nothing.
+const FACTORS: [f64; 4] = [0.997, 0.99, 0.97, 0.9];
+/// By how much, in logarithms of the likelihood, a factor below 1 must have foretold nights better than 1.
+const LEAST_GAIN: f64 = 5.0;
+/// Nights before the first that is foretold: while the model is on its way from nothing, its nights differ from each other without any drift.
+const SETTLING: u32 = 10;
+
+/// One number of each item as nights tell it: `z_it ~ N(k_t w_i x_i, s_t^2)`.
+pub(super) struct Told<'a> {
+    /// `z_it`.
+    pub(super) values: &'a [f64],
+    /// `k_t`, and its square less what noise adds to it.
+    pub(super) gain: (f64, f64),
+    /// Variance of the noise in `k_t`.
+    pub(super) gain_noise: f64,
+    /// What `z_it` is told around: noise in `k_t` shows in what `x_i` differs from it.
+    pub(super) around: &'a [f64],
+    /// `s_t`.
+    pub(super) noise: f64,
+    /// `w_i`.
+    pub(super) weights: &'a [f64],
+    /// The size that `x_i` may have.
+    pub(super) unit: f64,
+}
+
+/// Discount factors, each with what nights say under it and how well that foretold each next night.
+///
+/// ```text
+/// g_t = f^(t - t') g_t' + k_t^2,   b_it = f^(t - t') b_it' + k_t z_it         f the factor, t' the night before, k_t^2 less what noise adds to it
+/// h_t                              as g_t, with what noise adds
+/// x_i | nights before t            posterior of b_i / g ~ N(w_i x_i, s^2 h / g^2) under the prior of BiasEvidence
+/// L_f = sum_t sum_i ln N(z_it; k_t w_i E x_i, (k_t w_i)^2 V x_i + s_t^2)        and the noise in k_t
+/// ```
+///
+/// Evidence that is discounted is that of a random walk whose variance grows by `1/f - 1` of itself a night (discount models, West and Harrison 1997, chapter 6). Taken is
+/// the factor of the largest `L` over all nights but the first [`SETTLING`], if that is above that of 1 by [`LEAST_GAIN`].
+#[derive(Debug, Clone, PartialEq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Forgetting {
+    candidates: Vec<Candidate>,
+    n_nights: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Candidate {
+    factor: f64,
+    log_likelihood: f64,
+    precision: f64,
+    squares: f64,
+    sums: Vec<f64>,
+}
+
+impl Forgetting {
+    /// Takes over a night, `gap` nights after the one before.
+    pub(super) fn observe(&mut self, night: &Told<'_>, gap: u32) {
+        if self.candidates.is_empty() {
+            let factors = [1.0].into_iter().chain(FACTORS);
+            self.candidates = factors.map(Candidate::new).collect();
+        }
+        for candidate in &mut self.candidates {
+            candidate.observe(night, gap, self.n_nights >= SETTLING);
+        }
+        self.n_nights = self.n_nights.saturating_add(1);
+    }
+
+    /// The factor to go on with.
+    pub(super) fn factor(&self) -> f64 {
+        let Some(none) = self.candidates.first() else {
+            return 1.0;
+        };
+        let better = self
+            .candidates
+            .iter()
+            .filter(|candidate| candidate.log_likelihood > none.log_likelihood + LEAST_GAIN);
+        let best = better.max_by(|a, b| a.log_likelihood.total_cmp(&b.log_likelihood));
+        best.map_or(1.0, |best| best.factor)
+    }
+}
+
+impl Candidate {
+    const fn new(factor: f64) -> Self {
+        Self {
+            factor,
+            log_likelihood: 0.0,
+            precision: 0.0,
+            squares: 0.0,
+            sums: Vec::new(),
+        }
+    }
+
+    fn observe(&mut self, night: &Told<'_>, gap: u32, is_foretold: bool) {
+        let (gain, squared) = night.gain;
+        let noise = night.noise * night.noise;
+        let kept = self.factor.powf(gap.into());
+        self.precision *= kept;
+        self.squares *= kept;
+        self.sums.iter_mut().for_each(|sum| *sum *= kept);
+        self.sums.resize(night.values.len(), 0.0);
+        if is_foretold && self.precision > 0.0 {
+            let means = self.sums.iter().map(|sum| sum / self.precision).collect();
+            let precision = self.precision * self.precision / (self.squares * noise);
+            let evidence = BiasEvidence::of(means, precision);
+            let foretold = evidence.posterior(night.weights, night.unit);
+            let each = night.values.iter().zip(night.weights).zip(night.around);
+            self.log_likelihood += each
+                .zip(foretold)
+                .map(|(((z, w), around), (mean, variance))| {
+                    let of_gain = night.gain_noise * (w * (mean - around)).powi(2);
+                    let spread = (gain * w).powi(2) * variance + of_gain + noise;
+                    -0.5 * (spread.ln() + (z - gain * w * mean).powi(2) / spread)
+                })
+                .sum::<f64>();
+        }
+        self.squares += gain * gain;
+        self.precision += squared;
+        let sums = self.sums.iter_mut().zip(night.values);
+        sums.for_each(|(sum, z)| *sum += gain * z);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::SeedableRng;
+    use rand_chacha::ChaCha20Rng;
+    use rand_distr::{Distribution, Normal};
+
+    use super::*;
+
+    const N_ITEMS: usize = 400;
+    const NIGHTS: u32 = 200;
+
+    /// The factor after nights on which items' numbers of standard deviation 1 make steps of this size.
+    fn chosen(step: f64, noise: f64, seed: u64) -> f64 {
+        let mut rng = ChaCha20Rng::seed_from_u64(seed);
+        let normal = Normal::new(0.0, 1.0).unwrap();
+        let mut draw = |scale: f64| scale * normal.sample(&mut rng);
+        let weights: Vec<f64> = (0..N_ITEMS).map(|i| 0.2 + (i % 10) as f64 / 5.0).collect();
+        let mut x: Vec<f64> = (0..N_ITEMS).map(|_| draw(1.0)).collect();
+        let mut forgetting = Forgetting::default();
+        for _ in 0..NIGHTS {
+            let values: Vec<f64> = x
+                .iter()
+                .zip(&weights)
+                .map(|(x, w)| w * x + draw(noise))
+                .collect();
+            forgetting.observe(
+                &Told {
+                    values: &values,
+                    gain: (1.0, 1.0),
+                    gain_noise: 0.0,
+                    around: &[0.0; N_ITEMS],
+                    noise,
+                    weights: &weights,
+                    unit: 1.0,
+                },
+                1,
+            );
+            x.iter_mut().for_each(|x| *x += draw(step));
+        }
+        forgetting.factor()
+    }
+
+    #[test]
+    fn what_stays_is_kept_and_what_drifts_is_forgotten() {
+        for seed in 0..3 {
+            for noise in [0.3, 3.0, 30.0] {
+                assert_eq!(chosen(0.0, noise, seed), 1.0, "{noise}");
+            }
+            // steps of .3 under noise of .3 are as much news as the last night is evidence
+            let fast = chosen(0.3, 0.3, seed);
+            assert!(fast <= 0.9, "{fast}");
+            // the best factor of a random walk of variance q, seen with precision w^2 / s^2, is about 1 - w sqrt(q) / s: .97 here
+            let slow = chosen(0.03, 1.0, seed);
+            assert!((0.97..0.995).contains(&slow), "{slow}");
+        }
+    }
+
+    #[test]
+    fn nights_that_were_not_made_are_forgotten_as_well() {
+        let night = |values| Told {
+            values,
+            gain: (2.0, 4.0),
+            gain_noise: 0.0,
+            around: &[0.0; 2],
+            noise: 1.0,
+            weights: &[1.0, 1.0],
+            unit: 1.0,
+        };
+        let (mut one, mut three) = (Candidate::new(0.9), Candidate::new(0.9));
+        for candidate in [&mut one, &mut three] {
+            candidate.observe(&night(&[1.0, 3.0]), 1, false);
+        }
+        one.observe(&night(&[0.0, 0.0]), 1, true);
+        three.observe(&night(&[0.0, 0.0]), 3, true);
+        let of = |candidate: &Candidate| (candidate.precision, candidate.sums[1]);
+        let (near, far) = (of(&one), of(&three));
+        assert!((near.0 - (0.9 * 4.0 + 4.0)).abs() < 1e-12 && (near.1 - 0.9 * 6.0).abs() < 1e-12);
+        assert!((far.0 - (0.729 * 4.0 + 4.0)).abs() < 1e-12);
+        assert!((far.1 - 0.729 * 6.0).abs() < 1e-12);
+    }
+}
