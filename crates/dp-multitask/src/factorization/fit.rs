@@ -8,7 +8,7 @@ use rand_chacha::ChaCha20Rng;
 use rand_distr::{Distribution, Normal};
 
 use super::axes::spread_alike;
-use super::item_biases::BiasEvidence;
+use super::item_posterior::ItemEvidence;
 use super::item_update::{ItemUpdate, ScoreModel, pooled_matrix};
 use super::model::FactorModel;
 use super::params::{FactorizationParams, MatrixFactorization};
@@ -28,8 +28,8 @@ pub(super) struct RoundState {
     precision: f64,
     /// The last released matrices, for residual rounds.
     pub(super) matrices: Option<ReleasedGrams>,
-    /// What residual rounds say about item biases, where there are no tastes.
-    pub(super) biases: BiasEvidence,
+    /// What the rounds say about the items, where one matrix serves all.
+    pub(super) evidence: ItemEvidence,
 }
 
 /// What every round of a run works on: users, and the weights of their records.
@@ -298,6 +298,20 @@ impl MatrixFactorization {
         };
         let statistics = self.statistics(rounds.dim, &rounds.factors, on.weights)?;
         let released = run.grams(on.data, grids, &statistics)?;
+        if let (true, Some(scales)) = (statistics.are_residuals(), on.scales) {
+            let (n, mut sums) = (released.n_items(), Vec::new());
+            for item in 0..n {
+                let mut sum = [0.0];
+                released.write_item(item, &mut [0.0], &mut sum);
+                sums.extend(sum);
+            }
+            let h = std::mem::take(&mut rounds.factors);
+            let seen = (&sums[..], &h[..], released.rhs_noise_stddev());
+            let factors = self.posterior(rounds, scales, seen)?;
+            rounds.matrices = Some(released);
+            rounds.refine(factors, rhs_noise);
+            return Ok(());
+        }
         let solved = self.solve_items(&released, on.scales.map(TaskScales::totals))?;
         if matches!(self.params().item_update, ItemUpdate::Residual(_)) {
             rounds.matrices = Some(released);
@@ -320,7 +334,7 @@ impl RoundState {
             factors: initial_factors(n_items, dim, params.init_stddev, params.init_seed)?,
             precision: 0.0,
             matrices: None,
-            biases: BiasEvidence::default(),
+            evidence: ItemEvidence::default(),
         })
     }
 

@@ -3,7 +3,7 @@
 mod axes;
 mod fit;
 mod implicit;
-mod item_biases;
+mod item_posterior;
 mod item_update;
 mod model;
 mod nightly;

@@ -9,7 +9,7 @@ use dp_mechanism::{
 
 use super::axes::spread_alike;
 use super::fit::{initial_factors, shown};
-use super::item_biases::BiasEvidence;
+use super::item_posterior::{ItemEvidence, Known, spreads};
 use super::item_update::{ItemResiduals, ResidualScratch, add_row, bias_coordinate};
 use super::model::FactorModel;
 use super::params::{FactorizationParams, MatrixFactorization, in_public_range};
@@ -730,8 +730,8 @@ impl<'a> Nights<'a> {
         let unit = self.of.params.base.label_bound;
         let of_biases = self.seen_without_tastes(&weights);
         if self.tastes.is_empty() {
-            let evidence = BiasEvidence::of(of_biases.0, of_biases.1);
-            let h = evidence.estimates(&weights, unit);
+            let mut evidence = ItemEvidence::of(of_biases.0, of_biases.1);
+            let h = evidence.estimates(&biases_alone(&weights, unit))?;
             let dim = self.dim();
             let rows = self.rows.chunks_exact_mut(dim);
             rows.zip(h).for_each(|(row, h)| row[0] = h);
@@ -757,7 +757,8 @@ impl<'a> Nights<'a> {
                 let with = (y[item * dim] - weights[item] * tastes) / constant;
                 (precision * with + of_biases.1 * of_biases.0[item]) / all
             });
-            let h = BiasEvidence::of(both.collect(), all).estimates(&weights, unit);
+            let mut evidence = ItemEvidence::of(both.collect(), all);
+            let h = evidence.estimates(&biases_alone(&weights, unit))?;
             for (own, h) in x.chunks_exact_mut(dim).zip(h) {
                 own[0] = h / constant;
                 own[1..].fill(0.0);
@@ -846,6 +847,16 @@ impl<'a> Nights<'a> {
     }
 }
 
+/// Of items without tastes.
+const fn biases_alone(weights: &[f64], unit: f64) -> Known<'_> {
+    Known {
+        weights,
+        matrix: &[1.0],
+        columns: &[],
+        unit,
+    }
+}
+
 /// The `v` of the largest likelihood of `y_i ~ N(0, w_i^2 v + noise)`, for pairs `(y_i, w_i)`.
 fn most_likely_variance(seen: &[(f64, f64)], noise: f64, unit: f64) -> f64 {
     let likelihood = |v: f64| -> f64 {
@@ -855,7 +866,7 @@ fn most_likely_variance(seen: &[(f64, f64)], noise: f64, unit: f64) -> f64 {
         };
         seen.iter().map(of_one).sum()
     };
-    super::item_biases::spreads(unit)
+    spreads(unit)
         .map(|v| (likelihood(v), v))
         .max_by(|a, b| a.0.total_cmp(&b.0))
         .map_or(0.0, |(_, v)| v)
