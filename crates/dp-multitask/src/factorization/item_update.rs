@@ -8,6 +8,7 @@ use dp_mechanism::{
 
 use super::fit::{RoundState, Weighted};
 use super::item_posterior::{Known, RoundSums};
+use super::item_prior::ItemPrior;
 use super::model::UserPenalties;
 use super::params::{FactorizationParams, MatrixFactorization, in_public_range};
 use super::user_step::{Design, UserScratch, UserStep};
@@ -186,15 +187,16 @@ pub struct GradientRounds {
 /// `pull` 1 the fixed point is the ridge solution; with 0 it has no ridge and the noise of all steps adds up in
 /// directions without data.
 ///
-/// Item biases alone, with [`PooledMatrices`], are instead the best linear estimates `x_i` from all residual rounds:
+/// With [`PooledMatrices`] items are instead the posterior means given the sums of all residual rounds, for any number of tastes:
 ///
 /// ```text
-/// b_i = mean_t(2 r_it + W_i x_it) by the precisions 1/s_t^2        x_i ~ N(a + b ln W_i, tau^2)
-/// x_i = m_i + W_i tau^2 (b_i - W_i m_i) / (W_i^2 tau^2 + s^2),     m_i = a + b ln W_i,  s^2 = 4 / sum_t s_t^-2
+/// y_i = mean_t(r_it / pi + W_i C x_it) by the precisions pi^2/s_t^2 ~ N(W_i C x_i, s^2 I),     s^-2 = sum_t pi^2/s_t^2
+/// C x_i ~ N(a + b ln W_i + columns, M),                     x_i <- C^-1 E[C x_i | y_i]
 /// ```
 ///
-/// with `a`, `b` and `tau` of the largest likelihood (empirical Bayes, Efron and Morris 1973): sums that show nothing above their noise leave users with their own
-/// means. The 2 makes up for what the bound `c_t` takes.
+/// with `a`, `b` and `M` of the largest marginal likelihood of the sums of all items (empirical Bayes, Efron and Morris 1973), and the weights of the columns of an
+/// [`ItemPrior`](crate::ItemPrior): sums that show nothing above their noise leave users with their own means. `pi` is 0.5 for item biases alone and 0.7 with tastes: the part of residuals that passes `c_t`, about. For item biases alone, rounds of
+/// statistics too are of labels above the biases so far, and count as residual rounds. [`pull`](Self::pull) has no effect.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ResidualRounds {
@@ -205,7 +207,7 @@ pub struct ResidualRounds {
     pub bounds: ResidualBounds,
     /// Whether all of a user's weighted residuals are bounded together or each by itself.
     pub clip: GradientClip,
-    /// From 0 to 1.
+    /// From 0 to 1. Without effect with pooled matrices.
     pub pull: f64,
     /// Whether what a user sends about an item comes from a user step without the user's record of it. A factor that has seen a
     /// rating explains part of its noise, which items would learn as if users shared it. See [`ItemResiduals`].
@@ -341,6 +343,7 @@ const SINGLE_LABEL_BOUNDS: f64 = 3.0;
 /// r_ij   = clip(rating - c - offset_j, [-3 B, 3 B])            offset_j from the local user step
 /// y_ij   = r_ij min(1, B / sqrt(sum_i w_ij^2 r_ij^2))          the user's joint clip
 /// w_ij     normalised so that sum_i w_ij^2 = 1
+///          with ItemUpdate::Residual, pooled matrices and no tastes: r_ij - h_i in place of r_ij, offset_j without record i
 /// A_i += w_ij f_j f_j^T,    b_i += w_ij y_ij f_j
 /// ```
 ///
@@ -925,7 +928,8 @@ impl MatrixFactorization {
         };
         let mut change = released.values();
         let mut noise_stddev = released.noise_stddev();
-        let may_drop = afresh && params.dim.is_none() && settings.least_signal > 0.0;
+        let may_drop =
+            self.prior.is_none() && afresh && params.dim.is_none() && settings.least_signal > 0.0;
         if may_drop && !self.tastes_show(settings, matrices, &released) {
             let biases = |rows: &[f64]| rows.chunks_exact(dim).map(|x| x[0]).collect();
             (x, change) = (biases(&x), biases(&change));
@@ -1009,7 +1013,7 @@ impl MatrixFactorization {
         let known = Known {
             weights: scales.totals(),
             matrix: &matrix,
-            columns: &[],
+            columns: self.prior.as_ref().map_or(&[], ItemPrior::columns),
             unit: self.params().label_bound,
         };
         let passes = PASSES[usize::from(rounds.dim > 1)];

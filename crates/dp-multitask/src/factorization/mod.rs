@@ -4,6 +4,7 @@ mod axes;
 mod fit;
 mod implicit;
 mod item_posterior;
+mod item_prior;
 mod item_update;
 mod model;
 mod nightly;
@@ -13,6 +14,7 @@ mod rating_scale;
 mod user_step;
 
 pub use implicit::{Feedback, ImplicitFeedback, ImplicitSums, ItemGramian, UserGramian};
+pub use item_prior::ItemPrior;
 pub use item_update::ItemResiduals;
 pub use item_update::ItemStatistics;
 pub use item_update::{
