@@ -71,6 +71,7 @@ fn carry_out(command: Command, place: Place<'_>) -> error::Result<()> {
         ))),
         Command::Demo(flags) => commands::demo(&flags),
         Command::Synth(flags) => commands::synth(&flags),
+        Command::Evidence(flags) => commands::evidence(&flags),
         Command::Personalize(flags) => commands::personalize(&flags),
         Command::Federate(flags) => commands::federate(&flags),
         Command::Predict(flags) => commands::predict(&flags),
