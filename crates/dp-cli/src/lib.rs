@@ -73,6 +73,7 @@ fn carry_out(command: Command, place: Place<'_>) -> error::Result<()> {
         ))),
         Command::Demo(flags) => commands::demo(&flags),
         Command::Synth(flags) => commands::synth(&flags),
+        Command::Evidence(flags) => commands::evidence(&flags),
         Command::Predict(flags) => commands::predict(&flags),
         Command::Evaluate(flags) => commands::evaluate(&flags),
         Command::Report(flags) => commands::report(&flags),

@@ -10,6 +10,7 @@ mod counts;
 mod error;
 mod factorization;
 mod local_bias;
+mod public_ratings;
 mod regression;
 mod solve;
 mod tuning;
@@ -21,12 +22,13 @@ pub use counts::{CountContribution, NoisyCounts};
 pub use error::{Error, Result};
 pub use factorization::{
     FactorModel, FactorizationParams, Feedback, GradientRounds, ImplicitFeedback, ImplicitSums,
-    ItemGramian, ItemResiduals, ItemStatistics, ItemUpdate, MatrixFactorization, NightContribution,
-    NightState, NightlyFactorization, NightlyModel, NightlyParams, PersonalModel, PooledMatrices,
-    RatingScale, RecordSampling, ResidualRounds, ScaleContribution, ScoreModel, Scoring,
-    UserGramian, UserPenalties, UserScratch,
+    ItemGramian, ItemPrior, ItemResiduals, ItemStatistics, ItemUpdate, MatrixFactorization,
+    NightContribution, NightState, NightlyFactorization, NightlyModel, NightlyParams,
+    PersonalModel, PooledMatrices, RatingScale, RecordSampling, ResidualRounds, ScaleContribution,
+    ScoreModel, Scoring, UserGramian, UserPenalties, UserScratch,
 };
 pub use local_bias::LocalBias;
+pub use public_ratings::{PublicItems, PublicRatings};
 pub use regression::{
     GradientClip, GradientScratch, Gramian, Iterate, Loss, MultiTaskNoisyGd,
     MultiTaskNoisyGdParams, MultiTaskSsp, MultiTaskSspParams, PooledGramian, RegressionLoss,

@@ -8,6 +8,7 @@ pub mod federated;
 mod metric_release;
 pub mod output;
 pub mod personal;
+mod prior;
 pub mod quality;
 mod ranking;
 mod report;

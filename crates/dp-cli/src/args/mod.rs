@@ -12,11 +12,11 @@ pub(crate) use flags::Flags;
 
 use dp_personal::settings::{
     AuditFederateSettings, AuditPersonalizeSettings, AuditSettings, AuditTuneSettings,
-    DemoSettings, EvaluateSettings, FederateSettings, LedgerCreateSettings, LedgerMergeSettings,
-    LedgerShowSettings, LedgerUpgradeSettings, NightlyEraseSettings, NightlyInitSettings,
-    NightlyPublishSettings, NightlyRunSettings, NightlyStatusSettings, PersonalizeSettings,
-    PredictSettings, PublishSettings, RecommendSettings, ReportSettings, SynthSettings,
-    TrainSettings, TuneSettings, VerifySettings,
+    DemoSettings, EvaluateSettings, EvidenceSettings, FederateSettings, LedgerCreateSettings,
+    LedgerMergeSettings, LedgerShowSettings, LedgerUpgradeSettings, NightlyEraseSettings,
+    NightlyInitSettings, NightlyPublishSettings, NightlyRunSettings, NightlyStatusSettings,
+    PersonalizeSettings, PredictSettings, PublishSettings, RecommendSettings, ReportSettings,
+    SynthSettings, TrainSettings, TuneSettings, VerifySettings,
 };
 
 /// Train recommenders that protect each user's whole data, check what they promise, and account
@@ -133,6 +133,8 @@ pub(crate) enum Command {
     Demo(Flags<DemoSettings>),
     /// Generate data to try the other commands on
     Synth(Flags<SynthSettings>),
+    /// Make a table for `dp train --prior` from public ratings (no privacy)
+    Evidence(Flags<EvidenceSettings>),
     /// Train private item factors from a file of ratings
     Train(Box<Flags<TrainSettings>>),
     /// Train several settings within one budget and keep the best
@@ -179,6 +181,7 @@ impl Command {
         match self {
             Self::Demo(_) => "demo",
             Self::Synth(_) => "synth",
+            Self::Evidence(_) => "evidence",
             Self::Train(_) => "train",
             Self::Tune(_) => "tune",
             Self::Personalize(_) => "personalize",

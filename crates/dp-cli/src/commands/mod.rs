@@ -13,5 +13,5 @@ pub(crate) use runs::{
     audit, audit_federate, audit_personalize, audit_tune, evaluate, federate, personalize, train,
     tune,
 };
-pub(crate) use tools::{completions, demo, publish, report, synth, verify};
+pub(crate) use tools::{completions, demo, evidence, publish, report, synth, verify};
 pub(crate) use users::{predict, recommend};

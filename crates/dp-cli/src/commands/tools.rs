@@ -6,20 +6,31 @@ use std::time::Instant;
 use clap::CommandFactory;
 use dp_personal::accounting::Status;
 use dp_personal::settings::{
-    DemoSettings, PublishSettings, ReportSettings, SynthSettings, VerifySettings,
+    DemoSettings, EvidenceSettings, PublishSettings, ReportSettings, SynthSettings, VerifySettings,
 };
 use dp_personal::workflows::demo::{self, DemoData, DemoRow};
 use dp_personal::workflows::publish::Published;
 use dp_personal::workflows::recompute::Recomputed;
 use dp_personal::workflows::report::Reported;
 use dp_personal::workflows::verify::Verified;
-use dp_personal::workflows::{publish, report, synth, verify};
+use dp_personal::workflows::{evidence, publish, report, synth, verify};
 use serde_json::{Value, json};
 
 use crate::args::{Cli, CompletionsArgs, Flags};
 use crate::error::{Error, Result};
 use crate::progress::Bar;
 use crate::screen::{print, print_json, warn};
+
+pub(crate) fn evidence(flags: &Flags<EvidenceSettings>) -> Result<()> {
+    let made = evidence::evidence(&flags.settings)?;
+    let (path, n_items) = (made.path.display().to_string(), made.n_items);
+    if flags.json {
+        return print_json(&json!({"path": path, "n_items": n_items}));
+    }
+    print(&format!(
+        "{path}: {n_items} items, from public ratings alone\n"
+    ))
+}
 
 pub(crate) fn synth(flags: &Flags<SynthSettings>) -> Result<()> {
     let files = synth::synth(&flags.settings)?;

@@ -8,7 +8,7 @@ use rand_chacha::ChaCha20Rng;
 use rand_distr::{Distribution, Normal};
 
 use super::axes::spread_alike;
-use super::item_biases::BiasEvidence;
+use super::item_posterior::ItemEvidence;
 use super::item_update::{ItemUpdate, ScoreModel, pooled_matrix};
 use super::model::FactorModel;
 use super::params::{FactorizationParams, MatrixFactorization};
@@ -28,8 +28,8 @@ pub(super) struct RoundState {
     precision: f64,
     /// The last released matrices, for residual rounds.
     pub(super) matrices: Option<ReleasedGrams>,
-    /// What residual rounds say about item biases, where there are no tastes.
-    pub(super) biases: BiasEvidence,
+    /// What the rounds say about the items, where one matrix serves all.
+    pub(super) evidence: ItemEvidence,
 }
 
 /// What every round of a run works on: users, and the weights of their records.
@@ -161,6 +161,10 @@ impl MatrixFactorization {
             scales: scales.as_ref(),
         };
         let mut rounds = RoundState::new(params, n_items, dim)?;
+        if let Some(prior) = &self.prior {
+            dp_core::params::same_size("items of the prior", prior.n_items(), n_items)?;
+            prior.write_tastes(&mut rounds.factors, dim, params.init_stddev);
+        }
         weights.clear_others(&mut rounds.factors);
         self.show(&rounds, counts.as_ref(), run)?;
         while rounds.n_rounds < params.n_rounds {
@@ -242,7 +246,8 @@ impl MatrixFactorization {
     fn dim(&self, mu: f64, counts: Option<&NoisyCounts>, n_items: usize) -> usize {
         let params = self.params();
         let by_rule = || params.rule_dim(mu, counts.map(NoisyCounts::mean_in_use), n_items);
-        params.dim.unwrap_or_else(by_rule)
+        let public = self.prior.as_ref().map_or(1, |prior| 1 + prior.n_tastes());
+        params.dim.unwrap_or_else(|| by_rule().max(public))
     }
 
     /// The factors as a model has them: tastes in the axes of [`spread_alike`] where users weigh penalties, and the popularity of
@@ -298,11 +303,33 @@ impl MatrixFactorization {
         };
         let statistics = self.statistics(rounds.dim, &rounds.factors, on.weights)?;
         let released = run.grams(on.data, grids, &statistics)?;
-        let solved = self.solve_items(&released, on.scales.map(TaskScales::totals))?;
-        if matches!(self.params().item_update, ItemUpdate::Residual(_)) {
-            rounds.matrices = Some(released);
+        match on.scales {
+            Some(scales) if statistics.are_residuals() || self.prior.is_some() => {
+                let dim = rounds.dim;
+                let mut sums = vec![0.0; released.n_items() * dim];
+                let mut matrix = vec![0.0; dim * dim];
+                for (item, sum) in sums.chunks_exact_mut(dim).enumerate() {
+                    released.write_item(item, &mut matrix, sum);
+                }
+                let mut around = self.coefficients(&rounds.factors, dim);
+                if !statistics.are_residuals() {
+                    // of whole labels, in coordinates of this round
+                    around.fill(0.0);
+                    rounds.evidence = ItemEvidence::default();
+                }
+                let noise_stddev = released.rhs_noise_stddev();
+                rounds.matrices = Some(released);
+                let x = self.posterior(rounds, scales, (&sums, &around, noise_stddev))?;
+                rounds.refine(self.rows(x, dim), rhs_noise);
+            }
+            scales => {
+                let solved = self.solve_items(&released, scales.map(TaskScales::totals))?;
+                if matches!(self.params().item_update, ItemUpdate::Residual(_)) {
+                    rounds.matrices = Some(released);
+                }
+                rounds.advance(solved, rhs_noise);
+            }
         }
-        rounds.advance(solved, rhs_noise);
         #[cfg(privacy_mutants)]
         if dp_core::mutants::active("mean-by-the-true-n") {
             let n_users = on.data.expose().n_users() as f64;
@@ -320,7 +347,7 @@ impl RoundState {
             factors: initial_factors(n_items, dim, params.init_stddev, params.init_seed)?,
             precision: 0.0,
             matrices: None,
-            biases: BiasEvidence::default(),
+            evidence: ItemEvidence::default(),
         })
     }
 

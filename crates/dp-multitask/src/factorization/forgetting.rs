@@ -1,6 +1,7 @@
 //! How fast nights of the past lose weight, chosen from what they foretold of the next one. Post-processing of releases.
 
-use super::item_biases::BiasEvidence;
+use super::item_posterior::{ItemEvidence, Known};
+use crate::Result;
 
 /// Factors a night that are weighed beside 1, which forgets nothing.
 const FACTORS: [f64; 4] = [0.997, 0.99, 0.97, 0.9];
@@ -32,7 +33,7 @@ pub(super) struct Told<'a> {
 /// ```text
 /// g_t = f^(t - t') g_t' + k_t^2,   b_it = f^(t - t') b_it' + k_t z_it         f the factor, t' the night before, k_t^2 less what noise adds to it
 /// h_t                              as g_t, with what noise adds
-/// x_i | nights before t            posterior of b_i / g ~ N(w_i x_i, s^2 h / g^2) under the prior of BiasEvidence
+/// x_i | nights before t            posterior of b_i / g ~ N(w_i x_i, s^2 h / g^2) under the prior of ItemEvidence
 /// L_f = sum_t sum_i ln N(z_it; k_t w_i E x_i, (k_t w_i)^2 V x_i + s_t^2)        and the noise in k_t
 /// ```
 ///
@@ -57,15 +58,19 @@ struct Candidate {
 
 impl Forgetting {
     /// Takes over a night, `gap` nights after the one before.
-    pub(super) fn observe(&mut self, night: &Told<'_>, gap: u32) {
+    ///
+    /// # Errors
+    /// When a released value is not finite.
+    pub(super) fn observe(&mut self, night: &Told<'_>, gap: u32) -> Result<()> {
         if self.candidates.is_empty() {
             let factors = [1.0].into_iter().chain(FACTORS);
             self.candidates = factors.map(Candidate::new).collect();
         }
         for candidate in &mut self.candidates {
-            candidate.observe(night, gap, self.n_nights >= SETTLING);
+            candidate.observe(night, gap, self.n_nights >= SETTLING)?;
         }
         self.n_nights = self.n_nights.saturating_add(1);
+        Ok(())
     }
 
     /// The factor to go on with.
@@ -93,7 +98,7 @@ impl Candidate {
         }
     }
 
-    fn observe(&mut self, night: &Told<'_>, gap: u32, is_foretold: bool) {
+    fn observe(&mut self, night: &Told<'_>, gap: u32, is_foretold: bool) -> Result<()> {
         let (gain, squared) = night.gain;
         let noise = night.noise * night.noise;
         let kept = self.factor.powf(gap.into());
@@ -104,8 +109,8 @@ impl Candidate {
         if is_foretold && self.precision > 0.0 {
             let means = self.sums.iter().map(|sum| sum / self.precision).collect();
             let precision = self.precision * self.precision / (self.squares * noise);
-            let evidence = BiasEvidence::of(means, precision);
-            let foretold = evidence.posterior(night.weights, night.unit);
+            let mut evidence = ItemEvidence::of(means, precision);
+            let foretold = evidence.of_biases(&Known::of_biases(night.weights, night.unit))?;
             let each = night.values.iter().zip(night.weights).zip(night.around);
             self.log_likelihood += each
                 .zip(foretold)
@@ -120,6 +125,7 @@ impl Candidate {
         self.precision += squared;
         let sums = self.sums.iter_mut().zip(night.values);
         sums.for_each(|(sum, z)| *sum += gain * z);
+        Ok(())
     }
 }
 
@@ -148,7 +154,7 @@ mod tests {
                 .zip(&weights)
                 .map(|(x, w)| w * x + draw(noise))
                 .collect();
-            forgetting.observe(
+            let told = forgetting.observe(
                 &Told {
                     values: &values,
                     gain: (1.0, 1.0),
@@ -160,6 +166,7 @@ mod tests {
                 },
                 1,
             );
+            told.unwrap();
             x.iter_mut().for_each(|x| *x += draw(step));
         }
         forgetting.factor()
@@ -193,10 +200,10 @@ mod tests {
         };
         let (mut one, mut three) = (Candidate::new(0.9), Candidate::new(0.9));
         for candidate in [&mut one, &mut three] {
-            candidate.observe(&night(&[1.0, 3.0]), 1, false);
+            candidate.observe(&night(&[1.0, 3.0]), 1, false).unwrap();
         }
-        one.observe(&night(&[0.0, 0.0]), 1, true);
-        three.observe(&night(&[0.0, 0.0]), 3, true);
+        one.observe(&night(&[0.0, 0.0]), 1, true).unwrap();
+        three.observe(&night(&[0.0, 0.0]), 3, true).unwrap();
         let of = |candidate: &Candidate| (candidate.precision, candidate.sums[1]);
         let (near, far) = (of(&one), of(&three));
         assert!((near.0 - (0.9 * 4.0 + 4.0)).abs() < 1e-12 && (near.1 - 0.9 * 6.0).abs() < 1e-12);

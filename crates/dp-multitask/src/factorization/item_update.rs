@@ -7,6 +7,8 @@ use dp_mechanism::{
 };
 
 use super::fit::{RoundState, Weighted};
+use super::item_posterior::{Known, RoundSums};
+use super::item_prior::ItemPrior;
 use super::model::UserPenalties;
 use super::params::{FactorizationParams, MatrixFactorization, in_public_range};
 use super::user_step::{Design, UserScratch, UserStep};
@@ -185,15 +187,16 @@ pub struct GradientRounds {
 /// `pull` 1 the fixed point is the ridge solution; with 0 it has no ridge and the noise of all steps adds up in
 /// directions without data.
 ///
-/// Item biases alone, with [`PooledMatrices`], are instead the best linear estimates `x_i` from all residual rounds:
+/// With [`PooledMatrices`] items are instead the posterior means given the sums of all residual rounds, for any number of tastes:
 ///
 /// ```text
-/// b_i = mean_t(2 r_it + W_i x_it) by the precisions 1/s_t^2        x_i ~ N(a + b ln W_i, tau^2)
-/// x_i = m_i + W_i tau^2 (b_i - W_i m_i) / (W_i^2 tau^2 + s^2),     m_i = a + b ln W_i,  s^2 = 4 / sum_t s_t^-2
+/// y_i = mean_t(r_it / pi + W_i C x_it) by the precisions pi^2/s_t^2 ~ N(W_i C x_i, s^2 I),     s^-2 = sum_t pi^2/s_t^2
+/// C x_i ~ N(a + b ln W_i + columns, M),                     x_i <- C^-1 E[C x_i | y_i]
 /// ```
 ///
-/// with `a`, `b` and `tau` of the largest likelihood (empirical Bayes, Efron and Morris 1973): sums that show nothing above their noise leave users with their own
-/// means. The 2 makes up for what the bound `c_t` takes.
+/// with `a`, `b` and `M` of the largest marginal likelihood of the sums of all items (empirical Bayes, Efron and Morris 1973), and the weights of the columns of an
+/// [`ItemPrior`](crate::ItemPrior): sums that show nothing above their noise leave users with their own means. `pi` is 0.5 for item biases alone and 0.7 with tastes: the part of residuals that passes `c_t`, about. For item biases alone, rounds of
+/// statistics too are of labels above the biases so far, and count as residual rounds. [`pull`](Self::pull) has no effect.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ResidualRounds {
@@ -204,7 +207,7 @@ pub struct ResidualRounds {
     pub bounds: ResidualBounds,
     /// Whether all of a user's weighted residuals are bounded together or each by itself.
     pub clip: GradientClip,
-    /// From 0 to 1.
+    /// From 0 to 1. Without effect with pooled matrices.
     pub pull: f64,
     /// Whether what a user sends about an item comes from a user step without the user's record of it. A factor that has seen a
     /// rating explains part of its noise, which items would learn as if users shared it. See [`ItemResiduals`].
@@ -326,6 +329,10 @@ impl Default for ResidualRounds {
 /// Tastes are kept whose sums across the users' mean lie so many standard deviations above noise: see [`ResidualRounds::least_signal`].
 const LEAST_DEVIATIONS: f64 = 5.0;
 
+/// How much of a residual passes the bound on users' residuals, about, with item biases alone and with tastes: users with large ones are shortened. Only
+/// the speed of convergence depends on it, and how the noise of rounds is weighed.
+const PASSES: [f64; 2] = [0.5, 0.7];
+
 /// Single labels are clipped to this many label bounds before the user's joint clip.
 const SINGLE_LABEL_BOUNDS: f64 = 3.0;
 
@@ -336,6 +343,7 @@ const SINGLE_LABEL_BOUNDS: f64 = 3.0;
 /// r_ij   = clip(rating - c - offset_j, [-3 B, 3 B])            offset_j from the local user step
 /// y_ij   = r_ij min(1, B / sqrt(sum_i w_ij^2 r_ij^2))          the user's joint clip
 /// w_ij     normalised so that sum_i w_ij^2 = 1
+///          with ItemUpdate::Residual, pooled matrices and no tastes: r_ij - h_i in place of r_ij, offset_j without record i
 /// A_i += w_ij f_j f_j^T,    b_i += w_ij y_ij f_j
 /// ```
 ///
@@ -366,6 +374,7 @@ pub struct ItemStatistics<'a> {
     clip_norm: f64,
     label_bound: f64,
     leave_one_out: bool,
+    are_residuals: bool,
 }
 
 impl std::fmt::Debug for ItemStatistics<'_> {
@@ -399,6 +408,8 @@ impl MatrixFactorization {
             return Err(ShapeError::new("item_factors", item_factors.len(), expected).into());
         }
         let params = self.params();
+        let pooled_residuals = params.pooled_matrices.is_some()
+            && matches!(params.item_update, ItemUpdate::Residual(_));
         Ok(ItemStatistics {
             design: self.design(item_factors, dim),
             weights,
@@ -407,6 +418,7 @@ impl MatrixFactorization {
             clip_norm: params.clip_norm,
             label_bound: params.rhs_bound(),
             leave_one_out: matches!(&params.item_update, ItemUpdate::Residual(of) if of.leave_one_out),
+            are_residuals: dim == 1 && pooled_residuals,
         })
     }
 
@@ -596,6 +608,26 @@ impl ItemStatistics<'_> {
         });
     }
 
+    /// Whether right-hand sides are of labels above the item biases so far.
+    pub(super) const fn are_residuals(&self) -> bool {
+        self.are_residuals
+    }
+
+    /// As [`write`](Self::write) with labels above the item biases, for users without tastes.
+    fn write_residuals(
+        &self,
+        user: UserRow<'_>,
+        scratch: &mut Option<UserScratch>,
+        out: &mut FactorBuffer,
+    ) {
+        let mut described = ((scratch.take(), std::mem::take(out)), Vec::new());
+        self.describe_each(user, &mut described);
+        (*scratch, *out) = described.0;
+        for (label, &item) in out.labels.iter_mut().zip(user.items()) {
+            *label -= self.design.item_bias(item);
+        }
+    }
+
     const fn user_step(&self) -> UserStep<'_> {
         UserStep {
             design: &self.design,
@@ -644,7 +676,11 @@ impl FactorContribution for ItemStatistics<'_> {
         scratch: &mut Option<UserScratch>,
         out: &mut FactorBuffer,
     ) {
-        self.write(user, scratch, out);
+        if self.are_residuals {
+            self.write_residuals(user, scratch, out);
+        } else {
+            self.write(user, scratch, out);
+        }
         self.clip_jointly(out);
     }
 }
@@ -656,6 +692,20 @@ pub(super) fn pooled_matrix(released: &ReleasedGrams, dim: usize) -> Vec<f64> {
         released.write_item(0, &mut matrix, &mut vec![0.0; dim]);
     }
     matrix
+}
+
+/// The average of users' `f f^T`: the released sum without its negative part, scaled to trace 1.
+pub(super) fn share_matrix(mut sum: Vec<f64>, dim: usize) -> Result<Vec<f64>> {
+    dp_linalg::project_psd_in_place(&mut sum, dim)?;
+    let trace: f64 = sum.iter().step_by(dim + 1).sum();
+    for (at, entry) in sum.iter_mut().enumerate() {
+        *entry = match trace > 0.0 {
+            true => *entry / trace,
+            false if at % (dim + 1) == 0 => (dim as f64).recip(), // all noise: as if all directions were alike
+            false => 0.0,
+        };
+    }
+    Ok(sum)
 }
 
 /// The constant coordinate of every user's factor: `sqrt(1 - G^2)`, or 1 where there are no tastes.
@@ -878,7 +928,8 @@ impl MatrixFactorization {
         };
         let mut change = released.values();
         let mut noise_stddev = released.noise_stddev();
-        let may_drop = afresh && params.dim.is_none() && settings.least_signal > 0.0;
+        let may_drop =
+            self.prior.is_none() && afresh && params.dim.is_none() && settings.least_signal > 0.0;
         if may_drop && !self.tastes_show(settings, matrices, &released) {
             let biases = |rows: &[f64]| rows.chunks_exact(dim).map(|x| x[0]).collect();
             (x, change) = (biases(&x), biases(&change));
@@ -890,20 +941,12 @@ impl MatrixFactorization {
             noise_stddev /= bias;
         }
         match on.scales {
-            Some(scales) if rounds.dim == 1 => {
-                let (evidence, weights) = (&mut rounds.biases, scales.totals());
-                evidence.observe(&change, &x, weights, noise_stddev);
-                x = evidence.estimates(weights, params.label_bound);
-                change.clear();
+            Some(scales) => x = self.posterior(rounds, scales, (&change, &x, noise_stddev))?,
+            None => {
+                self.step_per_item(settings, matrices, &x, &mut change)?;
+                x.iter_mut().zip(&change).for_each(|(x, c)| *x += c);
             }
-            Some(scales) => {
-                let matrix = pooled_matrix(matrices, rounds.dim);
-                let weights = (scales.curvature(), noise_stddev);
-                self.pooled_step(settings, &matrix, weights, &x, &mut change)?;
-            }
-            None => self.step_per_item(settings, matrices, &x, &mut change)?,
         }
-        x.iter_mut().zip(&change).for_each(|(x, c)| *x += c);
         rounds.refine(self.rows(x, rounds.dim), released.noise_stddev() / bound);
         Ok(())
     }
@@ -956,21 +999,31 @@ impl MatrixFactorization {
         })?)
     }
 
-    /// The same with one matrix for all items, whose ridge follows the noise of this round.
-    fn pooled_step(
+    /// Coefficients of the items given the sums of all rounds so far and those of this one around `x`: see [`ResidualRounds`].
+    pub(super) fn posterior(
         &self,
-        settings: &ResidualRounds,
-        matrix: &[f64],
-        (weights, noise_stddev): (&[f64], f64),
-        x: &[f64],
-        sums: &mut [f64],
-    ) -> Result<()> {
-        let dim = sums.len() / weights.len();
-        let ridge = ridge(self.params(), noise_stddev / self.params().label_bound, dim);
-        for (r, x) in sums.iter_mut().zip(x) {
-            *r -= settings.pull * ridge * x;
-        }
-        PooledSolve::new(matrix, dim)?.solve(sums, weights, ridge);
-        Ok(())
+        rounds: &mut RoundState,
+        scales: &TaskScales,
+        (sums, x, noise_stddev): (&[f64], &[f64], f64),
+    ) -> Result<Vec<f64>> {
+        let matrix = match &rounds.matrices {
+            Some(matrices) => share_matrix(pooled_matrix(matrices, rounds.dim), rounds.dim)?,
+            None => vec![1.0],
+        };
+        let known = Known {
+            weights: scales.totals(),
+            matrix: &matrix,
+            columns: self.prior.as_ref().map_or(&[], ItemPrior::columns),
+            unit: self.params().label_bound,
+        };
+        let passes = PASSES[usize::from(rounds.dim > 1)];
+        let of = RoundSums {
+            sums,
+            around: x,
+            noise_stddev,
+            passes,
+        };
+        rounds.evidence.observe(&of, &known);
+        rounds.evidence.estimates(&known)
     }
 }

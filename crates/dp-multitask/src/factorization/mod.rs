@@ -4,7 +4,8 @@ mod axes;
 mod fit;
 mod forgetting;
 mod implicit;
-mod item_biases;
+mod item_posterior;
+mod item_prior;
 mod item_update;
 mod model;
 mod nightly;
@@ -14,6 +15,7 @@ mod rating_scale;
 mod user_step;
 
 pub use implicit::{Feedback, ImplicitFeedback, ImplicitSums, ItemGramian, UserGramian};
+pub use item_prior::ItemPrior;
 pub use item_update::ItemResiduals;
 pub use item_update::ItemStatistics;
 pub use item_update::{

@@ -12,7 +12,7 @@ use dp_mechanism::{
 use super::axes::spread_alike;
 use super::fit::{initial_factors, shown, write_popularity};
 use super::forgetting::{Forgetting, Told};
-use super::item_biases::BiasEvidence;
+use super::item_posterior::{ItemEvidence, Known, spreads};
 use super::item_update::{
     ItemResiduals, ItemStatistics, ResidualScratch, ScoreModel, add_row, bias_coordinate, ridge,
 };
@@ -750,7 +750,7 @@ impl<'a> Nights<'a> {
         self.n_nights += 1;
         self.last_night = night.number;
         if self.of.params.forgets {
-            self.compare(n_speakers, gap, (weights, residuals));
+            self.compare(n_speakers, gap, (weights, residuals))?;
         }
         if self.n_tastes > 0 {
             if self.of.params.is_of_likes() {
@@ -805,9 +805,9 @@ impl<'a> Nights<'a> {
         (n, n_squared): Speakers,
         gap: u32,
         (likes, residuals): (&[f64], &[f64]),
-    ) {
+    ) -> Result<()> {
         if self.weights.is_empty() {
-            return;
+            return Ok(());
         }
         let (scales, params, dim) = (self.scales(), &self.of.params, self.dim());
         let (values, scale, weights, unit, around) = if params.is_of_likes() {
@@ -844,7 +844,7 @@ impl<'a> Nights<'a> {
             weights: &weights,
             unit,
         };
-        self.state.forgetting.observe(&night, gap);
+        self.state.forgetting.observe(&night, gap)
     }
 
     /// `w_i`, at least so many standard deviations of their noise, and that.
@@ -913,8 +913,8 @@ impl<'a> Nights<'a> {
         let unit = self.of.params.base.label_bound;
         let of_biases = self.seen_without_tastes(&weights);
         if self.tastes.is_empty() {
-            let evidence = BiasEvidence::of(of_biases.0, of_biases.1);
-            let h = evidence.estimates(&weights, unit);
+            let mut evidence = ItemEvidence::of(of_biases.0, of_biases.1);
+            let h = evidence.estimates(&Known::of_biases(&weights, unit))?;
             let dim = self.dim();
             let rows = self.rows.chunks_exact_mut(dim);
             rows.zip(h).for_each(|(row, h)| row[0] = h);
@@ -940,7 +940,8 @@ impl<'a> Nights<'a> {
                 let with = (y[item * dim] - weights[item] * tastes) / constant;
                 (precision * with + of_biases.1 * of_biases.0[item]) / all
             });
-            let h = BiasEvidence::of(both.collect(), all).estimates(&weights, unit);
+            let mut evidence = ItemEvidence::of(both.collect(), all);
+            let h = evidence.estimates(&Known::of_biases(&weights, unit))?;
             for (own, h) in x.chunks_exact_mut(dim).zip(h) {
                 own[0] = h / constant;
                 own[1..].fill(0.0);
@@ -1102,7 +1103,7 @@ fn most_likely_variance(seen: &[(f64, f64)], noise: f64, unit: f64) -> f64 {
         };
         seen.iter().map(of_one).sum()
     };
-    super::item_biases::spreads(unit)
+    spreads(unit)
         .map(|v| (likelihood(v), v))
         .max_by(|a, b| a.0.total_cmp(&b.0))
         .map_or(0.0, |(_, v)| v)

@@ -417,10 +417,6 @@ impl TaskScales {
     pub(crate) fn totals(&self) -> &[f64] {
         &self.totals
     }
-
-    pub(crate) fn curvature(&self) -> &[f64] {
-        &self.curvature
-    }
 }
 
 /// `1 + d/n`: the mean of the largest and the smallest eigenvalue of an average of `n` independent

@@ -7,7 +7,7 @@ use dp_core::{
 use dp_data::RatingSplit;
 use dp_mechanism::{Error as RunError, NoiseSource};
 use dp_multitask::{
-    Error, FactorModel, FactorizationParams, Fitted, MatrixFactorization, NonPrivateAls,
+    Error, FactorModel, FactorizationParams, Fitted, ItemPrior, MatrixFactorization, NonPrivateAls,
     Provenance, Run, Trainer, UserPenalties,
 };
 
@@ -424,6 +424,59 @@ fn item_biases_that_noise_drowns_are_held_back() {
     let squares: f64 = model.item_factors().iter().map(|h| h * h).sum();
     let root_mean_square = (squares / 60.0).sqrt();
     assert!(root_mean_square < 0.2, "{root_mean_square}");
+}
+
+/// Others' opinion of the items, which is the truth or that of other items.
+#[test]
+fn a_prior_counts_by_what_it_says() {
+    let mut rng = ChaCha20Rng::seed_from_u64(6);
+    let mut normal = || StandardNormal.sample(&mut rng);
+    let truth: Vec<f64> = (0..60).map(|_| normal()).collect();
+    let mut builder = InteractionsBuilder::new(60);
+    for user in 0..300_u32 {
+        for at in 0..8_u32 {
+            let (item, noise): (_, f64) = ((at * 7 + user * 13) % 60, normal());
+            #[allow(clippy::cast_possible_truncation, reason = "ratings are single")]
+            let rating = (3.0 + 0.5 * truth[item as usize] + 0.8 * noise) as f32;
+            builder.push(user, item, rating).unwrap();
+        }
+    }
+    let data = Private::new(builder.build().0);
+    let error = |prior: Option<Vec<f64>>| {
+        let target = target(0.5);
+        let mut fit = FactorizationParams::for_target(target).check().unwrap();
+        if let Some(rows) = prior {
+            fit = fit
+                .with_prior(ItemPrior::new(rows, 1, 0..0).unwrap())
+                .unwrap();
+        }
+        let (plan, spends) = plan_and_spends(&fit, 60, target);
+        let model = fit
+            .fit(&data, &plan, spends, &mut NoiseSource::insecure_seeded(3))
+            .unwrap()
+            .model;
+        let h: Vec<f64> = model
+            .item_factors()
+            .iter()
+            .copied()
+            .step_by(model.dim())
+            .collect();
+        let mean = h.iter().sum::<f64>() / 60.0;
+        let off = h
+            .iter()
+            .zip(&truth)
+            .map(|(h, t)| (h - mean - 0.5 * t).powi(2));
+        (off.sum::<f64>() / 60.0).sqrt()
+    };
+    let mut of_others = truth.clone();
+    of_others.rotate_left(17);
+    let (without, with, by_others) = (
+        error(None),
+        error(Some(truth.clone())),
+        error(Some(of_others)),
+    );
+    assert!(with < 0.7 * without, "{with} {without}");
+    assert!(by_others < 1.1 * without, "{by_others} {without}");
 }
 
 #[test]

@@ -115,6 +115,7 @@ pub(crate) fn train(
         ratings,
         held_out: held_out_by(args),
         comparison: None,
+        prior: None,
         run: Some(&public),
     };
     opened.found(warnings::of_items(&items.table, ratings));

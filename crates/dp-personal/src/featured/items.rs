@@ -20,7 +20,7 @@ pub(super) struct Items {
 }
 
 /// The columns of a file of items.
-pub(super) fn read_columns(path: &Path, columns: &[&str]) -> Result<ItemTable> {
+pub(crate) fn read_columns(path: &Path, columns: &[&str]) -> Result<ItemTable> {
     let table = dp_data::read_item_table(path, columns)?;
     let years = columns.iter().filter(|name| is_year(name));
     Ok(years.fold(table, |table, name| table.with_decades(name)))

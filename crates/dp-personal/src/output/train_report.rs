@@ -18,6 +18,7 @@ use super::{
 };
 use crate::error::Result;
 use crate::evaluate::{Evaluation, Figures};
+use crate::prior::PRIOR;
 use crate::quality::{Quality, Scored};
 use crate::report::Model;
 use crate::settings::Method;
@@ -107,6 +108,8 @@ pub(crate) struct TrainRelease<'a, S = FactorizationParams> {
     pub(crate) held_out: HeldOutBy,
     /// Where settings were chosen within the budget.
     pub(crate) comparison: Option<Comparison>,
+    /// The prior of the items, where there was one.
+    pub(crate) prior: Option<Vec<u8>>,
     /// Everything public that shaped the run, where it kept its list of releases.
     pub(crate) run: Option<&'a Value>,
 }
@@ -118,7 +121,12 @@ impl<S: TrainSettings> Release for TrainRelease<'_, S> {
 
     fn files(&self) -> Result<Vec<(&'static str, Vec<u8>)>> {
         let files = model_files(&self.fitted.model, self.ratings.catalogue())?;
-        Ok(files.into_iter().chain(self.params.more_files()).collect())
+        let prior = self.prior.clone().map(|bytes| (PRIOR, bytes));
+        Ok(files
+            .into_iter()
+            .chain(self.params.more_files())
+            .chain(prior)
+            .collect())
     }
 
     fn command(&self) -> &'static str {

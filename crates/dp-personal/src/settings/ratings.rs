@@ -78,6 +78,8 @@ settings! {
         feedback: FeedbackSettings = flatten,
         /// What is publicly known of items.
         features: FeatureSettings = flatten,
+        /// What others know of them.
+        prior: PriorSettings = flatten,
         /// Settings of the method.
         settings: FactorSettings = flatten,
         /// Where the privacy loss is recorded.
@@ -148,6 +150,12 @@ settings! {
         },
         /// Ignore feature values shared by fewer than N items
         min_items: Option<usize> = { value_name: "N", usual: "2", range: Range::from(1.0) },
+    }
+
+    /// Public evidence about items.
+    struct PriorSettings under "Public evidence" {
+        /// Public numbers of items, by id: the mean of their prior
+        prior: Option<PathBuf> = { value_name: "FILE", shapes: Shapes::ByContents },
     }
 
     /// Settings of the method.
@@ -601,6 +609,7 @@ impl AuditSettings {
             },
             feedback: self.feedback.clone(),
             features: self.features.clone(),
+            prior: PriorSettings { prior: None },
             settings: self.settings.clone(),
             ledger: LedgerSettings::none(),
             resume: ResumeSettings { resume: false },

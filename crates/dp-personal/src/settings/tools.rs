@@ -2,9 +2,17 @@
 
 use std::path::PathBuf;
 
+use dp_data::TableSource;
+
 use super::{GeneratedSettings, Range, choices, settings};
 
 choices! {
+    /// What is public.
+    enum EvidenceKind {
+        /// Ratings.
+        Ratings = "ratings",
+    }
+
     /// What is generated.
     enum SynthKind {
         /// Long-tailed ratings, in stars.
@@ -48,6 +56,22 @@ settings! {
         rank: Option<usize> = { value_name: "K", usual: "2", range: Range::from(1.0) },
         /// The seed.
         generated: GeneratedSettings = flatten,
+    }
+
+    /// What public ratings say about items.
+    struct EvidenceSettings {
+        /// ratings
+        kind: EvidenceKind = { positional: true, value_name: "KIND" },
+        /// Public ratings, by the ids of the items that the prior is for
+        ratings: TableSource = { positional: true },
+        /// Table for `dp train --prior`; it must not exist
+        out: PathBuf = { value_name: "FILE" },
+        /// Table of items: all of them get a line
+        items: Option<PathBuf> = { value_name: "FILE" },
+        /// Columns of `items` that stand in where ratings are few
+        feature_cols: Option<Vec<String>> = { value_name: "NAMES", delimiter: ',', requires: ["items"] },
+        /// Tastes of an item
+        n_tastes: usize = { long: "tastes", value_name: "N", default: "6", range: Range::of(0.0, 255.0) },
     }
 
     /// A certificate, checked.

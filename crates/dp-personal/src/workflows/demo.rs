@@ -133,6 +133,7 @@ fn train(
             method: Method::Pooled,
             held_out: HeldOutBy::default(),
             comparison: None,
+            prior: None,
             run: None,
         };
         release.write(folder, false, &[])?;

@@ -3,6 +3,7 @@
 pub mod audit;
 pub mod demo;
 pub mod evaluate;
+pub mod evidence;
 pub mod federate;
 pub mod input;
 pub mod ledger;

@@ -628,6 +628,7 @@ pub fn run(args: &NightlyRunSettings, watch: &mut dyn Watch) -> Result<NightlyRe
             min_rating: state.min_rating,
         },
         comparison: None,
+        prior: None,
         run: Some(&public),
     };
     write_model(

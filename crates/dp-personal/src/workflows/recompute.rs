@@ -25,7 +25,9 @@ use crate::output::{
     catalogue_sha256, folder_of, internal_beside, model_files, shared_bytes, subspace_bytes,
 };
 use crate::personal::{Inputs, MethodSettings};
+use crate::prior::{PRIOR, PriorTable};
 use crate::settings::Method;
+use crate::workflows::train::PRIOR_SHA256;
 
 /// Whether a model follows from its settings, its public inputs and its list of releases.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -219,8 +221,17 @@ impl Replay<'_> {
     }
 
     fn factors(&self) -> Result<Rebuilt> {
-        let fit = self.get::<FactorizationParams>("settings")?.check()?;
+        let mut fit = self.get::<FactorizationParams>("settings")?.check()?;
         let (catalogue, nobody) = self.catalogue()?;
+        if let Some(sha256) = self.get::<Option<String>>(PRIOR_SHA256)? {
+            let path = self.folder.join(PRIOR);
+            let bytes = fs::read(&path).map_err(|e| Error::read(&path, e))?;
+            if dp_accounting::sha256_hex(&bytes) != sha256 {
+                let reason = "not the prior that the run was made with";
+                return Err(Error::model(&path, reason));
+            }
+            fit = fit.with_prior(PriorTable::read(&path)?.of(&catalogue)?)?;
+        }
         let fitted = self.replay(&fit, &nobody, catalogue.len())?;
         self.factor_file(fitted, &catalogue)
     }

@@ -15,6 +15,7 @@ use crate::metric_release::{Measured, MetricRelease, OwnMetrics, TrainedAndHeldO
 use crate::output::TrainSettings as ReleasedSettings;
 use crate::output::{HeldOutBy, Seconds, TrainRelease, TrainReport, catalogue_sha256};
 use crate::personal::pay_apart;
+use crate::prior::PriorTable;
 use crate::quality::Verdict;
 use crate::settings::{FactorSettings, FeedbackKind, Given, Method, SplitSettings, TrainSettings};
 use crate::warnings;
@@ -23,6 +24,8 @@ use crate::workers::{Dealing, Place};
 use crate::workflows::input::{HeldOut, check_items, read, settings_for};
 use crate::workflows::private_run::{Clock, Opened, Opening, unit_of};
 
+/// Under which name the hash of the prior stands among what shapes a run.
+pub(crate) const PRIOR_SHA256: &str = "prior_sha256";
 pub(crate) const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
 
 /// What [`train`] will release with these settings, and its guarantee: public, and known before any data is read. Neither noise nor cost depends on the
@@ -43,6 +46,7 @@ struct Checked {
     fit: MatrixFactorization,
     metrics: Option<MetricRelease>,
     draft: Plan,
+    table: Option<PriorTable>,
 }
 
 /// Everything public, checked before the data is touched.
@@ -50,7 +54,17 @@ fn checked(args: &TrainSettings) -> Result<Checked> {
     crate::featured::refuse_flags(&args.features)?;
     let target = args.target.guarantee.target()?;
     let method = args.target.method.meant();
-    let fit = settings_for(method, &args.feedback, &args.settings, target)?.check()?;
+    let mut params = settings_for(method, &args.feedback, &args.settings, target)?;
+    let mut table = None;
+    if let Some(path) = &args.prior.prior {
+        if method != Method::Pooled || args.feedback.feedback != FeedbackKind::Explicit {
+            let text = "`prior` is for ratings by `method` auto or pooled";
+            return Err(Error::Usage(text.to_owned()));
+        }
+        params = args.settings.over(params.with_public_tastes());
+        table = Some(PriorTable::read(path)?);
+    }
+    let fit = params.check()?;
     let metrics = metric_release(args, fit.params().into(), counts_items(&fit)?)?;
     // neither noise nor cost depends on the number of items
     let draft = with_metrics(&fit, metrics.as_ref(), target).plan(1, target, ADJACENCY)?;
@@ -59,6 +73,7 @@ fn checked(args: &TrainSettings) -> Result<Checked> {
         fit,
         metrics,
         draft,
+        table,
     })
 }
 
@@ -95,6 +110,7 @@ pub fn train_at(
         fit,
         metrics,
         draft,
+        table,
     } = checked(args)?;
     let scratch = scratch(args, &place)?;
     let method = args.target.method.meant();
@@ -105,7 +121,16 @@ pub fn train_at(
     let ratings = read(&args.ratings, &args.input, &args.feedback, scratch)?;
     let mut opened = opened.bind(&ratings)?;
 
-    let assumed = assumptions(args, &ratings, &opened);
+    let mut assumed = assumptions(args, &ratings, &opened);
+    let mut fit = fit;
+    let mut prior = None;
+    if let Some(table) = table {
+        let file = table.file(ratings.catalogue())?;
+        let sha256 = dp_accounting::sha256_hex(&file);
+        assumed.push(table.assumption(&sha256));
+        fit = fit.with_prior(table.of(ratings.catalogue())?)?;
+        prior = Some((file, sha256));
+    }
     let fit = with_assumptions(fit, &assumed);
     let trainer = with_metrics(&fit, metrics.as_ref(), target);
     let plan = trainer.plan(ratings.catalogue().len(), target, ADJACENCY)?;
@@ -116,6 +141,9 @@ pub fn train_at(
         "settings": fit.params(),
         "items_sha256": catalogue_sha256(ratings.catalogue())?,
     });
+    if let Some((_, sha256)) = &prior {
+        own[PRIOR_SHA256] = json!(sha256);
+    }
     MetricRelease::put(metrics.as_ref(), &mut own);
     let public = opened.public("train", args, &assumed, own)?;
     let parts = Parts::new(args, ratings, &opened, &public)?;
@@ -139,6 +167,7 @@ pub fn train_at(
         ratings,
         held_out: held_out_by(args),
         comparison: None,
+        prior: prior.map(|(file, _)| file),
         run: Some(&public),
     };
     let rounds = rounds.0.unwrap_or_default();
@@ -247,7 +276,9 @@ pub(crate) fn opening<'a>(args: &'a TrainSettings, place: &Place<'_>) -> Result<
             (items, named.map(Option::as_ref))
         }),
         data: &args.ratings,
-        inputs: args.input.items.as_deref().into_iter().collect(),
+        inputs: ([&args.input.items, &args.prior.prior].into_iter())
+            .filter_map(|file| file.as_deref())
+            .collect(),
         ledger: &args.ledger,
         resume: &args.resume,
         output: &args.output,

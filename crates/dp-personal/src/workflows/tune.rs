@@ -143,6 +143,7 @@ pub fn tune_at(
         ratings,
         held_out: held_out_by(train),
         comparison: Some(comparison),
+        prior: None,
         run: Some(&public),
     };
     let run = (train, &plan, noise);

@@ -16,6 +16,7 @@ use crate::output::{
     self, CERTIFICATE, ITEM_FEATURES, MODEL_FILES, Manifest, RELEASED, RELEASES, ReleasedRun,
     SHARED, SUBSPACE,
 };
+use crate::prior::PRIOR;
 use crate::settings::VerifySettings;
 use crate::workflows::recompute::{Recomputed, recompute};
 
@@ -127,7 +128,15 @@ pub(crate) fn compare_files(folder: &Path, certificate: &Certificate) -> Result<
     }
     // runs of earlier versions have no released values, and most runs no weights or table of features; where such a
     // file lies without a name in the certificate, the comparison fails
-    let more = [RELEASED, FEATURE_WEIGHTS, FEATURES, ITEM_FEATURES, RELEASES].into_iter();
+    let more = [
+        RELEASED,
+        FEATURE_WEIGHTS,
+        FEATURES,
+        PRIOR,
+        ITEM_FEATURES,
+        RELEASES,
+    ]
+    .into_iter();
     names.extend(more.filter(|name| has(name) || lies(name)));
     for name in names {
         let path = folder.join(name);

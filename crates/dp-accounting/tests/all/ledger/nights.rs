@@ -211,7 +211,7 @@ fn a_night_goes_on_from_the_store_that_the_ledger_names() {
         }
     }
     assert_eq!(fs::read(&path).unwrap(), before);
-    ledger.take_night(&id, 4, 1, [&mac(5), &mac(7)]).unwrap();
+    drop(ledger.take_night(&id, 4, 1, [&mac(5), &mac(7)]).unwrap());
 }
 
 #[test]

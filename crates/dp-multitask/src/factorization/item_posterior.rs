@@ -1,0 +1,524 @@
+//! Items' parameters given all noisy sums, with a prior that is learnt from the same sums. Post-processing of releases.
+
+use dp_linalg::{cholesky_in_place, cholesky_solve_in_place, symmetric_eigen};
+
+use crate::Result;
+
+/// Starting spreads that are weighed: this many, each so much smaller than the one before, from `LARGEST` bounds on labels.
+const SPREADS: (usize, f64, f64) = (40, 0.84, 10.0);
+/// Steps of expectation and maximisation from the most likely of them, and from the prior of the round before.
+const N_STEPS: usize = 30;
+/// Least variance along an axis, relative to the largest.
+const LEAST_VARIANCE: f64 = 1e-9;
+/// Keeps the equations of columns that say the same apart, relative to their diagonal.
+const TIE: f64 = 1e-9;
+/// Least eigenvalue of `C` that is divided by, relative to the mean one.
+const LEAST_EIGENVALUE: f64 = 0.02;
+/// Prior variance that a public column starts from, and the least and largest one, over that of what is an item's own.
+const COLUMN: (f64, f64, f64) = (0.1, 1e-9, 1e3);
+
+/// Squares of the spreads that are weighed, largest first.
+pub(super) fn spreads(unit: f64) -> impl Iterator<Item = f64> {
+    let (n, ratio, largest) = SPREADS;
+    std::iter::successors(Some((largest * unit).powi(2)), move |v| {
+        Some(v * ratio * ratio)
+    })
+    .take(n)
+}
+
+/// What the rounds so far say about the items: the mean by the precision of the noise of `y_it`.
+///
+/// ```text
+/// y_it = r_it / pi + W_i C x_it ~ N(W_i u_i, s_t^2 I)       u_i = C x_i;  x_it the coefficients of a round, r_it the sums around them
+/// u_i ~ N(beta z_i, M)                                      z_i = [1, ln W_i, public columns]
+/// beta_kj ~ N(0, gamma_j D_k) in the axes of M = Q D Q^T    for public columns; flat for the trend
+/// ```
+///
+/// `pi` is the part of residuals that passes their bound, about; `s_t` is the standard deviation of the noise over it. `W_i` are the items'
+/// released total weights, at least the standard deviation of their noise. `M` and the `gamma_j` are those of the largest marginal likelihood of the
+/// sums of all items, found by expectation and maximisation (Dempster, Laird and Rubin 1977) and MacKay's fixed point (1992): sums that show nothing above their noise
+/// leave no differences between items, and columns that say nothing about the items get no weight. Source: Efron and Morris 1973 for one number an item.
+#[derive(Debug, Clone, Default)]
+pub(super) struct ItemEvidence {
+    sums: Vec<f64>,
+    precision: f64,
+    prior: Option<Prior>,
+}
+
+/// What has been learnt about all items.
+#[derive(Debug, Clone)]
+struct Prior {
+    /// `M`, row-major.
+    spread: Vec<f64>,
+    /// `gamma_j` of the public columns.
+    columns: Vec<f64>,
+}
+
+/// Sums of a round, and what they are around.
+pub(super) struct RoundSums<'a> {
+    /// Rows of length `dim`, in the coordinates of users' factors.
+    pub(super) sums: &'a [f64],
+    /// The same of the coefficients `x_it`.
+    pub(super) around: &'a [f64],
+    pub(super) noise_stddev: f64,
+    /// `pi`.
+    pub(super) passes: f64,
+}
+
+/// What is known of items beside their sums.
+pub(super) struct Known<'a> {
+    /// `W_i`, above 0.
+    pub(super) weights: &'a [f64],
+    /// `C`, row-major, of trace 1.
+    pub(super) matrix: &'a [f64],
+    /// Public columns, row by row.
+    pub(super) columns: &'a [f64],
+    /// The bound on labels.
+    pub(super) unit: f64,
+}
+
+impl<'a> Known<'a> {
+    /// Of items that have biases alone.
+    pub(super) const fn of_biases(weights: &'a [f64], unit: f64) -> Self {
+        Self {
+            weights,
+            matrix: &[1.0],
+            columns: &[],
+            unit,
+        }
+    }
+
+    fn n_columns(&self) -> usize {
+        self.columns.len() / self.weights.len()
+    }
+
+    /// `z_i` of all items, trend first.
+    fn regressors(&self) -> Vec<f64> {
+        let n = self.n_columns();
+        let rows = self.weights.iter().enumerate();
+        rows.flat_map(|(item, w)| {
+            let own = &self.columns[item * n..][..n];
+            [1.0, w.ln()].into_iter().chain(own.iter().copied())
+        })
+        .collect()
+    }
+}
+
+/// Regressors that follow the weights.
+const TREND: usize = 2;
+
+impl ItemEvidence {
+    /// Means `y_i`, with noise of this precision.
+    pub(super) fn of(sums: Vec<f64>, precision: f64) -> Self {
+        Self {
+            sums,
+            precision,
+            prior: None,
+        }
+    }
+
+    /// Takes over a round.
+    pub(super) fn observe(&mut self, of: &RoundSums<'_>, known: &Known<'_>) {
+        let dim = of.sums.len() / known.weights.len();
+        if self.sums.len() != of.sums.len() {
+            *self = Self::of(vec![0.0; of.sums.len()], 0.0);
+        }
+        let precision = (of.noise_stddev / of.passes).powi(-2);
+        self.precision += precision;
+        let share = precision / self.precision;
+        let rows = of.sums.chunks_exact(dim).zip(of.around.chunks_exact(dim));
+        let items = self.sums.chunks_exact_mut(dim).zip(rows).zip(known.weights);
+        for ((mean, (r, x)), w) in items {
+            for ((mean, r), c) in mean.iter_mut().zip(r).zip(known.matrix.chunks_exact(dim)) {
+                let y = r / of.passes + w * dot(c, x);
+                *mean += share * (y - *mean);
+            }
+        }
+    }
+
+    /// The posterior means `x_i`, rows of length `dim`.
+    ///
+    /// # Errors
+    /// When a released value is not finite.
+    pub(super) fn estimates(&mut self, known: &Known<'_>) -> Result<Vec<f64>> {
+        let dim = self.sums.len() / known.weights.len();
+        divided(&self.fit(known)?.posterior, known.matrix, dim)
+    }
+
+    /// The posterior means and variances of items that have biases alone, with the prior taken as it was learnt.
+    ///
+    /// # Errors
+    /// As [`estimates`](Self::estimates).
+    pub(super) fn of_biases(&mut self, known: &Known<'_>) -> Result<Vec<(f64, f64)>> {
+        let fit = self.fit(known)?;
+        Ok(fit.posterior.into_iter().zip(fit.variances).collect())
+    }
+
+    fn fit(&mut self, known: &Known<'_>) -> Result<Fit> {
+        let dim = self.sums.len() / known.weights.len();
+        let problem = Problem {
+            sums: &self.sums,
+            noise: self.precision.recip(),
+            weights: known.weights,
+            regressors: known.regressors(),
+            dim,
+        };
+        let n_columns = known.n_columns();
+        let mut prior = match self.prior.take() {
+            Some(prior) => prior,
+            None => problem.most_likely(known, n_columns)?,
+        };
+        let mut fit = problem.fit(&prior)?;
+        for _ in 0..N_STEPS {
+            prior = problem.maximised(&prior, &fit);
+            fit = problem.fit(&prior)?;
+        }
+        self.prior = Some(prior);
+        Ok(fit)
+    }
+}
+
+/// The sums of all items in one model.
+struct Problem<'a> {
+    sums: &'a [f64],
+    /// Variance of the noise.
+    noise: f64,
+    weights: &'a [f64],
+    regressors: Vec<f64>,
+    dim: usize,
+}
+
+/// Where a prior leads.
+struct Fit {
+    log_likelihood: f64,
+    /// `u_i`, rows of length `dim`.
+    posterior: Vec<f64>,
+    /// Their variances along the axes of `M`, of what is an item's own.
+    variances: Vec<f64>,
+    /// Mean over items of the second moments of what is an item's own, row-major.
+    second_moments: Vec<f64>,
+    /// Of each public column: `sum_k beta_kj^2 / D_k`, and how many of these the sums determine.
+    columns: Vec<(f64, f64)>,
+}
+
+impl Problem<'_> {
+    /// The prior of the same spread in all directions that is most likely.
+    fn most_likely(&self, known: &Known<'_>, n_columns: usize) -> Result<Prior> {
+        let (dim, c) = (self.dim, known.matrix);
+        let squared: Vec<f64> = (0..dim * dim)
+            .map(|at| dot(&c[at / dim * dim..][..dim], &c[at % dim * dim..][..dim]))
+            .collect();
+        let mut best: Option<(f64, Prior)> = None;
+        for variance in spreads(known.unit) {
+            let prior = Prior {
+                spread: squared.iter().map(|c| c * variance).collect(),
+                columns: vec![COLUMN.0; n_columns],
+            };
+            let found = self.fit(&prior)?.log_likelihood;
+            if best.as_ref().is_none_or(|(most, _)| found > *most) {
+                best = Some((found, prior));
+            }
+        }
+        best.map(|(_, prior)| prior)
+            .ok_or(crate::Error::Unsupported {
+                what: "sums that are not finite",
+            })
+    }
+
+    /// The posterior under `prior`: every axis of `M` by itself.
+    fn fit(&self, prior: &Prior) -> Result<Fit> {
+        let (dim, n) = (self.dim, self.weights.len());
+        let p = self.regressors.len() / n;
+        let eigen = symmetric_eigen(&prior.spread, dim)?;
+        let mut fit = Fit {
+            log_likelihood: 0.0,
+            posterior: vec![0.0; n * dim],
+            variances: vec![0.0; n * dim],
+            second_moments: vec![0.0; dim * dim],
+            columns: vec![(0.0, 0.0); prior.columns.len()],
+        };
+        let largest = eigen.values.last().copied().unwrap_or_default();
+        let least = (LEAST_VARIANCE * largest).max(1e-100);
+        let mut own = vec![0.0; n * dim];
+        let mut uncertain = vec![0.0; dim];
+        for (k, axis) in eigen.vectors.chunks_exact(dim).enumerate() {
+            let variance = eigen.values[k].max(least);
+            let along: Vec<f64> = (self.sums.chunks_exact(dim))
+                .map(|y| dot(axis, y))
+                .collect();
+            let spread = |w: f64| w * w * variance + self.noise;
+            let (mut g, mut beta) = (vec![0.0; p * p], vec![0.0; p]);
+            let items = || (self.regressors.chunks_exact(p)).zip(self.weights);
+            for ((z, &w), y) in items().zip(&along) {
+                let share = w / spread(w);
+                for (a, za) in z.iter().enumerate() {
+                    beta[a] += share * y * za;
+                    let row = g[a * p..][..=a].iter_mut().zip(z);
+                    row.for_each(|(g, zb)| *g += share * w * za * zb);
+                }
+            }
+            for a in 0..p {
+                (0..a).for_each(|b| g[b * p + a] = g[a * p + b]);
+                g[a * p + a] *= 1.0 + TIE;
+                g[a * p + a] += f64::MIN_POSITIVE;
+            }
+            for (j, gamma) in prior.columns.iter().enumerate() {
+                g[(TREND + j) * (p + 1)] += (gamma * variance).recip();
+            }
+            cholesky_in_place(&mut g, p)?;
+            cholesky_solve_in_place(&g, p, &mut beta)?;
+            for (j, gamma) in prior.columns.iter().enumerate() {
+                let mut unit = vec![0.0; p];
+                unit[TREND + j] = 1.0;
+                cholesky_solve_in_place(&g, p, &mut unit)?;
+                fit.columns[j].0 += beta[TREND + j].powi(2) / variance;
+                fit.columns[j].1 += 1.0 - unit[TREND + j] / (gamma * variance);
+            }
+            for (item, ((z, &w), y)) in items().zip(&along).enumerate() {
+                let mean = dot(&beta, z);
+                let rest = y - w * mean;
+                let found = w * variance * rest / spread(w);
+                fit.log_likelihood -= spread(w).ln() + rest * rest / spread(w);
+                let uncertainty = variance * self.noise / spread(w);
+                fit.variances[item * dim + k] = uncertainty;
+                uncertain[k] += uncertainty;
+                own[item * dim + k] = found;
+                let row = fit.posterior[item * dim..][..dim].iter_mut().zip(axis);
+                row.for_each(|(u, axis)| *u += axis * (mean + found));
+            }
+        }
+        // in the axes of M, then turned back
+        let mut moments = vec![0.0; dim * dim];
+        for row in own.chunks_exact(dim) {
+            for (a, x) in row.iter().enumerate() {
+                let to = moments[a * dim..][..dim].iter_mut().zip(row);
+                to.for_each(|(m, y)| *m += x * y);
+            }
+        }
+        (0..dim).for_each(|k| moments[k * (dim + 1)] += uncertain[k]);
+        for (k, of_k) in eigen.vectors.chunks_exact(dim).enumerate() {
+            for (l, of_l) in eigen.vectors.chunks_exact(dim).enumerate() {
+                let moment = moments[k * dim + l] / n as f64;
+                for (a, x) in of_k.iter().enumerate() {
+                    let to = fit.second_moments[a * dim..][..dim].iter_mut().zip(of_l);
+                    to.for_each(|(m, y)| *m += moment * x * y);
+                }
+            }
+        }
+        Ok(fit)
+    }
+
+    fn maximised(&self, prior: &Prior, fit: &Fit) -> Prior {
+        let (_, least, most) = COLUMN;
+        let columns = fit.columns.iter().zip(&prior.columns);
+        let columns = columns.map(|((squares, n), gamma)| match squares / n {
+            next if next.is_finite() => next.clamp(least, most),
+            _ => *gamma,
+        });
+        Prior {
+            spread: fit.second_moments.clone(),
+            columns: columns.collect(),
+        }
+    }
+}
+
+/// `C^-1 u_i` of all rows, with eigenvalues of at least a part of their mean.
+fn divided(rows: &[f64], matrix: &[f64], dim: usize) -> Result<Vec<f64>> {
+    let eigen = symmetric_eigen(matrix, dim)?;
+    let least = LEAST_EIGENVALUE * eigen.values.iter().sum::<f64>() / dim as f64;
+    let mut out = vec![0.0; rows.len()];
+    for (x, u) in out.chunks_exact_mut(dim).zip(rows.chunks_exact(dim)) {
+        for (axis, value) in eigen.vectors.chunks_exact(dim).zip(&eigen.values) {
+            let along = dot(axis, u) / value.max(least);
+            x.iter_mut().zip(axis).for_each(|(x, a)| *x += along * a);
+        }
+    }
+    Ok(out)
+}
+
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::SeedableRng;
+    use rand_chacha::ChaCha20Rng;
+    use rand_distr::{Distribution, StandardNormal};
+
+    use super::*;
+
+    const N_ITEMS: usize = 4000;
+    const ALONE: [f64; 1] = [1.0];
+    /// Trace 1, eigenvalues .7 and .3.
+    const MATRIX: [f64; 4] = [0.5, 0.2, 0.2, 0.5];
+
+    /// Weights from 2 to 200.
+    fn weights() -> Vec<f64> {
+        (0..N_ITEMS)
+            .map(|i| 2.0 * 100.0_f64.powf(i as f64 / N_ITEMS as f64))
+            .collect()
+    }
+
+    fn normals(seed: u64, n: usize) -> Vec<f64> {
+        let mut rng = ChaCha20Rng::seed_from_u64(seed);
+        (0..n).map(|_| StandardNormal.sample(&mut rng)).collect()
+    }
+
+    fn rms(a: &[f64], b: &[f64]) -> f64 {
+        let squares: f64 = a.iter().zip(b).map(|(a, b)| (a - b).powi(2)).sum();
+        (squares / a.len() as f64).sqrt()
+    }
+
+    /// Estimates after five rounds in which `passing` of what is left passes, with noise of standard deviation `noise`.
+    fn learnt(truth: &[f64], known: &Known<'_>, passing: f64, noise: f64) -> Vec<f64> {
+        let dim = truth.len() / N_ITEMS;
+        let mut evidence = ItemEvidence::default();
+        let mut x = vec![0.0; truth.len()];
+        for round in 0..5 {
+            let noises = normals(round, truth.len());
+            let sums: Vec<f64> = (0..truth.len())
+                .map(|at| {
+                    let (item, k) = (at / dim, at % dim);
+                    let left = (0..dim).map(|l| {
+                        known.matrix[k * dim + l] * (truth[item * dim + l] - x[item * dim + l])
+                    });
+                    passing * known.weights[item] * left.sum::<f64>() + noise * noises[at]
+                })
+                .collect();
+            let of = RoundSums {
+                sums: &sums,
+                around: &x,
+                noise_stddev: noise,
+                passes: 0.5,
+            };
+            evidence.observe(&of, known);
+            x = evidence.estimates(known).unwrap();
+        }
+        x
+    }
+
+    /// Biases around a trend in the logarithm of the weights.
+    fn biases([a, b]: [f64; 2], tau: f64) -> Vec<f64> {
+        let own = normals(77, N_ITEMS);
+        (weights().iter().zip(own))
+            .map(|(w, z)| a + b * w.ln() + tau * z)
+            .collect()
+    }
+
+    fn known<'a>(weights: &'a [f64], matrix: &'a [f64], columns: &'a [f64]) -> Known<'a> {
+        Known {
+            weights,
+            matrix,
+            columns,
+            unit: 1.0,
+        }
+    }
+
+    #[test]
+    fn errors_are_those_of_the_posterior() {
+        // half of each residual passes, as is assumed; the noise of five rounds together is that of one of 2 sqrt(1/5) times 3
+        let (tau, noise, weights) = (0.3_f64, 3.0, weights());
+        let spread = |w: &f64| ((tau * tau).recip() + w * w / (0.8 * noise * noise)).recip();
+        let expected = (weights.iter().map(spread).sum::<f64>() / N_ITEMS as f64).sqrt();
+        let truth = biases([0.2, 0.1], tau);
+        let found = rms(
+            &learnt(&truth, &known(&weights, &ALONE, &[]), 0.5, noise),
+            &truth,
+        );
+        // a root mean square of 4,000 numbers has a relative standard error of .011; five of them
+        assert!((found / expected - 1.0).abs() < 0.056, "{found} {expected}");
+    }
+
+    #[test]
+    fn tastes_that_vary_together_are_estimated_together() {
+        // x_1 = 2 x_0 + a little, and noise that leaves little of x_1 by itself: errors are those of the posterior under the true covariance
+        let weights = weights();
+        let (noise, z) = (2.0, normals(78, 2 * N_ITEMS));
+        let truth: Vec<f64> = (z.chunks_exact(2))
+            .flat_map(|z| [0.4 * z[0], 0.8 * z[0] + 0.1 * z[1]])
+            .collect();
+        let found = rms(
+            &learnt(&truth, &known(&weights, &MATRIX, &[]), 0.5, noise),
+            &truth,
+        );
+        let variance = 0.8 * noise * noise;
+        let prior = [0.16, 0.32, 0.32, 0.65];
+        let determinant = prior[0] * prior[3] - prior[1] * prior[2];
+        // C C
+        let squared = [0.29, 0.2, 0.2, 0.29];
+        let trace_of_posterior = |w: &f64| {
+            let scale = w * w / variance;
+            let p = [
+                prior[3] / determinant + scale * squared[0],
+                -prior[1] / determinant + scale * squared[1],
+                prior[0] / determinant + scale * squared[3],
+            ];
+            (p[0] + p[2]) / (p[0] * p[2] - p[1] * p[1])
+        };
+        let expected = weights.iter().map(trace_of_posterior).sum::<f64>();
+        let expected = (expected / (2 * N_ITEMS) as f64).sqrt();
+        // five standard errors, doubled for two numbers an item that are nearly one; a covariance that is a multiple of 1 has .25 more
+        assert!((found / expected - 1.0).abs() < 0.08, "{found} {expected}");
+    }
+
+    #[test]
+    fn sums_of_noise_alone_leave_no_differences() {
+        let weights = weights();
+        let truth = vec![0.0; N_ITEMS];
+        let found = rms(
+            &learnt(&truth, &known(&weights, &ALONE, &[]), 0.5, 30.0),
+            &truth,
+        );
+        assert!(found < 0.1, "{found}"); // of the trend alone, where W is 2; sums over weights have 4
+    }
+
+    #[test]
+    fn residuals_of_which_less_passes_are_followed_all_the_same() {
+        let (weights, truth) = (weights(), biases([0.0, 0.3], 0.3)); // a root mean square of 1.3
+        for passing in [0.3, 0.7, 1.0] {
+            let found = learnt(&truth, &known(&weights, &ALONE, &[]), passing, 1.0);
+            let found = rms(&found, &truth);
+            assert!(found < 0.25, "{passing}: {found}");
+        }
+    }
+
+    #[test]
+    fn public_columns_count_by_what_they_say() {
+        let (weights, noise) = (weights(), 20.0);
+        let truth = biases([0.0, 0.0], 0.5);
+        let errors = |columns: &[f64]| {
+            rms(
+                &learnt(&truth, &known(&weights, &ALONE, columns), 0.5, noise),
+                &truth,
+            )
+        };
+        let without = errors(&[]);
+        // the truth and as much again that is not
+        let public: Vec<f64> = (truth.iter().zip(normals(79, N_ITEMS)))
+            .map(|(h, z)| 2.0 * h + z)
+            .collect();
+        let mut elsewhere = public.clone();
+        elsewhere.rotate_left(N_ITEMS / 3);
+        let (with, by_others) = (errors(&public), errors(&elsewhere));
+        assert!(with < 0.8 * without, "{with} {without}");
+        assert!(by_others < 1.005 * without, "{by_others} {without}");
+    }
+
+    #[test]
+    fn one_weight_for_all_items_has_no_trend() {
+        let weights = [5.0; 3];
+        let known = known(&weights, &ALONE, &[]);
+        let mut evidence = ItemEvidence::default();
+        let of = RoundSums {
+            sums: &[2.5, 2.5, 2.5],
+            around: &[0.0; 3],
+            noise_stddev: 0.1,
+            passes: 0.5,
+        };
+        evidence.observe(&of, &known);
+        for h in evidence.estimates(&known).unwrap() {
+            assert!((h - 1.0).abs() < 1e-6, "{h}");
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! A table of what is publicly known of items: the mean of their prior is learnt from it.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use dp_data::ItemCatalogue;
+use dp_multitask::ItemPrior;
+
+use crate::error::{Error, Result};
+
+/// The part of the table that a model was trained with.
+pub(crate) const PRIOR: &str = "prior.csv";
+/// The column of ids.
+pub(crate) const ITEM: &str = "item";
+/// Columns whose names begin like this are directions of taste.
+pub(crate) const TASTE: &str = "taste";
+/// Columns that say how sure others are: they are not used.
+pub(crate) const STANDARD_ERROR: &str = "standard_error";
+
+/// Numbers of items by id, tastes first.
+pub(crate) struct PriorTable {
+    names: Vec<String>,
+    n_tastes: usize,
+    rows: HashMap<String, Vec<f64>>,
+}
+
+impl PriorTable {
+    /// Reads csv with a header: a column `item` and columns of numbers, each named once.
+    ///
+    /// # Errors
+    /// [`Error::Read`], and [`Error::Model`] for a file that is not such a table.
+    pub(crate) fn read(path: &Path) -> Result<Self> {
+        let bytes = std::fs::read(path).map_err(|e| Error::read(path, e))?;
+        let wrong = |reason: String| Error::model(path, format!("not a prior of items: {reason}"));
+        let mut reader = csv::Reader::from_reader(&bytes[..]);
+        let header = reader.headers().map_err(|e| wrong(e.to_string()))?.clone();
+        let id = header.iter().position(|name| name == ITEM);
+        let id = id.ok_or_else(|| wrong(format!("there is no column `{ITEM}`")))?;
+        let used = |name: &str| name != ITEM && name != STANDARD_ERROR;
+        let (mut at, others): (Vec<usize>, Vec<usize>) = (0..header.len())
+            .filter(|&at| used(&header[at]))
+            .partition(|&at| header[at].starts_with(TASTE));
+        let n_tastes = at.len();
+        at.extend(others);
+        if at.is_empty() {
+            return Err(wrong("there is no column of numbers".to_owned()));
+        }
+        let mut rows = HashMap::new();
+        for line in reader.records() {
+            let line = line.map_err(|e| wrong(e.to_string()))?;
+            let number = |&at: &usize| {
+                let number = line[at].parse::<f64>().ok().filter(|x| x.abs() <= 1e6);
+                number.ok_or_else(|| {
+                    let (column, item) = (&header[at], &line[id]);
+                    wrong(format!(
+                        "column `{column}` of item `{item}` is no number from -1e6 to 1e6"
+                    ))
+                })
+            };
+            let row = at.iter().map(number).collect::<Result<Vec<f64>>>()?;
+            if rows.insert(line[id].to_owned(), row).is_some() {
+                return Err(wrong(format!("item `{}` has two lines", &line[id])));
+            }
+        }
+        Ok(Self {
+            names: at.iter().map(|&at| header[at].to_owned()).collect(),
+            n_tastes,
+            rows,
+        })
+    }
+
+    /// What the guarantee takes on trust of it; `sha256` is that of [`file`](Self::file).
+    pub(crate) fn assumption(&self, sha256: &str) -> String {
+        let columns = self.names.join(", ");
+        format!(
+            "the prior of items (columns {columns}; SHA-256 {sha256}) was made from public data, not from these users"
+        )
+    }
+
+    /// The part of it that is about items of a catalogue.
+    pub(crate) fn file(&self, catalogue: &ItemCatalogue) -> Result<Vec<u8>> {
+        let lines = || -> csv::Result<Vec<u8>> {
+            let mut writer = csv::Writer::from_writer(Vec::new());
+            writer.write_record(
+                [ITEM]
+                    .into_iter()
+                    .chain(self.names.iter().map(String::as_str)),
+            )?;
+            for id in catalogue.ids() {
+                if let Some(row) = self.rows.get(id.as_str()) {
+                    let words = row.iter().map(f64::to_string);
+                    writer.write_record([id.as_str().to_owned()].into_iter().chain(words))?;
+                }
+            }
+            writer.into_inner().map_err(|e| e.into_error().into())
+        };
+        lines().map_err(|e| Error::model(Path::new(PRIOR), e))
+    }
+
+    /// The same for training. Items of the catalogue that are not in the table get the mean of those that are.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] where the table has none of the items.
+    pub(crate) fn of(&self, catalogue: &ItemCatalogue) -> Result<ItemPrior> {
+        let n = self.names.len();
+        let rows = || (catalogue.ids().iter()).map(|id| self.rows.get(id.as_str()));
+        let n_known = rows().flatten().count();
+        if n_known == 0 {
+            let text = "`prior` has none of the items of the ratings: ids in its column `item` must be theirs";
+            return Err(Error::Usage(text.to_owned()));
+        }
+        let mut mean = vec![0.0; n];
+        for row in rows().flatten() {
+            let sums = mean.iter_mut().zip(row);
+            sums.for_each(|(mean, x)| *mean += x / n_known as f64);
+        }
+        let cells = rows().flat_map(|row| row.unwrap_or(&mean).clone());
+        Ok(ItemPrior::new(cells.collect(), n, 0..self.n_tastes)?)
+    }
+}

@@ -1,0 +1,101 @@
+//! `dp evidence`: what public ratings say about items, as a table for `prior`.
+
+use std::path::{Path, PathBuf};
+
+use dp_core::InteractionsBuilder;
+use dp_data::{FeatureVocabulary, ItemCatalogue, RatingsFormat};
+use dp_multitask::PublicRatings;
+
+use crate::error::{Error, Result};
+use crate::prior::{ITEM, STANDARD_ERROR, TASTE};
+use crate::settings::EvidenceSettings;
+
+/// Features that fewer items have are none.
+const MIN_ITEMS: usize = 2;
+
+/// A table of items.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EvidenceTable {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Its items.
+    pub n_items: usize,
+}
+
+/// Fits item biases and tastes to public ratings, without privacy, and writes them with their standard errors. With a table of items also those that nobody has rated, by their
+/// features.
+///
+/// # Errors
+/// When a file cannot be read or `out` exists or cannot be written.
+///
+/// # Privacy
+/// None: whoever may see the table may see the ratings.
+pub fn evidence(args: &EvidenceSettings) -> Result<EvidenceTable> {
+    if args.out.exists() {
+        let text = format!(
+            "{} exists already; choose another `out`",
+            args.out.display()
+        );
+        return Err(Error::Usage(text));
+    }
+    let ratings = dp_data::read_ratings(&args.ratings, &RatingsFormat::default())?;
+    let (catalogue, features) = match &args.items {
+        Some(path) => described(path, args.feature_cols.as_deref())?,
+        None => (ratings.catalogue().clone(), Vec::new()),
+    };
+    let all = ratings
+        .split(dp_data::SplitFractions::new(1.0, 0.0, 0.0)?, 0)?
+        .train;
+    let own = ratings.catalogue().ids();
+    let mut builder = InteractionsBuilder::new(catalogue.len());
+    for (user, row) in (0..).zip(all.expose().users()) {
+        for (&item, &rating) in row.items().iter().zip(row.values()) {
+            if let Some(at) = catalogue.index(&own[item as usize]) {
+                let at = u32::try_from(at).unwrap_or(u32::MAX);
+                builder.push(user, at, rating)?;
+            }
+        }
+    }
+    let fit = PublicRatings {
+        n_tastes: args.n_tastes,
+        ..PublicRatings::default()
+    };
+    let items = fit.fit(builder.build().0, &features)?;
+    let lines = || -> csv::Result<Vec<u8>> {
+        let mut writer = csv::Writer::from_writer(Vec::new());
+        let tastes = (1..=args.n_tastes).map(|k| format!("{TASTE}_{k}"));
+        let header = [ITEM, "bias"].map(str::to_owned).into_iter().chain(tastes);
+        writer.write_record(header.chain([STANDARD_ERROR.to_owned()]))?;
+        let rows = items.rows.chunks_exact(1 + args.n_tastes);
+        for ((id, row), error) in catalogue.ids().iter().zip(rows).zip(&items.standard_errors) {
+            let numbers = row.iter().chain([error]).map(f64::to_string);
+            writer.write_record([id.to_string()].into_iter().chain(numbers))?;
+        }
+        writer.into_inner().map_err(|e| e.into_error().into())
+    };
+    let bytes = lines().map_err(|e| Error::model(&args.out, e))?;
+    std::fs::write(&args.out, bytes).map_err(|e| Error::write(&args.out, e))?;
+    Ok(EvidenceTable {
+        path: args.out.clone(),
+        n_items: catalogue.len(),
+    })
+}
+
+/// Items of a table with a row of features each, 0 or the weight of a name.
+fn described(path: &Path, columns: Option<&[String]>) -> Result<(ItemCatalogue, Vec<f64>)> {
+    let catalogue = dp_data::read_catalogue(path)?;
+    let Some(columns) = columns else {
+        return Ok((catalogue, Vec::new()));
+    };
+    let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
+    let table = crate::featured::read_columns(path, &columns)?;
+    let vocabulary = FeatureVocabulary::new(&table, MIN_ITEMS)?;
+    let n: usize = vocabulary.category_sizes().iter().sum();
+    let mut features = vec![0.0; catalogue.len() * n];
+    for (row, id) in features.chunks_exact_mut(n.max(1)).zip(catalogue.ids()) {
+        for (feature, weight) in vocabulary.features(&table, id) {
+            row[feature as usize] = weight;
+        }
+    }
+    Ok((catalogue, features))
+}
