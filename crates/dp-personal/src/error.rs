@@ -198,7 +198,7 @@ pub enum Error {
     #[error("the audit could not be carried out: {0}")]
     Audit(dp_audit::Error),
     /// Output that is there and is not to be replaced.
-    #[error("{} already exists and is not replaced", path.display())]
+    #[error("{} exists and is not replaced", path.display())]
     OutputExists {
         /// The output.
         path: PathBuf,

@@ -27,7 +27,7 @@ fn is_interrupted(ended: Result<()>) -> bool {
             },
         ) => error
             .to_string()
-            .contains("is spent: the same command with `resume` goes on"),
+            .contains("stays spent: run the same command with `resume`"),
         _ => false,
     }
 }

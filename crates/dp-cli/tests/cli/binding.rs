@@ -242,7 +242,7 @@ fn a_ledger_that_was_cut_refunds_nothing_and_its_users_stay_remembered() {
     for cut in cuts {
         sandbox.write("l.ledger", &whole[..cut]);
         counted(&sandbox, "ratings.csv", &[]).exits(5).says(&[
-            "the ledger l.ledger was cut off or is an older copy",
+            "the ledger l.ledger was truncated or is an older copy",
             "nothing was paid or released",
             "--same-data-set",
         ]);

@@ -136,7 +136,7 @@ fn what_no_ledger_can_note_is_said_to_whoever_looks() {
     let looked = sandbox.dp(&words("evaluate ratings.csv --model first"));
     looked
         .exits(0)
-        .says(&["cannot note that its data are looked at", "is missing"]);
+        .says(&["cannot record this look at its data", "is missing"]);
 }
 
 /// `dp evaluate --show-internal`, of somebody who said nothing of ledgers.
@@ -168,7 +168,7 @@ fn figures_are_not_printed_where_the_ledger_of_the_model_cannot_note_it() {
     let refused = printed(&sandbox, "--model first");
     assert_eq!(refused.exits(5).stdout, "");
     let said = printed(&sandbox, "--model first --no-ledger").exits(0);
-    said.says(&["cannot note"]);
+    said.says(&["cannot record"]);
     let noted = printed(&sandbox, "--model first --ledger away.ledger");
     assert_eq!(noted.exits(0).stderr, "");
 }

@@ -111,7 +111,7 @@ fn a_gaussian_ledger_refuses_other_releases_and_says_how_to_go_on() {
     let before = sandbox.read("l.ledger");
     for other in [&CHOICE[..], &SAMPLED] {
         federate(&sandbox, "1", other).exits(5).says(&[
-            "l.ledger counts Gaussian releases alone",
+            "l.ledger counts only Gaussian releases",
             "dp ledger upgrade l.ledger",
         ]);
     }

@@ -115,7 +115,7 @@ fn replacing_never_deletes_what_the_run_needs() {
         let rest = words("--epsilon 1 --delta 1e-5 --out work --force");
         let run = sandbox.dp(&[args, rest.as_slice()].concat());
         run.exits(2)
-            .says(&["lies in the output folder work", "another --out"]);
+            .says(&["is inside the output folder work", "another --out"]);
     }
     sandbox.train(&["--out", ".", "--force"]).exits(2);
     let whole = sandbox.path("").to_str().unwrap().to_owned();

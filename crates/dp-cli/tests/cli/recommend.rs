@@ -219,13 +219,13 @@ fn folders_that_hold_something_else_are_told_apart() {
     for (line, says) in [
         (
             "report dp-model",
-            "dp-model: holds no run: there is no certificate.json",
+            "dp-model: contains no run: certificate.json is missing",
         ),
         (
             "report me.csv",
             "me.csv: is a file; name the output folder of a run, its --out",
         ),
-        ("verify dp-model", "dp-model: holds no run"),
+        ("verify dp-model", "dp-model: contains no run"),
         (
             "evaluate me.csv --model nowhere",
             "nowhere: there is no such folder",

@@ -106,7 +106,7 @@ fn an_interrupted_run_says_that_its_budget_is_spent_and_how_to_go_on() {
     );
     assert!(
         said.contains(
-            "the budget that the run has paid is spent: the same command with --resume goes on"
+            "the budget that the run paid stays spent: run the same command with --resume"
         ),
         "{said}"
     );

@@ -82,7 +82,7 @@ fn beside_a_private_run_one_that_is_not_private_is_named_and_left_out() {
         let json = sandbox.dp(&args).exits(0).json();
         assert_eq!(json["private"], false);
         let html = sandbox.text("pages/report.html");
-        assert!(html.contains("NOT PRIVATE: seeded. What this page shows"));
+        assert!(html.contains("NOT PRIVATE: seeded. The values of these runs"));
         assert!(html.contains("Do not publish this page") && !html.contains(released));
         assert!(!html.contains("<p class=\"kind\">Released</p>"));
         let text = sandbox.text("pages/report.md");

@@ -81,7 +81,7 @@ pub(crate) fn note_exploration_of<'a>(
 ) {
     let lost = |why: &str| {
         warn(&format!(
-            "the ledger of the run cannot note that its data are looked at: {why}; certificates of later runs will not say so"
+            "the ledger of the run cannot record this look at its data: {why}; certificates of later runs will not mention it"
         ));
     };
     let mut ledgers = BTreeSet::new();
