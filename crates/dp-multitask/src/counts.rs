@@ -269,12 +269,8 @@ mod tests {
         let truth = [14.0 + two + three, two + three, three];
         let target = dp_core::ApproxDp::target(1.0, 1e-5).unwrap();
         let adjacency = dp_core::Adjacency::AddRemoveUser;
-        let request = dp_accounting::ReleaseRequest::new(
-            "item counts",
-            1.0,
-            dp_core::ReplaceFactor::Two,
-            3,
-        );
+        let request =
+            dp_accounting::ReleaseRequest::new("item counts", 1.0, dp_core::ReplaceFactor::Two, 3);
         let requests = [request];
         let plan = dp_accounting::Plan::calibrate(target, adjacency, &requests).unwrap();
         let requests = dp_accounting::Requests::Shares(requests.to_vec());

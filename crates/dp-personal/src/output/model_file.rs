@@ -180,7 +180,7 @@ fn read_header<T: DeserializeOwned>(bytes: &[u8], command: &str, newest: u32) ->
 
 fn has_tensor(bytes: &[u8], name: &str) -> Result<bool, String> {
     let tensors = SafeTensors::deserialize(bytes).map_err(not_safetensors)?;
-    Ok(tensors.names().iter().any(|found| *found == name))
+    Ok(tensors.names().contains(&name))
 }
 
 /// The numbers of a tensor of two dimensions, all finite; `expected` says what it should be.
