@@ -253,8 +253,9 @@ mod tests {
     }
 
     /// 2,000 seeded releases of votes that are clipped and votes that are not. A share of intervals that hold has the standard error .0049; six of
-    /// them, .029, are exceeded by chance once in 5e8 tests, for each of three items and their mean.
+    /// them, .029, are exceeded by chance once in 5e8 tests, for each of three items.
     #[test]
+    #[allow(clippy::disallowed_types, reason = "a test pays for single releases")]
     fn intervals_hold_the_clipped_sums_as_often_as_they_say() {
         const N_RUNS: u64 = 2_000;
         let mut builder = InteractionsBuilder::new(3);
