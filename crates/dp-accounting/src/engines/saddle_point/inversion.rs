@@ -103,7 +103,9 @@ impl Inversion {
         rough: &TiltedComposition,
         epsilon: f64,
     ) -> Option<Self> {
-        if let Some(found) = Self::shifted(losses, rough, (epsilon, None), &Effort::FULL) {
+        if let Some(found) =
+            Self::shifted(losses, rough, (epsilon, None), Transform::effort(losses))
+        {
             return Some(found);
         }
         let floor = tail::floor(&rough.losses, rough.c)?;

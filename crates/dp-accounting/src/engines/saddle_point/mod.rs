@@ -231,7 +231,7 @@ fn one_direction(
             && nearer > 0.0
             && let Some(at) = saddle_point(losses, Aim::Epsilon(nearer), c)
             && let aim = (nearer, Some(libm::log(left)))
-            && let Some(found) = Inversion::shifted(losses, &at, aim, &Effort::FULL)
+            && let Some(found) = Inversion::shifted(losses, &at, aim, Transform::effort(losses))
             && let Some(found) = solve(&found, left, slack)
         {
             return Some(found);

@@ -30,7 +30,7 @@
 //! gives I(ε) up to that bound, and falls as fast as B's, which has no atom. It is the transform of a measure that is nowhere negative and at most the whole, so the bounds on the
 //! aliases hold for it too.
 //!
-//! With a cap ℓ on every run's loss and u₁ where it is reached, A beyond u₁ is at most ρ = 1 - w(u₁) of μ, hence all of it at most Σ n_i ρ_i of I(ε). Up to
+//! With a cap ℓ on every run's loss and u₁ where it is reached, A beyond u₁ is at most ρ = 1 - w(u₁) of μ, hence all of it at most `Σ n_i ρ_i` of I(ε). Up to
 //! u₁, e^(sL) - 1 <= R (e^L - 1) for L > 0 and s >= 1 with R = (e^(sℓ) - 1) / (e^ℓ - 1), so
 //!
 //! ```text
@@ -69,6 +69,15 @@ impl Effort {
         rest: 24.0,
     };
 
+    /// Where nothing is left out, and more costs little.
+    pub(super) const CLOSE: Self = Self {
+        quadrature: 38.0,
+        tail: 36.0,
+        safety: 36.0,
+        excess: 6.0,
+        rest: 36.0,
+    };
+
     /// For an estimate.
     pub(super) const ROUGH: Self = Self {
         quadrature: 18.0,
@@ -80,10 +89,11 @@ impl Effort {
 }
 
 /// The weight is the regularised incomplete beta function of order [`ORDER`] of a logistic curve.
-const ORDER: usize = 8;
+const ORDER: u32 = 8;
+const HALF: usize = ORDER as usize;
 
 /// The binomial coefficients of 2 ORDER - 1.
-const BINOMIALS: [f64; 2 * ORDER] = [
+const BINOMIALS: [f64; 2 * HALF] = [
     1.0, 15.0, 105.0, 455.0, 1365.0, 3003.0, 5005.0, 6435.0, 6435.0, 5005.0, 3003.0, 1365.0, 455.0,
     105.0, 15.0, 1.0,
 ];
@@ -184,12 +194,17 @@ impl<'a> Sampled<'a> {
         })
     }
 
+    /// Whether what is like an atom lies below all else, so that it may stay below ε.
+    const fn is_cut(&self) -> bool {
+        matches!(self.mixture.side, Side::Remove)
+    }
+
     /// u at which ln M(u) is `loss`.
     fn place(&self, loss: f64) -> f64 {
         libm::log1p(libm::expm1(loss) / self.q)
     }
 
-    /// An upper bound on E[(e^L - 1)+; u <= `to`] with the unit: E_N[r^k; u <= to] is e^(k (k - 1) κ²/2) times the probability of y - kκ.
+    /// An upper bound on E[(e^L - 1)+; u <= `to`] with the unit: `E_N`[r^k; u <= to] is e^(k (k - 1) κ²/2) times the probability of y - kκ.
     fn excess_up_to(&self, to: f64) -> f64 {
         let y = to / self.kappa + 0.5 * self.kappa;
         let moment = |k: f64| {
@@ -215,9 +230,9 @@ fn weights(z: Complex64) -> (Complex64, Complex64) {
     };
     let below = z.norm_sqr() <= 1.0;
     let z = if below { z } else { z.inv() };
-    let scale = (z + 1.0).powi(1 - 2 * ORDER as i32);
-    let near = sum(z, &BINOMIALS[..ORDER]) * scale;
-    let far = z.powi(ORDER as i32) * sum(z, &BINOMIALS[ORDER..]) * scale;
+    let scale = (z + 1.0).powu(2 * ORDER - 1).inv();
+    let near = sum(z, &BINOMIALS[..HALF]) * scale;
+    let far = z.powu(ORDER) * sum(z, &BINOMIALS[HALF..]) * scale;
     if below { (near, far) } else { (far, near) }
 }
 
@@ -267,7 +282,7 @@ const FEW_NODES: usize = 64;
 /// Powers that are summed: what follows is below 1.5^24 / 24! = 3e-20.
 const N_POWERS: usize = 24;
 
-/// Adds Σ w e^(itl) = e^(it l₀) Σ_k (it)^k m_k for nodes beside the first one, l₀, with m_k = Σ w (l - l₀)^k / k!.
+/// Adds `Σ w e^(itl) = e^(it l₀) Σ_k (it)^k m_k` for nodes beside the first one, l₀, with `m_k = Σ w (l - l₀)^k / k!`.
 fn add_close(weights: &[Complex64], losses: &[Complex64], h: f64, out: &mut [Complex64]) {
     let first = losses[0];
     let mut moments = [Complex64::ZERO; N_POWERS];
@@ -396,7 +411,7 @@ impl Nodes {
         let side = mixture.side;
         let mut growth = 2.0 * beta * beta / (kappa * kappa) + libm::log(2.0);
         if cut.is_some() {
-            growth -= (2 * ORDER - 1) as f64 * libm::log(libm::cos(STRIP));
+            growth -= f64::from(2 * ORDER - 1) * libm::log(libm::cos(STRIP));
         }
         if !matches!(side, Side::Remove) {
             growth -= c * libm::log(libm::cos(beta));
@@ -516,10 +531,7 @@ fn cap(
     (epsilon, log_delta): (f64, f64),
     effort: &Effort,
 ) -> Option<(f64, Rest)> {
-    if all
-        .iter()
-        .any(|one| !matches!(one.mixture.side, Side::Remove))
-    {
+    if !all.iter().all(Sampled::is_cut) {
         return None;
     }
     let runs: f64 = all.iter().map(|one| one.count).sum();
@@ -568,8 +580,8 @@ fn parts(
         let beta = (1.5 * one.kappa).min(highest);
         let cut = found.map(|(cap, _)| {
             let scale = beta / STRIP;
-            let share = one.count * all.len() as f64 * BINOMIALS[ORDER];
-            let places = (effort.rest + libm::log(share)) / ORDER as f64;
+            let share = one.count * all.len() as f64 * BINOMIALS[HALF];
+            let places = (effort.rest + libm::log(share)) / f64::from(ORDER);
             let z = Complex64::new(libm::exp(-places), 0.0);
             rest.share += one.count * weights(z).1.re * (1.0 + 1e-9);
             Cut {
@@ -633,6 +645,18 @@ impl Transform {
             taken += one.count * one.q;
         }
         runs < FEW_RUNS || taken < FEW_TAKEN && runs < MAX_RUNS
+    }
+
+    /// What a certified answer takes.
+    pub(super) fn effort(losses: &Losses<'_>) -> &'static Effort {
+        let sampled = |(loss, count): &(Loss, u64)| {
+            Sampled::of(loss, *count, 0.0).is_some_and(|one| one.is_cut())
+        };
+        if losses.all().iter().all(sampled) {
+            &Effort::FULL
+        } else {
+            &Effort::CLOSE
+        }
     }
 
     /// The largest loss of all runs together.

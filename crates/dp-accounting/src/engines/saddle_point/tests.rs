@@ -8,9 +8,10 @@ use super::nodes::{Demand, Nodes};
 use super::tilted::Tilted;
 use super::windows::Windows;
 use super::{Ask, SaddlePointAccountant, stays_below, tail};
+use crate::engines::accountant::Accountant;
 use crate::engines::gdp;
 use crate::engines::loss::{Loss, MixtureLoss, Side};
-use crate::{Accountant, PldAccountant};
+use crate::engines::pld::PldAccountant;
 use dp_core::{Adjacency, DpEvent};
 
 fn sampled(sigma: f64, q: f64, side: Side) -> MixtureLoss {
@@ -266,7 +267,8 @@ fn a_direction_is_skipped_only_below_what_is_known() {
 /// Few runs at small rates, whose loss is nearly discrete: the bracket is narrow, and that of privacy loss distributions holds it.
 #[test]
 fn few_sampled_runs_agree_with_privacy_loss_distributions() {
-    let cases: [(Adjacency, &[(f64, f64, u64)]); 5] = [
+    type Runs = &'static [(f64, f64, u64)];
+    let cases: [(Adjacency, Runs); 5] = [
         (Adjacency::AddRemoveUser, &[(0.55, 1e-3, 2)]),
         (Adjacency::AddRemoveUser, &[(0.8, 0.01, 20)]),
         (Adjacency::AddRemoveUser, &[(0.6, 1e-3, 150)]),
