@@ -34,6 +34,7 @@ mod output_folder;
 mod parquet;
 mod personalize;
 mod predict;
+mod prior;
 mod publish;
 mod python;
 mod quality;

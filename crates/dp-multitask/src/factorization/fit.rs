@@ -182,7 +182,11 @@ impl MatrixFactorization {
         }
         let factors = self.as_released(&rounds, counts.as_ref())?;
         let model = FactorModel::new(params.scoring(rounds.dim), factors, run.provenance())?;
-        Ok(model.with_counts(counts))
+        let model = model.with_counts(counts);
+        match self.standard_errors(&rounds)? {
+            Some(errors) => model.with_standard_errors(errors),
+            None => Ok(model),
+        }
     }
 
     /// A centre that follows the exact number of users.
@@ -254,18 +258,31 @@ impl MatrixFactorization {
     /// items where likes are scored without biases.
     fn as_released(&self, rounds: &RoundState, counts: Option<&NoisyCounts>) -> Result<Vec<f64>> {
         let params = self.params();
-        let mut factors = rounds.factors.clone();
-        let weighs = params.fold_in_penalties.is_none() && rounds.dim > 1;
-        if let (true, Some(pooled)) = (weighs, &rounds.matrices) {
-            let (matrix, unit) = (pooled_matrix(pooled, rounds.dim), params.label_bound);
-            let noise = pooled.matrix_noise_stddev();
-            spread_alike(&mut factors, rounds.dim, (&matrix, noise), unit)?;
-        }
+        let mut factors = self.in_final_axes(rounds, rounds.factors.clone())?;
         let is_plain = params.score_model == ScoreModel::Plain;
         if let (true, Some(_), Some(counts)) = (is_plain, params.feedback.implicit(), counts) {
             write_popularity(&mut factors, rounds.dim, counts);
         }
         Ok(factors)
+    }
+
+    /// Rows of length `dim` in the axes that a model has.
+    fn in_final_axes(&self, rounds: &RoundState, mut rows: Vec<f64>) -> Result<Vec<f64>> {
+        let params = self.params();
+        let weighs = params.fold_in_penalties.is_none() && rounds.dim > 1;
+        if let (true, Some(pooled)) = (weighs, &rounds.matrices) {
+            let (matrix, unit) = (pooled_matrix(pooled, rounds.dim), params.label_bound);
+            let noise = pooled.matrix_noise_stddev();
+            spread_alike(&mut rows, rounds.dim, (&matrix, noise), unit)?;
+        }
+        Ok(rows)
+    }
+
+    /// Posterior standard deviations of the factors, where items are the posterior of all rounds.
+    fn standard_errors(&self, rounds: &RoundState) -> Result<Option<Vec<f64>>> {
+        let dim = rounds.dim;
+        (rounds.evidence)
+            .standard_deviations(|axes| self.in_final_axes(rounds, self.rows(axes, dim)))
     }
 
     fn show(

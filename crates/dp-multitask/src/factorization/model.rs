@@ -137,8 +137,9 @@ impl FactorModel {
         self
     }
 
-    /// The same model with the standard errors of its factors: what the mechanism's noise adds to each coordinate, in its units, without
-    /// the sampling of users. Errors of the coordinates of an item are taken for uncorrelated.
+    /// The same model with the standard errors of its factors: of item counts what the mechanism's noise adds, of biases and tastes the posterior standard
+    /// deviation given everything released, in the units of each coordinate. The sampling of users is in neither. Errors of the coordinates of an item are
+    /// taken for uncorrelated.
     ///
     /// # Errors
     /// [`crate::Error::Shape`] unless there is one for each number of the factors, [`crate::Error::Param`] for one that is negative or not

@@ -32,11 +32,9 @@ pub struct EvidenceTable {
 /// None: whoever may see the table may see the ratings.
 pub fn evidence(args: &EvidenceSettings) -> Result<EvidenceTable> {
     if args.out.exists() {
-        let text = format!(
-            "{} exists already; choose another `out`",
-            args.out.display()
-        );
-        return Err(Error::Usage(text));
+        return Err(Error::OutputExists {
+            path: args.out.clone(),
+        });
     }
     let ratings = dp_data::read_ratings(&args.ratings, &RatingsFormat::default())?;
     let (catalogue, features) = match &args.items {
