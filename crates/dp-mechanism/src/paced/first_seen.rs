@@ -351,14 +351,6 @@ pub(super) fn begun(path: &Path) -> Error {
     )
 }
 
-/// Users of whom none was there before.
-pub(super) fn strangers(path: &Path) -> Error {
-    unusable(
-        path,
-        "it knows none of tonight's users: users keep their ids for a lifetime, since whoever is renamed has a new budget",
-    )
-}
-
 /// A store of which nobody knows whether the ledger names its newest state.
 pub(super) fn poisoned(path: &Path) -> Error {
     unusable(

@@ -162,6 +162,18 @@ impl PacedLifetime {
         self.adopt(next)
     }
 
+    /// Whether none of these users was there on an earlier night though others were: what renamed ids look like, which would give everybody a new budget. No night
+    /// is refused for it here, since everybody sees whether there is a night.
+    ///
+    /// # Privacy
+    /// The answer follows from private data.
+    #[must_use]
+    pub fn knows_nobody_of(&self, data: &Private<Interactions>) -> bool {
+        let table = data.expose();
+        let mut ids = (0..table.n_users()).map(|user| table.user_id(user));
+        !self.store.is_empty() && table.n_users() > 0 && !self.store.knows(&mut ids)
+    }
+
     /// How far the lifetime is.
     ///
     /// # Errors
@@ -228,10 +240,6 @@ impl PacedLifetime {
                 what: "the users of a paced lifetime need ids that stay theirs from night to night, and this table has numbers only: \
                        give each user an id made of the id in the data",
             });
-        }
-        if !self.store.is_empty() && data.n_users() > 0 && !self.store.knows(users.clone().map(ids))
-        {
-            return Err(first_seen::strangers(&self.path));
         }
         let first = match self.was_restored {
             true => state.last_night.map_or(0, |last| last + 1),

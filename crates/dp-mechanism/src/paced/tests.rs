@@ -574,7 +574,7 @@ fn users_who_share_an_id_add_nothing() {
 }
 
 #[test]
-fn users_of_whom_none_was_there_before_are_refused() {
+fn users_of_whom_none_was_there_before_are_told_apart_and_have_their_night() {
     let place = Place::new();
     let mut lifetime = place.begin().unwrap();
     place.night(&mut lifetime, 0, &users(3, N_ITEMS)).unwrap();
@@ -586,15 +586,12 @@ fn users_of_whom_none_was_there_before_are_refused() {
         }
         Private::new(builder.build().0)
     };
-    refused_store(
-        place.night(&mut lifetime, 1, &of(&[10, 11])),
-        "tonight's users",
-    );
+    assert!(lifetime.knows_nobody_of(&of(&[10, 11])));
     // one is enough, however many are new; and nobody is no stranger
-    place
-        .night(&mut lifetime, 1, &of(&[2, 10, 11, 12, 13]))
-        .unwrap();
-    place.night(&mut lifetime, 2, &of(&[])).unwrap();
+    assert!(!lifetime.knows_nobody_of(&of(&[2, 10, 11, 12, 13])));
+    assert!(!lifetime.knows_nobody_of(&of(&[])));
+    // whether a night is made does not depend on it: with user 2 beside them or without
+    place.night(&mut lifetime, 1, &of(&[10, 11])).unwrap();
 }
 
 #[test]

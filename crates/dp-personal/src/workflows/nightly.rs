@@ -682,6 +682,8 @@ fn kept(folder: &Path) -> Option<NightState> {
     serde_json::from_slice(&bytes).ok()
 }
 
+const STRANGERS: &str = "none of tonight's users was there on an earlier night: ids must stay the same for a lifetime, since a user whose id changes has a new budget";
+
 /// The night, and whether it was made now.
 fn one_night(
     folder: &Path,
@@ -705,6 +707,9 @@ fn one_night(
             })
         },
         |lifetime| {
+            if lifetime.knows_nobody_of(table) {
+                return Err(Error::Usage(STRANGERS.to_owned()));
+            }
             let run = Run::nightly(plan, lifetime, night, noise)?;
             Ok(trainer.run(table, run.listed_in(list))?)
         },
