@@ -70,7 +70,7 @@ pub(crate) struct LedgerArgs {
 pub(crate) enum LedgerCommand {
     /// Make a ledger before its first run
     Create(Flags<LedgerCreateSettings>),
-    /// Print what was spent, on what and when, what is left, and what another run like the last one would leave
+    /// Print what was spent, on what and when, what is left, and what one more such run would leave
     Show(Flags<LedgerShowSettings>),
     /// Rewrite a ledger in the newest format, for any mechanism or with a larger total; spends are kept
     Upgrade(Flags<LedgerUpgradeSettings>),

@@ -249,7 +249,7 @@ fn users_who_train_only_when_asked_are_not_resumed_and_nothing_is_paid() {
         let ledger = sandbox.read("l.ledger");
         case.run(&sandbox, &["--resume"])
             .exits(2)
-            .says(&["hint: users who train only when they are asked"]);
+            .says(&["hint: with sampled users"]);
         assert_eq!(sandbox.read("l.ledger"), ledger);
     }
     let anew = ["--ledger", "m.ledger"];

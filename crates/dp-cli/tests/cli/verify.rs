@@ -192,7 +192,7 @@ fn the_statement_says_what_the_figures_mean() {
     for part in [
         "what it means",
         "at most 2.72",
-        "at most 8.5 in",
+        "at most 8.5 %",
         "covered",
         "tuning",
     ] {

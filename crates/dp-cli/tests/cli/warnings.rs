@@ -110,7 +110,7 @@ fn what_records_say_of_their_users_and_columns_is_internal() {
         "genre,seen",
     ];
     let run = sandbox.train(&featured).exits(0);
-    let said = "the column seen follows the number of ratings of an item";
+    let said = "column seen is almost perfectly correlated with the number of ratings of an item";
     assert!(
         sandbox.value("dp-model-internal/internal.json")["warnings"]
             .to_string()
@@ -147,7 +147,7 @@ fn what_records_say_of_their_users_and_columns_is_internal() {
     ] {
         let line = format!("{command} --epsilon 1 --delta 1e-5 --force");
         let run = sandbox.dp(&words(&line)).exits(0);
-        let said = "the column visits follows the number of rows of a user";
+        let said = "column visits is almost perfectly correlated with the number of rows of a user";
         assert!(
             sandbox.value("dp-model-internal/internal.json")["warnings"]
                 .to_string()

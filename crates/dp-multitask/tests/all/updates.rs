@@ -227,14 +227,6 @@ fn a_pull_draws_every_item_toward_zero_by_its_ridge() {
 }
 
 #[test]
-fn a_pull_draws_items_with_one_matrix_toward_zero() {
-    let (items, _) = pulled(&ratings(), &pooled(38.0, ItemUpdate::Ssp));
-    let sum = |of: fn(&[Vec<f64>; 2]) -> f64| items.iter().map(of).sum::<f64>();
-    let (along, size) = (sum(|[x, d]| dot(d, x)), sum(|[x, _]| dot(x, x)));
-    assert!(along > 0.0 && along < size, "{along} of {size}");
-}
-
-#[test]
 fn with_little_noise_every_update_nears_sufficient_statistics() {
     let split = ratings();
     let ssp = error(&fit(&split, params(38.0, ItemUpdate::Ssp)).0.model, &split);

@@ -42,7 +42,7 @@ use crate::{Accountant, Method, Result};
 ///     .build()?;
 /// let statement = PrivacyStatement::of(&certificate)?;
 /// assert!((statement.likelihood_factor.unwrap() - std::f64::consts::E).abs() < 1e-3);
-/// assert!(statement.to_string().contains("at most 8.5 in"));
+/// assert!(statement.to_string().contains("at most 8.5 %"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -275,7 +275,7 @@ fn a_schedule_of_sampled_steps_is_planned_paid_and_released() {
         .unwrap();
         assert_eq!(plan.target(), target);
         let epsilon = plan.guarantee().epsilon;
-        assert!(epsilon <= 1.0 && epsilon > 1.0 - 1e-6, "{epsilon}");
+        assert!(epsilon <= 1.0 && epsilon > 1.0 - 1e-5, "{epsilon}"); // the upper end of its bracket
         let budget = Budget::schedule(target, adjacency).unwrap();
         let mut ledger = Ledger::in_memory("test", budget).unwrap();
         let noise = &mut seeded(6);
