@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use dp_accounting::{Ledger, LifetimeState, NightSpend, Pace, Plan};
-use dp_core::{Interactions, PerUser};
+use dp_core::{Interactions, PerUser, Private};
 
 use crate::payment::check_night_spend;
 use crate::release::ReleasedVector;
@@ -242,7 +242,7 @@ impl PacedLifetime {
             });
         }
         let first = match self.was_restored {
-            true => state.last_night.map_or(0, |last| last + 1),
+            true => state.last_night.map_or(0, |last| last.saturating_add(1)),
             false => night,
         };
         let store = self.store.with_users(users.clone().map(ids), first);

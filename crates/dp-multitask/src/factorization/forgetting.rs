@@ -176,7 +176,7 @@ mod tests {
     fn what_stays_is_kept_and_what_drifts_is_forgotten() {
         for seed in 0..3 {
             for noise in [0.3, 3.0, 30.0] {
-                assert_eq!(chosen(0.0, noise, seed), 1.0, "{noise}");
+                assert!(chosen(0.0, noise, seed) > 0.999, "{noise}");
             }
             // steps of .3 under noise of .3 are as much news as the last night is evidence
             let fast = chosen(0.3, 0.3, seed);

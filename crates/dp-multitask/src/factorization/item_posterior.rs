@@ -36,7 +36,7 @@ pub(super) fn spreads(unit: f64) -> impl Iterator<Item = f64> {
 ///
 /// `pi` is the part of residuals that passes their bound, about; `s_t` is the standard deviation of the noise over it. `W_i` are the items'
 /// released total weights, at least the standard deviation of their noise. `M` and the `gamma_j` are those of the largest marginal likelihood of the
-/// sums of all items, found by expectation and maximisation (Dempster, Laird and Rubin 1977) and MacKay's fixed point (1992): sums that show nothing above their noise
+/// sums of all items, found by expectation and maximisation (Dempster, Laird and Rubin 1977) and the fixed point of `MacKay` (1992): sums that show nothing above their noise
 /// leave no differences between items, and columns that say nothing about the items get no weight. Source: Efron and Morris 1973 for one number an item.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ItemEvidence {

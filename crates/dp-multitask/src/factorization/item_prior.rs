@@ -39,13 +39,13 @@ impl ItemPrior {
     pub fn new(rows: Vec<f64>, n_columns: usize, tastes: std::ops::Range<usize>) -> Result<Self> {
         let expected = "from 1 to 1024 columns, the same for each item";
         params::in_range("n_columns", n_columns, 1, MOST_COLUMNS, expected)?;
-        if rows.is_empty() || rows.len() % n_columns != 0 {
+        if rows.is_empty() || !rows.len().is_multiple_of(n_columns) {
             return Err(ParamError::new("rows", rows.len() as f64, expected).into());
         }
         let expected = "some of the columns, at most 255";
         params::in_range("tastes", tastes.end, tastes.start, n_columns, expected)?;
         params::in_range("tastes", tastes.len(), 0, 255, expected)?;
-        if let Some(value) = rows.iter().find(|x| !(x.abs() <= 1e6)) {
+        if let Some(value) = rows.iter().find(|x| x.is_nan() || x.abs() > 1e6) {
             return Err(ParamError::new("rows", *value, "numbers from -1e6 to 1e6").into());
         }
         let n_items = (rows.len() / n_columns) as f64;
