@@ -682,7 +682,7 @@ fn kept(folder: &Path) -> Option<NightState> {
     serde_json::from_slice(&bytes).ok()
 }
 
-const STRANGERS: &str = "none of tonight's users was there on an earlier night: ids must stay the same for a lifetime, since a user whose id changes has a new budget";
+const STRANGERS: &str = "it knows none of tonight's users: users keep their ids for a lifetime, since a user whose id changes has a new budget";
 
 /// The night, and whether it was made now.
 fn one_night(
@@ -708,7 +708,10 @@ fn one_night(
         },
         |lifetime| {
             if lifetime.knows_nobody_of(table) {
-                return Err(Error::Usage(STRANGERS.to_owned()));
+                return Err(Error::Releases(dp_mechanism::Error::FirstSeen {
+                    path: lifetime.path().to_owned(),
+                    what: STRANGERS,
+                }));
             }
             let run = Run::nightly(plan, lifetime, night, noise)?;
             Ok(trainer.run(table, run.listed_in(list))?)
