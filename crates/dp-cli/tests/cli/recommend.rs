@@ -317,6 +317,14 @@ fn a_model_without_tastes_says_that_own_ratings_change_no_order() {
 #[test]
 fn intervals_are_those_of_the_released_noise_and_need_standard_errors() {
     let sandbox = with_history("item,rating\nitem-3,5\n");
+    // biases are known to their posterior standard deviation
+    let biases = recommend(&sandbox, &["--json"]).exits(0).json();
+    for row in biases["recommendations"].as_array().unwrap() {
+        let [low, high] = [0, 1].map(|end| row["interval"][end].as_f64().unwrap());
+        assert!(low < high, "{row}");
+    }
+    let per_item = ["--method", "adadpals", "--items", "items.csv", "--force"];
+    sandbox.train(&per_item).exits(0);
     recommend(&sandbox, &["--rank-by", "lower"])
         .exits(2)
         .says(&["--rank-by lower", "standard errors"]);
