@@ -102,7 +102,7 @@ class Nightly:
 
         `ratings` is a table or the name of a file; `night` a number above all earlier ones that does not follow from the data, by
         default the days since the state was made. On a night that was made before nothing is paid and the model is written again.
-        `restored` is for the first night after the state was put back from a copy; it needs `night`, above all nights made so far.
+        `restored` is for the first night after the state was put back from a copy; it needs `night`, above all made so far.
         `items` is a catalogue with new items. With `held_out` a tenth of the ratings tests the model, for the eyes of the state's
         owner.
         """
