@@ -74,9 +74,7 @@ def test_a_night_that_has_passed_is_refused(tmp_path: Path, catalogue: Path) -> 
 
 
 def test_users_are_erased_by_their_ids(tmp_path: Path, catalogue: Path) -> None:
-    nights = dp.Nightly.create(
-        tmp_path / "state", items=catalogue, lifetime_epsilon=5.0, delta=1e-5, rating_range=(1, 5)
-    )
+    nights = dp.Nightly.create(tmp_path / "state", items=catalogue, lifetime_epsilon=5.0, delta=1e-5, rating_range=(1, 5))
     nights.run(ratings(200), night=0)
     store = tmp_path / "state" / "first-seen"
     before = store.read_bytes()
