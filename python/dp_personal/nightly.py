@@ -134,10 +134,9 @@ class Nightly:
 
         They add nothing to later nights, also if records of theirs come again. A tombstone of each stays under the secret key.
         """
-        users = [str(user) for user in users]
-        given = _given(state=os.fspath(self.path)) + [("users", user) for user in users]
+        given = _given(state=os.fspath(self.path)) + [("users", str(user)) for user in users]
         json, _ = _native.nightly_erase(given)
-        return loads(json)["n_erased"]
+        return int(loads(json)["n_erased"])
 
     def model(self) -> PrivateRecommender:
         """The model of the last night."""
