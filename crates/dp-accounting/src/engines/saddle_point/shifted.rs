@@ -185,7 +185,7 @@ impl<'a> Sampled<'a> {
         let ([zero, shift], &[_, q]) = (&mixture.shifts[..], &mixture.weights[..]) else {
             return None;
         };
-        (*zero == 0.0 && q < 1.0).then_some(Self {
+        (*zero == 0.0 && q <= MOST_RATE).then_some(Self {
             mixture,
             count: count as f64,
             mean,
@@ -391,6 +391,9 @@ fn mixed(q: f64, u: f64, beta: f64) -> Complex64 {
     )
 }
 
+/// Largest sampling probability: [`ln_1p`] loses about `2^-53 / (1 - q)^2` where 1 + z is near 1 - q, and what is charged for rounding covers that up to here.
+const MOST_RATE: f64 = 0.5;
+
 /// ln(1 + z).
 fn ln_1p(z: Complex64) -> Complex64 {
     let modulus = 0.5 * libm::log1p(z.re * (2.0 + z.re) + z.im * z.im);
@@ -426,7 +429,7 @@ impl Nodes {
         let (low, high) = range(mixture, demand);
         let place = |x: f64| kappa * (x / mixture.sigma - 0.5 * kappa);
         let (first, last) = ((place(low) / step).floor(), (place(high) / step).ceil());
-        if !(last - first < 20_000.0 && place(high) < 600.0 && place(low) > -600.0) {
+        if !(last - first < 20_000.0 && place(high) < 300.0 && place(low) > -300.0) {
             return None;
         }
         let mut nodes = Vec::with_capacity(whole(last - first));
