@@ -48,7 +48,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let oracle = FactorizationOracle::new(fit.clone());
     let adjacency = Adjacency::AddRemoveUser;
     let trainer = AuditedTrainer::new(fit, canaries.n_items(), target, adjacency)?;
-    let trainer = trainer.watched_by(oracle);
+    let trainer = trainer.checked_by(oracle);
     let runs = RunSettings {
         n_runs: 8,
         ..RunSettings::default()

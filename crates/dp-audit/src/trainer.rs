@@ -17,7 +17,7 @@ use crate::{AuditedRun, Error, Result, claim_of};
 ///
 /// The exact sums are made from what the trainer's own contributions say each user adds. A trainer whose contributions look at private data between
 /// releases can agree with itself: an [`Oracle`] that computes them once more, in its own words, watches the same run
-/// ([`watched_by`](Self::watched_by)).
+/// ([`checked_by`](Self::checked_by)).
 ///
 /// # Examples
 /// ```
@@ -203,7 +203,7 @@ impl<T: Trainer> AuditedTrainer<T> {
 
     /// The same, each of its runs watched by `oracle`.
     #[must_use]
-    pub fn watched_by<O: Oracle<T::Model>>(self, oracle: O) -> AuditedTrainer<T, O> {
+    pub fn checked_by<O: Oracle<T::Model>>(self, oracle: O) -> AuditedTrainer<T, O> {
         AuditedTrainer {
             trainer: self.trainer,
             plan: self.plan,

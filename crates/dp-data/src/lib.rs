@@ -15,8 +15,8 @@ pub use catalogue::ItemTable;
 pub use catalogue::{CatalogueSource, ItemCatalogue};
 pub use error::{CatalogueFault, ColumnRole, Error, Expected, Result};
 pub use generate::{
-    LongTailRatings, MadeLabels, OffsetData, PersonalOffsets, PublicFeatureData, PublicFeatureTask,
-    SharedSubspace, SkewedTasks, SubspaceData, TaskData, write_csv,
+    GeneratedLabels, LongTailRatings, OffsetData, PersonalOffsets, PublicFeatureData,
+    PublicFeatureTask, SharedSubspace, SkewedTasks, SubspaceData, TaskData, write_csv,
 };
 pub use ranking::{BucketRecall, PopularityBuckets, RankingMetrics, RankingSums, UserRanking};
 pub use ranking::{mae, rmse};

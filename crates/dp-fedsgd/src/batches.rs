@@ -181,7 +181,7 @@ impl HeldBatches<'_> {
         let (first, size) = self.batch(n, step);
         let (end, width) = (n.min(first + size), self.samples.n_features() + 1);
         let features = self.samples.table().expose().user(place).features();
-        dp_linalg::fetch_ahead(&features[first * width..end * width]);
+        dp_linalg::prefetch(&features[first * width..end * width]);
     }
 }
 

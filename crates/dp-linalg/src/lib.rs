@@ -1,7 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod aligned;
-mod beside;
+mod batched;
 #[cfg(feature = "dense")]
 mod eigen;
 mod error;
@@ -18,7 +18,7 @@ mod strided;
 mod test_numbers;
 
 pub use aligned::AlignedVec;
-pub use beside::{RowsBeside, lower_product_beside, separate, solve_beside};
+pub use batched::{BatchedRows, batched_lower_product, batched_solve, separate};
 #[cfg(feature = "dense")]
 pub use eigen::{SymmetricEigen, symmetric_eigen};
 pub use error::{Error, Result};
@@ -38,5 +38,5 @@ pub use real::Real;
 pub use score::{ItemRanking, ScoredItem, dot, score_rows, top_k, top_k_each};
 pub use strided::{PaddedMatrix, WideRows};
 pub use strided::{
-    StridedRows, fetch_ahead, row_products, row_scores, weighted_row_sum, write_outer_product,
+    StridedRows, prefetch, row_products, row_scores, weighted_row_sum, write_outer_product,
 };

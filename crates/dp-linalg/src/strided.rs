@@ -49,7 +49,7 @@ impl<'a> StridedRows<'a> {
 
 /// Starts to fetch numbers from memory that are read soon: the next user's, while one user's are worked on. Changes nothing but the time
 /// that reading them takes. Beyond 8 KB nothing is fetched: the first-level cache has other work, and who holds so much seldom reads all of it at once.
-pub fn fetch_ahead(numbers: &[f32]) {
+pub fn prefetch(numbers: &[f32]) {
     if size_of_val(numbers) <= MOST_AHEAD {
         fetch_lines(numbers);
     }

@@ -155,7 +155,7 @@ pub enum Error {
     /// A file in a folder of released files that no certificate covers.
     #[error(
         "{} is not covered by the certificate, {}",
-        path.display(), beside(*n_others)
+        path.display(), uncovered(*n_others)
     )]
     NotReleased {
         /// The file.
@@ -441,7 +441,7 @@ impl ErrorKind {
 }
 
 /// How many files are not covered either.
-fn beside(n_others: usize) -> String {
+fn uncovered(n_others: usize) -> String {
     let others = match n_others {
         0 => String::new(),
         1 => "nor is 1 other file; ".to_owned(),

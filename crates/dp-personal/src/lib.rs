@@ -3,8 +3,8 @@
 mod columns;
 pub mod error;
 mod evaluate;
-mod featured;
 pub mod federated;
+mod item_features;
 mod metric_release;
 pub mod output;
 pub mod personal;

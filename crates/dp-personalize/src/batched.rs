@@ -1,12 +1,12 @@
 //! Batched work on users, one user in each vector lane: the fast way where every user has a few rows.
 
-use dp_linalg::{Across, RowsBeside, StridedRows};
+use dp_linalg::{Across, BatchedRows, StridedRows};
 
 use crate::Result;
 use crate::user_rows::UserCells;
 
 /// Users at a time.
-pub(crate) const USERS: usize = RowsBeside::SETS;
+pub(crate) const USERS: usize = BatchedRows::SETS;
 /// Where users may have more rows than this, each is worked on alone.
 const MOST_ROWS: usize = 64;
 
@@ -36,7 +36,7 @@ impl<'a> UserBlock<'a> {
 /// Rows and labels of up to [`USERS`] users.
 pub(crate) struct BatchedUsers {
     /// Rows, those of each user times a power of two.
-    pub(crate) rows: RowsBeside,
+    pub(crate) rows: BatchedRows,
     /// One for each row, those of each user times another power of two: sizes are below 4.
     pub(crate) labels: Vec<Across>,
 }
@@ -44,7 +44,7 @@ pub(crate) struct BatchedUsers {
 impl BatchedUsers {
     pub(crate) fn new(n_features: usize) -> Result<Self> {
         Ok(Self {
-            rows: RowsBeside::new(n_features)?,
+            rows: BatchedRows::new(n_features)?,
             labels: Vec::new(),
         })
     }

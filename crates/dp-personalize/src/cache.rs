@@ -4,7 +4,7 @@
 //! key of the user's row. A row of another table has no entry, and is computed anew with the same result.
 
 use dp_core::{PerUser, UserRow, UserSamples};
-use dp_linalg::fetch_ahead;
+use dp_linalg::prefetch;
 use rayon::prelude::*;
 
 use crate::batched::{USERS, UserBlock};
@@ -21,7 +21,7 @@ pub(crate) fn fits(samples: &UserSamples, bytes_per_user: usize) -> bool {
 }
 
 /// Finds where the entry of a user lies, from 0, by the key of the user's row.
-pub(crate) fn places(samples: &UserSamples) -> PerUser<()> {
+pub(crate) fn user_index(samples: &UserSamples) -> PerUser<()> {
     let table = samples.table().expose();
     PerUser::from_values(table, vec![(); table.n_users()])
 }
@@ -38,7 +38,7 @@ pub(crate) fn fill<E, S>(
     let mut own = scratch();
     for (user, entry) in (task * USERS_PER_TASK..).zip(entries) {
         if user + 1 < table.n_users() {
-            fetch_ahead(table.user(user + 1).features());
+            prefetch(table.user(user + 1).features());
         }
         if cfg!(debug_assertions) {
             own = scratch(); // what one user left there shows in tests
@@ -49,7 +49,7 @@ pub(crate) fn fill<E, S>(
 
 /// Some numbers of every user, computed for [`USERS`] users at a time.
 pub(crate) struct Cache {
-    places: PerUser<()>,
+    index: PerUser<()>,
     width: usize,
     /// Shape `(n_users, width)`.
     numbers: Vec<f32>,
@@ -85,7 +85,7 @@ impl Cache {
             }
         });
         Some(Self {
-            places: places(samples),
+            index: user_index(samples),
             width,
             numbers,
         })
@@ -93,7 +93,7 @@ impl Cache {
 
     /// Those of the user whose row this is.
     pub(crate) fn find(&self, user: UserRow<'_>) -> Option<&[f32]> {
-        let at = self.places.place(user.key())?;
+        let at = self.index.place(user.key())?;
         #[cfg(privacy_mutants)]
         let at = dp_core::mutants::pick("cache-of-the-neighbour", at, at & !1);
         self.numbers.get(at * self.width..(at + 1) * self.width)

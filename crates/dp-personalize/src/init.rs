@@ -3,7 +3,7 @@
 use dp_accounting::ReleaseRequest;
 use dp_core::{ReplaceFactor, SampleRows, UserRow, UserSamples};
 use dp_linalg::{
-    Across, PaddedMatrix, RowsBeside, WideRows, packed_len, separate, solve_beside,
+    Across, BatchedRows, PaddedMatrix, WideRows, batched_solve, packed_len, separate,
     unpack_symmetric,
 };
 use dp_mechanism::{
@@ -216,7 +216,7 @@ impl ProjectorSum {
 /// Working memory for least-squares directions of users, batched.
 struct Directions {
     users: BatchedUsers,
-    moved: RowsBeside,
+    moved: BatchedRows,
     kernel: Vec<Across>,
     sum: Vec<Across>,
 }
@@ -251,7 +251,7 @@ impl Directions {
         };
         rows.inner_products(&mut self.kernel);
         let lifts = lifts(&self.kernel, rows.n_rows());
-        solve_beside(&mut self.kernel, &lifts, labels)?;
+        batched_solve(&mut self.kernel, &lifts, labels)?;
         rows.weighted_sum(labels, &mut self.sum)?;
         Ok(separate(&self.sum, out)?)
     }

@@ -6,8 +6,8 @@
     reason = "shared with the tests of `dp`, which need more of it"
 )]
 
-#[path = "../../dp-cli/tests/documented/made.rs"]
-mod made;
+#[path = "../../dp-cli/tests/documented/input_files.rs"]
+mod input_files;
 #[path = "../../dp-cli/tests/documented/markdown.rs"]
 mod markdown;
 #[path = "../../dp-cli/tests/documented/pages.rs"]

@@ -80,7 +80,7 @@ impl<'a, O: PersonalizedObjective> AuditedTrainer<PpSgdTrainer<'a, O>, PpSgdOrac
             let batches = HeldBatches::owning(samples, batch_size).map_err(failed)?;
             Ok(Box::new(batches) as Box<dyn UserBatches + 'a>)
         });
-        trainer.watched_by(oracle)
+        trainer.checked_by(oracle)
     }
 }
 

@@ -59,7 +59,7 @@ fn audited(
     let oracle = FactorizationOracle::new(fit.clone());
     let adjacency = Adjacency::AddRemoveUser;
     let trainer = AuditedTrainer::new(fit, n_items, target(epsilon), adjacency).unwrap();
-    trainer.watched_by(oracle)
+    trainer.checked_by(oracle)
 }
 
 fn canaries(n: usize) -> Canaries {
@@ -330,7 +330,7 @@ fn a_choice_among_candidates_gives_away_what_it_claims_and_no_more() {
     // without its oracle the audit takes all records of a user for those of every release
     let users = canaries.with(&[true; 150]).unwrap();
     assert!(!exact_sums_are_exact(&trainer, &users, canaries.users())); // all records of a user, and not those that are read
-    let trainer = trainer.watched_by(oracle);
+    let trainer = trainer.checked_by(oracle);
     assert!(exact_sums_are_exact(&trainer, &users, canaries.users()));
     let audit = audit_run(&trainer, &canaries, &runs, fresh).unwrap();
     assert!(audit.verdict.holds(), "{audit}");
@@ -350,7 +350,7 @@ fn a_table_whose_disk_is_gone_is_an_error_of_the_audit() {
     let tuning = Tuning::new(vec![settings(2.0, 1)], TuningParams::default()).unwrap();
     let oracle = TuningOracle::new(tuning.clone());
     let trainer = AuditedTrainer::new(tuning, 9, target(4.0), Adjacency::AddRemoveUser);
-    let trainer = trainer.unwrap().watched_by(oracle);
+    let trainer = trainer.unwrap().checked_by(oracle);
     let noise = &mut NoiseSource::insecure_seeded(5);
     let found = trainer.run(&users, &table(9, &[]), noise).map(drop);
     assert!(matches!(found, Err(Error::Trainer(_))));

@@ -16,7 +16,7 @@
 )]
 mod support;
 
-mod made;
+mod input_files;
 mod markdown;
 mod notation;
 mod pages;

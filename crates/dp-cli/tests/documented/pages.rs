@@ -30,7 +30,7 @@ pub(crate) fn run_in_order(pages: &[&str], expected: &[(&str, i32)]) {
 #[track_caller]
 fn run_in(shell: &Shell, page: &str, expected: &[(&str, i32)]) {
     let text = std::fs::read_to_string(root().join(page)).unwrap();
-    made::files(shell, page);
+    input_files::files(shell, page);
     let mut n_run = 0;
     for step in markdown::steps(&text) {
         match step {

@@ -97,7 +97,7 @@ impl Shell {
     }
 
     pub(crate) fn write_gzip(&self, name: &str, content: &str) {
-        self.sandbox.write(name, crate::made::gzip(content));
+        self.sandbox.write(name, crate::input_files::gzip(content));
     }
 
     pub(crate) fn write(&self, name: &str, content: &str) {

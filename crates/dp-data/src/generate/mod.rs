@@ -1,4 +1,4 @@
-//! Made data: rating tables of a given size, and their files.
+//! Generated data: rating tables of a given size, and their files.
 
 mod normals;
 mod offsets;
@@ -18,7 +18,7 @@ use flate2::write::GzEncoder;
 use crate::{Error, Ratings, Result};
 
 pub use offsets::{OffsetData, PersonalOffsets};
-pub use public_features::{MadeLabels, PublicFeatureData, PublicFeatureTask};
+pub use public_features::{GeneratedLabels, PublicFeatureData, PublicFeatureTask};
 pub use ratings::LongTailRatings;
 pub use subspace::{SharedSubspace, SubspaceData};
 pub use tasks::{SkewedTasks, TaskData};

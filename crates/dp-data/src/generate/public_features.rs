@@ -56,7 +56,7 @@ pub struct PublicFeatureTask {
     /// Length `d` of vectors.
     pub dim: usize,
     /// What users say of items.
-    pub labels: MadeLabels,
+    pub labels: GeneratedLabels,
 }
 
 impl PublicFeatureTask {
@@ -70,7 +70,7 @@ impl PublicFeatureTask {
             n_features,
             features_per_item: 10,
             dim: 8,
-            labels: MadeLabels::Values { noise: 0.1 },
+            labels: GeneratedLabels::Values { noise: 0.1 },
         }
     }
 
@@ -98,7 +98,7 @@ impl PublicFeatureTask {
             features,
             item_vectors,
             dim: self.dim,
-            logistic: matches!(self.labels, MadeLabels::Signs { .. }),
+            logistic: matches!(self.labels, GeneratedLabels::Signs { .. }),
         })
     }
 
@@ -125,8 +125,8 @@ impl PublicFeatureTask {
             "1 to n_features",
         )?;
         match self.labels {
-            MadeLabels::Values { noise } => finite_non_negative("noise", noise)?,
-            MadeLabels::Signs { scale } => finite_non_negative("scale", scale)?,
+            GeneratedLabels::Values { noise } => finite_non_negative("noise", noise)?,
+            GeneratedLabels::Signs { scale } => finite_non_negative("scale", scale)?,
         };
         Ok(())
     }
@@ -149,8 +149,8 @@ impl PublicFeatureTask {
         let normal = |_| -> f64 { StandardNormal.sample(rng) };
         let theta: Vec<f64> = (0..self.n_features * self.dim).map(normal).collect();
         let scale = match self.labels {
-            MadeLabels::Values { .. } => 1.0,
-            MadeLabels::Signs { scale } => scale,
+            GeneratedLabels::Values { .. } => 1.0,
+            GeneratedLabels::Signs { scale } => scale,
         };
         let scale = scale / ((self.features_per_item * self.dim) as f64).sqrt();
         let mut vectors = vec![0.0; self.n_items * self.dim];
@@ -167,12 +167,12 @@ impl PublicFeatureTask {
 
     fn label<R: Rng + ?Sized>(&self, score: f64, rng: &mut R) -> f32 {
         match self.labels {
-            MadeLabels::Values { noise } => {
+            GeneratedLabels::Values { noise } => {
                 let normal: f64 = StandardNormal.sample(rng);
                 to_f32(&[score + noise * normal])[0]
             }
-            MadeLabels::Signs { .. } if rng.random::<f64>() < sigmoid(score) => 1.0,
-            MadeLabels::Signs { .. } => -1.0,
+            GeneratedLabels::Signs { .. } if rng.random::<f64>() < sigmoid(score) => 1.0,
+            GeneratedLabels::Signs { .. } => -1.0,
         }
     }
 }
@@ -200,7 +200,7 @@ fn to_f32(x: &[f64]) -> Vec<f32> {
     feature = "serde",
     serde(rename_all = "kebab-case", tag = "kind", deny_unknown_fields)
 )]
-pub enum MadeLabels {
+pub enum GeneratedLabels {
     /// `<u, v>` with normal noise.
     Values {
         /// Standard deviation of the noise.
@@ -213,7 +213,7 @@ pub enum MadeLabels {
     },
 }
 
-/// Made examples with the truth behind them.
+/// Generated examples with the truth behind them.
 #[allow(
     missing_debug_implementations,
     reason = "holds records that stand for private ones; printing them is never wanted"
@@ -315,7 +315,7 @@ mod tests {
 
     #[test]
     fn signs_follow_their_odds_and_the_truth_has_no_excess() {
-        let labels = MadeLabels::Signs { scale: 4.0 };
+        let labels = GeneratedLabels::Signs { scale: 4.0 };
         let set_up = PublicFeatureTask {
             n_users: 500,
             labels,
@@ -360,11 +360,11 @@ mod tests {
             },
             PublicFeatureTask { dim: 0, ..good },
             PublicFeatureTask {
-                labels: MadeLabels::Values { noise: f64::NAN },
+                labels: GeneratedLabels::Values { noise: f64::NAN },
                 ..good
             },
             PublicFeatureTask {
-                labels: MadeLabels::Signs { scale: -1.0 },
+                labels: GeneratedLabels::Signs { scale: -1.0 },
                 ..good
             },
         ];

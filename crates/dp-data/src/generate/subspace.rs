@@ -52,7 +52,7 @@ pub struct SharedSubspace {
     pub feature_decay: f64,
 }
 
-/// Made samples and the truth behind them.
+/// Generated samples and the truth behind them.
 #[allow(
     missing_debug_implementations,
     reason = "holds records that stand for private ones; printing them is never wanted"

@@ -60,7 +60,7 @@ pub struct SkewedTasks {
     pub train_fraction: f64,
 }
 
-/// Made regression data and the truth behind it.
+/// Generated regression data and the truth behind it.
 #[allow(
     missing_debug_implementations,
     reason = "holds records that stand for private ones; printing them is never wanted"

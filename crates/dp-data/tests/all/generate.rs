@@ -1,4 +1,4 @@
-//! Made ratings have the size and the tails they promise.
+//! Generated ratings have the size and the tails they promise.
 
 use dp_data::{
     CatalogueSource, Error, LongTailRatings, Ratings, RatingsFormat, read_ratings, write_csv,

@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 
 use dp_data::{
-    Layout, LeafRows, LongTailRatings, MadeLabels, PersonalOffsets, PublicFeatureTask,
+    GeneratedLabels, Layout, LeafRows, LongTailRatings, PersonalOffsets, PublicFeatureTask,
     RatingsColumns, RatingsFormat, SampleColumns, SampleShares, SharedSubspace, SkewedTasks,
     SplitFractions,
 };
@@ -37,7 +37,7 @@ fn settings_read_back_as_they_were_written() {
     same_again(&SkewedTasks::appendix_c(0.5));
     same_again(&PersonalOffsets::figure_1a());
     same_again(&PublicFeatureTask {
-        labels: MadeLabels::Signs { scale: 2.0 },
+        labels: GeneratedLabels::Signs { scale: 2.0 },
         ..PublicFeatureTask::new(100)
     });
 }

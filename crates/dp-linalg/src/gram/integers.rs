@@ -5,7 +5,7 @@ use dp_core::params::at_least_one;
 use super::{Block, GATHER_ROWS, GramAccumulator};
 use crate::error::check_len;
 use crate::kernels::{
-    Ahead, GatherIntegers, GatheredSum, InstructionSet, Kernel, Rows, SquaredNorms,
+    GatherIntegers, GatheredSum, InstructionSet, Kernel, Prefetch, Rows, SquaredNorms,
 };
 use crate::{Error, Result};
 
@@ -98,9 +98,9 @@ fn sum_rows(
     for start in (0..indices.len()).step_by(GATHER_ROWS) {
         let end = indices.len().min(start + GATHER_ROWS);
         let next = indices.len().min(end + GATHER_ROWS);
-        let ahead = Ahead::new(factors, &indices[end..next], out.len());
+        let prefetch = Prefetch::new(factors, &indices[end..next], out.len());
         let (chosen, own) = (&indices[start..end], &coefficients[start..end]);
-        f64::run(isa, GatheredSum::new(factors, chosen, own, ahead, out));
+        f64::run(isa, GatheredSum::new(factors, chosen, own, prefetch, out));
     }
 }
 
@@ -150,7 +150,7 @@ impl GramAccumulator<f64> {
                 left: rows,
                 right: rows,
                 labels: Some(&labels[start..end]),
-                ahead: Ahead::new(factors, &indices[end..next], dim),
+                prefetch: Prefetch::new(factors, &indices[end..next], dim),
             };
             block.add_to(self.isa, dim, (&mut self.gram, &mut []), &mut self.rhs);
         }

@@ -2,7 +2,7 @@ use dp_core::params::in_range;
 
 use crate::error::check_len;
 use crate::kernels::{
-    Ahead, ChosenRows, Gather, GramUpdate, InstructionSet, RowSource, Rows, WeightedSum,
+    ChosenRows, Gather, GramUpdate, InstructionSet, Prefetch, RowSource, Rows, WeightedSum,
     turned_len, unturn,
 };
 use crate::packed::{mirror_upper, pack_upper, packed_len};
@@ -275,7 +275,7 @@ impl<T: Real> GramAccumulator<T> {
                 left: block,
                 right: block,
                 labels: labels.map(|labels| &labels[start..end]),
-                ahead: Ahead::NONE,
+                prefetch: Prefetch::NONE,
             };
             block.add_to(self.isa, dim, (&mut self.gram, &mut *turned), &mut self.rhs);
             start = end;
@@ -301,13 +301,13 @@ impl<T: Real> GramAccumulator<T> {
             let next = indices.len().min(end + GATHER_ROWS);
             let chosen = &indices[start..end];
             let labels = labels.map(|labels| &labels[start..end]);
-            let ahead = Ahead::new(factors, &indices[end..next], dim);
+            let prefetch = Prefetch::new(factors, &indices[end..next], dim);
             if let (None, Some(rows)) = (weights, ChosenRows::new(factors, chosen, dim, width)) {
                 let block = Block {
                     left: rows,
                     right: rows,
                     labels,
-                    ahead,
+                    prefetch,
                 };
                 block.add_to(self.isa, dim, (&mut self.gram, &mut *turned), &mut self.rhs);
                 continue;
@@ -324,7 +324,7 @@ impl<T: Real> GramAccumulator<T> {
                 },
                 right,
                 labels,
-                ahead,
+                prefetch,
             };
             block.add_to(self.isa, dim, (&mut self.gram, &mut *turned), &mut self.rhs);
         }
@@ -337,18 +337,21 @@ struct Block<'a, T, R> {
     left: R,
     right: R,
     labels: Option<&'a [T]>,
-    ahead: Ahead<'a>,
+    prefetch: Prefetch<'a>,
 }
 
 impl<T: Real, R: RowSource<T>> Block<'_, T, R> {
     /// `sums`: of the products, and those that are turned.
     fn add_to(self, isa: InstructionSet, dim: usize, sums: (&mut [T], &mut [T]), rhs: &mut [T]) {
         let Self {
-            left, right, ahead, ..
+            left,
+            right,
+            prefetch,
+            ..
         } = self;
         T::run(
             isa,
-            GramUpdate::new((left, right), dim, sums.0, sums.1, ahead),
+            GramUpdate::new((left, right), dim, sums.0, sums.1, prefetch),
         );
         if let Some(labels) = self.labels {
             T::run(isa, WeightedSum::new(labels, left, rhs));

@@ -2,7 +2,7 @@
 
 use super::dispatch::{Kernel, Operation};
 use super::lanes::Lanes;
-use super::rows::{Ahead, RowSource, RowStarts, Spaced};
+use super::rows::{Prefetch, RowSource, RowStarts, Spaced};
 
 /// `sum_r left_r[..MR] right_r[..NV * WIDTH]^T` over `count` rows, held in registers.
 ///
@@ -130,9 +130,9 @@ unsafe fn add_last_square<L: Lanes, const MR: usize, S: RowStarts<L::Scalar>>(
     }
     // SAFETY: 2 WIDTH = 32 rows and columns, as the caller vouches; `turned` has TURNS vectors.
     unsafe {
-        let (wide, beside) = wide_and_beside::<L>(left, right, count);
+        let (wide, narrow) = wide_and_narrow::<L>(left, right, count);
         add_tile(wide, out.0, out.1);
-        add_tile(beside, out.0.add(8 * out.1 + 16), out.1);
+        add_tile(narrow, out.0.add(8 * out.1 + 16), out.1);
         // rows times themselves, which is seen here only, are read and halved once
         let (last, sums) = if left.start(0) == right.start(0) {
             last_and_turned::<L, _>(left, left, count)
@@ -150,14 +150,14 @@ unsafe fn add_last_square<L: Lanes, const MR: usize, S: RowStarts<L::Scalar>>(
 /// # Safety
 /// As [`tile`], for 16 rows and two vectors of 16 columns.
 #[inline(always)]
-unsafe fn wide_and_beside<L: Lanes>(
+unsafe fn wide_and_narrow<L: Lanes>(
     left: impl RowStarts<L::Scalar>,
     right: impl RowStarts<L::Scalar>,
     count: usize,
 ) -> ([[L; 2]; 8], [[L; 1]; 8]) {
     // SAFETY: row < count, and row and lane offsets stay within what the caller vouches for.
     unsafe {
-        let (mut wide, mut beside) = ([[L::zero(); 2]; 8], [[L::zero(); 1]; 8]);
+        let (mut wide, mut narrow) = ([[L::zero(); 2]; 8], [[L::zero(); 1]; 8]);
         for row in 0..count {
             let (l, r) = (left.start(row), right.start(row));
             let x = [L::load(r), L::load(r.add(L::WIDTH))];
@@ -167,11 +167,11 @@ unsafe fn wide_and_beside<L: Lanes>(
                     sums[v] = sums[v].plus_product(a, x[v]);
                 }
             }
-            for (m, sums) in beside.iter_mut().enumerate() {
+            for (m, sums) in narrow.iter_mut().enumerate() {
                 sums[0] = sums[0].plus_product(L::splat(*l.add(8 + m)), x[1]);
             }
         }
-        (wide, beside)
+        (wide, narrow)
     }
 }
 
@@ -243,7 +243,7 @@ pub(crate) fn unturn<T: Kernel>(turned: &mut [T], gram: &mut [T], width: usize) 
 }
 
 /// Adds `sum_r left_r right_r^T` to the tiles of `gram` that meet the triangle row <= column.
-/// Before each strip, a share of the rows `ahead` is fetched that fits the strip's work.
+/// Before each strip, a share of the rows `prefetch` is fetched that fits the strip's work.
 #[derive(Debug)]
 pub(crate) struct GramUpdate<'a, T, R> {
     left: R,
@@ -251,7 +251,7 @@ pub(crate) struct GramUpdate<'a, T, R> {
     dim: usize,
     gram: &'a mut [T],
     turned: &'a mut [T],
-    ahead: Ahead<'a>,
+    prefetch: Prefetch<'a>,
 }
 
 impl<'a, T, R: RowSource<T>> GramUpdate<'a, T, R> {
@@ -266,7 +266,7 @@ impl<'a, T, R: RowSource<T>> GramUpdate<'a, T, R> {
         dim: usize,
         gram: &'a mut [T],
         turned: &'a mut [T],
-        ahead: Ahead<'a>,
+        prefetch: Prefetch<'a>,
     ) -> Self {
         let width = right.width();
         assert!(left.count() == right.count() && left.width() == width);
@@ -277,7 +277,7 @@ impl<'a, T, R: RowSource<T>> GramUpdate<'a, T, R> {
             dim,
             gram,
             turned,
-            ahead,
+            prefetch,
         }
     }
 }
@@ -299,7 +299,7 @@ impl<T: Kernel, R: RowSource<T>> Operation<T> for GramUpdate<'_, T, R> {
         let work: usize = strips.clone().map(|(_, _, n_vectors)| n_vectors).sum();
         let mut done = 0;
         for (row, first, n_vectors) in strips {
-            self.ahead.fetch(done..done + n_vectors, work);
+            self.prefetch.fetch(done..done + n_vectors, work);
             done += n_vectors;
             // SAFETY: row + MR <= width, because row is a multiple of MR below dim <= width and
             // MR divides width; first <= row < width, and row + n_vectors * WIDTH = width where row is
@@ -316,7 +316,7 @@ impl<T: Kernel, R: RowSource<T>> Operation<T> for GramUpdate<'_, T, R> {
                         _ => false,
                     };
                 if last {
-                    self.ahead.fetch(done..work, work);
+                    self.prefetch.fetch(done..work, work);
                     break;
                 }
                 add_strip::<L, MR>(left, right, count, out, n_vectors);

@@ -14,7 +14,7 @@
     reason = "arrays of registers are walked side by side within constant bounds"
 )]
 
-mod beside;
+mod batched;
 mod combine;
 mod dispatch;
 mod factor;
@@ -27,10 +27,10 @@ mod rows;
 mod spectral;
 mod vector;
 
-pub use beside::Across;
-pub(crate) use beside::SolveBeside;
-pub(crate) use beside::{Interleave, SETS, Separate};
-pub(crate) use beside::{LowerProducts, PairsBeside, ProductsBeside, SumBeside};
+pub use batched::Across;
+pub(crate) use batched::BatchedSolve;
+pub(crate) use batched::{BatchedPairs, BatchedProducts, BatchedSum, LowerProducts};
+pub(crate) use batched::{Interleave, SETS, Separate};
 pub(crate) use combine::{RowSum, RowsTimes};
 pub(crate) use dispatch::{InstructionSet, Kernel};
 pub use dispatch::{PlainLoops, vector_instructions, with_vector_instructions};
@@ -41,8 +41,8 @@ pub(crate) use kronecker::{HOME, KroneckerUpdate};
 pub(crate) use products::Scores;
 pub(crate) use products::{PairProducts, RowProducts, RowScores, SumOfSquares};
 pub(crate) use rows::Gather;
-pub(crate) use rows::{Ahead, Upcoming, fetch_lines};
 pub(crate) use rows::{ChosenRows, RowSource, Rows};
+pub(crate) use rows::{Prefetch, Upcoming, fetch_lines};
 #[cfg(feature = "dense")]
 pub(crate) use spectral::{LaneSystems, PsdSolve};
 pub(crate) use vector::GatheredSum;

@@ -2,7 +2,7 @@
 
 use super::dispatch::Operation;
 use super::lanes::Lanes;
-use super::rows::{Ahead, Rows};
+use super::rows::{Prefetch, Rows};
 
 /// Writes `trunc(values / step)`, clamped to `±limit`, and returns the squared norm in three parts.
 #[derive(Debug)]
@@ -145,7 +145,7 @@ pub(crate) struct GatheredSum<'a> {
     indices: &'a [u32],
     coefficients: &'a [f64],
     /// Rows to be fetched from memory meanwhile.
-    ahead: Ahead<'a>,
+    prefetch: Prefetch<'a>,
     out: &'a mut [f64],
 }
 
@@ -158,7 +158,7 @@ impl<'a> GatheredSum<'a> {
         factors: &'a [f32],
         indices: &'a [u32],
         coefficients: &'a [f64],
-        ahead: Ahead<'a>,
+        prefetch: Prefetch<'a>,
         out: &'a mut [f64],
     ) -> Self {
         let n_rows = factors.len().checked_div(out.len()).unwrap_or(0);
@@ -168,7 +168,7 @@ impl<'a> GatheredSum<'a> {
             factors,
             indices,
             coefficients,
-            ahead,
+            prefetch,
             out,
         }
     }
@@ -210,7 +210,7 @@ impl Operation<f64> for GatheredSum<'_> {
 
     #[inline(always)]
     unsafe fn run<L: Lanes<Scalar = f64>, const MR: usize>(mut self) {
-        self.ahead.fetch(0..1, 1);
+        self.prefetch.fetch(0..1, 1);
         let n_vectors = self.out.len().div_ceil(L::WIDTH);
         let mut done = 0;
         while done < n_vectors {

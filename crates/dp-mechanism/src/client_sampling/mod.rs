@@ -1,13 +1,13 @@
 //! Who takes part in a step: exact random subsets of clients, and the events that account for it.
 
 mod fixed_size;
-mod paid;
+mod paid_sample;
 mod poisson;
 mod round_key;
 mod scheme;
 
 pub use fixed_size::FixedSizeSampling;
-pub use paid::PaidSample;
+pub use paid_sample::PaidSample;
 pub use poisson::PoissonSampling;
 pub use round_key::RoundKey;
 pub use scheme::ClientSampling;

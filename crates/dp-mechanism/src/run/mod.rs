@@ -121,7 +121,7 @@ struct Ask {
 }
 
 /// What was made of an [`Ask`]: public.
-struct Made {
+struct ReleasedIntegers {
     integers: Vec<i64>,
     insecure: bool,
     /// Whether it was in the list already.
@@ -406,7 +406,7 @@ impl<'a> Run<'a> {
         shard_sum: &SumOfShard<'_>,
         n_coordinates: usize,
         add_noise: &mut AddNoise<'_>,
-    ) -> Result<Made> {
+    ) -> Result<ReleasedIntegers> {
         if let Some(entry) = self.list.next_replayed()? {
             return self.replayed(entry, &ask);
         }
@@ -428,7 +428,7 @@ impl<'a> Run<'a> {
                 self.charge_listed(&entry)?;
                 self.insecure |= entry.is_insecure();
                 self.report(&entry)?;
-                return Ok(Made {
+                return Ok(ReleasedIntegers {
                     insecure: entry.is_insecure(),
                     integers: entry.into_integers(),
                     replayed: true,
@@ -436,7 +436,7 @@ impl<'a> Run<'a> {
             }
             Source::Here { .. } => self.make_here(request, ask, data, shard_sum, add_noise)?,
         };
-        Ok(Made {
+        Ok(ReleasedIntegers {
             insecure: entry.is_insecure(),
             integers: entry.into_integers(),
             replayed: false,
@@ -556,7 +556,7 @@ impl<'a> Run<'a> {
     }
 
     /// Takes over a release from the list.
-    fn replayed(&mut self, entry: ReleaseEntry, ask: &Ask) -> Result<Made> {
+    fn replayed(&mut self, entry: ReleaseEntry, ask: &Ask) -> Result<ReleasedIntegers> {
         check_form(&entry, ask)?;
         self.charge_listed(&entry)?;
         self.insecure |= entry.is_insecure();
@@ -576,7 +576,7 @@ impl<'a> Run<'a> {
             backend.released(&entry)?;
         }
         self.report(&entry)?;
-        Ok(Made {
+        Ok(ReleasedIntegers {
             insecure: entry.is_insecure(),
             integers: entry.into_integers(),
             replayed: true,

@@ -4,8 +4,8 @@ use dp_accounting::Spend;
 use dp_core::{Interactions, Private, UserRow, params};
 
 use super::{
-    Ask, GridForm, Made, Observed, ObservedSums, ReleaseEntry, ReleaseForm, ReleaseKind, Run,
-    Source,
+    Ask, GridForm, Observed, ObservedSums, ReleaseEntry, ReleaseForm, ReleaseKind,
+    ReleasedIntegers, Run, Source,
 };
 use crate::contribution::{FactorContribution, VectorContribution};
 use crate::exponential::{ExponentialMechanism, ScoreSum, SelectedIndex};
@@ -423,7 +423,7 @@ impl Run<'_> {
         let at = (self.list.len(), self.list.head());
         let entry = ReleaseEntry::new(ask.form, lines, insecure, integers, at)?;
         let entry = self.publish(entry, &InProcess)?;
-        let made = Made {
+        let made = ReleasedIntegers {
             insecure,
             integers: entry.into_integers(),
             replayed: false,
@@ -488,11 +488,11 @@ pub(super) fn vector_form(label: String, grid: &Grid, n_integers: usize) -> Rele
     }
 }
 
-fn floored(grid: Grid, made: Made) -> ReleasedVector {
+fn floored(grid: Grid, made: ReleasedIntegers) -> ReleasedVector {
     ReleasedVector::new(grid, made.integers, NoiseLaw::Floored, made.insecure)
 }
 
-fn index_of(made: &Made) -> usize {
+fn index_of(made: &ReleasedIntegers) -> usize {
     let index = made.integers.first().copied().unwrap_or(0);
     usize::try_from(index).unwrap_or(usize::MAX)
 }

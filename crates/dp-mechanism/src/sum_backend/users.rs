@@ -69,6 +69,6 @@ fn wrong(name: &'static str, found: usize, expected: usize) -> crate::Error {
 pub(crate) fn fetch_next(data: &Interactions, user: usize) {
     let next = user.saturating_add(1);
     if next < data.n_users() {
-        dp_linalg::fetch_ahead(data.user(next).features());
+        dp_linalg::prefetch(data.user(next).features());
     }
 }

@@ -4,7 +4,7 @@ mod bounded;
 mod dense;
 mod discrete;
 mod local;
-mod paid;
+mod paid_sum;
 mod sampled;
 
 use dp_accounting::Spend;
@@ -23,7 +23,7 @@ use crate::{ClientSampling, Error, Grid, NoiseSource, Result, RoundKey};
 pub use bounded::vector_contribution;
 pub(crate) use bounded::{observed_contribution, observed_night};
 use local::local_sum;
-pub use paid::PaidSum;
+pub use paid_sum::PaidSum;
 
 /// An exact integer sum of bounded per-user vectors, not yet released.
 ///

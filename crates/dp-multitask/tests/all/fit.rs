@@ -342,7 +342,7 @@ fn an_empty_table_trains_to_noise_without_an_error() {
     assert!(fitted.model.item_factors().iter().all(|v| v.is_finite()));
 }
 
-/// Made ratings `3 + h_i + taste a_j b_i + noise`, 25 of 60 items for each of 1,500 users, as `scale` times the rating and `shift`.
+/// Generated ratings `3 + h_i + taste a_j b_i + noise`, 25 of 60 items for each of 1,500 users, as `scale` times the rating and `shift`.
 fn made(taste: f64, (scale, shift): (f64, f64)) -> Private<Interactions> {
     let mut rng = ChaCha20Rng::seed_from_u64(11);
     let mut builder = InteractionsBuilder::new(60);

@@ -20,7 +20,7 @@ pub(crate) fn pay(plan: &Plan) -> Vec<Spend> {
     ledger.reserve(plan).unwrap()
 }
 
-/// Made ratings, split.
+/// Generated ratings, split.
 pub(crate) fn ratings(n_users: usize, n_items: usize, n_ratings: usize) -> RatingSplit {
     LongTailRatings::new(n_users, n_items, n_ratings)
         .generate(&mut ChaCha20Rng::seed_from_u64(4))

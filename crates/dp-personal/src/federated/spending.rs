@@ -173,7 +173,7 @@ impl Spending {
     ///
     /// # Errors
     /// When the plan cannot be paid for.
-    pub fn pay_apart(&self, plan: &Plan) -> Result<Vec<Spend>> {
+    pub fn reserve_in_memory(&self, plan: &Plan) -> Result<Vec<Spend>> {
         let of_kind = if self.is_gaussian() {
             Budget::new
         } else {

@@ -135,7 +135,7 @@ impl AuditedMetrics {
         let audited = AuditedTrainer::on(trainer, plan.part(last..last + 1)?, copy);
         let nobody = canaries.with(&vec![false; canaries.len()])?;
         Ok(Self {
-            audited: audited.watched_by(release.clone()),
+            audited: audited.checked_by(release.clone()),
             n_base: nobody.expose().n_users(),
         })
     }

@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::release::internal_fact;
-use super::{INTERNAL_PAGE, OutputFolder, internal_beside};
+use super::{INTERNAL_PAGE, OutputFolder, internal_folder_of};
 use crate::error::Result;
 use crate::evaluate::shown;
 use crate::federated::{alpha_name, alpha_value};
@@ -74,7 +74,7 @@ impl ExplorationReport<'_> {
         let mut object = json!({
             "exploration": NOTE,
             "released": Value::Null,
-            "internal_folder": internal_beside(&output.out).display().to_string(),
+            "internal_folder": internal_folder_of(&output.out).display().to_string(),
         });
         if output.show_internal {
             object["internal"] = json!({

@@ -13,7 +13,7 @@ use super::run_files::{
     ReleasedRun, SCHEMA_VERSION, pretty, read_certificate,
 };
 use super::statement::{INTERNAL_HEAD, fact, guarantee_facts, released};
-use super::{CERTIFICATE, MANIFEST, Manifest, OutputFolder, RELEASES, internal_beside};
+use super::{CERTIFICATE, MANIFEST, Manifest, OutputFolder, RELEASES, internal_folder_of};
 use crate::error::{Error, Result};
 use crate::quality::{Quality, Verdict};
 use crate::report::{Model, ReportedRun, Wanted, internal_page, released_page};
@@ -177,7 +177,9 @@ pub(crate) trait RunReport {
             }
             None => format!(
                 "in {}: whether the model beats the best free baseline",
-                internal_beside(&output.out).join(INTERNAL_PAGE).display()
+                internal_folder_of(&output.out)
+                    .join(INTERNAL_PAGE)
+                    .display()
             ),
         };
         fact("verdict", words)
@@ -219,7 +221,7 @@ pub(crate) trait RunReport {
         for (name, value) in more.as_object().into_iter().flatten() {
             object["released"][name] = value.clone();
         }
-        let folder = internal_beside(&output.out);
+        let folder = internal_folder_of(&output.out);
         object["internal_folder"] = folder.display().to_string().into();
         if output.show_internal {
             object["internal"] = internal;
@@ -282,7 +284,7 @@ fn metric_facts(metrics: &[ReleasedMetric]) -> impl Iterator<Item = (String, Str
 
 /// Where the internal page is. That figures can be printed as well is told by the help: what is on a screen is easily passed on.
 pub(super) fn internal_fact(out: &Path) -> (String, String) {
-    let page = internal_beside(out).join(INTERNAL_PAGE);
+    let page = internal_folder_of(out).join(INTERNAL_PAGE);
     let text = format!(
         "{}: measured on private data, not to be published",
         page.display()

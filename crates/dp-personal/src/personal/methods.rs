@@ -4,8 +4,8 @@ use dp_data::SplitUser;
 use dp_personalize::ClassScores;
 use serde::Serialize;
 
-use super::frame::Personal;
 use super::inputs::{Inputs, Task};
+use super::users::Personal;
 use dp_data::SampleUser;
 
 /// What a user could predict with.

@@ -6,16 +6,18 @@
     reason = "users' data and their figures are not for messages"
 )]
 
+mod baselines;
 mod columns;
 mod fit;
-mod frame;
 mod inputs;
 mod methods;
-mod peers;
+mod users;
 
+pub use baselines::{
+    Baselines, errors_in_subspace, errors_of_users, reserve_in_memory, whole_space,
+};
 pub use columns::{Ranges, columns_of, shares_of, task_of};
 pub use fit::{Fit, Method, MethodSettings};
-pub use frame::{OwnFit, Personal, Users};
 pub use inputs::{Column, Inputs, Intercept, Task};
 pub use methods::{ClassFigures, Errors, MethodName, UserErrors, scored};
-pub use peers::{Peers, errors_in_subspace, errors_of_users, pay_apart, whole_space};
+pub use users::{OwnFit, Personal, Users};

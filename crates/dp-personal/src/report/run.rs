@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::error::{Error, Result};
 use crate::output::{
     EVALUATION, FACTORS, INTERNAL, InternalRun, OutputFolder, RELEASED, ReleasedRun,
-    internal_beside, read_model, read_run_file, warn,
+    internal_folder_of, read_model, read_run_file, warn,
 };
 use crate::workflows::evaluate::Evaluated;
 use crate::workflows::verify::checked_certificate;
@@ -137,7 +137,7 @@ impl<'a> ReportedRun<'a> {
 
 /// Figures of `dp evaluate` on this very run; those of another one, which stood here before, are left out.
 fn evaluation(folder: &Path, certificate: &Certificate) -> Result<Option<Evaluated>> {
-    let folder = &internal_beside(folder);
+    let folder = &internal_folder_of(folder);
     let found: Option<Evaluated> = read_run_file(folder, EVALUATION)?;
     let is_own = |of: &Evaluated| of.certificate.as_ref() == Some(&certificate.digest);
     let advice = "measure this one by dp evaluate";
@@ -146,7 +146,7 @@ fn evaluation(folder: &Path, certificate: &Certificate) -> Result<Option<Evaluat
 
 /// What this very run measured. Files of earlier versions do not say of which run they are.
 fn internal(folder: &Path, certificate: &Certificate) -> Result<Option<InternalRun>> {
-    let folder = &internal_beside(folder);
+    let folder = &internal_folder_of(folder);
     let found: Option<InternalRun> = read_run_file(folder, INTERNAL)?;
     let is_own = |run: &InternalRun| {
         let digest = run.certificate.as_ref();

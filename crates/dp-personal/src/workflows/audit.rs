@@ -68,7 +68,7 @@ pub fn audit(args: &AuditSettings, watch: &mut dyn Watch) -> Result<AuditOutcome
     if args.target.method == Method::AmSsp {
         return audit_features(args, watch);
     }
-    crate::featured::refuse_flags(&args.features)?;
+    crate::item_features::refuse_flags(&args.features)?;
     // everything public is checked before the data is touched
     let target = args.target.guarantee.target()?;
     let method = args.target.method.meant();
@@ -111,7 +111,7 @@ fn audit_features(args: &AuditSettings, watch: &mut dyn Watch) -> Result<AuditOu
     };
     let trials = Trials::new(&args.trials, USUAL_CANARIES)?;
     let run = args.run_on(ratings.clone());
-    let rounds = crate::featured::audited(&run, trials.n_canaries, watch)?;
+    let rounds = crate::item_features::audited(&run, trials.n_canaries, watch)?;
     let what = Audited {
         data: Some(ratings),
         dim: Some(rounds.dim),
@@ -127,7 +127,7 @@ fn factorization(
     target: ApproxDp,
 ) -> Result<AuditedTrainer<MatrixFactorization, FactorizationOracle>> {
     let oracle = FactorizationOracle::new(fit.clone());
-    Ok(AuditedTrainer::new(fit, n_items, target, ADJACENCY)?.watched_by(oracle))
+    Ok(AuditedTrainer::new(fit, n_items, target, ADJACENCY)?.checked_by(oracle))
 }
 
 /// What is audited, for the report.

@@ -86,7 +86,7 @@ fn described(path: &Path, columns: Option<&[String]>) -> Result<(ItemCatalogue, 
         return Ok((catalogue, Vec::new()));
     };
     let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
-    let table = crate::featured::read_columns(path, &columns)?;
+    let table = crate::item_features::read_columns(path, &columns)?;
     let vocabulary = FeatureVocabulary::new(&table, MIN_ITEMS)?;
     let n: usize = vocabulary.category_sizes().iter().sum();
     let mut features = vec![0.0; catalogue.len() * n];

@@ -364,7 +364,7 @@ impl Items {
     }
 
     /// The order beside a model, where it is not that of its catalogue.
-    pub(crate) fn beside(folder: &Path) -> Result<Option<Self>> {
+    pub(crate) fn of_model(folder: &Path) -> Result<Option<Self>> {
         let path = folder.join(ORDER);
         match path.exists() {
             true => Ok(Some(Self::of_file(&path)?.0)),
@@ -384,7 +384,7 @@ impl Items {
     }
 
     /// What a model needs to be made again, where items are not in the order of its catalogue.
-    fn order_beside(&self, numbers: &[u32]) -> Result<Option<Vec<u8>>> {
+    fn order_file(&self, numbers: &[u32]) -> Result<Option<Vec<u8>>> {
         if numbers.is_sorted() {
             return Ok(None);
         }
@@ -612,7 +612,7 @@ pub fn run(args: &NightlyRunSettings, watch: &mut dyn Watch) -> Result<NightlyRe
         horizon: state.pace.horizon(),
         epsilon_of_first_night: state.epsilon_of(&plan, 0..1)?,
         moved: made.moved(),
-        order: items.order_beside(&numbers)?,
+        order: items.order_file(&numbers)?,
     };
     let model = by_catalogue(&fitted.model.model, &numbers)?;
     let fitted = fitted.map(|_| model);

@@ -18,7 +18,9 @@ use super::ledger::{
     refuse_unpaid,
 };
 use crate::error::{Error, Result};
-use crate::output::{self, Aside, OutputFolder, Release, RunReport, internal_beside, tell, warn};
+use crate::output::{
+    self, Aside, OutputFolder, Release, RunReport, internal_folder_of, tell, warn,
+};
 use crate::quality::Verdict;
 use crate::settings::{LedgerSettings, OutputSettings, ResumeSettings, Settings, Shapes};
 use crate::warnings;
@@ -46,7 +48,7 @@ impl<'a> Opening<'a> {
     /// Refuses an output folder whose replacement would delete what the run needs, or the current folder.
     pub(crate) fn protect(&self) -> Result<()> {
         let output = self.output;
-        for folder in [output.out.clone(), internal_beside(&output.out)] {
+        for folder in [output.out.clone(), internal_folder_of(&output.out)] {
             let out = match folder.canonicalize() {
                 Ok(out) if output.force => out,
                 Ok(_) | Err(_) => continue, // will not be replaced, or does not exist

@@ -7,7 +7,7 @@ use dp_accounting::Status;
 
 use super::verify::checked_certificate;
 use crate::error::{Error, Result};
-use crate::output::{CERTIFICATE, MANIFEST, Manifest, OutputFolder, internal_beside};
+use crate::output::{CERTIFICATE, MANIFEST, Manifest, OutputFolder, internal_folder_of};
 use crate::settings::PublishSettings;
 
 /// What was published.
@@ -55,7 +55,7 @@ pub fn publish(args: &PublishSettings) -> Result<Published> {
 fn refuse_nested(from: &Path, to: &Path) -> Result<()> {
     let whole = |path: &Path| whole(path).map_err(|e| Error::write(path, e));
     let to_whole = whole(to)?;
-    for own in [from.to_owned(), internal_beside(from)] {
+    for own in [from.to_owned(), internal_folder_of(from)] {
         let own_whole = whole(&own)?;
         if own_whole.starts_with(&to_whole) || to_whole.starts_with(&own_whole) {
             let (to, own) = (to.display(), own.display());

@@ -163,7 +163,7 @@ impl Recommender {
         let held_out = run.and_then(|run| run.held_out());
         let min_rating = held_out.and_then(|of| of.min_rating);
         if let Some(items) = items {
-            model = crate::featured::with_new_items(folder, model, items)?;
+            model = crate::item_features::with_new_items(folder, model, items)?;
         }
         let (factors, catalogue) = model;
         Ok(Self {

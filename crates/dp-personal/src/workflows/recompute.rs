@@ -22,7 +22,7 @@ use crate::metric_release::{
 };
 use crate::output::{
     self, FACTORS, INTERNAL_RELEASES, ITEMS, RELEASED, RELEASES, ReleasedRun, SHARED, SUBSPACE,
-    catalogue_sha256, folder_of, internal_beside, model_files, shared_bytes, subspace_bytes,
+    catalogue_sha256, folder_of, internal_folder_of, model_files, shared_bytes, subspace_bytes,
 };
 use crate::personal::{Inputs, MethodSettings};
 use crate::prior::{PRIOR, PriorTable};
@@ -121,7 +121,7 @@ pub(crate) fn recompute(
 fn list_of(folder: &Path, releases: Option<&Path>) -> Option<PathBuf> {
     let own = [
         folder.join(RELEASES),
-        internal_beside(folder).join(INTERNAL_RELEASES),
+        internal_folder_of(folder).join(INTERNAL_RELEASES),
         // nights are listed beside their model
         folder_of(folder).join(RELEASES),
     ];
@@ -285,7 +285,7 @@ impl Replay<'_> {
 
     fn featured(&self) -> Result<Rebuilt> {
         let (catalogue, nobody) = self.catalogue()?;
-        let path = self.folder.join(crate::featured::FEATURES);
+        let path = self.folder.join(crate::item_features::FEATURES);
         let bytes = fs::read(&path).map_err(|e| Error::read(&path, e))?;
         if dp_accounting::sha256_hex(&bytes) != self.get::<String>("features_sha256")? {
             return Err(Error::model(
@@ -294,10 +294,10 @@ impl Replay<'_> {
             ));
         }
         let sizes: Vec<usize> = self.get("category_sizes")?;
-        let (rounds, prior) = crate::featured::of_public(
+        let (rounds, prior) = crate::item_features::of_public(
             self.get("settings")?,
             self.get("prior_variances")?,
-            crate::featured::read_features(&path, catalogue.len(), &sizes)?,
+            crate::item_features::read_features(&path, catalogue.len(), &sizes)?,
         )?;
         let release: Option<MetricRelease> = self.get(MetricRelease::KEY)?;
         let released = (release.as_ref(), self.target()?);
@@ -325,7 +325,7 @@ impl Replay<'_> {
             );
             return Err(self.wrong(&reason));
         }
-        let numbers = match Items::beside(self.folder)? {
+        let numbers = match Items::of_model(self.folder)? {
             Some(items) => items.numbers(&catalogue)?,
             None => (0..).take(catalogue.len()).collect(),
         };

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, Result};
 use crate::output::INTERNAL_PAGE;
 use crate::output::{
-    self, CERTIFICATE, MANIFEST, Manifest, Replacement, internal_beside, make_internal_folder,
+    self, CERTIFICATE, MANIFEST, Manifest, Replacement, internal_folder_of, make_internal_folder,
     read_certificate, replace_files,
 };
 use crate::report::{ReportedRun, Wanted, internal_page, item_table, released_page};
@@ -53,7 +53,7 @@ pub fn report(args: &ReportSettings) -> Result<Reported> {
     if args.out.is_some() {
         output::make_folder(out)?;
     }
-    let beside = internal_beside(out);
+    let beside = internal_folder_of(out);
     let is_internal = |(_, _, internal): &Replacement<'_>| *internal;
     if files.iter().any(is_internal) && (runs.len() > 1 || args.internal) {
         let internal = runs.iter().map(|run| run.internal.as_ref());
@@ -128,7 +128,7 @@ fn stale(owned: &[&'static str], files: &[Replacement<'_>]) -> Vec<&'static str>
 /// The same of internal pages. The `internal.md` of a run stays where no report has replaced it.
 fn stale_internal(out: &Path, files: &[Replacement<'_>]) -> Vec<&'static str> {
     let is_ours =
-        !out.join(CERTIFICATE).exists() || internal_beside(out).join("internal.html").exists();
+        !out.join(CERTIFICATE).exists() || internal_folder_of(out).join("internal.html").exists();
     let owned = if is_ours { &INTERNAL_PAGES[..] } else { &[] };
     stale(owned, files)
 }

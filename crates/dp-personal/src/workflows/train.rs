@@ -14,7 +14,7 @@ use crate::evaluate::{self, Baseline, Evaluation, POPULARITY, USER_MEAN};
 use crate::metric_release::{Measured, MetricRelease, OwnMetrics, TrainedAndHeldOut, with_metrics};
 use crate::output::TrainSettings as ReleasedSettings;
 use crate::output::{HeldOutBy, Seconds, TrainRelease, TrainReport, catalogue_sha256};
-use crate::personal::pay_apart;
+use crate::personal::reserve_in_memory;
 use crate::prior::PriorTable;
 use crate::quality::Verdict;
 use crate::settings::{FactorSettings, FeedbackKind, Given, Method, SplitSettings, TrainSettings};
@@ -35,7 +35,7 @@ pub(crate) const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
 /// When settings are out of range or do not go together.
 pub fn plan(args: &TrainSettings) -> Result<Plan> {
     if args.target.method == Method::AmSsp {
-        return crate::featured::plan(args);
+        return crate::item_features::plan(args);
     }
     Ok(checked(args)?.draft)
 }
@@ -51,7 +51,7 @@ struct Checked {
 
 /// Everything public, checked before the data is touched.
 fn checked(args: &TrainSettings) -> Result<Checked> {
-    crate::featured::refuse_flags(&args.features)?;
+    crate::item_features::refuse_flags(&args.features)?;
     let target = args.target.guarantee.target()?;
     let method = args.target.method.meant();
     let mut params = settings_for(method, &args.feedback, &args.settings, target)?;
@@ -103,7 +103,7 @@ pub fn train_at(
     place: Place<'_>,
 ) -> Result<TrainOutcome> {
     if args.target.method == Method::AmSsp {
-        return crate::featured::train(args, watch, place);
+        return crate::item_features::train(args, watch, place);
     }
     let Checked {
         target,
@@ -429,7 +429,9 @@ fn trained_alone(
     };
     let fit = settings_for(method, &args.feedback, &settings, target)?.check()?;
     let plan = fit.plan(train.expose().n_items(), target, ADJACENCY)?;
-    Ok(fit.fit(train, &plan, pay_apart(&plan)?, noise)?.model)
+    Ok(fit
+        .fit(train, &plan, reserve_in_memory(&plan)?, noise)?
+        .model)
 }
 
 /// What a training run left, and what it has to say.

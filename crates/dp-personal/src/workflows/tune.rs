@@ -157,7 +157,7 @@ pub fn tune_at(
 pub fn audit(args: &AuditTuneSettings, watch: &mut dyn Watch) -> Result<AuditOutcome> {
     // everything public is checked before the data is touched
     let (run, audited) = (args.run(), &args.audit);
-    crate::featured::refuse_flags(&audited.features)?;
+    crate::item_features::refuse_flags(&audited.features)?;
     let target = audited.target.guarantee.target()?;
     let how = comparison_settings(&args.choice);
     let (_, fits) = candidates(&run, how, target)?;
@@ -185,7 +185,7 @@ pub fn audit(args: &AuditTuneSettings, watch: &mut dyn Watch) -> Result<AuditOut
     let plan = with_metrics(&tuning, metrics, target).plan(n_items, target, ADJACENCY)?;
     let with_plan = |plan| {
         let trainer = AuditedTrainer::new(tuning, n_items, target, ADJACENCY)?;
-        Ok(trainer.with_plan(plan).watched_by(oracle))
+        Ok(trainer.with_plan(plan).checked_by(oracle))
     };
     let trainer = with_audited_metrics(metrics, &plan, &canaries, with_plan)?;
     let what = Audited {

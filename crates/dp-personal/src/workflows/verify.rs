@@ -11,7 +11,7 @@ use dp_pubfeat::AmImplicitSsp;
 use serde_json::Value;
 
 use crate::error::{Error, Result};
-use crate::featured::{FEATURE_WEIGHTS, FEATURES};
+use crate::item_features::{FEATURE_WEIGHTS, FEATURES};
 use crate::output::{
     self, CERTIFICATE, ITEM_FEATURES, MODEL_FILES, Manifest, RELEASED, RELEASES, ReleasedRun,
     SHARED, SUBSPACE,

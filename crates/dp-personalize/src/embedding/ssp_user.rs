@@ -10,7 +10,7 @@ use dp_mechanism::{
 use rayon::prelude::*;
 
 use super::{StepUsers, SymmetricNoise};
-use crate::cache::{USERS_PER_TASK, fill, fits, places};
+use crate::cache::{USERS_PER_TASK, fill, fits, user_index};
 use crate::design::{SINGLE_RIDGE, UserDesign};
 use crate::small::{clip_factor, norm, transposed};
 use crate::user_rows::{Sweep, UserCells};
@@ -257,7 +257,7 @@ impl VectorContribution for SspRhs<'_> {
 
 /// Every user's own model, clip factors and weighted sum of rows at one subspace.
 pub(crate) struct ShareCache {
-    places: PerUser<()>,
+    index: PerUser<()>,
     /// Own models and then clip factors, shape `(n_users, rank + max_rows)`. A model that is not a number stands for a user who is not in the step.
     models: Vec<f64>,
     /// Weighted sums of rows, shape `(n_users, dim)`.
@@ -276,7 +276,7 @@ impl ShareCache {
             return None;
         }
         let mut cache = Self {
-            places: places(samples),
+            index: user_index(samples),
             models: vec![f64::NAN; n_users * n],
             pulled: vec![0.0; n_users * dim],
             dim,
@@ -305,7 +305,7 @@ impl ShareCache {
 
     /// The entry of the user whose row this is.
     fn find(&self, user: UserRow<'_>) -> Option<CachedShare<'_>> {
-        let at = self.places.place(user.key())?;
+        let at = self.index.place(user.key())?;
         let (dim, n) = (self.dim, self.rank + self.max_rows);
         let (own, factors) = self.models[at * n..(at + 1) * n].split_at(self.rank);
         Some(CachedShare {

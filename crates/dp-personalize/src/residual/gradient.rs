@@ -2,7 +2,7 @@
 
 use dp_core::{UserRow, UserSamples};
 use dp_linalg::{
-    Across, PlainLoops, StridedRows, lower_product_beside, separate, solve_beside,
+    Across, PlainLoops, StridedRows, batched_lower_product, batched_solve, separate,
     weighted_row_sum, with_vector_instructions,
 };
 
@@ -267,7 +267,7 @@ impl BatchedGradients {
             gram: &mut self.gram,
             right: &mut self.own,
         });
-        solve_beside(&mut self.gram, &lifts, &mut self.own)?;
+        batched_solve(&mut self.gram, &lifts, &mut self.own)?;
         let squares = with_vector_instructions(Residuals {
             products: &self.products,
             own: &self.own,
@@ -278,7 +278,7 @@ impl BatchedGradients {
         let pulled = if self.lower.is_empty() {
             &self.pulled
         } else {
-            lower_product_beside(&self.lower, &self.pulled, &mut self.whitened)?;
+            batched_lower_product(&self.lower, &self.pulled, &mut self.whitened)?;
             &self.whitened
         };
         rows.fetch_announced();

@@ -11,7 +11,7 @@ use dp_mechanism::{KroneckerContribution, KroneckerSum, OffDiagonalNoise, RowsBu
 use super::Whitening;
 use crate::Result;
 use crate::batched::{BatchedUsers, UserBlock, add_product, inverse_roots, is_batched};
-use crate::cache::{BlockCache, places};
+use crate::cache::{BlockCache, user_index};
 use crate::small::clip_factor;
 use crate::user_rows::{UserCells, single};
 
@@ -304,7 +304,7 @@ impl PlainLoops for SquaredGramians<'_> {
 struct BlockMoments<'a> {
     moments: &'a DirectionMoments,
     samples: &'a UserSamples,
-    places: PerUser<()>,
+    index: PerUser<()>,
 }
 
 impl KroneckerContribution for BlockMoments<'_> {
@@ -331,7 +331,7 @@ impl<'a> BlockMoments<'a> {
         Self {
             moments,
             samples,
-            places: places(samples),
+            index: user_index(samples),
         }
     }
 
@@ -341,7 +341,7 @@ impl<'a> BlockMoments<'a> {
         if !is_batched(UserCells::of(user, dim)) {
             return None;
         }
-        let at = self.places.place(user.key())?;
+        let at = self.index.place(user.key())?;
         let batched = scratch.batched.as_mut()?;
         let write = |block: UserBlock<'_>, out: &mut [f32]| batched.write(block, clip_norm, out);
         let max_rows = self.samples.max_rows();

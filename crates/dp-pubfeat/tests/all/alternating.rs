@@ -1,7 +1,7 @@
 //! AM-SSP: ratings without users' vectors, unseen users, unseen items.
 
 use dp_core::{Interactions, Private};
-use dp_data::{MadeLabels, PublicFeatureTask};
+use dp_data::{GeneratedLabels, PublicFeatureTask};
 use dp_mechanism::NoiseSource;
 use dp_pubfeat::{
     AmSsp, AmSspParams, Descent, DpSgdParams, EncoderDescent, ItemFeatures, LinearEncoder,
@@ -24,7 +24,7 @@ const SET_UP: PublicFeatureTask = PublicFeatureTask {
     n_features: 20,
     features_per_item: 4,
     dim: DIM,
-    labels: MadeLabels::Values { noise: 0.1 },
+    labels: GeneratedLabels::Values { noise: 0.1 },
 };
 
 fn am_ssp() -> AmSsp {

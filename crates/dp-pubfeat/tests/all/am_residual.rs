@@ -2,7 +2,7 @@
 
 use dp_accounting::{Budget, Ledger};
 use dp_core::{Adjacency, ApproxDp, Interactions, InteractionsBuilder, Private};
-use dp_data::{MadeLabels, PublicFeatureTask};
+use dp_data::{GeneratedLabels, PublicFeatureTask};
 use dp_mechanism::NoiseSource;
 use dp_pubfeat::{
     AmResidualSsp, AmResidualSspParams, Error, FeatureModel, FeaturePrior, ItemFeatures,
@@ -162,7 +162,7 @@ const SET_UP: PublicFeatureTask = PublicFeatureTask {
     n_features: 20,
     features_per_item: 4,
     dim: 4,
-    labels: MadeLabels::Values { noise: 0.1 },
+    labels: GeneratedLabels::Values { noise: 0.1 },
 };
 
 /// Squared errors of a model and of the user's own level; `vector` of an item.

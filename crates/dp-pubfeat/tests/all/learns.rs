@@ -1,7 +1,7 @@
 //! Fits come near the truth; examples without features, or of all kinds of encoders.
 
 use dp_core::{ApproxDp, Interactions, Private};
-use dp_data::{MadeLabels, PublicFeatureData, PublicFeatureTask};
+use dp_data::{GeneratedLabels, PublicFeatureData, PublicFeatureTask};
 use dp_mechanism::NoiseSource;
 use dp_pubfeat::{
     ConvexSspParams, Descent, DpSgdParams, EncoderDescent, Error, FeatureKernel, KernelRidge,
@@ -21,7 +21,7 @@ const SMALL: PublicFeatureTask = PublicFeatureTask {
     n_features: 40,
     features_per_item: 5,
     dim: 4,
-    labels: MadeLabels::Values { noise: 0.1 },
+    labels: GeneratedLabels::Values { noise: 0.1 },
 };
 
 fn target() -> ApproxDp {
@@ -138,7 +138,7 @@ fn samples_and_gradients_learn_too() {
 
 #[test]
 fn quadratic_steps_reduce_the_logistic_loss() {
-    let labels = MadeLabels::Signs { scale: 8.0 };
+    let labels = GeneratedLabels::Signs { scale: 8.0 };
     let (data, kernel, _) = made(PublicFeatureTask { labels, ..SMALL }, 4);
     let noise = &mut NoiseSource::insecure_seeded(4);
     let risk = |n_steps| {

@@ -105,7 +105,7 @@ impl SetUp {
     }
 }
 
-/// Made data of one seed.
+/// Generated data of one seed.
 pub(super) fn generate(set_up: &PersonalOffsets, seed: u64) -> Result<OffsetData> {
     let made = set_up.generate(&mut ChaCha20Rng::seed_from_u64(seed));
     made.map_err(|error| match error {

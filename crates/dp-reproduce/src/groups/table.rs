@@ -11,8 +11,8 @@ use super::super::report::Row;
 use super::data::DataSet;
 use dp_personal::error::Result;
 use dp_personal::personal::{
-    Errors, Inputs, Method, MethodName, MethodSettings, Peers, Task, Users, errors_of_users,
-    pay_apart,
+    Errors, Inputs, Method, MethodName, MethodSettings, Baselines, Task, Users, errors_of_users,
+    reserve_in_memory,
 };
 
 /// Well below one over the number of users of either data set.
@@ -108,9 +108,9 @@ impl Cell {
         let target = ApproxDp::target(epsilon, DELTA)?;
         let fit = self.settings.check()?;
         let plan = fit.plan(self.inputs.dim(), target, ADJACENCY)?;
-        let run = Run::new(&plan, pay_apart(&plan)?, &mut noise)?;
+        let run = Run::new(&plan, reserve_in_memory(&plan)?, &mut noise)?;
         let fitted = fit.run(train.samples(), run)?;
-        let peers = Peers::new(&train, &fitted.model, &plan, seed, &mut noise)?;
+        let peers = Baselines::new(&train, &fitted.model, &plan, seed, &mut noise)?;
         let errors = errors_of_users(&self.inputs, &users(true)?, split, &peers)?;
         Ok([false, true].map(|held_out| Errors::of(&self.inputs, &errors, held_out)))
     }

@@ -9,7 +9,7 @@ use dp_pubfeat::{
 };
 
 use super::super::calibration::{DELTA, pay, pay_schedule};
-use super::made::Made;
+use super::set_up::SyntheticData;
 use dp_personal::error::Result;
 
 const DIM: usize = 8;
@@ -58,7 +58,7 @@ impl Method {
     }
 
     /// Excess risk per example.
-    pub(super) fn risk(self, made: &Made, epsilon: f64, seed: u64) -> Result<f64> {
+    pub(super) fn risk(self, made: &SyntheticData, epsilon: f64, seed: u64) -> Result<f64> {
         let mut run = Run {
             made,
             target: ApproxDp::target(epsilon, DELTA)?,
@@ -102,7 +102,7 @@ fn setup() -> ProblemSetup {
 }
 
 struct Run<'a> {
-    made: &'a Made,
+    made: &'a SyntheticData,
     target: ApproxDp,
     noise: NoiseSource,
 }

@@ -5,7 +5,7 @@ use serde_json::{Map, json};
 
 use super::super::ReproduceArgs;
 use super::super::report::Row;
-use super::made::SetUp;
+use super::set_up::SetUp;
 use super::methods::Method;
 use dp_personal::error::Result;
 

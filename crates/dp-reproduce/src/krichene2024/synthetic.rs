@@ -1,12 +1,12 @@
 //! `krichene2024-synthetic`: all methods by the number of features and epsilon.
 
-use dp_data::MadeLabels;
+use dp_data::GeneratedLabels;
 use rayon::prelude::*;
 use serde_json::{Map, Value, json};
 
 use super::super::ReproduceArgs;
 use super::super::report::Row;
-use super::made::{Made, SetUp};
+use super::set_up::{SyntheticData, SetUp};
 use super::methods::Method;
 use dp_personal::error::Result;
 
@@ -117,7 +117,7 @@ pub(super) fn rows(args: &ReproduceArgs) -> Result<Vec<Row>> {
         let table = Table {
             set_up: &set_up,
             n_features,
-            labels: Some(MadeLabels::Signs { scale }),
+            labels: Some(GeneratedLabels::Signs { scale }),
         };
         rows.extend(table.rows(args, &cells(&methods, &set_up))?);
     }
@@ -138,7 +138,7 @@ struct Table<'a> {
     set_up: &'a SetUp,
     n_features: usize,
     /// Other labels than those of the set-up.
-    labels: Option<MadeLabels>,
+    labels: Option<GeneratedLabels>,
 }
 
 impl Table<'_> {
@@ -161,7 +161,7 @@ impl Table<'_> {
     fn row(&self, cell: Cell, risks: &[f64]) -> Row {
         let Cell { method, epsilon } = cell;
         let metric = match self.labels {
-            Some(MadeLabels::Signs { .. }) => LOGISTIC,
+            Some(GeneratedLabels::Signs { .. }) => LOGISTIC,
             _ => RISK,
         };
         let zero = method == Method::Zero;
@@ -175,7 +175,7 @@ impl Table<'_> {
 
     fn params(&self, cell: Cell) -> Map<String, Value> {
         let mut params = Map::from_iter([("n_features".to_owned(), json!(self.n_features))]);
-        if let Some(MadeLabels::Signs { scale }) = self.labels {
+        if let Some(GeneratedLabels::Signs { scale }) = self.labels {
             params.insert("logit_scale".to_owned(), json!(scale));
         }
         if let Method::Convex { n_steps, .. } = cell.method {
@@ -212,7 +212,7 @@ impl Table<'_> {
     }
 }
 
-fn risks(made: &Made, cells: &[Cell], seed: u64) -> Result<Vec<f64>> {
+fn risks(made: &SyntheticData, cells: &[Cell], seed: u64) -> Result<Vec<f64>> {
     let each = (0..).zip(cells).map(|(at, cell)| {
         let noise = seed.wrapping_mul(SEED_STRIDE).wrapping_add(at);
         cell.method.risk(made, cell.epsilon, noise)

@@ -40,7 +40,7 @@ fn trainer() -> Audited {
     let fit = params.check().unwrap();
     let (trainer, adjacency) = (fit.with(encoder.clone()), Adjacency::AddRemoveUser);
     let trainer = AuditedTrainer::new(trainer, N_ITEMS, claim(), adjacency).unwrap();
-    trainer.watched_by(DpSgdOracle::new(fit, encoder).unwrap())
+    trainer.checked_by(DpSgdOracle::new(fit, encoder).unwrap())
 }
 
 /// The release of each step, its exact sum not known.

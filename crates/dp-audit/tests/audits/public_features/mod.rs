@@ -180,7 +180,7 @@ where
 {
     let oracle = PublicFeaturesOracle::new(fit, learner.clone());
     let trainer = AuditedTrainer::new(trainer, learner.n_items(), target, adjacency);
-    Box::new(trainer.unwrap().watched_by(oracle))
+    Box::new(trainer.unwrap().checked_by(oracle))
 }
 
 fn known_noise() -> KernelRidge {

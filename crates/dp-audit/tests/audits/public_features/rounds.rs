@@ -35,8 +35,8 @@ fn trainers(epsilon: f64, adjacency: Adjacency) -> Cases {
     let ratings = oracle(FeatureRounds::Ratings(ratings), &of_ratings);
     let likes = oracle(FeatureRounds::Likes(likes), &of_likes);
     vec![
-        ("ratings", Box::new(on_ratings.watched_by(ratings))),
-        ("likes", Box::new(on_likes.watched_by(likes))),
+        ("ratings", Box::new(on_ratings.checked_by(ratings))),
+        ("likes", Box::new(on_likes.checked_by(likes))),
     ]
 }
 

@@ -16,7 +16,7 @@ use crate::output::{CERTIFICATE, INTERNAL_PREFIX, warn};
 
 pub use self::paths::folder_of;
 use self::paths::{LOCK, Parents, is_present, sibling, take_over};
-pub(crate) use self::paths::{internal_beside, make_folder, make_internal_folder};
+pub(crate) use self::paths::{internal_folder_of, make_folder, make_internal_folder};
 pub(super) use self::paths::{remove_if_present, sync_folder};
 
 /// Says that what is made there is paid for.
@@ -81,7 +81,7 @@ impl OutputFolder {
         resume: bool,
         may_recover: MayRecover<'_>,
     ) -> Result<Self> {
-        let internal = Some(internal_beside(target));
+        let internal = Some(internal_folder_of(target));
         Self::make(target, internal, replace, resume, may_recover)
     }
 
@@ -187,7 +187,12 @@ impl OutputFolder {
     /// # Errors
     /// [`Error::Recovered`] when there was such a model; those of `may_recover`, which leave it where it is.
     pub(crate) fn recover(target: &Path, replace: bool, may_recover: MayRecover<'_>) -> Result<()> {
-        Self::recover_with(target, Some(internal_beside(target)), replace, may_recover)
+        Self::recover_with(
+            target,
+            Some(internal_folder_of(target)),
+            replace,
+            may_recover,
+        )
     }
 
     fn recover_with(
@@ -561,13 +566,13 @@ fn ledger_in(folder: &Path) -> io::Result<Option<PathBuf>> {
     for entry in fs::read_dir(folder)? {
         let (entry, mut start) = (entry?, [0; LEDGER_START.len()]);
         let (path, kind) = (entry.path(), entry.file_type()?);
-        let is_beside_one = path
+        let is_internal_folder = path
             .extension()
             .is_some_and(|end| end == "key" || end == "users");
         let is_ledger = kind.is_file()
             && File::open(&path)?.read_exact(&mut start).is_ok()
             && start == *LEDGER_START;
-        if is_beside_one || is_ledger {
+        if is_internal_folder || is_ledger {
             return Ok(Some(path));
         }
         if kind.is_dir()

@@ -45,7 +45,7 @@ pub(crate) fn make_folder(folder: &Path) -> Result<()> {
 }
 
 /// The folder of internal files that belongs to an output folder: `dir/name-internal` for `dir/name`.
-pub(crate) fn internal_beside(folder: &Path) -> PathBuf {
+pub(crate) fn internal_folder_of(folder: &Path) -> PathBuf {
     let named = match folder.file_name() {
         Some(_) => folder.to_owned(),
         // `.` or `..`, which must be there to have a name

@@ -156,7 +156,7 @@ fn killed_while_it_moves(target: &Path, replace: bool, n_moves: usize) {
     folder.write("new.bin", b"paid").unwrap();
     folder.write_internal("internal.json", b"whole").unwrap();
     folder.mark_moving(Some(&folder.staging.join(INTERNAL_PART)));
-    let internal = internal_beside(target);
+    let internal = internal_folder_of(target);
     let retired = |path: &Path| (path.to_owned(), sibling(path, "old"));
     let mut moves = Vec::new();
     if replace {
@@ -190,7 +190,7 @@ fn after_a_kill_between_the_moves_both_folders_are_the_new_ones() {
             );
             assert_eq!(names(dir.path()), BOTH, "{replace} {n_moves}");
             assert_eq!(names(&target), ["new.bin"]);
-            assert_eq!(names(&internal_beside(&target)), ["internal.json"]);
+            assert_eq!(names(&internal_folder_of(&target)), ["internal.json"]);
         }
     }
 }
@@ -207,7 +207,7 @@ fn a_move_that_fails_takes_the_others_back() {
     let Err(Error::Move { kept, .. }) = folder.commit() else {
         panic!("moved over another folder");
     };
-    assert!(!internal_beside(&target).exists());
+    assert!(!internal_folder_of(&target).exists());
     assert!(kept.join("new.bin").exists() && kept.join("internal/internal.json").exists());
     // and they can be made again when there is room for them
     fs::remove_dir_all(&target).unwrap();
@@ -222,7 +222,7 @@ fn a_move_that_fails_takes_the_others_back() {
 fn figures_of_an_earlier_run_are_not_replaced_unasked_nor_stay_beside_a_new_one() {
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("model");
-    let internal = internal_beside(&target);
+    let internal = internal_folder_of(&target);
     fs::create_dir(&internal).unwrap();
     fs::write(internal.join("internal.md"), "old").unwrap();
     let Err(Error::OutputExists { path }) = OutputFolder::create(&target, false) else {
@@ -262,7 +262,7 @@ fn internal_files_are_for_their_owner_alone_on_the_way_too() {
         [0o700, 0o600]
     );
     folder.commit().unwrap();
-    let internal = internal_beside(&target);
+    let internal = internal_folder_of(&target);
     assert_eq!(
         [mode(&internal), mode(&internal.join("internal.md"))],
         [0o700, 0o600]

@@ -11,7 +11,8 @@ use crate::error::{Error, Result};
 use crate::evaluate::shown;
 use crate::output::{
     self as files, EVALUATION, HeldOutBy, INTERNAL, INTERNAL_HEAD, InternalRun, RELEASED,
-    ReleasedRun, SCHEMA_VERSION, internal_beside, make_internal_folder, read_model, released, warn,
+    ReleasedRun, SCHEMA_VERSION, internal_folder_of, make_internal_folder, read_model, released,
+    warn,
 };
 use crate::ranking::bucket_name;
 use crate::settings::EvaluateSettings;
@@ -48,7 +49,7 @@ pub fn evaluate(args: &EvaluateSettings) -> Result<EvaluateOutcome> {
     let split = split_of(args, said)?;
     let parts = Parts::read(args, split, &items, implicit)?;
     let internal: Option<InternalRun> =
-        files::read_run_file(&internal_beside(&args.model), INTERNAL)?;
+        files::read_run_file(&internal_folder_of(&args.model), INTERNAL)?;
     // before there is any figure
     note(args, &certificate, internal.as_ref())?;
     let scores = if implicit {
@@ -63,7 +64,7 @@ pub fn evaluate(args: &EvaluateSettings) -> Result<EvaluateOutcome> {
         scores,
         data: parts.data,
     };
-    let kept = internal_beside(&args.model);
+    let kept = internal_folder_of(&args.model);
     let shown = args.output.show_internal;
     if args.output.save || !shown {
         let bytes = files::pretty(&evaluated)?;

@@ -55,7 +55,7 @@ pub fn audit(args: &AuditFederateSettings, watch: &mut dyn Watch) -> Result<Audi
     spending.settings = settings.run(&run, source.curvature(&inputs, &run));
     let plan = spending.resized(&draft, inputs.dim(), metrics)?;
     let mut noise = NoiseSource::operating_system();
-    let mut counts = Run::new(&plan, spending.pay_apart(&plan)?, &mut noise)?;
+    let mut counts = Run::new(&plan, spending.reserve_in_memory(&plan)?, &mut noise)?;
     let requests = spending.requests(inputs.dim(), target.delta)?;
     counts.begin(&and_metrics(requests, metrics, target)?, 1)?;
     let rows = source.into_rows(&mut counts)?;

@@ -117,7 +117,7 @@ fn measure(
     let mut spending = one(args, settings, n_items);
     spending.settings = settings.run(args, source.curvature(&inputs, args));
     let plan = spending.plan(inputs.dim(), target)?;
-    let spends = spending.pay_apart(&plan)?;
+    let spends = spending.reserve_in_memory(&plan)?;
     let all = AllRuns {
         spending,
         inputs,

@@ -74,13 +74,13 @@ mod alphas_as_json {
 pub(crate) struct Rows {
     /// None where the model follows from a list of releases.
     source: RefCell<Option<Source>>,
-    made: OnceCell<Made>,
+    made: OnceCell<TrainingData>,
     /// The users without their rows.
     users: Option<UserSamples>,
 }
 
 /// What a run trained on.
-pub(super) struct Made {
+pub(super) struct TrainingData {
     /// Of ratings.
     pub(super) items: Option<DescribedItems>,
     pub(super) parts: Parts,
@@ -185,7 +185,7 @@ impl Trainer for AllRuns {
         };
         let (max_rows, seed) = (self.shape.max_rows, self.shape.split_seed);
         let parts = Parts::new(&self.inputs, users, shares, max_rows, seed)?;
-        let made = data.made.get_or_init(|| Made {
+        let made = data.made.get_or_init(|| TrainingData {
             items,
             parts,
             n_left_out,
@@ -296,7 +296,7 @@ impl Observer for Measured<'_> {
 /// All runs, private and without noise, with what they were trained on.
 pub(super) struct Runs {
     pub(super) of: AllRuns,
-    pub(super) made: Made,
+    pub(super) made: TrainingData,
     pub(super) models: AllModels,
     without_noise: Vec<PpSgdModel>,
     /// One model for all, without noise and to convergence.

@@ -177,7 +177,7 @@ impl Binding {
     ) -> Result<Self> {
         let users = Some(users).filter(|_| comparison != Comparison::Elsewhere);
         let same_data_set = same_data_set && users.is_some();
-        let files = Files::beside(ledger);
+        let files = Files::of(ledger);
         let (key, remembered) = match recorded {
             None => {
                 files.refuse_leftovers()?;
@@ -282,12 +282,12 @@ impl Binding {
 
 /// Refuses a new ledger where another one was lost.
 pub(super) fn refuse_leftovers(ledger: &Path) -> Result<()> {
-    Files::beside(ledger).refuse_leftovers()
+    Files::of(ledger).refuse_leftovers()
 }
 
 /// Whether both files of a binding are there.
 pub(crate) fn is_bound(ledger: &Path) -> bool {
-    let files = Files::beside(ledger);
+    let files = Files::of(ledger);
     is_there(&files.key) && is_there(&files.users)
 }
 
@@ -299,10 +299,10 @@ pub(super) fn carry_over<'a>(
     recorded: &Recorded<'_>,
 ) -> Result<Option<&'a Path>> {
     for path in old {
-        let files = Files::beside(path);
+        let files = Files::of(path);
         if let Ok(Some(Read { key, sketch, .. })) = files.read(recorded) {
             let mut binding = Binding {
-                files: Files::beside(new),
+                files: Files::of(new),
                 key,
                 is_new: true,
                 sketch,
@@ -357,20 +357,20 @@ struct Read {
 
 impl Files {
     /// Those of a ledger, of which a link is another name.
-    fn beside(ledger: &Path) -> Self {
+    fn of(ledger: &Path) -> Self {
         let whole = ledger.canonicalize();
         let ledger = match whole {
             Ok(whole) if ledger.is_symlink() => whole,
             Ok(_) | Err(_) => ledger.to_owned(),
         };
-        let beside = |end: &str| {
+        let file = |end: &str| {
             let mut name = OsString::from(&ledger);
             name.push(end);
             PathBuf::from(name)
         };
         Self {
-            key: beside(".key"),
-            users: beside(".users"),
+            key: file(".key"),
+            users: file(".users"),
             ledger,
         }
     }
@@ -696,7 +696,7 @@ mod tests {
         assert!(is_other(&with_users(false).map(drop)));
         with_users(true).unwrap();
         with_users(false).unwrap();
-        std::fs::remove_file(Files::beside(&ledger).users).unwrap();
+        std::fs::remove_file(Files::of(&ledger).users).unwrap();
         let lost = elsewhere(Some(&Recorded {
             key: Some(&key),
             ..releases(&["a", "b"])
@@ -808,11 +808,11 @@ mod tests {
     #[test]
     fn the_file_of_users_does_not_tell_their_number() {
         let dir = tempfile::tempdir().unwrap();
-        let read = |ledger: &Path| Files::beside(ledger).read(&paid()).unwrap().unwrap();
+        let read = |ledger: &Path| Files::of(ledger).read(&paid()).unwrap().unwrap();
         for n in [1, 40, 1023, 1024, 3000] {
             let ledger = dir.path().join(n.to_string());
             run(&ledger, 0..n, false).unwrap();
-            let bytes = fs::read(Files::beside(&ledger).users).unwrap();
+            let bytes = fs::read(Files::of(&ledger).users).unwrap();
             let file: UsersFile = serde_json::from_slice(&bytes).unwrap();
             assert_eq!(file.smallest.len(), KEPT, "{n}");
             assert_eq!(read(&ledger).sketch.0.len(), KEPT.min(n as usize));
@@ -828,10 +828,10 @@ mod tests {
             smallest: sketch.0.iter().map(|hash| hex(hash)).collect(),
             seen: None,
         };
-        fs::write(Files::beside(&ledger).users, line(&old).unwrap()).unwrap();
+        fs::write(Files::of(&ledger).users, line(&old).unwrap()).unwrap();
         assert_eq!(read(&ledger).sketch, sketch);
         run(&ledger, 0..40, false).unwrap();
-        fs::write(Files::beside(&ledger).users, line(&old).unwrap()).unwrap();
+        fs::write(Files::of(&ledger).users, line(&old).unwrap()).unwrap();
         let unpaid = run_with(&ledger, Some(Recorded::default()), 0..40, false);
         assert!(matches!(unpaid, Err(Error::LedgerCut { .. })));
     }

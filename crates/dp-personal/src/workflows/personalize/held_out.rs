@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::metric_release::OwnMetrics;
 use crate::output::{ByRound, RoundLine};
 use crate::personal::{
-    Errors, Inputs, MethodName, Peers, UserErrors, Users, errors_in_subspace, errors_of_users,
+    Baselines, Errors, Inputs, MethodName, UserErrors, Users, errors_in_subspace, errors_of_users,
     shares_of, whole_space,
 };
 use crate::rounds::MeasuredRounds;
@@ -132,9 +132,9 @@ impl HeldOut {
                 .map(|user| UserErrors::none(user, n_features))
                 .collect());
         }
-        let peers = Peers::new(&self.train, private, plan, 0, noise)?;
+        let baselines = Baselines::new(&self.train, private, plan, 0, noise)?;
         let users = self.all.as_ref().unwrap_or(&self.train);
-        errors_of_users(inputs, users, split, &peers)
+        errors_of_users(inputs, users, split, &baselines)
     }
 }
 

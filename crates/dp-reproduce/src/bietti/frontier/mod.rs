@@ -144,7 +144,7 @@ impl Named {
                 Some(target) if alpha > 0.0 => {
                     let plan = spending.plan(inputs.dim(), target)?;
                     let z = Spending::round_noise(&plan).unwrap_or(1.0);
-                    let mut paid = spending.divide(spending.pay_apart(&plan)?);
+                    let mut paid = spending.divide(spending.reserve_in_memory(&plan)?);
                     let spends = paid.runs.pop().unwrap_or_default();
                     trainer
                         .private(alpha, z, target.delta, spends, noise, &mut ())?
@@ -206,7 +206,7 @@ impl Named {
                     sampling_probability: None,
                 });
                 let plan = spending.plan(inputs.dim(), target)?;
-                let paid = spending.divide(spending.pay_apart(&plan)?);
+                let paid = spending.divide(spending.reserve_in_memory(&plan)?);
                 let Some(spend) = paid.items else {
                     return Err(Error::Usage("no counts of items".to_owned()));
                 };

@@ -15,14 +15,14 @@ use parquet::file::properties::{
 use super::super::CheckedPages;
 use super::super::{RowGroups, rows_agree};
 use super::super::{contained, panic_is_contained};
-use super::made::{Cells, Made, floats, texts, wholes};
+use super::generated::{Cells, Generated, floats, texts, wholes};
 use crate::{Error, Result};
 
 const N_ROWS: usize = 4;
 
 /// Ratings in two row groups, so that one stands behind the other's damage.
-fn ratings(rating: Cells) -> Made {
-    Made {
+fn ratings(rating: Cells) -> Generated {
+    Generated {
         columns: vec![
             (
                 "optional binary user (STRING)",

@@ -3,14 +3,14 @@
 #![allow(clippy::cast_possible_truncation, reason = "small made numbers")]
 
 mod damaged;
-mod made;
+mod generated;
 
 use std::fs::{self, File};
 use std::path::Path;
 
 use parquet::basic::{BrotliLevel, Compression, GzipLevel, ZstdLevel};
 
-use self::made::{Cells, Made, floats, texts, wholes};
+use self::generated::{Cells, Generated, floats, texts, wholes};
 use super::{BATCH, Column, RowGroups, is_unread};
 use crate::{
     ColumnRole, Error, Expected, ItemCatalogue, Ratings, RatingsColumns, RatingsFormat, Result,
@@ -76,7 +76,7 @@ fn the_same_table_as_csv_gives_the_same_ratings() {
     let gzip = Compression::GZIP(GzipLevel::default());
     for compression in [Compression::UNCOMPRESSED, Compression::SNAPPY, gzip, zstd] {
         for rows_per_group in [7, 100, usize::MAX] {
-            let made = Made {
+            let made = Generated {
                 columns: vec![
                     ("required int64 movieId", wholes(items.iter().copied())),
                     ("optional double Rating", floats(values.iter().copied())),
@@ -98,7 +98,7 @@ fn the_same_table_as_csv_gives_the_same_ratings() {
 
 #[test]
 fn every_type_reads_as_its_text_would() {
-    let made = Made::of(vec![
+    let made = Generated::of(vec![
         (
             "required binary user (STRING)",
             texts(&["ann", "ann", "b,\"ob", "ann"]),
@@ -139,7 +139,7 @@ fn every_type_reads_as_its_text_would() {
 }
 
 /// The same of a csv file, to be told the same.
-fn samples(parquet: &Made, lines: &[&str]) -> [Result<SampleTable>; 2] {
+fn samples(parquet: &Generated, lines: &[&str]) -> [Result<SampleTable>; 2] {
     let (folder, path) = parquet.file();
     let text = folder.path().join("t.parquet.csv");
     csv(&text, "user,x,y", lines.iter().map(ToString::to_string));
@@ -161,9 +161,9 @@ fn malformed<T>(result: Result<T>) -> (usize, usize, Expected) {
 
 #[test]
 fn a_null_is_an_empty_field() {
-    let made = |users: [Option<&'static str>; 3], x: [Option<f64>; 3]| Made {
+    let made = |users: [Option<&'static str>; 3], x: [Option<f64>; 3]| Generated {
         rows_per_group: 2,
-        ..Made::of(vec![
+        ..Generated::of(vec![
             ("optional binary user (STRING)", Cells::Text(users.into())),
             ("optional double x", Cells::Float(x.into())),
             ("required int64 y", wholes([1, 2, 3])),
@@ -204,7 +204,7 @@ fn a_null_is_an_empty_field() {
 #[test]
 fn columns_are_held_to_what_they_are_for() {
     let read = |columns: Vec<(&'static str, Cells)>| {
-        let (_folder, path) = Made::of(columns).file();
+        let (_folder, path) = Generated::of(columns).file();
         read_ratings(&path, &RatingsFormat::default())
     };
     let two = || wholes([1, 2]);
@@ -251,7 +251,7 @@ fn columns_are_held_to_what_they_are_for() {
 
 #[test]
 fn the_other_tables_are_read_too() {
-    let items = Made::of(vec![
+    let items = Generated::of(vec![
         ("required binary item (STRING)", texts(&["7", "8", "7"])),
         (
             "optional binary title (STRING)",
@@ -274,7 +274,7 @@ fn the_other_tables_are_read_too() {
     assert_eq!((attributes[0].year, attributes[1].year), (Some(1990), None));
     let names = read_item_table(&path, &["genres"]).unwrap();
     assert_eq!(names.names("7", 0), ["War", "Art"]);
-    let own = Made::of(vec![
+    let own = Generated::of(vec![
         ("required int64 item", wholes([8, 9])),
         ("required int64 rating", wholes([5, 1])),
     ]);
@@ -303,7 +303,7 @@ fn n_held(groups: &RowGroups) -> usize {
 fn row_groups_are_read_one_after_the_other_and_in_batches() {
     const N_ROWS: usize = 30_000;
     for rows_per_group in [50, N_ROWS] {
-        let made = Made {
+        let made = Generated {
             columns: vec![
                 ("required int64 a", wholes(0..N_ROWS as i64)),
                 (
@@ -331,7 +331,7 @@ fn row_groups_are_read_one_after_the_other_and_in_batches() {
 
 #[test]
 fn damage_is_met_where_it_stands_and_not_before() {
-    let made = Made {
+    let made = Generated {
         columns: vec![("required int64 a", wholes(0..1000))],
         rows_per_group: 100,
         compression: Compression::SNAPPY,
@@ -366,7 +366,7 @@ fn what_is_not_parquet_is_told() {
             .err()
             .unwrap()
     };
-    let (_made, path) = Made::of(vec![("required int64 user", wholes(0..9))]).file();
+    let (_made, path) = Generated::of(vec![("required int64 user", wholes(0..9))]).file();
     let whole = fs::read(path).unwrap();
     for (name, bytes) in [
         ("text.PARQUET", &b"user,item,rating\na,b,1\n"[..]),

@@ -21,14 +21,14 @@ pub(super) enum Cells {
 }
 
 /// A table that is written with `rows_per_group` rows to a row group.
-pub(super) struct Made {
+pub(super) struct Generated {
     /// Each column as its schema declares it, with its values. Columns without a null may be `required`.
     pub(super) columns: Vec<(&'static str, Cells)>,
     pub(super) rows_per_group: usize,
     pub(super) compression: Compression,
 }
 
-impl Made {
+impl Generated {
     pub(super) fn of(columns: Vec<(&'static str, Cells)>) -> Self {
         Self {
             columns,

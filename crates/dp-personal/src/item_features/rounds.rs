@@ -32,7 +32,7 @@ pub(crate) enum Rounds {
 }
 
 /// What a run leaves: factors, and the encoder behind them.
-pub(crate) struct Made {
+pub(crate) struct TrainedModel {
     pub(crate) fitted: Fitted<FactorModel>,
     pub(crate) weights: FeatureWeights,
 }
@@ -88,7 +88,7 @@ impl Rounds {
         run: PrivateRun<'_>,
         noise: &mut NoiseSource,
         observer: &mut dyn Observer,
-    ) -> Result<Made> {
+    ) -> Result<TrainedModel> {
         let scored = |factors: Result<FactorModel>| scored_by_releases(&factors?, split);
         match self {
             Self::Ratings(fit) => {
@@ -113,7 +113,7 @@ impl Rounds {
         nobody: &Private<Interactions>,
         released: Released<'_>,
         run: Run<'_>,
-    ) -> Result<Made> {
+    ) -> Result<TrainedModel> {
         match self {
             Self::Ratings(fit) => of_ratings(replayed(&fit.with(prior), nobody, released, run)?),
             Self::Likes(fit) => of_likes(replayed(&fit.with(prior), nobody, released, run)?),
@@ -198,11 +198,11 @@ fn rating_factors(model: &FeatureModel, provenance: Provenance) -> Result<Factor
     Ok(FactorModel::new(scoring, rows, provenance)?)
 }
 
-fn of_ratings(made: Fitted<FeatureModel>) -> Result<Made> {
+fn of_ratings(made: Fitted<FeatureModel>) -> Result<TrainedModel> {
     let factors = rating_factors(&made.model, made.provenance)?;
     let weights = made.model.weights().clone();
     let fitted = made.map(|_| factors);
-    Ok(Made { fitted, weights })
+    Ok(TrainedModel { fitted, weights })
 }
 
 /// A model of likes as factors. Its total weights are counts: a user with `n` likes adds `1/sqrt(n)` to each.
@@ -220,11 +220,11 @@ fn like_factors(model: &LikesModel, provenance: Provenance) -> Result<FactorMode
     Ok(factors.with_counts(Some(counts)))
 }
 
-fn of_likes(made: Fitted<LikesModel>) -> Result<Made> {
+fn of_likes(made: Fitted<LikesModel>) -> Result<TrainedModel> {
     let factors = like_factors(&made.model, made.provenance)?;
     let weights = made.model.weights().clone();
     let fitted = made.map(|_| factors);
-    Ok(Made { fitted, weights })
+    Ok(TrainedModel { fitted, weights })
 }
 
 const fn no_mean(center: f64) -> LocalBias {

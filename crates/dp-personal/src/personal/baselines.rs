@@ -12,16 +12,16 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use rayon::prelude::*;
 
-use super::frame::{OwnFit, Personal, Users};
 use super::inputs::Inputs;
 use super::methods::{MethodName, UserErrors, scored};
+use super::users::{OwnFit, Personal, Users};
 use crate::error::Result;
 
 /// Steps of alternating minimisation without noise.
 const NON_PRIVATE_STEPS: usize = 5;
 
 /// Models of the methods that learn from many users; none where one could not be made.
-pub struct Peers {
+pub struct Baselines {
     single: Option<PersonalModel>,
     private: Subspace,
     non_private: Option<Subspace>,
@@ -34,12 +34,12 @@ pub struct Peers {
 ///
 /// # Errors
 /// When the plan cannot be paid for.
-pub fn pay_apart(plan: &Plan) -> Result<Vec<Spend>> {
+pub fn reserve_in_memory(plan: &Plan) -> Result<Vec<Spend>> {
     let budget = Budget::new(plan.target(), plan.adjacency())?;
     Ok(Ledger::in_memory("measured, not released", budget)?.reserve(plan)?)
 }
 
-impl Peers {
+impl Baselines {
     /// The single model gets the same target in an account of its own: it is measured and thrown away.
     ///
     /// # Errors
@@ -127,7 +127,7 @@ fn single_model(
     };
     let single = params.check()?;
     let plan = single.plan(dim, target, adjacency)?;
-    let fitted = single.fit(train.samples(), &plan, pay_apart(&plan)?, noise)?;
+    let fitted = single.fit(train.samples(), &plan, reserve_in_memory(&plan)?, noise)?;
     Ok(fitted.model)
 }
 
@@ -139,13 +139,13 @@ pub fn errors_of_users(
     inputs: &Inputs,
     users: &Users,
     split: &[SplitUser],
-    peers: &Peers,
+    baselines: &Baselines,
 ) -> Result<Vec<UserErrors>> {
     let local = inputs.local_fit()?;
     let n_features = inputs.features.len();
     let of_user = |(at, user): (usize, &SplitUser)| {
         let mut measured = UserErrors::none(user, n_features);
-        let models = peers.models(users, at, &local);
+        let models = baselines.models(users, at, &local);
         for (place, model) in models.iter().enumerate() {
             if let Some(model) = model {
                 (measured.errors[place], measured.scores[place]) =

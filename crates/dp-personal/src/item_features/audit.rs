@@ -74,12 +74,12 @@ pub(crate) fn audited(
         Rounds::Ratings(fit) => with_audited_metrics(metrics, &plan, &canaries, |plan| {
             let trainer = AuditedTrainer::new(fit.with(prior), n_items, target, ADJACENCY)?;
             let oracle = oracle(FeatureRounds::Ratings(fit));
-            Ok(trainer.with_plan(plan).watched_by(oracle))
+            Ok(trainer.with_plan(plan).checked_by(oracle))
         })?,
         Rounds::Likes(fit) => with_audited_metrics(metrics, &plan, &canaries, |plan| {
             let trainer = AuditedTrainer::new(fit.with(prior), n_items, target, ADJACENCY)?;
             let oracle = oracle(FeatureRounds::Likes(fit));
-            Ok(trainer.with_plan(plan).watched_by(oracle))
+            Ok(trainer.with_plan(plan).checked_by(oracle))
         })?,
     };
     Ok(AuditedRounds {

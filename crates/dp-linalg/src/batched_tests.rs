@@ -79,7 +79,7 @@ fn every_instruction_set_gives_the_numbers_of_the_definition() -> Result<()> {
         let (matrix, columns) = (lower(dim), lower(dim));
         for isa in InstructionSet::available() {
             let what = format!("{isa:?} {n_sets} {n_rows} {dim}");
-            let mut rows = RowsBeside::with_instructions(dim, isa)?;
+            let mut rows = BatchedRows::with_instructions(dim, isa)?;
             rows.load(&[strided(&vec![9.0; (n_rows + 3) * (dim + 1)], dim); SETS])?;
             let mut moved = rows.clone();
             rows.load(&given)?;
@@ -152,12 +152,12 @@ fn a_set_does_not_feel_its_neighbours() -> Result<()> {
     let mut given: Vec<_> = data.iter().map(|data| strided(data, dim)).collect();
     let huge = vec![f32::MAX; 3 * (dim + 1)];
     given[3] = strided(&huge, dim);
-    let bits = |rows: &RowsBeside, set: usize| -> Vec<u32> {
+    let bits = |rows: &BatchedRows, set: usize| -> Vec<u32> {
         let numbers = rows.cells.iter().chain([&rows.squares, &rows.scales]);
         numbers.map(|x| x.0[set].to_bits()).collect()
     };
     for isa in InstructionSet::available() {
-        let mut together = RowsBeside::with_instructions(dim, isa)?;
+        let mut together = BatchedRows::with_instructions(dim, isa)?;
         together.load(&given)?;
         let mut alone = together.clone();
         for (s, set) in given.iter().enumerate() {
@@ -175,7 +175,7 @@ fn a_set_does_not_feel_its_neighbours() -> Result<()> {
 
 /// All that is computed of a set, as bits: products with a matrix, inner products, products with columns, the solution of a system, weighted sums.
 /// Of `n_rows` rows only the numbers of the first `own` are asked for.
-fn all_bits(isa: InstructionSet, rows: &mut RowsBeside, set: usize, own: usize) -> Vec<u32> {
+fn all_bits(isa: InstructionSet, rows: &mut BatchedRows, set: usize, own: usize) -> Vec<u32> {
     let (dim, n_rows) = (rows.dim, rows.n_rows());
     let mut matrix = lower(dim);
     for (at, x) in matrix.iter_mut().enumerate() {
@@ -183,7 +183,7 @@ fn all_bits(isa: InstructionSet, rows: &mut RowsBeside, set: usize, own: usize) 
             *x = if at.is_multiple_of(2) { f32::NAN } else { 1.0 }; // not read
         }
     }
-    let mut moved = RowsBeside::with_instructions(dim, isa).unwrap();
+    let mut moved = BatchedRows::with_instructions(dim, isa).unwrap();
     moved.load_product(rows, &matrix).unwrap();
     let (mut pairs, mut products) = (Vec::new(), Vec::new());
     moved.inner_products(&mut pairs);
@@ -193,7 +193,7 @@ fn all_bits(isa: InstructionSet, rows: &mut RowsBeside, set: usize, own: usize) 
     let mut x: Vec<_> = (0..n_rows).map(|r| Across([used(r); SETS])).collect();
     let mut sums = vec![Across::default(); dim];
     let (mut factor, lifts) = (pairs.clone(), Across([0.01; SETS]));
-    f32::run(isa, SolveBeside::new(&mut factor, &lifts, &mut x));
+    f32::run(isa, BatchedSolve::new(&mut factor, &lifts, &mut x));
     rows.weighted_sum(&x, &mut sums).unwrap();
     let places = (0..own).flat_map(|r| (r..own).map(move |q| packed_index(n_rows, r, q)));
     let found = places.flat_map(|at| [pairs[at], factor[at]]);
@@ -216,7 +216,7 @@ fn nothing_that_is_computed_of_a_set_feels_its_neighbours() -> Result<()> {
         }
         let given: Vec<_> = data.iter().map(|data| strided(data, dim)).collect();
         for isa in InstructionSet::available() {
-            let mut together = RowsBeside::with_instructions(dim, isa)?;
+            let mut together = BatchedRows::with_instructions(dim, isa)?;
             let mut alone = together.clone();
             for (s, set) in given.iter().enumerate() {
                 alone.load(&[*set])?;
@@ -250,7 +250,7 @@ fn sets_of_any_size_come_out_in_range() -> Result<()> {
             data: &[0.0; 4],
             ..set
         };
-        let mut rows = RowsBeside::new(2)?;
+        let mut rows = BatchedRows::new(2)?;
         rows.load(&[set, zeros])?;
         let (scale, square) = (rows.scales().0[0], rows.squares().0[0]);
         assert!((1.0..4.0).contains(&(size * scale)), "{size} {scale}");
@@ -265,7 +265,7 @@ fn sets_of_any_size_come_out_in_range() -> Result<()> {
 fn systems_are_solved_each_for_itself() -> Result<()> {
     for n in [1, 2, 3, 7, 10] {
         let mut numbers = Numbers::new(8);
-        let mut rows = RowsBeside::new(n + 5)?;
+        let mut rows = BatchedRows::new(n + 5)?;
         let data = (0..SETS).map(|_| numbers.reals(n * (n + 5)));
         let data: Vec<Vec<f32>> = data
             .map(|x| x.into_iter().map(|x| x as f32).collect())
@@ -286,7 +286,7 @@ fn systems_are_solved_each_for_itself() -> Result<()> {
             .collect();
         for isa in InstructionSet::available() {
             let (mut factor, mut x) = (matrix.clone(), b.clone());
-            f32::run(isa, SolveBeside::new(&mut factor, &lifts, &mut x));
+            f32::run(isa, BatchedSolve::new(&mut factor, &lifts, &mut x));
             for s in 0..SETS {
                 let packed: Vec<f64> = matrix.iter().map(|a| a.0[s].into()).collect();
                 let mut full = vec![0.0; n * n];
@@ -315,7 +315,7 @@ fn unknowns_without_a_pivot_are_left_out() -> Result<()> {
     matrix[0].0[1] = f32::NAN;
     matrix[0].0[2] = -1.0;
     let mut x = vec![Across([8.0; SETS]); 2];
-    solve_beside(&mut matrix, &Across::default(), &mut x)?;
+    batched_solve(&mut matrix, &Across::default(), &mut x)?;
     for s in 0..3 {
         assert!(
             x[0].0[s].abs() <= 0.0 && (x[1].0[s] - 2.0).abs() < 1e-6,
@@ -333,8 +333,8 @@ fn shapes_are_checked() -> Result<()> {
         n_rows,
         dim,
     };
-    let mut rows = RowsBeside::new(2)?;
-    assert!(RowsBeside::new(0).is_err());
+    let mut rows = BatchedRows::new(2)?;
+    assert!(BatchedRows::new(0).is_err());
     assert!(rows.load(&[of(&[1.0; 6], 2, 3)]).is_err());
     assert!(rows.load(&[of(&[1.0; 3], 2, 2)]).is_err());
     let overlapping = StridedRows {
@@ -353,11 +353,11 @@ fn shapes_are_checked() -> Result<()> {
     assert!(rows.weighted_sum(&[one[0]; 2], &mut one.clone()).is_err());
     let mut other = rows.clone();
     assert!(rows.load_product(&mut other, &[1.0; 3]).is_err());
-    let mut wider = RowsBeside::new(3)?;
+    let mut wider = BatchedRows::new(3)?;
     assert!(wider.load_product(&mut other, &[1.0; 9]).is_err());
-    assert!(lower_product_beside(&[1.0; 3], &[one[0]; 2], &mut [one[0]; 2]).is_err());
-    assert!(lower_product_beside(&[1.0; 4], &[one[0]; 2], &mut one.clone()).is_err());
-    assert!(solve_beside(&mut [one[0]; 2], &one[0], &mut [one[0]; 2]).is_err());
+    assert!(batched_lower_product(&[1.0; 3], &[one[0]; 2], &mut [one[0]; 2]).is_err());
+    assert!(batched_lower_product(&[1.0; 4], &[one[0]; 2], &mut one.clone()).is_err());
+    assert!(batched_solve(&mut [one[0]; 2], &one[0], &mut [one[0]; 2]).is_err());
     assert!(separate(&[one[0]; 2], &mut [0.0; 3]).is_err());
     assert!(separate(&[one[0]; 2], &mut [0.0; 2 * SETS + 2]).is_err());
     rows.load(&[])?;

@@ -316,14 +316,14 @@ impl Operation<f32> for LowerProducts<'_> {
 
 /// Writes the inner products of all pairs of rows, each row first with itself and then with those behind it.
 #[derive(Debug)]
-pub(crate) struct PairsBeside<'a> {
+pub(crate) struct BatchedPairs<'a> {
     rows: &'a [Across],
     dim: usize,
     upcoming: &'a mut Upcoming,
     out: &'a mut [Across],
 }
 
-impl<'a> PairsBeside<'a> {
+impl<'a> BatchedPairs<'a> {
     /// # Panics
     /// When `rows` is not a whole number of rows, or `out` does not hold a number for each pair.
     pub(crate) fn new(
@@ -388,7 +388,7 @@ impl<'a> PairsBeside<'a> {
     }
 }
 
-impl Operation<f32> for PairsBeside<'_> {
+impl Operation<f32> for BatchedPairs<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -418,7 +418,7 @@ impl Operation<f32> for PairsBeside<'_> {
 
 /// Writes the inner products of each row with some columns, and behind them its squared norm.
 #[derive(Debug)]
-pub(crate) struct ProductsBeside<'a> {
+pub(crate) struct BatchedProducts<'a> {
     rows: &'a [Across],
     columns: &'a [f32],
     dim: usize,
@@ -426,7 +426,7 @@ pub(crate) struct ProductsBeside<'a> {
     out: &'a mut [Across],
 }
 
-impl<'a> ProductsBeside<'a> {
+impl<'a> BatchedProducts<'a> {
     /// Columns of length `dim`, one after the other.
     ///
     /// # Panics
@@ -520,7 +520,7 @@ impl<'a> ProductsBeside<'a> {
     }
 }
 
-impl Operation<f32> for ProductsBeside<'_> {
+impl Operation<f32> for BatchedProducts<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -543,14 +543,14 @@ impl Operation<f32> for ProductsBeside<'_> {
 
 /// Writes `sum_r c_r row_r`.
 #[derive(Debug)]
-pub(crate) struct SumBeside<'a> {
+pub(crate) struct BatchedSum<'a> {
     rows: &'a [Across],
     coefficients: &'a [Across],
     upcoming: &'a mut Upcoming,
     out: &'a mut [Across],
 }
 
-impl<'a> SumBeside<'a> {
+impl<'a> BatchedSum<'a> {
     /// # Panics
     /// When there is not one coefficient for each row of the length of `out`.
     pub(crate) fn new(
@@ -592,7 +592,7 @@ impl<'a> SumBeside<'a> {
     }
 }
 
-impl Operation<f32> for SumBeside<'_> {
+impl Operation<f32> for BatchedSum<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -616,13 +616,13 @@ impl Operation<f32> for SumBeside<'_> {
 /// Solves `(A + lift I) x = b` over `b` by Cholesky. `A` is the packed upper triangle and is overwritten. A pivot that is not above zero takes its
 /// unknown out: it becomes zero.
 #[derive(Debug)]
-pub(crate) struct SolveBeside<'a> {
+pub(crate) struct BatchedSolve<'a> {
     matrix: &'a mut [Across],
     lifts: &'a Across,
     x: &'a mut [Across],
 }
 
-impl<'a> SolveBeside<'a> {
+impl<'a> BatchedSolve<'a> {
     /// # Panics
     /// When the matrix is not the triangle of a side as long as `x`.
     pub(crate) fn new(matrix: &'a mut [Across], lifts: &'a Across, x: &'a mut [Across]) -> Self {
@@ -676,7 +676,7 @@ impl<'a> SolveBeside<'a> {
     }
 }
 
-impl Operation<f32> for SolveBeside<'_> {
+impl Operation<f32> for BatchedSolve<'_> {
     type Output = ();
 
     #[inline(always)]

@@ -1,6 +1,6 @@
-//! Made examples with public features of items.
+//! Synthetic examples with public features of items.
 
-use dp_data::{MadeLabels, PublicFeatureData, PublicFeatureTask};
+use dp_data::{GeneratedLabels, PublicFeatureData, PublicFeatureTask};
 use dp_pubfeat::{FeatureKernel, ItemFeatures, ItemFeaturesBuilder};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
@@ -32,7 +32,7 @@ impl SetUp {
                 "n_users" => task.n_users = sizes::whole(value),
                 "n_items" => task.n_items = sizes::whole(value),
                 "items_per_user" => task.items_per_user = sizes::whole(value),
-                "label_noise" => task.labels = MadeLabels::Values { noise: value },
+                "label_noise" => task.labels = GeneratedLabels::Values { noise: value },
                 "n_features" => n_features = vec![sizes::whole(value)],
                 "epsilon" => epsilons = vec![value],
                 _ => return false,
@@ -54,27 +54,27 @@ impl SetUp {
     pub(super) fn make(
         &self,
         n_features: usize,
-        labels: Option<MadeLabels>,
+        labels: Option<GeneratedLabels>,
         seed: u64,
-    ) -> Result<Made> {
+    ) -> Result<SyntheticData> {
         let task = PublicFeatureTask {
             n_features,
             labels: labels.unwrap_or(self.task.labels),
             ..self.task
         };
-        Made::new(&task, seed)
+        SyntheticData::new(&task, seed)
     }
 }
 
 /// One data set.
-pub(super) struct Made {
+pub(super) struct SyntheticData {
     pub(super) data: PublicFeatureData,
     /// Rows of norm 1.
     pub(super) features: ItemFeatures,
     pub(super) kernel: FeatureKernel,
 }
 
-impl Made {
+impl SyntheticData {
     fn new(task: &PublicFeatureTask, seed: u64) -> Result<Self> {
         let rng = &mut ChaCha20Rng::seed_from_u64(seed);
         let data = task.generate(rng).map_err(size_error)?;

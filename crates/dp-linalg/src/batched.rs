@@ -4,8 +4,8 @@ use dp_core::params::at_least_one;
 
 use crate::error::check_len;
 use crate::kernels::{
-    InstructionSet, Interleave, Kernel, LowerProducts, PairsBeside, ProductsBeside, Rows, SETS,
-    Separate, SolveBeside, SumBeside, Upcoming,
+    BatchedPairs, BatchedProducts, BatchedSolve, BatchedSum, InstructionSet, Interleave, Kernel,
+    LowerProducts, Rows, SETS, Separate, Upcoming,
 };
 use crate::packed::packed_len;
 use crate::{Across, Result, StridedRows};
@@ -22,10 +22,10 @@ use crate::{Across, Result, StridedRows};
 ///
 /// # Examples
 /// ```
-/// use dp_linalg::{RowsBeside, StridedRows};
+/// use dp_linalg::{BatchedRows, StridedRows};
 /// let one = StridedRows { data: &[1.0, 2.0, 3.0, 4.0], stride: 2, n_rows: 2, dim: 2 };
 /// let other = StridedRows { data: &[5.0, 0.0], stride: 2, n_rows: 1, dim: 2 };
-/// let mut rows = RowsBeside::new(2)?;
+/// let mut rows = BatchedRows::new(2)?;
 /// rows.load(&[one, other])?;
 /// let mut products = Vec::new();
 /// rows.inner_products(&mut products);
@@ -35,7 +35,7 @@ use crate::{Across, Result, StridedRows};
 /// # Ok::<(), dp_linalg::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct RowsBeside {
+pub struct BatchedRows {
     isa: InstructionSet,
     dim: usize,
     /// Number (row, column) of all sets, shape `(n_rows, dim)`.
@@ -47,9 +47,9 @@ pub struct RowsBeside {
 }
 
 /// Prints the shape only: the rows may be private.
-impl std::fmt::Debug for RowsBeside {
+impl std::fmt::Debug for BatchedRows {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut out = f.debug_struct("RowsBeside");
+        let mut out = f.debug_struct("BatchedRows");
         out.field("n_rows", &self.n_rows()).field("dim", &self.dim);
         out.finish_non_exhaustive()
     }
@@ -60,10 +60,10 @@ const SAFE_SQUARES: std::ops::Range<f32> = 1e-10..1e10;
 
 /// Bytes that are fetched ahead at most.
 const MOST_AHEAD: usize = 256 * 1024;
-/// Lines that [`fetch_announced`](RowsBeside::fetch_announced) fetches.
+/// Lines that [`fetch_announced`](BatchedRows::fetch_announced) fetches.
 const LINES_AT_A_TIME: usize = 32;
 
-impl RowsBeside {
+impl BatchedRows {
     /// Most sets at a time.
     pub const SETS: usize = SETS;
 
@@ -190,7 +190,7 @@ impl RowsBeside {
         out.resize(packed_len(self.n_rows()), Across::default());
         f32::run(
             self.isa,
-            PairsBeside::new(&self.cells, self.dim, &mut self.upcoming, out),
+            BatchedPairs::new(&self.cells, self.dim, &mut self.upcoming, out),
         );
     }
 
@@ -203,7 +203,8 @@ impl RowsBeside {
         check_len("columns", columns.len(), n_columns * self.dim)?;
         let n_products = self.n_rows().saturating_mul(n_columns + 1);
         out.resize(n_products, Across::default());
-        let products = ProductsBeside::new(&self.cells, columns, self.dim, &mut self.upcoming, out);
+        let products =
+            BatchedProducts::new(&self.cells, columns, self.dim, &mut self.upcoming, out);
         f32::run(self.isa, products);
         Ok(())
     }
@@ -217,7 +218,7 @@ impl RowsBeside {
         check_len("out", out.len(), self.dim)?;
         f32::run(
             self.isa,
-            SumBeside::new(&self.cells, coefficients, &mut self.upcoming, out),
+            BatchedSum::new(&self.cells, coefficients, &mut self.upcoming, out),
         );
         Ok(())
     }
@@ -239,11 +240,11 @@ fn scale_of(set: StridedRows<'_>) -> f32 {
     }
 }
 
-/// Writes `L x` for one row `x`, as [`RowsBeside::load_product`].
+/// Writes `L x` for one row `x`, as [`BatchedRows::load_product`].
 ///
 /// # Errors
 /// [`Shape`](crate::Error::Shape) when `lower` is not a square matrix of the side `x.len()` or `out` has another length.
-pub fn lower_product_beside(lower: &[f32], x: &[Across], out: &mut [Across]) -> Result<()> {
+pub fn batched_lower_product(lower: &[f32], x: &[Across], out: &mut [Across]) -> Result<()> {
     check_len("lower", lower.len(), x.len().saturating_mul(x.len()))?;
     check_len("out", out.len(), x.len())?;
     if !x.is_empty() {
@@ -254,7 +255,7 @@ pub fn lower_product_beside(lower: &[f32], x: &[Across], out: &mut [Across]) -> 
     Ok(())
 }
 
-/// Solves `(A + lift I) x = b` over `b` for [`RowsBeside::SETS`] symmetric systems by Cholesky. A pivot that is not above zero takes its unknown out of the
+/// Solves `(A + lift I) x = b` over `b` for [`BatchedRows::SETS`] symmetric systems by Cholesky. A pivot that is not above zero takes its unknown out of the
 /// system: it becomes zero.
 ///
 /// # Arguments
@@ -267,16 +268,16 @@ pub fn lower_product_beside(lower: &[f32], x: &[Across], out: &mut [Across]) -> 
 ///
 /// # Examples
 /// ```
-/// use dp_linalg::{Across, RowsBeside, solve_beside};
-/// let all = |x| Across([x; RowsBeside::SETS]);
+/// use dp_linalg::{Across, BatchedRows, batched_solve};
+/// let all = |x| Across([x; BatchedRows::SETS]);
 /// let mut x = [all(10.0), all(13.0)];
-/// solve_beside(&mut [all(3.0), all(2.0), all(4.0)], &all(1.0), &mut x)?;
+/// batched_solve(&mut [all(3.0), all(2.0), all(4.0)], &all(1.0), &mut x)?;
 /// assert_eq!(x.map(|x| x.0[7]), [1.5, 2.0]);
 /// # Ok::<(), dp_linalg::Error>(())
 /// ```
-pub fn solve_beside(matrix: &mut [Across], lifts: &Across, x: &mut [Across]) -> Result<()> {
+pub fn batched_solve(matrix: &mut [Across], lifts: &Across, x: &mut [Across]) -> Result<()> {
     check_len("matrix", matrix.len(), packed_len(x.len()))?;
-    let solve = SolveBeside::new(matrix, lifts, x);
+    let solve = BatchedSolve::new(matrix, lifts, x);
     f32::run(InstructionSet::detect(), solve);
     Ok(())
 }
@@ -284,7 +285,7 @@ pub fn solve_beside(matrix: &mut [Across], lifts: &Across, x: &mut [Across]) -> 
 /// Writes the numbers of each set in order, those of the first set first.
 ///
 /// # Errors
-/// [`Shape`](crate::Error::Shape) when `out` is not a whole number of sets, or more than [`RowsBeside::SETS`].
+/// [`Shape`](crate::Error::Shape) when `out` is not a whole number of sets, or more than [`BatchedRows::SETS`].
 pub fn separate(from: &[Across], out: &mut [f32]) -> Result<()> {
     let n_sets = out.len().checked_div(from.len()).unwrap_or(0).min(SETS);
     check_len("out", out.len(), n_sets * from.len())?;
@@ -293,5 +294,5 @@ pub fn separate(from: &[Across], out: &mut [f32]) -> Result<()> {
 }
 
 #[cfg(test)]
-#[path = "beside_tests.rs"]
+#[path = "batched_tests.rs"]
 mod tests;

@@ -6,7 +6,7 @@ use dp_pubfeat::FeaturePrior;
 use serde_json::json;
 
 use super::items::Items;
-use super::rounds::{Made, Rounds};
+use super::rounds::{Rounds, TrainedModel};
 use super::settings::{self, Featured};
 use super::weights_file;
 use crate::error::Result;
@@ -86,7 +86,7 @@ pub(crate) fn train(
     let load = clock.lap();
     let noise = &mut args.output.noise();
     let mut watched = Watched::begin(watch, &plan)?;
-    let Made {
+    let TrainedModel {
         mut fitted,
         weights,
     } = fit.fit(
