@@ -11,7 +11,7 @@ use super::super::report::Row;
 use super::data::DataSet;
 use dp_personal::error::Result;
 use dp_personal::personal::{
-    Errors, Inputs, Method, MethodName, MethodSettings, Baselines, Task, Users, errors_of_users,
+    Baselines, Errors, Inputs, Method, MethodName, MethodSettings, Task, Users, errors_of_users,
     reserve_in_memory,
 };
 

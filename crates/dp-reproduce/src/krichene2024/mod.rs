@@ -1,11 +1,11 @@
 //! Learning with public features: Krichene et al. 2024.
 
 mod cost;
-mod made;
 mod methods;
 mod ml1m;
 mod plots;
 mod resamples;
+mod set_up;
 mod synthetic;
 
 use serde_json::Value;

@@ -5,8 +5,8 @@ use serde_json::{Map, json};
 
 use super::super::ReproduceArgs;
 use super::super::report::Row;
-use super::set_up::SetUp;
 use super::methods::Method;
+use super::set_up::SetUp;
 use dp_personal::error::Result;
 
 /// Steps in all, as in the figure.

@@ -6,8 +6,8 @@ use serde_json::{Map, Value, json};
 
 use super::super::ReproduceArgs;
 use super::super::report::Row;
-use super::set_up::{SyntheticData, SetUp};
 use super::methods::Method;
+use super::set_up::{SetUp, SyntheticData};
 use dp_personal::error::Result;
 
 const METHODS: [Method; 7] = [
