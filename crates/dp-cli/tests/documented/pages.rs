@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::made;
+use crate::input_files;
 use crate::markdown::{self, Step};
 use crate::shell::Shell;
 

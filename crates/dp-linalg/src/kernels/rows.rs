@@ -265,7 +265,7 @@ impl<T: Kernel> Operation<T> for Gather<'_, T> {
 /// Rows that the next block will gather. Fetching them during the arithmetic of this block hides
 /// the latency of memory, which otherwise costs as much as the arithmetic.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Ahead<'a> {
+pub(crate) struct Prefetch<'a> {
     /// Where the rows begin; never read through, so its element type does not matter.
     factors: *const u8,
     row_bytes: usize,
@@ -274,7 +274,7 @@ pub(crate) struct Ahead<'a> {
     indices: &'a [u32],
 }
 
-impl<'a> Ahead<'a> {
+impl<'a> Prefetch<'a> {
     /// Nothing to fetch.
     pub(crate) const NONE: Self = Self {
         factors: std::ptr::null(),
