@@ -6,7 +6,9 @@ use crate::Result;
 
 /// Starting spreads that are weighed: this many, each so much smaller than the one before, from `LARGEST` bounds on labels.
 const SPREADS: (usize, f64, f64) = (40, 0.84, 10.0);
-/// Steps of expectation and maximisation from the most likely of them, and from the prior of the round before.
+/// With public columns, whose equations take longer, every fourth is weighed.
+const COARSE: usize = 4;
+/// Steps of expectation and maximisation from the most likely of them.
 const N_STEPS: usize = 30;
 /// Least variance along an axis, relative to the largest.
 const LEAST_VARIANCE: f64 = 1e-9;
@@ -205,11 +207,7 @@ impl ItemEvidence {
             regressors: known.regressors(),
             dim,
         };
-        let n_columns = known.n_columns();
-        let mut prior = match self.prior.take() {
-            Some(prior) => prior,
-            None => problem.most_likely(known, n_columns)?,
-        };
+        let mut prior = problem.most_likely(known, self.prior.take())?;
         let mut fit = problem.fit(&prior)?;
         for _ in 0..N_STEPS {
             prior = problem.maximised(&prior, &fit);
@@ -246,18 +244,21 @@ struct Fit {
 }
 
 impl Problem<'_> {
-    /// The prior of the same spread in all directions that is most likely.
-    fn most_likely(&self, known: &Known<'_>, n_columns: usize) -> Result<Prior> {
-        let (dim, c) = (self.dim, known.matrix);
+    /// The most likely prior to start from: one with the same spread in all directions, or that of the round before. The latter alone would not do: sums that
+    /// showed nothing leave a spread near 0, from which expectation and maximisation hardly move.
+    fn most_likely(&self, known: &Known<'_>, before: Option<Prior>) -> Result<Prior> {
+        let (dim, c, n_columns) = (self.dim, known.matrix, known.n_columns());
         let squared: Vec<f64> = (0..dim * dim)
             .map(|at| dot(&c[at / dim * dim..][..dim], &c[at % dim * dim..][..dim]))
             .collect();
+        let isotropic = |variance: f64| Prior {
+            spread: squared.iter().map(|c| c * variance).collect(),
+            columns: vec![COLUMN.0; n_columns],
+        };
+        let step = if n_columns > 0 { COARSE } else { 1 };
+        let starts = spreads(known.unit).step_by(step).map(isotropic);
         let mut best: Option<(f64, Prior)> = None;
-        for variance in spreads(known.unit) {
-            let prior = Prior {
-                spread: squared.iter().map(|c| c * variance).collect(),
-                columns: vec![COLUMN.0; n_columns],
-            };
+        for prior in starts.chain(before) {
             let found = self.fit(&prior)?.log_likelihood;
             if best.as_ref().is_none_or(|(most, _)| found > *most) {
                 best = Some((found, prior));
@@ -588,6 +589,34 @@ mod tests {
         let (with, by_others) = (errors(&public), errors(&elsewhere));
         assert!(with < 0.8 * without, "{with} {without}");
         assert!(by_others < 1.005 * without, "{by_others} {without}");
+    }
+
+    #[test]
+    fn a_first_round_that_shows_nothing_does_not_decide_the_spread_of_later_ones() {
+        let (weights, truth) = (weights(), biases([0.0, 0.0], 0.5));
+        let known = known(&weights, &ALONE, &[]);
+        let mut evidence = ItemEvidence::default();
+        let mut round = |sums: &[f64], noise_stddev: f64| {
+            let of = RoundSums {
+                sums,
+                around: &[0.0; N_ITEMS],
+                noise_stddev,
+                passes: 1.0,
+            };
+            evidence.observe(&of, &known);
+            rms(&evidence.estimates(&known).unwrap(), &truth)
+        };
+        // less than noise alone would have: the most likely spread is 0
+        let nothing = round(&[0.0; N_ITEMS], 300.0);
+        assert!((nothing / 0.5 - 1.0).abs() < 0.06, "{nothing}"); // the truth itself
+        let noise = normals(81, N_ITEMS);
+        let sums = (weights.iter().zip(&truth)).zip(noise);
+        let sums: Vec<f64> = sums.map(|((w, h), z)| w * h + 5.0 * z).collect();
+        let found = round(&sums, 5.0);
+        let spread = |w: &f64| (4.0 + w * w / 25.0).recip();
+        let expected = (weights.iter().map(spread).sum::<f64>() / N_ITEMS as f64).sqrt();
+        // five relative standard errors of a root mean square of 4,000 numbers
+        assert!((found / expected - 1.0).abs() < 0.056, "{found} {expected}");
     }
 
     #[test]
