@@ -611,9 +611,9 @@ mod tests {
         assert!((nothing / 0.5 - 1.0).abs() < 0.06, "{nothing}"); // the truth itself
         let noise = normals(81, N_ITEMS);
         let sums = (weights.iter().zip(&truth)).zip(noise);
-        let sums: Vec<f64> = sums.map(|((w, h), z)| w * h + 5.0 * z).collect();
-        let found = round(&sums, 5.0);
-        let spread = |w: &f64| (4.0 + w * w / 25.0).recip();
+        let sums: Vec<f64> = sums.map(|((w, h), z)| w * h + 30.0 * z).collect();
+        let found = round(&sums, 30.0);
+        let spread = |w: &f64| (4.0 + w * w / 900.0).recip();
         let expected = (weights.iter().map(spread).sum::<f64>() / N_ITEMS as f64).sqrt();
         // five relative standard errors of a root mean square of 4,000 numbers
         assert!((found / expected - 1.0).abs() < 0.056, "{found} {expected}");
