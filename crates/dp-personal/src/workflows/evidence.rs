@@ -12,6 +12,8 @@ use crate::settings::EvidenceSettings;
 
 /// Features that fewer items have are none.
 const MIN_ITEMS: usize = 2;
+/// Most columns of features in a table.
+const MOST_FEATURES: usize = 512;
 
 /// A table of items.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,7 +25,7 @@ pub struct EvidenceTable {
 }
 
 /// Fits item biases and tastes to public ratings, without privacy, and writes them with their standard errors. With a table of items also those that nobody has rated, by their
-/// features.
+/// features, which are columns of the table too: each is named `column=name` and holds the weight that the item gives the name.
 ///
 /// # Errors
 /// When a file cannot be read or `out` exists or cannot be written.
@@ -37,10 +39,11 @@ pub fn evidence(args: &EvidenceSettings) -> Result<EvidenceTable> {
         });
     }
     let ratings = dp_data::read_ratings(&args.ratings, &RatingsFormat::default())?;
-    let (catalogue, features) = match &args.items {
-        Some(path) => described(path, args.feature_cols.as_deref())?,
-        None => (ratings.catalogue().clone(), Vec::new()),
+    let described = match &args.items {
+        Some(path) => Described::read(path, args.feature_cols.as_deref())?,
+        None => Described::unknown(ratings.catalogue().clone()),
     };
+    let catalogue = &described.catalogue;
     let all = ratings
         .split(dp_data::SplitFractions::new(1.0, 0.0, 0.0)?, 0)?
         .train;
@@ -58,16 +61,19 @@ pub fn evidence(args: &EvidenceSettings) -> Result<EvidenceTable> {
         n_tastes: args.n_tastes,
         ..PublicRatings::default()
     };
-    let items = fit.fit(builder.build().0, &features)?;
+    let items = fit.fit(builder.build().0, &described.features)?;
     let lines = || -> csv::Result<Vec<u8>> {
         let mut writer = csv::Writer::from_writer(Vec::new());
         let tastes = (1..=args.n_tastes).map(|k| format!("{TASTE}_{k}"));
         let header = [ITEM, "bias"].map(str::to_owned).into_iter().chain(tastes);
-        writer.write_record(header.chain([STANDARD_ERROR.to_owned()]))?;
+        let header = header.chain([STANDARD_ERROR.to_owned()]);
+        writer.write_record(header.chain(described.names.iter().cloned()))?;
         let rows = items.rows.chunks_exact(1 + args.n_tastes);
-        for ((id, row), error) in catalogue.ids().iter().zip(rows).zip(&items.standard_errors) {
-            let numbers = row.iter().chain([error]).map(f64::to_string);
-            writer.write_record([id.to_string()].into_iter().chain(numbers))?;
+        let items = catalogue.ids().iter().zip(rows).zip(&items.standard_errors);
+        for (at, ((id, row), error)) in items.enumerate() {
+            let numbers = row.iter().chain([error]).chain(described.row(at));
+            let words = numbers.map(f64::to_string);
+            writer.write_record([id.clone()].into_iter().chain(words))?;
         }
         writer.into_inner().map_err(|e| e.into_error().into())
     };
@@ -79,21 +85,58 @@ pub fn evidence(args: &EvidenceSettings) -> Result<EvidenceTable> {
     })
 }
 
-/// Items of a table with a row of features each, 0 or the weight of a name.
-fn described(path: &Path, columns: Option<&[String]>) -> Result<(ItemCatalogue, Vec<f64>)> {
-    let catalogue = dp_data::read_catalogue(path)?;
-    let Some(columns) = columns else {
-        return Ok((catalogue, Vec::new()));
-    };
-    let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
-    let table = crate::item_features::read_columns(path, &columns)?;
-    let vocabulary = FeatureVocabulary::new(&table, MIN_ITEMS)?;
-    let n: usize = vocabulary.category_sizes().iter().sum();
-    let mut features = vec![0.0; catalogue.len() * n];
-    for (row, id) in features.chunks_exact_mut(n.max(1)).zip(catalogue.ids()) {
-        for (feature, weight) in vocabulary.features(&table, id) {
-            row[feature as usize] = weight;
+/// Items with a row of features each, 0 or the weight of a name.
+struct Described {
+    catalogue: ItemCatalogue,
+    names: Vec<String>,
+    features: Vec<f64>,
+}
+
+impl Described {
+    const fn unknown(catalogue: ItemCatalogue) -> Self {
+        Self {
+            catalogue,
+            names: Vec::new(),
+            features: Vec::new(),
         }
     }
-    Ok((catalogue, features))
+
+    fn read(path: &Path, columns: Option<&[String]>) -> Result<Self> {
+        let catalogue = dp_data::read_catalogue(path)?;
+        let Some(columns) = columns else {
+            return Ok(Self::unknown(catalogue));
+        };
+        let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
+        let table = crate::item_features::read_columns(path, &columns)?;
+        let vocabulary = FeatureVocabulary::new(&table, MIN_ITEMS)?;
+        let n: usize = vocabulary.category_sizes().iter().sum();
+        if n > MOST_FEATURES {
+            let text = format!(
+                "`feature_cols` has {n} names that two items share; at most {MOST_FEATURES} (leave out columns of people)"
+            );
+            return Err(Error::Usage(text));
+        }
+        let of_column = |(at, column): (usize, &&str)| {
+            let of = vocabulary.names(at).iter();
+            of.map(|name| format!("{column}={name}"))
+                .collect::<Vec<_>>()
+        };
+        let names = columns.iter().enumerate().flat_map(of_column).collect();
+        let mut features = vec![0.0; catalogue.len() * n];
+        for (row, id) in features.chunks_exact_mut(n.max(1)).zip(catalogue.ids()) {
+            for (feature, weight) in vocabulary.features(&table, id) {
+                row[feature as usize] = weight;
+            }
+        }
+        Ok(Self {
+            catalogue,
+            names,
+            features,
+        })
+    }
+
+    fn row(&self, item: usize) -> &[f64] {
+        let n = self.names.len();
+        &self.features[item * n..][..n]
+    }
 }
