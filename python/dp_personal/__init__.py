@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from . import accounting, errors
+from ._evidence import evidence
 from ._load import load
 from ._native import __version__
 from ._synth import synth
@@ -54,6 +55,7 @@ __all__ = [
     "__version__",
     "accounting",
     "errors",
+    "evidence",
     "load",
     "synth",
 ]

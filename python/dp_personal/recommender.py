@@ -199,10 +199,16 @@ class PrivateRecommender(_Ratings):
 
     Item ids are published with the model: `catalogue` is a public list of items (a table, a file or a list of ids), else
     `item_ids_are_public=True` says that everybody may know every id in the ratings.
+
+    `prior` is a public table with a column `item` and columns of numbers, such as `evidence` writes or embeddings of texts: the
+    mean of an item's parameters is learned as a linear map of them, at no cost. It must not be made from these users.
     """
+
+    _public_tables: ClassVar[dict[str, tuple[str, ...]]] = {**_Ratings._public_tables, "prior": ("item",)}
 
     feedback: str = "explicit"
     method: str = "auto"
+    prior: Any = None
     features: Sequence[str] | None = None
     min_items: int | None = None
     dim: int | None = None

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use dp_personal::accounting::{Certificate, Plan, PrivacyStatement};
 use dp_personal::error::{Error, Result};
 use dp_personal::settings::{
-    Given as Settings, ReportSettings, Settings as FromSettings, SynthSettings, VerifySettings,
+    EvidenceSettings, Given as Settings, ReportSettings, Settings as FromSettings, SynthSettings,
+    VerifySettings,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -17,6 +18,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(certificate_statement, module)?)?;
     module.add_function(wrap_pyfunction!(certificate_verify, module)?)?;
     module.add_function(wrap_pyfunction!(synth, module)?)?;
+    module.add_function(wrap_pyfunction!(evidence, module)?)?;
     module.add_function(wrap_pyfunction!(verify, module)?)?;
     module.add_function(wrap_pyfunction!(report, module)?)
 }
@@ -110,6 +112,14 @@ fn synth(py: Python<'_>, settings: Given) -> PyResult<Vec<PathBuf>> {
     let settings: SynthSettings = given(settings).settings().raise(py)?;
     let made = py.detach(|| dp_personal::workflows::synth::synth(&settings));
     Ok(made.raise(py)?.into_iter().map(|file| file.path).collect())
+}
+
+/// A table of what public ratings say about items; its name.
+#[pyfunction]
+fn evidence(py: Python<'_>, settings: Given) -> PyResult<PathBuf> {
+    let settings: EvidenceSettings = given(settings).settings().raise(py)?;
+    let made = py.detach(|| dp_personal::workflows::evidence::evidence(&settings));
+    Ok(made.raise(py)?.path)
 }
 
 /// What a certificate says to the people it is about, after its figures were recomputed.

@@ -349,3 +349,34 @@ def test_the_scale_of_ratings_is_learnt_unless_it_is_given() -> None:
     assert labels(item_ids_are_public=True, scale_share=0.05) == learnt
     assert len(labels(item_ids_are_public=True, rating_range=(1, 5))) < len(learnt)
     assert len(labels(item_ids_are_public=True, scale_share=0.0)) < len(learnt)
+
+
+def test_public_ratings_are_a_prior_as_a_file_or_in_memory(
+    recommender: dp.PrivateRecommender, ratings: Ratings, tmp_path: Path
+) -> None:
+    lines = [f"p{user},{(3 * user + n) % 20},{1 + (user + n) % 5}" for user in range(40) for n in range(6)]
+    public = tmp_path / "public.csv"
+    public.write_text("user,item,rating\n" + "\n".join(lines) + "\n")
+    table = dp.evidence(public, tmp_path / "prior.csv", n_tastes=2)
+    rows = [line.split(",") for line in table.read_text().splitlines()]
+    assert rows[0] == ["item", "bias", "taste_1", "taste_2", "standard_error"]
+    with pytest.raises(dp.errors.OutputExists):
+        dp.evidence(public, table)
+
+    seeded = recommender.set_params(insecure_seed=1)
+    with pytest.warns(dp.PrivacyWarning):
+        without = seeded.fit(ratings).item_factors_.copy()
+    in_memory = {
+        name: [row[at] if at == 0 else float(row[at]) for row in rows[1:]] for at, name in enumerate(rows[0]) if at < 4
+    }
+    fitted = []
+    for prior in (table, in_memory):
+        with pytest.warns(dp.PrivacyWarning):
+            model = seeded.set_params(prior=prior).fit(ratings)
+        assert "made from public data, not from these users" in json.dumps(model.certificate_.as_dict())
+        fitted.append(model.item_factors_.copy())
+    assert np.array_equal(fitted[0], fitted[1])
+    assert fitted[0].shape != without.shape or not np.array_equal(fitted[0], without)
+
+    with pytest.raises(dp.DpError, match="prior"):
+        seeded.set_params(prior={"item": ["elsewhere"], "x": [1.0]}).fit(ratings)

@@ -39,7 +39,7 @@ pub(crate) struct ReproduceArgs {
     /// Folder with the data sets, for those that need one
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
-    /// Draw the figure here, as SVG (reproductions of 2022 and 2024, nights and limits)
+    /// Draw the figure here, as SVG (reproductions of 2022 and 2024, nights, evidence and limits)
     #[arg(long, value_name = "FILE")]
     pub(crate) plot: Option<PathBuf>,
     /// Draw the rows that --json printed earlier instead of running

@@ -7,6 +7,7 @@ mod calibration;
 mod chart;
 mod data_file;
 mod data_sets;
+mod evidence;
 mod figure2;
 mod groups;
 mod krichene2024;
@@ -141,6 +142,11 @@ const ALL: &[Reproduction] = &[
         run: data_sets::run,
     },
     Reproduction {
+        name: "evidence",
+        about: "ratings of MovieLens with public ratings and features as the prior of items: test RMSE against epsilon",
+        run: evidence::run,
+    },
+    Reproduction {
         name: "limits",
         about: "item biases of MovieLens-1M: the least error under any mu-GDP mechanism, and what is reached",
         run: limits::ml1m,
@@ -176,7 +182,7 @@ fn run(args: &ReproduceArgs) -> Result<()> {
         return Err(Error::Usage("--seeds must be 1 or above".to_owned()));
     }
     if args.plot.is_some() && plot(chosen.name, &[]).is_none() {
-        let text = "--plot is for the reproductions of Bietti et al. 2022 and Krichene et al. 2024, nights and limits";
+        let text = "--plot is for the reproductions of Bietti et al. 2022 and Krichene et al. 2024, nights, evidence and limits";
         return Err(Error::Usage(text.to_owned()));
     }
     if let Some(path) = &args.plot {
@@ -233,6 +239,7 @@ fn plot(name: &str, rows: &[Value]) -> Option<String> {
     bietti::plot(name, rows)
         .or_else(|| krichene2024::plot(name, rows))
         .or_else(nights)
+        .or_else(|| (name == "evidence").then(|| dp_page::stacked(&evidence::plot(rows))))
         .or_else(|| (name == "limits").then(|| dp_page::stacked(&[limits::plot(rows)])))
 }
 

@@ -272,7 +272,7 @@ fn of_lifetimes(
 }
 
 /// The column `timestamp` in the place of ratings.
-fn read_times(path: &Path) -> Result<Ratings> {
+pub(super) fn read_times(path: &Path) -> Result<Ratings> {
     let columns = RatingsColumns {
         rating: Some("timestamp".to_owned()),
         ..RatingsColumns::default()
