@@ -118,7 +118,8 @@ fn priors(
         .with("kind", "ratings")
         .with("ratings", public.as_os_str())
         .with("items", items.as_os_str())
-        .with("feature_cols", "genres,year")
+        .with("feature_cols", "genres")
+        .with("feature_cols", "year")
         .with("out", both.as_os_str())
         .settings()
         .map_err(|error| Error::Usage(error.to_string()))?;
