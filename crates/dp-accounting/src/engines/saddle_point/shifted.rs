@@ -43,8 +43,10 @@ use realfft::num_complex::Complex64;
 
 use super::contour::{Losses, TiltedComposition};
 use super::nodes::{Demand, range};
+use super::tilted::ln_1p;
 use crate::engines::loss::{Loss, MixtureLoss, Side};
 use crate::engines::quadrature::whole;
+use crate::engines::rounding::CompensatedSum;
 
 /// Exponents of the errors that are allowed.
 pub(super) struct Effort {
@@ -90,13 +92,9 @@ impl Effort {
 
 /// The weight is the regularised incomplete beta function of order [`ORDER`] of a logistic curve.
 const ORDER: u32 = 8;
-const HALF: usize = ORDER as usize;
 
-/// The binomial coefficients of 2 ORDER - 1.
-const BINOMIALS: [f64; 2 * HALF] = [
-    1.0, 15.0, 105.0, 455.0, 1365.0, 3003.0, 5005.0, 6435.0, 6435.0, 5005.0, 3003.0, 1365.0, 455.0,
-    105.0, 15.0, 1.0,
-];
+/// The upper half of the binomial coefficients of 2 ORDER - 1.
+const BINOMIALS: [f64; ORDER as usize] = [6435.0, 5005.0, 3003.0, 1365.0, 455.0, 105.0, 15.0, 1.0];
 
 /// Width of the strip in units of the weight's scale.
 const STRIP: f64 = 0.8;
@@ -117,7 +115,7 @@ const MAX_WORK: f64 = 2e8;
 /// Most steps.
 const MAX_STEPS: f64 = 40_000.0;
 
-/// Steps of a rotation before its start is taken, and steps of those before it is computed afresh.
+/// Steps of a rotation before its start is taken, and steps of those before it is computed afresh. What the angles are off by is no more than that of t times the loss.
 const RESTART: usize = 16;
 
 /// A node's share of the transform that is left out.
@@ -222,18 +220,22 @@ struct Cut {
     scale: f64,
 }
 
-/// w and 1 - w at z = e^(-(u - u₀)/S).
+/// w and 1 - w at z = e^(-(u - u₀)/S). The smaller one is summed and the other is what it leaves of 1, so that their errors cancel in the sum.
 fn weights(z: Complex64) -> (Complex64, Complex64) {
-    let sum = |z: Complex64, coefficients: &[f64]| {
-        let start = Complex64::ZERO;
-        coefficients.iter().rev().fold(start, |sum, c| sum * z + c)
-    };
     let below = z.norm_sqr() <= 1.0;
     let z = if below { z } else { z.inv() };
-    let scale = (z + 1.0).powu(2 * ORDER - 1).inv();
-    let near = sum(z, &BINOMIALS[..HALF]) * scale;
-    let far = z.powu(ORDER) * sum(z, &BINOMIALS[HALF..]) * scale;
+    let upper = BINOMIALS.iter().rev();
+    let sum = upper.fold(Complex64::ZERO, |sum, c| sum * z + c);
+    let far = z.powu(ORDER) * sum * (z + 1.0).powu(2 * ORDER - 1).inv();
+    let near = Complex64::ONE - far;
     if below { (near, far) } else { (far, near) }
+}
+
+/// Units of rounding by which either of [`weights`] is off at z of modulus e^`away` and an angle of at most [`STRIP`], `smaller` the modulus of the smaller one.
+///
+/// Relative to that: 16 for z^8, 7 for the sum, 46 for the power of 1 + z, 9 for its inverse and the products, and 8 times the error of z, which is 10 and twice `away`.
+fn weights_doubt(smaller: f64, away: f64) -> f64 {
+    2.0 + smaller * (160.0 + 24.0 * away.abs())
 }
 
 /// Nodes of one part of a loss: weights and centred losses.
@@ -285,19 +287,38 @@ const N_POWERS: usize = 24;
 /// Adds `Σ w e^(itl) = e^(it l₀) Σ_k (it)^k m_k` for nodes beside the first one, l₀, with `m_k = Σ w (l - l₀)^k / k!`.
 fn add_close(weights: &[Complex64], losses: &[Complex64], h: f64, out: &mut [Complex64]) {
     let first = losses[0];
-    let mut moments = [Complex64::ZERO; N_POWERS];
+    let mut moments = [Sum::default(); N_POWERS];
     for (w, l) in weights.iter().zip(losses) {
         let mut term = *w;
         for (k, moment) in moments.iter_mut().enumerate() {
-            *moment += term;
+            moment.add(term);
             term *= (l - first) / (k + 1) as f64;
         }
     }
+    let moments = moments.map(Sum::total);
     for (k, place) in out.iter_mut().enumerate() {
         let it = Complex64::new(0.0, h * k as f64);
         let start = Complex64::ZERO;
         let sum = moments.iter().rev().fold(start, |sum, m| sum * it + m);
         *place += sum * exp(it * first);
+    }
+}
+
+/// Compensated sums of real and imaginary parts.
+#[derive(Clone, Copy, Default)]
+struct Sum {
+    re: CompensatedSum,
+    im: CompensatedSum,
+}
+
+impl Sum {
+    fn add(&mut self, term: Complex64) {
+        self.re.add(term.re);
+        self.im.add(term.im);
+    }
+
+    fn total(self) -> Complex64 {
+        Complex64::new(self.re.total(), self.im.total())
     }
 }
 
@@ -371,6 +392,12 @@ fn add_lanes(weights: &[Complex64], losses: &[Complex64], h: f64, out: &mut [Com
     }
 }
 
+/// Units of rounding by which a sum over nodes is off, beside its additions, relative to the sum of moduli.
+///
+/// In lanes: 33 products at 2.3, steps and strides, which are off by 5 and taken 16 times each, the start, 3 additions in a group. By powers: (9 k + 2) 1.5^k / k! for the k-th, 70 in
+/// all, and 22 for the rotation. On either way 12 for the division by the total weight and the share that is cut off.
+const SUMMED: f64 = 280.0;
+
 /// One loss, ready to be transformed.
 struct Nodes {
     count: f64,
@@ -391,20 +418,19 @@ fn mixed(q: f64, u: f64, beta: f64) -> Complex64 {
     )
 }
 
-/// Largest sampling probability: [`ln_1p`] loses about `2^-53 / (1 - q)^2` where 1 + z is near 1 - q, and what is charged for rounding covers that up to here.
+/// Largest sampling probability: above, what is charged for the rounding of ln M, which is `q / (1 - q)` far below 0, is no longer small beside it.
 const MOST_RATE: f64 = 0.5;
 
-/// ln(1 + z).
-fn ln_1p(z: Complex64) -> Complex64 {
-    let modulus = 0.5 * libm::log1p(z.re * (2.0 + z.re) + z.im * z.im);
-    Complex64::new(modulus, libm::atan2(z.im, 1.0 + z.re))
+/// Units of rounding by which ln(1 + m) is off: m is off by 11 relative to itself, and [`ln_1p`] adds 8 |m| / |1 + m| and 6 relative to its value.
+fn ratio_doubt(m: Complex64, ratio: Complex64) -> f64 {
+    20.0 * size(m) / size(m + 1.0) + 6.0 * size(ratio)
 }
 
 impl Nodes {
     /// The nodes of one loss tilted by e^{cL} on the line at `beta`.
     fn new(
         one: &Sampled<'_>,
-        (c, h): (f64, f64),
+        c: f64,
         (beta, cut): (f64, Option<Cut>),
         effort: &Effort,
     ) -> Option<Self> {
@@ -443,6 +469,7 @@ impl Nodes {
                 0.5 * (beta / kappa) * (beta / kappa) - 0.5 * y * y,
                 -y * beta / kappa,
             );
+            let mut doubt = ratio_doubt(m, ratio);
             // how much of a relative error of e^u a loss takes over
             let mut slope = q * libm::exp(u) / size(m + 1.0);
             let (loss, log_weight) = match side {
@@ -454,13 +481,24 @@ impl Nodes {
                 Side::Replace => {
                     let mirrored = mixed(q, -u - kappa * kappa, -beta);
                     slope += q * libm::exp(-u - kappa * kappa) / size(mirrored + 1.0);
-                    let loss = ratio - ln_1p(mirrored);
+                    let mirrored_ratio = ln_1p(mirrored);
+                    doubt += ratio_doubt(mirrored, mirrored_ratio);
+                    let loss = ratio - mirrored_ratio;
                     (loss, noise + ratio + loss * c)
                 }
             };
-            let doubt = 4.0 * size(loss) + (4.0 + 2.0 * (u.abs() + kappa * kappa)) * slope;
-            let weight_doubt =
-                16.0 + 2.0 * y * y + 4.0 * beta * y.abs() / kappa + (c + 1.0) * doubt;
+            // u is off by a unit relative to itself, and so are κ and the argument of the mirror image
+            doubt += size(loss) + 3.0 * (u.abs() + kappa * kappa) * slope;
+            let (height, distance) = (beta / kappa, y.abs());
+            // of a weight, relative to itself: its exponent, which is summed from noise and losses, and exp
+            let exponents =
+                size(noise) + (c + 1.0) * (doubt + 4.0 * size(ratio) + 4.0 * size(loss));
+            let weight_doubt = 16.0
+                + 6.0 * y * y
+                + kappa * distance
+                + height * (3.0 * height + 7.0 * distance + 2.0 * kappa)
+                + 2.0 * size(log_weight)
+                + exponents;
             nodes.push((u, loss, log_weight, doubt, weight_doubt));
             k += 1.0;
         }
@@ -468,17 +506,20 @@ impl Nodes {
             .iter()
             .fold(f64::NEG_INFINITY, |top, n| top.max(n.2.re));
         let weigh = |log: Complex64| exp(Complex64::new(log.re - top, log.im));
-        let total: Complex64 = nodes.iter().map(|n| weigh(n.2)).sum();
+        let mut total = Sum::default();
+        nodes.iter().for_each(|n| total.add(weigh(n.2)));
+        let total = total.total();
         let (mut below, mut above) = (Part::default(), Part::default());
         let (mut total_size, mut doubts, mut moment) = (0.0, 0.0, 0.0);
         for &(u, loss, log_weight, doubt, weight_doubt) in &nodes {
             let (weight, loss) = (weigh(log_weight) / total, loss - one.mean);
-            let (w, rest) = match cut {
+            let (w, rest, cut_doubt) = match cut {
                 Some(cut) => {
                     let away = ((cut.middle - u) / cut.scale).clamp(-600.0, 600.0);
-                    weights(exp(Complex64::new(away, -beta / cut.scale)))
+                    let (w, rest) = weights(exp(Complex64::new(away, -beta / cut.scale)));
+                    (w, rest, weights_doubt(size(w).min(size(rest)), away))
                 }
-                None => (Complex64::ONE, Complex64::ZERO),
+                None => (Complex64::ONE, Complex64::ZERO, 0.0),
             };
             for (part, share) in [(&mut above, w), (&mut below, rest)] {
                 let weight = weight * share;
@@ -488,12 +529,12 @@ impl Nodes {
             }
             let norm = size(weight) * (size(w) + size(rest));
             total_size += norm;
-            doubts += norm * weight_doubt;
+            // what the weights are divided by is off by as much in the mean
+            doubts += 2.0 * norm * (weight_doubt + top.abs()) + size(weight) * cut_doubt;
             moment += norm * (doubt + 4.0 * size(loss));
         }
         let n_nodes = (below.loss.len() + above.loss.len()) as f64;
-        let turns = (8 * RESTART + 16) as f64 + n_nodes / 8.0;
-        let constant = total_size * (turns + 256.0) + 2.0 * doubts + RESTART as f64 * h * moment;
+        let constant = total_size * (SUMMED + n_nodes / LANES as f64) + doubts;
         Some(Self {
             count: one.count,
             below,
@@ -501,7 +542,7 @@ impl Nodes {
             candidates: 2 * nodes.len(),
             rounding: (
                 2.0 * one.count * constant,
-                2.0 * one.count * (moment + 2.0 * one.mean.abs() * total_size),
+                2.0 * one.count * (moment + 3.0 * one.mean.abs() * total_size),
             ),
         })
     }
@@ -571,7 +612,7 @@ fn cap(
 /// The two parts of every loss, and what their product leaves out.
 fn parts(
     all: &[Sampled<'_>],
-    line: (f64, f64),
+    c: f64,
     aim: (f64, f64),
     effort: &Effort,
 ) -> Option<(Vec<Nodes>, Rest)> {
@@ -583,7 +624,7 @@ fn parts(
         let beta = (1.5 * one.kappa).min(highest);
         let cut = found.map(|(cap, _)| {
             let scale = beta / STRIP;
-            let share = one.count * all.len() as f64 * BINOMIALS[HALF];
+            let share = one.count * all.len() as f64 * BINOMIALS[0];
             let places = (effort.rest + libm::log(share)) / f64::from(ORDER);
             let z = Complex64::new(libm::exp(-places), 0.0);
             rest.share += one.count * weights(z).1.re * (1.0 + 1e-9);
@@ -592,7 +633,7 @@ fn parts(
                 scale,
             }
         });
-        nodes.push(Nodes::new(one, line, (beta, cut), effort)?);
+        nodes.push(Nodes::new(one, c, (beta, cut), effort)?);
     }
     Some((nodes, rest))
 }
@@ -685,7 +726,7 @@ impl Transform {
         let all: Option<Vec<Sampled<'_>>> = (at.losses.iter())
             .map(|(loss, count, tilted)| Sampled::of(loss, *count, tilted.cumulants.mean))
             .collect();
-        let (nodes, rest) = parts(&all?, (at.c, h), aim, effort)?;
+        let (nodes, rest) = parts(&all?, at.c, aim, effort)?;
         let small = libm::exp(-effort.tail);
         let steps = n_steps(&nodes, h, small)?;
         // the rule, the ends of its range and their norm, for ψ and for α; then nodes that are left out
@@ -705,13 +746,18 @@ impl Transform {
             sizes.1 += t * size(kernel);
         }
         let sum = |f: &dyn Fn(&Nodes) -> f64| nodes.iter().map(f).sum::<f64>();
+        // ln of every transform and times its count, and their sum over the losses
+        let logarithms = 24.0 + 8.0 * nodes.len() as f64;
         Some(Self {
             h,
             terms,
             sizes,
-            tail: (small + quadrature) * (1.0 / last + h / (last * last)),
+            tail: (small + quadrature) * (1.0 / last + h / (last * last)) * (1.0 + 1e-9),
             quadrature,
-            rounding: (sum(&|one| one.rounding.0), sum(&|one| one.rounding.1)),
+            rounding: (
+                sum(&|one| one.rounding.0 + logarithms * one.count),
+                sum(&|one| one.rounding.1),
+            ),
             rest,
         })
     }
@@ -722,19 +768,21 @@ impl Transform {
         let mut sum = 0.0;
         for (block, terms) in self.terms.chunks(RESTART).enumerate() {
             let mut now = exp(Complex64::new(0.0, self.h * (block * RESTART) as f64 * x));
+            let mut of_block = 0.0;
             for term in terms {
-                sum += term.re * now.re - term.im * now.im;
+                of_block += term.re * now.re - term.im * now.im;
                 now *= turn;
             }
+            sum += of_block;
         }
         sum
     }
 
     /// Bound on the error of that, where every term is off by `constant` units of rounding more.
-    pub(super) fn error(&self, constant: f64, (epsilon, x): (f64, f64)) -> f64 {
+    pub(super) fn error(&self, constant: f64, epsilon: f64) -> f64 {
         let unit = 0.5 * f64::EPSILON;
-        let turned = RESTART as f64 * (4.0 + 2.0 * self.h * (epsilon.abs() + x.abs()));
-        let turns = 32.0 + turned + self.terms.len() as f64;
+        // 16 turns at 4, sums of 16, kernels and D itself; then the sum over blocks
+        let turns = 120.0 + (self.terms.len() / RESTART) as f64;
         let constant = (constant + self.rounding.0 + turns) * unit + self.quadrature;
         constant * self.sizes.0 + (self.rounding.1 + 4.0 * epsilon.abs()) * unit * self.sizes.1
     }
@@ -762,4 +810,57 @@ fn exp(z: Complex64) -> Complex64 {
 /// ln z of something below 1 or about it.
 fn ln(z: Complex64) -> Complex64 {
     Complex64::new(0.5 * libm::log(z.norm_sqr()), libm::atan2(z.im, z.re))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sums that begin with 1 and go on with terms below half of its last digit: one addition at a time loses all of them.
+    #[test]
+    fn sums_over_nodes_are_off_by_no_more_than_is_charged() {
+        const N: usize = 4_000;
+        let unit = 0.5 * f64::EPSILON;
+        let tiny = 0.98 * unit;
+        let nodes = |spread: f64| {
+            let mut part = Part::default();
+            part.push(Complex64::ONE, Complex64::ZERO);
+            for i in 1..N {
+                let loss = spread * i as f64 / N as f64;
+                part.push(Complex64::new(tiny, 0.0), Complex64::new(loss, 0.0));
+            }
+            part
+        };
+        // by powers of their distances, and in lanes
+        for (spread, charged) in [(1e-3, SUMMED), (1e3, SUMMED + (N / LANES) as f64)] {
+            let mut out = vec![Complex64::ZERO; 8];
+            nodes(spread).add(0.01, &mut out);
+            let lost = 1.0 - out[0].re + (N - 1) as f64 * tiny;
+            assert!(lost.abs() <= charged * unit, "{spread}: {}", lost / unit);
+        }
+    }
+
+    /// w + (1 - w) = 1, also where one of them is tiny, and each is that of 50 digits.
+    #[test]
+    fn weights_are_off_by_no_more_than_is_charged() {
+        // x, and w at e^(-x - 0.8 i) from the sum of the eight other terms, by mpmath
+        let table = [
+            (-4.0, 6.781_009_335_821_025e-11, -4.584_113_600_023_673e-12),
+            (
+                -1.5,
+                -0.001_071_712_496_391_718_1,
+                -0.004_296_239_856_516_794,
+            ),
+            (-0.25, -0.120_981_743_064_008_43, 0.781_467_945_790_942),
+            (0.0, 0.5, 1.052_262_813_366_043),
+            (0.4, 1.281_220_435_397_662_6, 0.482_960_475_557_267_1),
+            (2.0, 0.999_919_202_131_868_5, -0.000_172_145_125_722_236_9),
+        ];
+        for (x, re, im) in table {
+            let (w, rest) = weights(exp(Complex64::new(-x, -STRIP)));
+            let charged = weights_doubt(size(w).min(size(rest)), x) * 0.5 * f64::EPSILON;
+            assert!(size(w - Complex64::new(re, im)) <= charged, "{x}");
+            assert!(size(w + rest - 1.0) <= 2.0 * f64::EPSILON, "{x}");
+        }
+    }
 }
