@@ -43,7 +43,7 @@ use realfft::num_complex::Complex64;
 
 use super::contour::{Losses, TiltedComposition};
 use super::nodes::{Demand, range};
-use super::tilted::ln_1p;
+use super::tilted::{Cumulants, ln_1p};
 use crate::engines::loss::{Loss, MixtureLoss, Side};
 use crate::engines::quadrature::whole;
 use crate::engines::rounding::CompensatedSum;
@@ -60,6 +60,8 @@ pub(super) struct Effort {
     pub(super) excess: f64,
     /// Of what D leaves out, relative to δ.
     rest: f64,
+    /// A node's share of the transform that is left out.
+    nothing: f64,
 }
 
 impl Effort {
@@ -69,6 +71,7 @@ impl Effort {
         safety: 27.0,
         excess: 13.0,
         rest: 24.0,
+        nothing: 1e-18,
     };
 
     /// Where nothing is left out, and more costs little.
@@ -78,6 +81,7 @@ impl Effort {
         safety: 36.0,
         excess: 6.0,
         rest: 36.0,
+        nothing: 1e-19,
     };
 
     /// For an estimate.
@@ -87,6 +91,7 @@ impl Effort {
         safety: 16.0,
         excess: 20.0,
         rest: 12.0,
+        nothing: 1e-9,
     };
 }
 
@@ -109,17 +114,14 @@ const MAX_RUNS: f64 = 2_000.0;
 const LINE: f64 = 0.5;
 const CUT_LINE: f64 = 0.2;
 
-/// Most nodes times steps.
-const MAX_WORK: f64 = 2e8;
+/// Most nodes times steps, and so many more with every loss.
+const MAX_WORK: (f64, f64) = (2e8, 4e6);
 
 /// Most steps.
 const MAX_STEPS: f64 = 40_000.0;
 
 /// Steps of a rotation before its start is taken, and steps of those before it is computed afresh. What the angles are off by is no more than that of t times the loss.
 const RESTART: usize = 16;
-
-/// A node's share of the transform that is left out.
-const NOTHING: f64 = 1e-19;
 
 /// The transform D at t = 0, h, 2h, ..., ready to be inverted.
 pub(super) struct Transform {
@@ -171,12 +173,13 @@ struct Sampled<'a> {
     mixture: &'a MixtureLoss,
     count: f64,
     mean: f64,
+    log_mgf: f64,
     q: f64,
     kappa: f64,
 }
 
 impl<'a> Sampled<'a> {
-    fn of(loss: &'a Loss, count: u64, mean: f64) -> Option<Self> {
+    fn of(loss: &'a Loss, count: u64, cumulants: Cumulants) -> Option<Self> {
         let Loss::Mixture(mixture) = loss else {
             return None;
         };
@@ -186,7 +189,8 @@ impl<'a> Sampled<'a> {
         (*zero == 0.0 && q <= MOST_RATE).then_some(Self {
             mixture,
             count: count as f64,
-            mean,
+            mean: cumulants.mean,
+            log_mgf: cumulants.log_mgf,
             q,
             kappa: shift / mixture.sigma,
         })
@@ -258,7 +262,7 @@ impl Part {
     }
 
     /// Adds the transform at 0, h, 2h, ...
-    fn add(&self, h: f64, out: &mut [Complex64]) {
+    fn add(&self, (h, nothing): (f64, f64), out: &mut [Complex64]) {
         let last = h * out.len() as f64;
         let first = self.loss.first().copied().unwrap_or_default();
         let is_near = |loss: Complex64| size(loss - first) * last <= CLOSE;
@@ -267,7 +271,7 @@ impl Part {
         let (weights, rest) = self.weight.split_at(near);
         let (losses, others) = self.loss.split_at(near);
         for (weights, losses) in rest.chunks(LANES).zip(others.chunks(LANES)) {
-            add_lanes(weights, losses, h, out);
+            add_lanes((weights, losses), (h, nothing), out);
         }
         if near > 0 {
             add_close(weights, losses, h, out);
@@ -355,17 +359,21 @@ impl Turning {
         Complex64::new(sum(&self.re), sum(&self.im))
     }
 
-    fn is_gone(&self) -> bool {
+    fn is_below(&self, nothing: f64) -> bool {
         let sizes = self
             .re
             .iter()
             .zip(&self.im)
             .map(|(re, im)| re * re + im * im);
-        sizes.fold(0.0, f64::max) < NOTHING * NOTHING
+        sizes.fold(0.0, f64::max) < nothing * nothing
     }
 }
 
-fn add_lanes(weights: &[Complex64], losses: &[Complex64], h: f64, out: &mut [Complex64]) {
+fn add_lanes(
+    (weights, losses): (&[Complex64], &[Complex64]),
+    (h, nothing): (f64, f64),
+    out: &mut [Complex64],
+) {
     let mut start = Turning::new(0.0, &[]);
     for (i, w) in weights.iter().enumerate() {
         (start.re[i], start.im[i]) = (w.re, w.im);
@@ -376,7 +384,7 @@ fn add_lanes(weights: &[Complex64], losses: &[Complex64], h: f64, out: &mut [Com
         let mut first = Turning::new(h * (k * RESTART * RESTART) as f64, losses);
         first.times(&start);
         for places in blocks.chunks_mut(RESTART) {
-            if first.is_gone() {
+            if first.is_below(nothing) {
                 return; // and smaller ever after
             }
             let mut now = Turning {
@@ -391,6 +399,9 @@ fn add_lanes(weights: &[Complex64], losses: &[Complex64], h: f64, out: &mut [Com
         }
     }
 }
+
+/// How far K(c) on the raised line may be from that on the real line.
+const SAME: f64 = 1e-6;
 
 /// Units of rounding by which a sum over nodes is off, beside its additions, relative to the sum of moduli.
 ///
@@ -509,6 +520,12 @@ impl Nodes {
         let mut total = Sum::default();
         nodes.iter().for_each(|n| total.add(weigh(n.2)));
         let total = total.total();
+        // the same integral on the real line: where c is so large that one of them leaves out an outcome far away, neither is to be trusted
+        let scale = libm::log(step / (kappa * (2.0 * std::f64::consts::PI).sqrt()));
+        let log_mgf = top + libm::log(size(total)) + scale;
+        if (log_mgf - one.log_mgf).abs() > SAME * (1.0 + one.log_mgf.abs()) {
+            return None;
+        }
         let (mut below, mut above) = (Part::default(), Part::default());
         let (mut total_size, mut doubts, mut moment) = (0.0, 0.0, 0.0);
         for &(u, loss, log_weight, doubt, weight_doubt) in &nodes {
@@ -523,7 +540,7 @@ impl Nodes {
             };
             for (part, share) in [(&mut above, w), (&mut below, rest)] {
                 let weight = weight * share;
-                if size(weight) > NOTHING {
+                if size(weight) > effort.nothing {
                     part.push(weight, loss);
                 }
             }
@@ -641,7 +658,7 @@ fn parts(
 /// Steps of h after which |D| stays below `small`.
 fn n_steps(nodes: &[Nodes], h: f64, small: f64) -> Option<f64> {
     let n_nodes: usize = nodes.iter().map(Nodes::len).sum();
-    let most = MAX_STEPS.min(MAX_WORK / n_nodes as f64);
+    let most = MAX_STEPS.min((MAX_WORK.0 + MAX_WORK.1 * nodes.len() as f64) / n_nodes as f64);
     let is_end = |steps: f64| bound(nodes, steps * h) <= small;
     let (mut low, mut high) = (8.0, 16.0);
     while !is_end(high) {
@@ -661,13 +678,13 @@ fn n_steps(nodes: &[Nodes], h: f64, small: f64) -> Option<f64> {
     Some(high.ceil()).filter(|steps| *steps <= most)
 }
 
-/// D at 0, h, 2h, ...
-fn transform(nodes: &[Nodes], h: f64, len: usize) -> Vec<Complex64> {
+/// D at 0, h, 2h, ..., with the share of a node that is left out.
+fn transform(nodes: &[Nodes], step: (f64, f64), len: usize) -> Vec<Complex64> {
     let mut logs = vec![(Complex64::ZERO, Complex64::ZERO); len];
     for one in nodes {
         let (mut below, mut above) = (vec![Complex64::ZERO; len], vec![Complex64::ZERO; len]);
-        one.below.add(h, &mut below);
-        one.above.add(h, &mut above);
+        one.below.add(step, &mut below);
+        one.above.add(step, &mut above);
         for ((logs, below), above) in logs.iter_mut().zip(below).zip(above) {
             logs.0 += ln(above + below) * one.count;
             logs.1 += ln(below) * one.count;
@@ -682,7 +699,7 @@ impl Transform {
     pub(super) fn suits(losses: &Losses<'_>) -> bool {
         let (mut runs, mut taken) = (0.0, 0.0);
         for (loss, count) in losses.all() {
-            let Some(one) = Sampled::of(loss, *count, 0.0) else {
+            let Some(one) = Sampled::of(loss, *count, Cumulants::default()) else {
                 return false;
             };
             runs += one.count;
@@ -694,7 +711,7 @@ impl Transform {
     /// What a certified answer takes.
     pub(super) fn effort(losses: &Losses<'_>) -> &'static Effort {
         let sampled = |(loss, count): &(Loss, u64)| {
-            Sampled::of(loss, *count, 0.0).is_some_and(|one| one.is_cut())
+            Sampled::of(loss, *count, Cumulants::default()).is_some_and(|one| one.is_cut())
         };
         if losses.all().iter().all(sampled) {
             &Effort::FULL
@@ -724,17 +741,17 @@ impl Transform {
         effort: &Effort,
     ) -> Option<Self> {
         let all: Option<Vec<Sampled<'_>>> = (at.losses.iter())
-            .map(|(loss, count, tilted)| Sampled::of(loss, *count, tilted.cumulants.mean))
+            .map(|(loss, count, tilted)| Sampled::of(loss, *count, tilted.cumulants))
             .collect();
         let (nodes, rest) = parts(&all?, at.c, aim, effort)?;
         let small = libm::exp(-effort.tail);
         let steps = n_steps(&nodes, h, small)?;
         // the rule, the ends of its range and their norm, for ψ and for α; then nodes that are left out
         let few = 8.0 * libm::exp(-effort.quadrature) * nodes.len() as f64;
-        let left_out = |one: &Nodes| 4.0 * NOTHING * one.count * one.candidates as f64;
+        let left_out = |one: &Nodes| 4.0 * effort.nothing * one.count * one.candidates as f64;
         let quadrature = few + nodes.iter().map(left_out).sum::<f64>();
         let last = h * steps;
-        let transform = transform(&nodes, h, whole(steps) + 1);
+        let transform = transform(&nodes, (h, effort.nothing), whole(steps) + 1);
         let (mut terms, mut sizes) = (Vec::with_capacity(transform.len()), (0.0, 0.0));
         for (k, d) in transform.into_iter().enumerate() {
             let t = h * k as f64;
@@ -834,7 +851,7 @@ mod tests {
         // by powers of their distances, and in lanes
         for (spread, charged) in [(1e-3, SUMMED), (1e3, SUMMED + (N / LANES) as f64)] {
             let mut out = vec![Complex64::ZERO; 8];
-            nodes(spread).add(0.01, &mut out);
+            nodes(spread).add((0.01, 0.0), &mut out);
             let lost = 1.0 - out[0].re + (N - 1) as f64 * tiny;
             assert!(lost.abs() <= charged * unit, "{spread}: {}", lost / unit);
         }
