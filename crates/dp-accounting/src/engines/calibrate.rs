@@ -100,7 +100,7 @@ pub fn sampling_probability(
 /// # Numerics
 /// Guarded secants on ln epsilon against ln x, with quick estimates where there are any; the last
 /// few steps use the certified upper end. The epsilon of the answer is below the target by at most
-/// a hundredth of its own bracket, or 1e-11 where that is closer.
+/// a twentieth of its own bracket, or 1e-11 where that is closer.
 pub fn smallest(
     target: ApproxDp,
     adjacency: Adjacency,
@@ -164,10 +164,7 @@ const FLOOR: f64 = -200.0;
 const PRECISION: f64 = 1e-11;
 
 /// The part of a bracket's width that the answer may stay below the target.
-const OF_THE_WIDTH: f64 = 0.01;
-
-/// Distance in ln x over which a slope is taken.
-const SLOPE_OVER: f64 = 1e-3;
+const OF_THE_WIDTH: f64 = 0.05;
 
 /// Where the search for a count begins.
 const FIRST_COUNT: u64 = 1 << 10;
@@ -182,8 +179,8 @@ impl Search {
     fn boundary(&self, bad: f64, good: f64, event: impl Fn(f64) -> DpEvent) -> Result<Calibrated> {
         let (bad, good) = (libm::log(bad), libm::log(good));
         let at = |x: f64| event(libm::exp(x));
-        let near = boundary((bad, good), |x| self.roughly(&at(x)))?;
-        let (value, bound) = self.settle(near, (bad, good), at)?;
+        let (near, slope) = boundary((bad, good), |x| self.roughly(&at(x)))?;
+        let (value, bound) = self.settle((near, slope), (bad, good), at)?;
         let value = libm::exp(value);
         Ok(Calibrated { value, bound })
     }
@@ -252,15 +249,17 @@ impl Search {
         Ok(accountant)
     }
 
-    /// From a logarithm near the boundary to one that provably meets the target, next to it.
+    /// From a logarithm near the boundary, with the slope there where it is known, to one that provably meets the target, next to it.
     fn settle(
         &self,
-        near: f64,
+        (near, slope): (f64, Option<f64>),
         (worst, safest): (f64, f64),
         event: impl Fn(f64) -> DpEvent,
     ) -> Result<(f64, PrivacyBound)> {
         let (low, high) = (worst.min(safest), worst.max(safest));
-        let mut slope = self.slope(near, safest, &event)?;
+        let towards = if safest >= near { 1.0 } else { -1.0 };
+        let falls = |slope: &f64| slope * towards < -0.01 && slope.is_finite();
+        let mut slope = slope.filter(falls).unwrap_or(-towards);
         let (mut bad, mut good): (Option<Point>, Option<(Point, PrivacyBound)>) = (None, None);
         let (mut x, mut reach) = (near, 1.0);
         let mut last: Option<Point> = None;
@@ -297,15 +296,6 @@ impl Search {
                 }
             };
         }
-    }
-
-    /// d excess / d ln x near the boundary, towards the safe end; at least a hundredth in size.
-    fn slope(&self, x: f64, safest: f64, event: impl Fn(f64) -> DpEvent) -> Result<f64> {
-        let towards = if safest >= x { 1.0 } else { -1.0 };
-        let there = self.roughly(&event(x + towards * SLOPE_OVER))?;
-        let slope = towards * (there - self.roughly(&event(x))?) / SLOPE_OVER;
-        let falls = slope * towards < -0.01 && slope.is_finite();
-        Ok(if falls { slope } else { -towards })
     }
 
     const fn out_of_reach(&self, nearest: f64) -> Error {
@@ -406,40 +396,79 @@ fn unbounded() -> Error {
 /// The logarithm of a parameter with its excess: positive where the target is missed.
 type Point = (f64, f64);
 
-/// Distance in ln x at which a search by estimates ends.
+/// Distance in ln x, or of the excess from 0, at which a search by estimates ends.
 const SECANT_PRECISION: f64 = 1e-6;
+
+/// Distance in ln x over which a slope is no longer taken.
+const SLOPE_OVER: f64 = 1e-5;
+
+/// The step of a search outwards, relative to the excess at first and then to where the line through two points leads.
+const OUTWARDS: (f64, f64) = (0.5, 1.2);
+
+/// The least such step.
+const LEAST_STEP: f64 = 0.02;
 
 /// Most evaluations within a bracket.
 const MOST_ROUNDS: u32 = 60;
 
 /// Where the excess turns positive, from 0 (or the end nearest to it) outwards, so that extremes
-/// are tried only when needed; an end where it does not turn.
-fn boundary((bad, good): (f64, f64), excess: impl Fn(f64) -> Result<f64>) -> Result<f64> {
+/// are tried only when needed, with its slope where two points next to it are known; an end where it does not turn.
+fn boundary(
+    (bad, good): (f64, f64),
+    excess: impl Fn(f64) -> Result<f64>,
+) -> Result<(f64, Option<f64>)> {
     let mut x = 0.0_f64.clamp(bad.min(good), bad.max(good));
     let mut found = excess(x)?;
     let meets = found <= 0.0;
     let end = if meets { bad } else { good };
     let mut reach = 1.0;
+    let mut ahead = OUTWARDS.0 * found.abs();
     while (end - x).abs() > 0.0 {
-        let next = x + (end - x).signum() * f64::min(reach, (end - x).abs());
+        let far = f64::min(reach, (end - x).abs());
+        let step = if ahead.is_finite() {
+            ahead.max(LEAST_STEP).min(far)
+        } else {
+            far
+        };
+        let next = x + (end - x).signum() * step;
         let before = (x, found);
         (x, found) = (next, excess(next)?);
         match (meets, found <= 0.0) {
             (true, false) => return close_in((x, found), before, excess),
             (false, true) => return close_in(before, (x, found), excess),
-            _ => reach *= 1.5,
+            _ => {
+                reach *= 1.5;
+                let root = found * (x - before.0) / (found - before.1);
+                ahead = if root.is_sign_negative() == (end > x) {
+                    OUTWARDS.1 * root.abs()
+                } else {
+                    reach
+                };
+            }
         }
     }
-    Ok(end)
+    Ok((end, None))
 }
 
-fn close_in(bad: Point, good: Point, excess: impl Fn(f64) -> Result<f64>) -> Result<f64> {
+fn close_in(
+    bad: Point,
+    good: Point,
+    excess: impl Fn(f64) -> Result<f64>,
+) -> Result<(f64, Option<f64>)> {
     let mut secant = Secant::new(bad, good);
+    let mut slope = None;
     while (secant.good.0 - secant.bad.0).abs() > SECANT_PRECISION && secant.rounds < MOST_ROUNDS {
+        let [a, b] = secant.last;
+        if (b.0 - a.0).abs() > SLOPE_OVER {
+            slope = Some((b.1 - a.1) / (b.0 - a.0));
+        }
+        if b.1.abs() <= SECANT_PRECISION {
+            return Ok((b.0, slope));
+        }
         let x = secant.next(0.3 * SECANT_PRECISION);
         secant.add((x, excess(x)?));
     }
-    Ok(secant.good.0)
+    Ok((secant.good.0, slope))
 }
 
 /// Where the line between two points reaches `-below`; the middle where it leads out of them.

@@ -57,6 +57,32 @@ pub(crate) fn two_sum(a: f64, b: f64) -> (f64, f64) {
     (sum, (a - (sum - b_part)) + (b - b_part))
 }
 
+/// Running sum whose rounding errors are added in: with n terms, the total is off by one unit of rounding of itself and n² units squared of the terms' sizes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct CompensatedSum {
+    sum: f64,
+    rest: f64,
+}
+
+impl CompensatedSum {
+    pub(crate) fn add(&mut self, term: f64) {
+        let (sum, lost) = two_sum(self.sum, term);
+        self.sum = sum;
+        self.rest += lost;
+    }
+
+    pub(crate) fn total(self) -> f64 {
+        self.sum + self.rest
+    }
+}
+
+/// Sum within a unit in the last place, however many terms there are, unless they cancel.
+pub(crate) fn accurate_sum(terms: impl Iterator<Item = f64>) -> f64 {
+    let mut sum = CompensatedSum::default();
+    terms.for_each(|term| sum.add(term));
+    sum.total()
+}
+
 /// Running sum of non-negative numbers whose total is rounded up.
 ///
 /// The error of every addition is kept, so that the total of n terms is too large by about one
@@ -215,6 +241,12 @@ mod tests {
             assert!(next != sum && next.total() >= sum.total());
             sum = next;
         }
+    }
+
+    #[test]
+    fn long_sums_keep_what_a_plain_sum_loses() {
+        let terms = || std::iter::once(1.0).chain((0..1000).map(|_| 1e-17));
+        assert!((accurate_sum(terms()) - (1.0 + 1e-14)).abs() < 1e-15);
     }
 
     #[test]

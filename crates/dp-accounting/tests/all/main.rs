@@ -14,6 +14,7 @@ mod shared;
 mod calibration;
 mod certificate;
 mod conformance;
+mod convolution;
 mod doc_numbers;
 mod extremes;
 mod filter;

@@ -19,7 +19,7 @@ use super::lattice::Lattice;
 use super::spectrum::{Direct, Factor, Sweep, angle};
 use super::tilt::{Window, log_peak};
 use crate::engines::loss::ULP;
-use crate::engines::rounding::two_sum;
+use crate::engines::rounding::CompensatedSum;
 
 /// ln of a modulus that is left out.
 const NEGLIGIBLE: f64 = -56.0;
@@ -217,7 +217,7 @@ impl Composed {
         let (head, tail) = (decay(theta), decay(rest));
         let (mut first_turn, mut end_turn) =
             (Turn::new(first, self.period), Turn::new(end, self.period));
-        let (mut sum, mut rest_of_sum, mut error) = (0.0, 0.0, 0.0);
+        let (mut sum, mut error) = (CompensatedSum::default(), 0.0);
         for (k, f) in self.frequencies.iter().enumerate() {
             let inner = f.slow * head.0 - f.fast * head.1;
             let outer = f.slow * tail.0 - f.fast * tail.1;
@@ -227,14 +227,13 @@ impl Composed {
             } else {
                 2.0
             };
-            let (next, lost) = two_sum(sum, weight * (f.phi * s).re);
-            (sum, rest_of_sum) = (next, rest_of_sum + lost);
+            sum.add(weight * (f.phi * s).re);
             let size = inner.l1_norm() + outer.l1_norm();
             let rounding = TURNED * size + SERIES * (f.slow.l1_norm() + f.fast.l1_norm());
             error += weight * (f.error * size + f.phi.l1_norm() * rounding);
         }
         let n = self.period as f64;
-        let sum = sum + rest_of_sum;
+        let sum = sum.total();
         (sum / n, (error * (1.0 + 1e-9) + ULP * sum.abs()) / n)
     }
 }

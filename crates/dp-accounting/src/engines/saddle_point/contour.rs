@@ -3,6 +3,7 @@
 use super::nodes::{Demand, KEEP_ALL, Nodes, exponent};
 use super::tilted::{Cumulants, Tilted};
 use crate::engines::loss::Loss;
+use crate::engines::rounding::CompensatedSum;
 
 /// The losses of one direction with their counts, and nodes that were made for them.
 pub(super) struct Losses<'a> {
@@ -84,14 +85,16 @@ impl<'a> Losses<'a> {
         self.prepare(c, t)?;
         let mut tilted = Vec::with_capacity(self.losses.len());
         let mut total = Cumulants::default();
+        let (mut log_mgf, mut mean) = (CompensatedSum::default(), CompensatedSum::default());
         for ((loss, count), nodes) in self.losses.iter().zip(&self.nodes) {
             let one = Tilted::new(loss, nodes.as_ref(), c)?;
             let n = *count as f64;
-            total.log_mgf += n * one.cumulants.log_mgf;
-            total.mean += n * one.cumulants.mean;
+            log_mgf.add(n * one.cumulants.log_mgf);
+            mean.add(n * one.cumulants.mean);
             total.variance += n * one.cumulants.variance;
             tilted.push((loss.clone(), *count, one));
         }
+        (total.log_mgf, total.mean) = (log_mgf.total(), mean.total());
         total.log_mgf.is_finite().then_some(TiltedComposition {
             c,
             losses: tilted,

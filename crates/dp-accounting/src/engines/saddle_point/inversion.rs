@@ -6,9 +6,10 @@ use super::contour::{Aim, Losses, TiltedComposition, saddle_point};
 use super::nodes::exponent;
 use super::shifted::{Effort, Transform};
 use super::tail;
-use super::tilted::{RESTART, Tilted};
+use super::tilted::{LANES, RESTART, Tilted};
 use crate::engines::loss::Loss;
 use crate::engines::quadrature::whole;
+use crate::engines::rounding::CompensatedSum;
 
 /// Returns delta(epsilon) from one direction's losses, for every epsilon near the one it was made
 /// for.
@@ -260,8 +261,10 @@ impl Inversion {
         let centre = composition.epsilon();
         let TiltedComposition { c, losses, total } = composition;
         let tail = tail::bound(&losses, c, h * end as f64, h, floor)?;
-        // A recurrence of RESTART steps, and sums over the nodes four at a time.
-        let steps = |one: &Tilted| (8 + 4 * RESTART + one.n_nodes() / 4) as f64;
+        // A recurrence of RESTART steps, sums over the nodes four at a time, weights and losses; then the logarithm, which is at most 5 times the sum, of every loss in turn.
+        let steps = |one: &Tilted| {
+            (32 + 8 * RESTART + one.n_nodes() / LANES + 5 * (8 + losses.len())) as f64
+        };
         let deviation: f64 = (losses.iter())
             .map(|(_, n, one)| *n as f64 * one.cumulants.absolute * steps(one))
             .sum();
@@ -283,7 +286,7 @@ impl Inversion {
             tail,
             quadrature: quadrature(&losses),
             above,
-            rounding: (constant, deviation + 2.0 * drift),
+            rounding: (constant, deviation + 10.0 * drift),
             shifted: None,
         })
     }
@@ -292,7 +295,7 @@ impl Inversion {
     pub(super) fn delta(&self, epsilon: f64) -> Figure {
         let unit = 0.5 * f64::EPSILON;
         let scale = self.h / std::f64::consts::PI;
-        let (mut sum, mut rounding) = (0.0, 0.0);
+        let (mut sum, mut rounding) = (CompensatedSum::default(), 0.0);
         let start = libm::exp(self.log_mgf - self.c * epsilon);
         for (k, excess) in self.excess.iter().enumerate() {
             let t = self.h * k as f64;
@@ -301,18 +304,19 @@ impl Inversion {
             let weight = if k == 0 { 0.5 * scale } else { scale };
             let z = Complex64::new(self.c, t);
             let kernel = Complex64::from_polar(1.0, turn) / (z * (z + 1.0));
-            sum += weight * size * kernel.re;
+            sum.add(weight * size * kernel.re);
             let (constant, per_t) = self.rounding;
-            let error = constant + 8.0 * self.c * epsilon.abs() + t * (per_t + 2.0 * epsilon.abs());
+            let error = constant + 8.0 * self.c * epsilon.abs() + t * (per_t + 4.0 * epsilon.abs());
             rounding += weight * size * kernel.norm() * error * unit;
             rounding += weight * start * kernel.norm() * self.quadrature;
         }
+        let mut sum = sum.total();
         if let Some(shifted) = &self.shifted {
             sum = start * shifted.at(self.mean - epsilon);
             let error_of_start = 4.0 + self.rounding.0 + 8.0 * self.c * epsilon.abs();
-            rounding = start * shifted.error(error_of_start, (epsilon, self.mean - epsilon));
+            rounding = start * shifted.error(error_of_start, epsilon);
         }
-        let cut = self.tail * start / std::f64::consts::PI;
+        let cut = self.tail * start / std::f64::consts::PI * (1.0 + 1e-9);
         let error = rounding + cut;
         let upper = match &self.shifted {
             Some(shifted) => shifted.with_rest(sum + error, epsilon),
@@ -332,7 +336,7 @@ impl Inversion {
         let (s, log_mgf) = self.above;
         let decay = (s - self.c) * width;
         let above = libm::exp(log_mgf - s * epsilon - decay) / -libm::expm1(-decay);
-        below + above
+        (below + above) * (1.0 + 1e-9)
     }
 
     /// An epsilon at which the inversion is centred.

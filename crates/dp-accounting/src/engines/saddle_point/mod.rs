@@ -91,11 +91,11 @@ pub(crate) fn delta(composition: &Composition, epsilon: f64) -> Result<PrivacyBo
     let start = Cell::new(1.0);
     worst(composition, Method::SaddlePoint, |direction, known| {
         let losses = composition.losses(direction)?;
-        if stays_below(&losses, Ask::DeltaAt(epsilon), known) {
+        let mut prepared = Losses::new(&losses);
+        if ends_below(&prepared, epsilon) || stays_below(&losses, Ask::DeltaAt(epsilon), known) {
             return Ok(Figure::default());
         }
         let infinite = infinite_mass(&losses);
-        let mut prepared = Losses::new(&losses);
         let inversion = Inversion::new(&mut prepared, epsilon, start.get());
         let inversion = inversion.ok_or(NOT_CERTIFIED)?;
         start.set(inversion.contour());
@@ -144,8 +144,11 @@ pub(crate) fn estimate(composition: &Composition, delta: f64, near: f64) -> Opti
         if left <= 0.0 || !prepared.any_decays() {
             return None;
         }
+        if ends_below(&prepared, near) || stays_below(&losses, Ask::EpsilonAt(delta), worst) {
+            continue;
+        }
         let log_delta = libm::log(left);
-        if let Some(found) = estimate_few(&mut prepared, log_delta, (near, worst)) {
+        if let Some(found) = estimate_few(&mut prepared, log_delta, near) {
             worst = worst.max(found);
             continue;
         }
@@ -164,21 +167,14 @@ pub(crate) fn estimate(composition: &Composition, delta: f64, near: f64) -> Opti
 /// A logarithm of how far a first-order approximation may be from delta, and is so far from a target that it will do.
 const FAR: f64 = 9.0;
 
-/// About epsilon for a few sampled mechanisms: from delta at `near` along its slope there, which is exact where the answer is `near`. 0 for a direction
-/// that stays below what another reaches, `worst`.
-fn estimate_few(losses: &mut Losses<'_>, log_delta: f64, (near, worst): (f64, f64)) -> Option<f64> {
+/// About epsilon for a few sampled mechanisms: from delta at `near` along its slope there, which is exact where the answer is `near`.
+fn estimate_few(losses: &mut Losses<'_>, log_delta: f64, near: f64) -> Option<f64> {
     if !Transform::suits(losses) {
         return None;
-    }
-    if Transform::largest(losses) <= near {
-        return Some(0.0);
     }
     let along =
         |miss: f64, rate: f64| near * libm::exp((miss / (rate * near)).clamp(-100.0, 100.0));
     let at = saddle_point(losses, Aim::Epsilon(near), 1.0)?;
-    if along(at.log_delta_bound(near) - log_delta, at.c) <= worst {
-        return Some(0.0);
-    }
     let first_order = at.log_delta(near) - log_delta;
     if first_order.abs() > FAR {
         return Some(along(first_order, at.c));
@@ -259,6 +255,11 @@ fn one_direction(
     let width = |found: &Figure| found.upper - found.lower;
     let narrower = |a: &Figure, b: &Figure| width(a).total_cmp(&width(b));
     [first, again].into_iter().flatten().min_by(narrower)
+}
+
+/// Whether a few sampled mechanisms cannot lose as much as `epsilon`, as where a user is added.
+fn ends_below(losses: &Losses<'_>, epsilon: f64) -> bool {
+    Transform::suits(losses) && Transform::largest(losses) * (1.0 + 1e-12) <= epsilon
 }
 
 /// Probability that any of the mechanisms fails altogether.

@@ -43,8 +43,10 @@ use realfft::num_complex::Complex64;
 
 use super::contour::{Losses, TiltedComposition};
 use super::nodes::{Demand, range};
+use super::tilted::{Cumulants, ln_1p};
 use crate::engines::loss::{Loss, MixtureLoss, Side};
 use crate::engines::quadrature::whole;
+use crate::engines::rounding::CompensatedSum;
 
 /// Exponents of the errors that are allowed.
 pub(super) struct Effort {
@@ -58,6 +60,8 @@ pub(super) struct Effort {
     pub(super) excess: f64,
     /// Of what D leaves out, relative to δ.
     rest: f64,
+    /// A node's share of the transform that is left out.
+    nothing: f64,
 }
 
 impl Effort {
@@ -67,6 +71,7 @@ impl Effort {
         safety: 27.0,
         excess: 13.0,
         rest: 24.0,
+        nothing: 1e-18,
     };
 
     /// Where nothing is left out, and more costs little.
@@ -76,6 +81,7 @@ impl Effort {
         safety: 36.0,
         excess: 6.0,
         rest: 36.0,
+        nothing: 1e-19,
     };
 
     /// For an estimate.
@@ -85,18 +91,15 @@ impl Effort {
         safety: 16.0,
         excess: 20.0,
         rest: 12.0,
+        nothing: 1e-9,
     };
 }
 
 /// The weight is the regularised incomplete beta function of order [`ORDER`] of a logistic curve.
 const ORDER: u32 = 8;
-const HALF: usize = ORDER as usize;
 
-/// The binomial coefficients of 2 ORDER - 1.
-const BINOMIALS: [f64; 2 * HALF] = [
-    1.0, 15.0, 105.0, 455.0, 1365.0, 3003.0, 5005.0, 6435.0, 6435.0, 5005.0, 3003.0, 1365.0, 455.0,
-    105.0, 15.0, 1.0,
-];
+/// The upper half of the binomial coefficients of 2 ORDER - 1.
+const BINOMIALS: [f64; ORDER as usize] = [6435.0, 5005.0, 3003.0, 1365.0, 455.0, 105.0, 15.0, 1.0];
 
 /// Width of the strip in units of the weight's scale.
 const STRIP: f64 = 0.8;
@@ -111,17 +114,14 @@ const MAX_RUNS: f64 = 2_000.0;
 const LINE: f64 = 0.5;
 const CUT_LINE: f64 = 0.2;
 
-/// Most nodes times steps.
-const MAX_WORK: f64 = 2e8;
+/// Most nodes times steps, and so many more with every loss.
+const MAX_WORK: (f64, f64) = (2e8, 4e6);
 
 /// Most steps.
 const MAX_STEPS: f64 = 40_000.0;
 
-/// Steps of a rotation before its start is taken, and steps of those before it is computed afresh.
+/// Steps of a rotation before its start is taken, and steps of those before it is computed afresh. What the angles are off by is no more than that of t times the loss.
 const RESTART: usize = 16;
-
-/// A node's share of the transform that is left out.
-const NOTHING: f64 = 1e-19;
 
 /// The transform D at t = 0, h, 2h, ..., ready to be inverted.
 pub(super) struct Transform {
@@ -173,12 +173,13 @@ struct Sampled<'a> {
     mixture: &'a MixtureLoss,
     count: f64,
     mean: f64,
+    log_mgf: f64,
     q: f64,
     kappa: f64,
 }
 
 impl<'a> Sampled<'a> {
-    fn of(loss: &'a Loss, count: u64, mean: f64) -> Option<Self> {
+    fn of(loss: &'a Loss, count: u64, cumulants: Cumulants) -> Option<Self> {
         let Loss::Mixture(mixture) = loss else {
             return None;
         };
@@ -188,7 +189,8 @@ impl<'a> Sampled<'a> {
         (*zero == 0.0 && q <= MOST_RATE).then_some(Self {
             mixture,
             count: count as f64,
-            mean,
+            mean: cumulants.mean,
+            log_mgf: cumulants.log_mgf,
             q,
             kappa: shift / mixture.sigma,
         })
@@ -222,18 +224,22 @@ struct Cut {
     scale: f64,
 }
 
-/// w and 1 - w at z = e^(-(u - u₀)/S).
+/// w and 1 - w at z = e^(-(u - u₀)/S). The smaller one is summed and the other is what it leaves of 1, so that their errors cancel in the sum.
 fn weights(z: Complex64) -> (Complex64, Complex64) {
-    let sum = |z: Complex64, coefficients: &[f64]| {
-        let start = Complex64::ZERO;
-        coefficients.iter().rev().fold(start, |sum, c| sum * z + c)
-    };
     let below = z.norm_sqr() <= 1.0;
     let z = if below { z } else { z.inv() };
-    let scale = (z + 1.0).powu(2 * ORDER - 1).inv();
-    let near = sum(z, &BINOMIALS[..HALF]) * scale;
-    let far = z.powu(ORDER) * sum(z, &BINOMIALS[HALF..]) * scale;
+    let upper = BINOMIALS.iter().rev();
+    let sum = upper.fold(Complex64::ZERO, |sum, c| sum * z + c);
+    let far = z.powu(ORDER) * sum * (z + 1.0).powu(2 * ORDER - 1).inv();
+    let near = Complex64::ONE - far;
     if below { (near, far) } else { (far, near) }
+}
+
+/// Units of rounding by which either of [`weights`] is off at z of modulus e^`away` and an angle of at most [`STRIP`], `smaller` the modulus of the smaller one.
+///
+/// Relative to that: 16 for z^8, 7 for the sum, 46 for the power of 1 + z, 9 for its inverse and the products, and 8 times the error of z, which is 10 and twice `away`.
+fn weights_doubt(smaller: f64, away: f64) -> f64 {
+    2.0 + smaller * (160.0 + 24.0 * away.abs())
 }
 
 /// Nodes of one part of a loss: weights and centred losses.
@@ -256,7 +262,7 @@ impl Part {
     }
 
     /// Adds the transform at 0, h, 2h, ...
-    fn add(&self, h: f64, out: &mut [Complex64]) {
+    fn add(&self, (h, nothing): (f64, f64), out: &mut [Complex64]) {
         let last = h * out.len() as f64;
         let first = self.loss.first().copied().unwrap_or_default();
         let is_near = |loss: Complex64| size(loss - first) * last <= CLOSE;
@@ -265,7 +271,7 @@ impl Part {
         let (weights, rest) = self.weight.split_at(near);
         let (losses, others) = self.loss.split_at(near);
         for (weights, losses) in rest.chunks(LANES).zip(others.chunks(LANES)) {
-            add_lanes(weights, losses, h, out);
+            add_lanes((weights, losses), (h, nothing), out);
         }
         if near > 0 {
             add_close(weights, losses, h, out);
@@ -285,19 +291,38 @@ const N_POWERS: usize = 24;
 /// Adds `Σ w e^(itl) = e^(it l₀) Σ_k (it)^k m_k` for nodes beside the first one, l₀, with `m_k = Σ w (l - l₀)^k / k!`.
 fn add_close(weights: &[Complex64], losses: &[Complex64], h: f64, out: &mut [Complex64]) {
     let first = losses[0];
-    let mut moments = [Complex64::ZERO; N_POWERS];
+    let mut moments = [Sum::default(); N_POWERS];
     for (w, l) in weights.iter().zip(losses) {
         let mut term = *w;
         for (k, moment) in moments.iter_mut().enumerate() {
-            *moment += term;
+            moment.add(term);
             term *= (l - first) / (k + 1) as f64;
         }
     }
+    let moments = moments.map(Sum::total);
     for (k, place) in out.iter_mut().enumerate() {
         let it = Complex64::new(0.0, h * k as f64);
         let start = Complex64::ZERO;
         let sum = moments.iter().rev().fold(start, |sum, m| sum * it + m);
         *place += sum * exp(it * first);
+    }
+}
+
+/// Compensated sums of real and imaginary parts.
+#[derive(Clone, Copy, Default)]
+struct Sum {
+    re: CompensatedSum,
+    im: CompensatedSum,
+}
+
+impl Sum {
+    fn add(&mut self, term: Complex64) {
+        self.re.add(term.re);
+        self.im.add(term.im);
+    }
+
+    fn total(self) -> Complex64 {
+        Complex64::new(self.re.total(), self.im.total())
     }
 }
 
@@ -334,17 +359,21 @@ impl Turning {
         Complex64::new(sum(&self.re), sum(&self.im))
     }
 
-    fn is_gone(&self) -> bool {
+    fn is_below(&self, nothing: f64) -> bool {
         let sizes = self
             .re
             .iter()
             .zip(&self.im)
             .map(|(re, im)| re * re + im * im);
-        sizes.fold(0.0, f64::max) < NOTHING * NOTHING
+        sizes.fold(0.0, f64::max) < nothing * nothing
     }
 }
 
-fn add_lanes(weights: &[Complex64], losses: &[Complex64], h: f64, out: &mut [Complex64]) {
+fn add_lanes(
+    (weights, losses): (&[Complex64], &[Complex64]),
+    (h, nothing): (f64, f64),
+    out: &mut [Complex64],
+) {
     let mut start = Turning::new(0.0, &[]);
     for (i, w) in weights.iter().enumerate() {
         (start.re[i], start.im[i]) = (w.re, w.im);
@@ -355,7 +384,7 @@ fn add_lanes(weights: &[Complex64], losses: &[Complex64], h: f64, out: &mut [Com
         let mut first = Turning::new(h * (k * RESTART * RESTART) as f64, losses);
         first.times(&start);
         for places in blocks.chunks_mut(RESTART) {
-            if first.is_gone() {
+            if first.is_below(nothing) {
                 return; // and smaller ever after
             }
             let mut now = Turning {
@@ -370,6 +399,15 @@ fn add_lanes(weights: &[Complex64], losses: &[Complex64], h: f64, out: &mut [Com
         }
     }
 }
+
+/// How far K(c) on the raised line may be from that on the real line; what it is off by is charged.
+const SAME: f64 = 1e-6;
+
+/// Units of rounding by which a sum over nodes is off, beside its additions, relative to the sum of moduli.
+///
+/// In lanes: 33 products at 2.3, steps and strides, which are off by 5 and taken 16 times each, the start, 3 additions in a group. By powers: (9 k + 2) 1.5^k / k! for the k-th, 70 in
+/// all, and 22 for the rotation. On either way 12 for the division by the total weight and the share that is cut off.
+const SUMMED: f64 = 280.0;
 
 /// One loss, ready to be transformed.
 struct Nodes {
@@ -391,20 +429,19 @@ fn mixed(q: f64, u: f64, beta: f64) -> Complex64 {
     )
 }
 
-/// Largest sampling probability: [`ln_1p`] loses about `2^-53 / (1 - q)^2` where 1 + z is near 1 - q, and what is charged for rounding covers that up to here.
+/// Largest sampling probability: above, what is charged for the rounding of ln M, which is `q / (1 - q)` far below 0, is no longer small beside it.
 const MOST_RATE: f64 = 0.5;
 
-/// ln(1 + z).
-fn ln_1p(z: Complex64) -> Complex64 {
-    let modulus = 0.5 * libm::log1p(z.re * (2.0 + z.re) + z.im * z.im);
-    Complex64::new(modulus, libm::atan2(z.im, 1.0 + z.re))
+/// Units of rounding by which ln(1 + m) is off: m is off by 11 relative to itself, and [`ln_1p`] adds 8 |m| / |1 + m| and 6 relative to its value.
+fn ratio_doubt(m: Complex64, ratio: Complex64) -> f64 {
+    20.0 * size(m) / size(m + 1.0) + 6.0 * size(ratio)
 }
 
 impl Nodes {
     /// The nodes of one loss tilted by e^{cL} on the line at `beta`.
     fn new(
         one: &Sampled<'_>,
-        (c, h): (f64, f64),
+        c: f64,
         (beta, cut): (f64, Option<Cut>),
         effort: &Effort,
     ) -> Option<Self> {
@@ -443,6 +480,7 @@ impl Nodes {
                 0.5 * (beta / kappa) * (beta / kappa) - 0.5 * y * y,
                 -y * beta / kappa,
             );
+            let mut doubt = ratio_doubt(m, ratio);
             // how much of a relative error of e^u a loss takes over
             let mut slope = q * libm::exp(u) / size(m + 1.0);
             let (loss, log_weight) = match side {
@@ -454,13 +492,24 @@ impl Nodes {
                 Side::Replace => {
                     let mirrored = mixed(q, -u - kappa * kappa, -beta);
                     slope += q * libm::exp(-u - kappa * kappa) / size(mirrored + 1.0);
-                    let loss = ratio - ln_1p(mirrored);
+                    let mirrored_ratio = ln_1p(mirrored);
+                    doubt += ratio_doubt(mirrored, mirrored_ratio);
+                    let loss = ratio - mirrored_ratio;
                     (loss, noise + ratio + loss * c)
                 }
             };
-            let doubt = 4.0 * size(loss) + (4.0 + 2.0 * (u.abs() + kappa * kappa)) * slope;
-            let weight_doubt =
-                16.0 + 2.0 * y * y + 4.0 * beta * y.abs() / kappa + (c + 1.0) * doubt;
+            // u is off by a unit relative to itself, and so are κ and the argument of the mirror image
+            doubt += size(loss) + 3.0 * (u.abs() + kappa * kappa) * slope;
+            let (height, distance) = (beta / kappa, y.abs());
+            // of a weight, relative to itself: its exponent, which is summed from noise and losses, and exp
+            let exponents =
+                size(noise) + (c + 1.0) * (doubt + 4.0 * size(ratio) + 4.0 * size(loss));
+            let weight_doubt = 16.0
+                + 6.0 * y * y
+                + kappa * distance
+                + height * (3.0 * height + 7.0 * distance + 2.0 * kappa)
+                + 2.0 * size(log_weight)
+                + exponents;
             nodes.push((u, loss, log_weight, doubt, weight_doubt));
             k += 1.0;
         }
@@ -468,32 +517,44 @@ impl Nodes {
             .iter()
             .fold(f64::NEG_INFINITY, |top, n| top.max(n.2.re));
         let weigh = |log: Complex64| exp(Complex64::new(log.re - top, log.im));
-        let total: Complex64 = nodes.iter().map(|n| weigh(n.2)).sum();
+        let mut total = Sum::default();
+        nodes.iter().for_each(|n| total.add(weigh(n.2)));
+        let total = total.total();
+        // the same integral on the real line: where c is so large that one of them leaves out an outcome far away, neither is to be trusted
+        let scale = libm::log(step / (kappa * (2.0 * std::f64::consts::PI).sqrt()));
+        let log_mgf = top + libm::log(size(total)) + scale;
+        let difference = (log_mgf - one.log_mgf).abs();
+        if difference > SAME {
+            return None;
+        }
         let (mut below, mut above) = (Part::default(), Part::default());
         let (mut total_size, mut doubts, mut moment) = (0.0, 0.0, 0.0);
         for &(u, loss, log_weight, doubt, weight_doubt) in &nodes {
             let (weight, loss) = (weigh(log_weight) / total, loss - one.mean);
-            let (w, rest) = match cut {
+            let (w, rest, cut_doubt) = match cut {
                 Some(cut) => {
                     let away = ((cut.middle - u) / cut.scale).clamp(-600.0, 600.0);
-                    weights(exp(Complex64::new(away, -beta / cut.scale)))
+                    let (w, rest) = weights(exp(Complex64::new(away, -beta / cut.scale)));
+                    (w, rest, weights_doubt(size(w).min(size(rest)), away))
                 }
-                None => (Complex64::ONE, Complex64::ZERO),
+                None => (Complex64::ONE, Complex64::ZERO, 0.0),
             };
             for (part, share) in [(&mut above, w), (&mut below, rest)] {
                 let weight = weight * share;
-                if size(weight) > NOTHING {
+                if size(weight) > effort.nothing {
                     part.push(weight, loss);
                 }
             }
             let norm = size(weight) * (size(w) + size(rest));
             total_size += norm;
-            doubts += norm * weight_doubt;
+            // what the weights are divided by is off by as much in the mean
+            doubts += 2.0 * norm * (weight_doubt + top.abs()) + size(weight) * cut_doubt;
             moment += norm * (doubt + 4.0 * size(loss));
         }
         let n_nodes = (below.loss.len() + above.loss.len()) as f64;
-        let turns = (8 * RESTART + 16) as f64 + n_nodes / 8.0;
-        let constant = total_size * (turns + 256.0) + 2.0 * doubts + RESTART as f64 * h * moment;
+        let constant = total_size * (SUMMED + n_nodes / LANES as f64)
+            + doubts
+            + 4.0 * difference / f64::EPSILON;
         Some(Self {
             count: one.count,
             below,
@@ -501,7 +562,7 @@ impl Nodes {
             candidates: 2 * nodes.len(),
             rounding: (
                 2.0 * one.count * constant,
-                2.0 * one.count * (moment + 2.0 * one.mean.abs() * total_size),
+                2.0 * one.count * (moment + 3.0 * one.mean.abs() * total_size),
             ),
         })
     }
@@ -571,7 +632,7 @@ fn cap(
 /// The two parts of every loss, and what their product leaves out.
 fn parts(
     all: &[Sampled<'_>],
-    line: (f64, f64),
+    c: f64,
     aim: (f64, f64),
     effort: &Effort,
 ) -> Option<(Vec<Nodes>, Rest)> {
@@ -583,7 +644,7 @@ fn parts(
         let beta = (1.5 * one.kappa).min(highest);
         let cut = found.map(|(cap, _)| {
             let scale = beta / STRIP;
-            let share = one.count * all.len() as f64 * BINOMIALS[HALF];
+            let share = one.count * all.len() as f64 * BINOMIALS[0];
             let places = (effort.rest + libm::log(share)) / f64::from(ORDER);
             let z = Complex64::new(libm::exp(-places), 0.0);
             rest.share += one.count * weights(z).1.re * (1.0 + 1e-9);
@@ -592,7 +653,7 @@ fn parts(
                 scale,
             }
         });
-        nodes.push(Nodes::new(one, line, (beta, cut), effort)?);
+        nodes.push(Nodes::new(one, c, (beta, cut), effort)?);
     }
     Some((nodes, rest))
 }
@@ -600,7 +661,7 @@ fn parts(
 /// Steps of h after which |D| stays below `small`.
 fn n_steps(nodes: &[Nodes], h: f64, small: f64) -> Option<f64> {
     let n_nodes: usize = nodes.iter().map(Nodes::len).sum();
-    let most = MAX_STEPS.min(MAX_WORK / n_nodes as f64);
+    let most = MAX_STEPS.min((MAX_WORK.0 + MAX_WORK.1 * nodes.len() as f64) / n_nodes as f64);
     let is_end = |steps: f64| bound(nodes, steps * h) <= small;
     let (mut low, mut high) = (8.0, 16.0);
     while !is_end(high) {
@@ -620,13 +681,13 @@ fn n_steps(nodes: &[Nodes], h: f64, small: f64) -> Option<f64> {
     Some(high.ceil()).filter(|steps| *steps <= most)
 }
 
-/// D at 0, h, 2h, ...
-fn transform(nodes: &[Nodes], h: f64, len: usize) -> Vec<Complex64> {
+/// D at 0, h, 2h, ..., with the share of a node that is left out.
+fn transform(nodes: &[Nodes], step: (f64, f64), len: usize) -> Vec<Complex64> {
     let mut logs = vec![(Complex64::ZERO, Complex64::ZERO); len];
     for one in nodes {
         let (mut below, mut above) = (vec![Complex64::ZERO; len], vec![Complex64::ZERO; len]);
-        one.below.add(h, &mut below);
-        one.above.add(h, &mut above);
+        one.below.add(step, &mut below);
+        one.above.add(step, &mut above);
         for ((logs, below), above) in logs.iter_mut().zip(below).zip(above) {
             logs.0 += ln(above + below) * one.count;
             logs.1 += ln(below) * one.count;
@@ -641,7 +702,7 @@ impl Transform {
     pub(super) fn suits(losses: &Losses<'_>) -> bool {
         let (mut runs, mut taken) = (0.0, 0.0);
         for (loss, count) in losses.all() {
-            let Some(one) = Sampled::of(loss, *count, 0.0) else {
+            let Some(one) = Sampled::of(loss, *count, Cumulants::default()) else {
                 return false;
             };
             runs += one.count;
@@ -653,7 +714,7 @@ impl Transform {
     /// What a certified answer takes.
     pub(super) fn effort(losses: &Losses<'_>) -> &'static Effort {
         let sampled = |(loss, count): &(Loss, u64)| {
-            Sampled::of(loss, *count, 0.0).is_some_and(|one| one.is_cut())
+            Sampled::of(loss, *count, Cumulants::default()).is_some_and(|one| one.is_cut())
         };
         if losses.all().iter().all(sampled) {
             &Effort::FULL
@@ -683,17 +744,17 @@ impl Transform {
         effort: &Effort,
     ) -> Option<Self> {
         let all: Option<Vec<Sampled<'_>>> = (at.losses.iter())
-            .map(|(loss, count, tilted)| Sampled::of(loss, *count, tilted.cumulants.mean))
+            .map(|(loss, count, tilted)| Sampled::of(loss, *count, tilted.cumulants))
             .collect();
-        let (nodes, rest) = parts(&all?, (at.c, h), aim, effort)?;
+        let (nodes, rest) = parts(&all?, at.c, aim, effort)?;
         let small = libm::exp(-effort.tail);
         let steps = n_steps(&nodes, h, small)?;
         // the rule, the ends of its range and their norm, for ψ and for α; then nodes that are left out
         let few = 8.0 * libm::exp(-effort.quadrature) * nodes.len() as f64;
-        let left_out = |one: &Nodes| 4.0 * NOTHING * one.count * one.candidates as f64;
+        let left_out = |one: &Nodes| 4.0 * effort.nothing * one.count * one.candidates as f64;
         let quadrature = few + nodes.iter().map(left_out).sum::<f64>();
         let last = h * steps;
-        let transform = transform(&nodes, h, whole(steps) + 1);
+        let transform = transform(&nodes, (h, effort.nothing), whole(steps) + 1);
         let (mut terms, mut sizes) = (Vec::with_capacity(transform.len()), (0.0, 0.0));
         for (k, d) in transform.into_iter().enumerate() {
             let t = h * k as f64;
@@ -705,13 +766,18 @@ impl Transform {
             sizes.1 += t * size(kernel);
         }
         let sum = |f: &dyn Fn(&Nodes) -> f64| nodes.iter().map(f).sum::<f64>();
+        // ln of every transform and times its count, and their sum over the losses
+        let logarithms = 24.0 + 8.0 * nodes.len() as f64;
         Some(Self {
             h,
             terms,
             sizes,
-            tail: (small + quadrature) * (1.0 / last + h / (last * last)),
+            tail: (small + quadrature) * (1.0 / last + h / (last * last)) * (1.0 + 1e-9),
             quadrature,
-            rounding: (sum(&|one| one.rounding.0), sum(&|one| one.rounding.1)),
+            rounding: (
+                sum(&|one| one.rounding.0 + logarithms * one.count),
+                sum(&|one| one.rounding.1),
+            ),
             rest,
         })
     }
@@ -722,19 +788,21 @@ impl Transform {
         let mut sum = 0.0;
         for (block, terms) in self.terms.chunks(RESTART).enumerate() {
             let mut now = exp(Complex64::new(0.0, self.h * (block * RESTART) as f64 * x));
+            let mut of_block = 0.0;
             for term in terms {
-                sum += term.re * now.re - term.im * now.im;
+                of_block += term.re * now.re - term.im * now.im;
                 now *= turn;
             }
+            sum += of_block;
         }
         sum
     }
 
     /// Bound on the error of that, where every term is off by `constant` units of rounding more.
-    pub(super) fn error(&self, constant: f64, (epsilon, x): (f64, f64)) -> f64 {
+    pub(super) fn error(&self, constant: f64, epsilon: f64) -> f64 {
         let unit = 0.5 * f64::EPSILON;
-        let turned = RESTART as f64 * (4.0 + 2.0 * self.h * (epsilon.abs() + x.abs()));
-        let turns = 32.0 + turned + self.terms.len() as f64;
+        // 16 turns at 4, sums of 16, kernels and D itself; then the sum over blocks
+        let turns = 120.0 + (self.terms.len() / RESTART) as f64;
         let constant = (constant + self.rounding.0 + turns) * unit + self.quadrature;
         constant * self.sizes.0 + (self.rounding.1 + 4.0 * epsilon.abs()) * unit * self.sizes.1
     }
@@ -762,4 +830,57 @@ fn exp(z: Complex64) -> Complex64 {
 /// ln z of something below 1 or about it.
 fn ln(z: Complex64) -> Complex64 {
     Complex64::new(0.5 * libm::log(z.norm_sqr()), libm::atan2(z.im, z.re))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sums that begin with 1 and go on with terms below half of its last digit: one addition at a time loses all of them.
+    #[test]
+    fn sums_over_nodes_are_off_by_no_more_than_is_charged() {
+        const N: usize = 4_000;
+        let unit = 0.5 * f64::EPSILON;
+        let tiny = 0.98 * unit;
+        let nodes = |spread: f64| {
+            let mut part = Part::default();
+            part.push(Complex64::ONE, Complex64::ZERO);
+            for i in 1..N {
+                let loss = spread * i as f64 / N as f64;
+                part.push(Complex64::new(tiny, 0.0), Complex64::new(loss, 0.0));
+            }
+            part
+        };
+        // by powers of their distances, and in lanes
+        for (spread, charged) in [(1e-3, SUMMED), (1e3, SUMMED + (N / LANES) as f64)] {
+            let mut out = vec![Complex64::ZERO; 8];
+            nodes(spread).add((0.01, 0.0), &mut out);
+            let lost = 1.0 - out[0].re + (N - 1) as f64 * tiny;
+            assert!(lost.abs() <= charged * unit, "{spread}: {}", lost / unit);
+        }
+    }
+
+    /// w + (1 - w) = 1, also where one of them is tiny, and each is that of 50 digits.
+    #[test]
+    fn weights_are_off_by_no_more_than_is_charged() {
+        // x, and w at e^(-x - 0.8 i) from the sum of the eight other terms, by mpmath
+        let table = [
+            (-4.0, 6.781_009_335_821_025e-11, -4.584_113_600_023_673e-12),
+            (
+                -1.5,
+                -0.001_071_712_496_391_718_1,
+                -0.004_296_239_856_516_794,
+            ),
+            (-0.25, -0.120_981_743_064_008_43, 0.781_467_945_790_942),
+            (0.0, 0.5, 1.052_262_813_366_043),
+            (0.4, 1.281_220_435_397_662_6, 0.482_960_475_557_267_1),
+            (2.0, 0.999_919_202_131_868_5, -0.000_172_145_125_722_236_9),
+        ];
+        for (x, re, im) in table {
+            let (w, rest) = weights(exp(Complex64::new(-x, -STRIP)));
+            let charged = weights_doubt(size(w).min(size(rest)), x) * 0.5 * f64::EPSILON;
+            assert!(size(w - Complex64::new(re, im)) <= charged, "{x}");
+            assert!(size(w + rest - 1.0) <= 2.0 * f64::EPSILON, "{x}");
+        }
+    }
 }

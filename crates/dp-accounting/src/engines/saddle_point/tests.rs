@@ -5,7 +5,7 @@ use realfft::num_complex::Complex64;
 use super::contour::{Aim, Losses, saddle_point};
 use super::inversion::Inversion;
 use super::nodes::{Demand, Nodes};
-use super::tilted::Tilted;
+use super::tilted::{Tilted, ln_1p};
 use super::windows::Windows;
 use super::{Ask, SaddlePointAccountant, stays_below, tail};
 use crate::engines::accountant::Accountant;
@@ -88,6 +88,23 @@ fn rounding_of_the_log_moment_stays_within_its_bound() {
             assert!(gap <= allowed, "{side:?} {sigma}: {gap} {allowed}");
             assert!(allowed < 1e-12, "{side:?} {sigma}: {allowed}");
         }
+    }
+}
+
+/// The logarithm of what is nearly 0 keeps its digits: |1 + z|² - 1 has none left there.
+#[test]
+fn logarithms_are_exact_next_to_zero() {
+    for distance in [1e-3, 1e-9, 1e-15_f64] {
+        // 1 + z = d + i d, where d is what the sum of 1 and z.re makes of it
+        let z = Complex64::new(-1.0 + distance, 1.0 - (1.0 - distance));
+        let exact = Complex64::new(z.re + 1.0, z.im);
+        let found = ln_1p(z);
+        assert!((found.re - exact.norm().ln()).abs() < 1e-14, "{distance}");
+        assert!((found.im - std::f64::consts::FRAC_PI_4).abs() < 1e-15);
+        let small = Complex64::new(-0.5 * distance * distance, distance);
+        // ln(1 + ix - x²/2) = ix + i x³/6 + O(x⁴)
+        let found = ln_1p(small);
+        assert!(found.re.abs() < distance.powi(4) && (found.im / distance - 1.0).abs() < 1e-5);
     }
 }
 

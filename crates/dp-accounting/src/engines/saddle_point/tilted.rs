@@ -4,7 +4,7 @@ use realfft::num_complex::Complex64;
 
 use super::nodes::Nodes;
 use crate::engines::loss::Loss;
-use crate::engines::rounding::two_sum;
+use crate::engines::rounding::{CompensatedSum, accurate_sum};
 
 /// Cumulants of the loss under the tilt, for one run.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -67,7 +67,7 @@ impl Tilted {
         } else {
             scaled(nodes, c)
         };
-        let total = sum(probabilities.iter().copied());
+        let total = accurate_sum(probabilities.iter().copied());
         probabilities.iter_mut().for_each(|p| *p /= total);
         let mean = dot(&probabilities, &nodes.loss);
         let deviations: Vec<f64> = nodes.loss.iter().map(|l| l - mean).collect();
@@ -135,19 +135,18 @@ impl Tilted {
 const PLAIN: f64 = 300.0;
 
 /// Weights times e^{cL}, and K(c) with the bound on its error. Relative to K, that is the
-/// cancellation in the sum of w (e^{cL} - 1), where each w is off by |ln w| + 4 units.
+/// cancellation in the sum of w (e^{cL} - 1). Relative to itself, a term is off by four units of what its exponents are made of, the exponent of the noise being |ln w| + |L| at most.
 fn plain(nodes: &Nodes, c: f64) -> (Vec<f64>, f64, f64) {
-    let (mut excess, mut rest, mut rounding) = (0.0, 0.0, 0.0);
+    let (mut excess, mut rounding) = (CompensatedSum::default(), 0.0);
     let tilted: Vec<f64> = (nodes.loss.iter().zip(&nodes.weight).zip(&nodes.log_weight))
         .map(|((l, w), log_weight)| {
             let more = w * libm::expm1(c * l);
-            let (sum, error) = two_sum(excess, more);
-            (excess, rest) = (sum, rest + error);
-            rounding += more.abs() * (8.0 + log_weight.abs());
+            excess.add(more);
+            rounding += more.abs() * (16.0 + 4.0 * (log_weight.abs() + (c + 2.0) * l.abs()));
             w + more
         })
         .collect();
-    let excess = excess + rest;
+    let excess = excess.total();
     let total = 1.0 + excess + nodes.missing();
     let log_mgf = libm::log1p(excess + nodes.missing());
     (tilted, log_mgf, rounding / total + 4.0 * log_mgf.abs())
@@ -159,9 +158,9 @@ fn scaled(nodes: &Nodes, c: f64) -> (Vec<f64>, f64, f64) {
     let exponents: Vec<f64> = terms().map(|(l, w)| w + c * l).collect();
     let top = exponents.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let tilted: Vec<f64> = exponents.iter().map(|e| libm::exp(e - top)).collect();
-    let total = sum(tilted.iter().copied());
+    let total = accurate_sum(tilted.iter().copied());
     let log_mgf = top + libm::log(total);
-    let off = |(t, (l, w)): (&f64, (&f64, &f64))| t * (w.abs() + c * l.abs());
+    let off = |(t, (l, w)): (&f64, (&f64, &f64))| t * (w.abs() + (c + 2.0) * l.abs());
     let rounding = tilted.iter().zip(terms()).map(off).sum::<f64>() / total;
     (
         tilted,
@@ -170,21 +169,12 @@ fn scaled(nodes: &Nodes, c: f64) -> (Vec<f64>, f64, f64) {
     )
 }
 
-/// Sum whose rounding errors are added in.
-fn sum(terms: impl Iterator<Item = f64>) -> f64 {
-    let (sum, rest) = terms.fold((0.0, 0.0), |(sum, rest), term| {
-        let (next, error) = two_sum(sum, term);
-        (next, rest + error)
-    });
-    sum + rest
-}
-
 fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(x, y)| x * y).sum()
 }
 
 /// Nodes advanced side by side.
-const LANES: usize = 4;
+pub(super) const LANES: usize = 4;
 
 /// Adds Σ p (e^{ikhd} - 1) to `excess[k]`, for at most [`LANES`] nodes.
 fn add_excess(d: &[f64], p: &[f64], h: f64, excess: &mut [(f64, f64)]) {
@@ -220,8 +210,13 @@ fn expm1_i(x: f64) -> Complex64 {
     Complex64::new(-2.0 * half * half, libm::sin(x))
 }
 
-/// ln(1 + z).
-fn ln_1p(z: Complex64) -> Complex64 {
-    let modulus = 0.5 * libm::log1p(z.re * (2.0 + z.re) + z.im * z.im);
-    Complex64::new(modulus, libm::atan2(z.im, 1.0 + z.re))
+/// ln(1 + z), off by 8 |z| / |1 + z| and 6 |ln(1 + z)| units of rounding at most: far from 0 from 1 + z itself, as |1 + z|² - 1 has no digits left where that is near -1.
+pub(super) fn ln_1p(z: Complex64) -> Complex64 {
+    let near = Complex64::new(1.0 + z.re, z.im);
+    let modulus = if z.norm_sqr() <= 0.25 {
+        libm::log1p(z.re * (2.0 + z.re) + z.im * z.im)
+    } else {
+        libm::log(near.norm_sqr())
+    };
+    Complex64::new(0.5 * modulus, libm::atan2(near.im, near.re))
 }
