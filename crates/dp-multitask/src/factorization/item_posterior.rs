@@ -8,6 +8,8 @@ use crate::Result;
 const SPREADS: (usize, f64, f64) = (40, 0.84, 10.0);
 /// Steps of expectation and maximisation from the most likely of them, and from the prior of the round before.
 const N_STEPS: usize = 30;
+/// The same where every night starts anew and there are many columns.
+const N_QUICK_STEPS: usize = 10;
 /// Least variance along an axis, relative to the largest.
 const LEAST_VARIANCE: f64 = 1e-9;
 /// Keeps the equations of columns that say the same apart, relative to their diagonal.
@@ -44,6 +46,7 @@ pub(super) struct ItemEvidence {
     precision: f64,
     prior: Option<Prior>,
     uncertainty: Option<Uncertainty>,
+    is_quick: bool,
 }
 
 /// Posterior covariances of what is an item's own: `C^-1 Q diag(v_i) Q^T C^-1`.
@@ -125,7 +128,14 @@ impl ItemEvidence {
             precision,
             prior: None,
             uncertainty: None,
+            is_quick: false,
         }
+    }
+
+    /// The same with spreads that are weighed without the public columns, and fewer steps from there.
+    pub(super) const fn quick(mut self) -> Self {
+        self.is_quick = true;
+        self
     }
 
     /// Takes over a round.
@@ -205,13 +215,26 @@ impl ItemEvidence {
             regressors: known.regressors(),
             dim,
         };
-        let n_columns = known.n_columns();
+        let (n_steps, columns) = match self.is_quick {
+            true => (N_QUICK_STEPS, &[][..]),
+            false => (N_STEPS, known.columns),
+        };
         let mut prior = match self.prior.take() {
             Some(prior) => prior,
-            None => problem.most_likely(known, n_columns)?,
+            None => {
+                let weighed = Known { columns, ..*known };
+                let of_spreads = Problem {
+                    regressors: weighed.regressors(),
+                    ..problem
+                };
+                Prior {
+                    columns: vec![COLUMN.0; known.n_columns()],
+                    ..of_spreads.most_likely(&weighed)?
+                }
+            }
         };
         let mut fit = problem.fit(&prior)?;
-        for _ in 0..N_STEPS {
+        for _ in 0..n_steps {
             prior = problem.maximised(&prior, &fit);
             fit = problem.fit(&prior)?;
         }
@@ -247,7 +270,7 @@ struct Fit {
 
 impl Problem<'_> {
     /// The prior of the same spread in all directions that is most likely.
-    fn most_likely(&self, known: &Known<'_>, n_columns: usize) -> Result<Prior> {
+    fn most_likely(&self, known: &Known<'_>) -> Result<Prior> {
         let (dim, c) = (self.dim, known.matrix);
         let squared: Vec<f64> = (0..dim * dim)
             .map(|at| dot(&c[at / dim * dim..][..dim], &c[at % dim * dim..][..dim]))
@@ -256,7 +279,7 @@ impl Problem<'_> {
         for variance in spreads(known.unit) {
             let prior = Prior {
                 spread: squared.iter().map(|c| c * variance).collect(),
-                columns: vec![COLUMN.0; n_columns],
+                columns: vec![COLUMN.0; known.n_columns()],
             };
             let found = self.fit(&prior)?.log_likelihood;
             if best.as_ref().is_none_or(|(most, _)| found > *most) {

@@ -88,12 +88,6 @@ fn described(path: &Path, columns: Option<&[String]>) -> Result<(ItemCatalogue, 
     let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
     let table = crate::item_features::read_columns(path, &columns)?;
     let vocabulary = FeatureVocabulary::new(&table, MIN_ITEMS)?;
-    let n: usize = vocabulary.category_sizes().iter().sum();
-    let mut features = vec![0.0; catalogue.len() * n];
-    for (row, id) in features.chunks_exact_mut(n.max(1)).zip(catalogue.ids()) {
-        for (feature, weight) in vocabulary.features(&table, id) {
-            row[feature as usize] = weight;
-        }
-    }
+    let features = vocabulary.rows(&table, catalogue.ids().iter().map(String::as_str));
     Ok((catalogue, features))
 }
