@@ -228,7 +228,7 @@ fn any_target() -> ApproxDp {
 ///
 /// Nights are weighed by one number each, `N_t`, and divided by the latest weights `w_i`: quotients of what single nights say would keep the errors
 /// of the first nights. The prior of item biases has a trend in `ln w_i`; that of tastes one variance for each axis of `C`. Its parameters are those
-/// of the largest likelihood of the releases (empirical Bayes). Where releases show that items drift, all sums over nights lose weight from night to night, by a factor
+/// of the largest likelihood of the releases (empirical Bayes). [Public columns](NightlyFactorization::with_columns) shift the means of both. Where releases show that items drift, all sums over nights lose weight from night to night, by a factor
 /// that foretold the nights so far best. Until tastes begin, `C` is 1 and users' factors are `[1]`. Before tastes a night of likes is `N_t` and
 /// the votes. `u_ij` are equal over the user's items that are among the most popular by released votes, with `sum_i u_ij^2 = 1`; only these have tastes.
 ///
