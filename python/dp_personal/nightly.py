@@ -58,13 +58,15 @@ class Nightly:
         pace: float = 0.4,
         tastes: int = 8,
         most_items: int | None = None,
+        feature_cols: Sequence[str] = (),
         ledger: str | os.PathLike[str] | None = None,
         data_set: str | None = None,
     ) -> Nightly:
         """Reserve the budget of all nights and make the folder.
 
         `items` is a public catalogue; `rating_range` the least and the largest rating, public too. With `feedback="implicit"`
-        records are likes. Without a `ledger` the state has one of its own.
+        records are likes. `feature_cols` are columns of the catalogue whose names say what items have in common, such as genres and year.
+        Without a `ledger` the state has one of its own. Where an earlier call was interrupted, the same one goes on without paying twice.
         """
         nights = cls(state)
         given = _given(
@@ -82,6 +84,7 @@ class Nightly:
             data_set=data_set,
         )
         given += [("rating_range", str(bound)) for bound in rating_range or ()]
+        given += [("feature_cols", column) for column in feature_cols]
         _, text = _native.nightly_init(given)
         logger.info("%s", text)
         return nights

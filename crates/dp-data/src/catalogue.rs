@@ -324,6 +324,29 @@ impl FeatureVocabulary {
         }
         found.into_iter().collect()
     }
+
+    /// The same as rows of numbers, one column a name, for items of these ids.
+    ///
+    /// # Examples
+    /// ```
+    /// use dp_data::{FeatureVocabulary, ItemTable};
+    /// let genre = |name: &str| vec![vec![name.to_owned()]];
+    /// let items = ItemTable::new(["genres"], [("1", genre("Drama")), ("2", genre("War"))]);
+    /// let vocabulary = FeatureVocabulary::new(&items, 1)?;
+    /// assert_eq!(vocabulary.rows(&items, ["2", "1", "3"]), [0.0, 1.0, 1.0, 0.0, 0.0, 0.0]);
+    /// # Ok::<(), dp_data::Error>(())
+    /// ```
+    pub fn rows<'a>(&self, items: &ItemTable, ids: impl IntoIterator<Item = &'a str>) -> Vec<f64> {
+        let n: usize = self.category_sizes().iter().sum();
+        let rows = ids.into_iter().flat_map(|id| {
+            let mut row = vec![0.0; n];
+            for (feature, weight) in self.features(items, id) {
+                row[feature as usize] = weight;
+            }
+            row
+        });
+        rows.collect()
+    }
 }
 
 /// Names that enough items have, in order.

@@ -5,8 +5,8 @@ use std::path::Path;
 use dp_accounting::{Budget, Ledger, Pace, gdp};
 use dp_core::{Adjacency, ApproxDp, Interactions, InteractionsBuilder, Private};
 use dp_data::{
-    RankingSums, RatingSplit, Ratings, RatingsColumns, RatingsFormat, SplitFractions, UserSplit,
-    read_ratings, rmse,
+    FeatureVocabulary, ItemCatalogue, RankingSums, RatingSplit, Ratings, RatingsColumns,
+    RatingsFormat, SplitFractions, UserSplit, read_item_table, read_ratings, rmse,
 };
 use dp_mechanism::{NoiseSource, PacedLifetime, ReleaseList, Run};
 use dp_multitask::{
@@ -65,6 +65,10 @@ struct Setting {
     /// Least signal at which tastes begin, in place of the default.
     signal: Option<f64>,
     tastes: usize,
+    /// Lifetimes with public features of items beside those without.
+    features: bool,
+    /// Lifetimes alone are measured.
+    is_brief: bool,
 }
 
 impl Setting {
@@ -76,10 +80,12 @@ impl Setting {
             validates: false,
             signal: None,
             tastes: 8,
+            features: false,
+            is_brief: false,
         };
         sizes::apply(
             &args.size,
-            "nights, epsilon, arrival (0 even, 1 adding, 2 half), validation (1: in place of the test part), signal, tastes",
+            "nights, epsilon, arrival (0 even, 1 adding, 2 half), validation (1: in place of the test part), signal, tastes, features (1: also with genres and decades of items), brief (1: lifetimes alone)",
             |key, value| {
                 match key {
                     "nights" => setting.nights = u32::try_from(sizes::whole(value)).unwrap_or(0),
@@ -87,6 +93,8 @@ impl Setting {
                     "validation" => setting.validates = value > 0.0,
                     "signal" => setting.signal = Some(value),
                     "tastes" => setting.tastes = sizes::whole(value),
+                    "features" => setting.features = value > 0.0,
+                    "brief" => setting.is_brief = value > 0.0,
                     "arrival" => match sizes::whole(value) {
                         1 => setting.arrival = Arrival::Adding,
                         2 => setting.arrival = Arrival::Half,
@@ -168,11 +176,19 @@ fn run(
         Arrival::Times => Some(read_times(&path)?),
         _ => None,
     };
+    let features = match setting.features {
+        true => Some(read_features(
+            &data_file(args, folder, &["items.tsv.gz", "items.tsv"])?,
+            ratings.catalogue(),
+        )?),
+        false => None,
+    };
+    let public = (times.as_ref(), features.as_ref());
     let split = ratings.split(SplitFractions::default(), 0)?;
     let mut measured = Vec::new();
     for seed in 0..args.seeds {
         let seed = args.seed_base.wrapping_add(seed);
-        measured.push(one_seed(&setting, &split, times.as_ref(), seed)?);
+        measured.push(one_seed(&setting, &split, public, seed)?);
     }
     Ok(rows(&setting, folder, METRIC, &measured))
 }
@@ -221,6 +237,9 @@ fn one_seed_of_likes(setting: &Setting, split: &UserSplit, seed: u64) -> Result<
         Ok(sums.finish()?.recall)
     };
     let mut found = of_lifetimes(setting, train, &arrivals, lifetimes, &recall)?;
+    if setting.is_brief {
+        return Ok(found);
+    }
     for night in setting.measured() {
         let data = table(train, &arrivals, night)?;
         for &epsilon in &setting.epsilons {
@@ -269,6 +288,17 @@ fn of_lifetimes(
         found.extend(made.into_iter().flatten());
     }
     Ok(found)
+}
+
+/// Rows of public numbers of items, and how many numbers a row has.
+type Features = (Vec<f64>, usize);
+
+/// Genres and decades of the items.
+fn read_features(path: &Path, catalogue: &ItemCatalogue) -> Result<Features> {
+    let items = read_item_table(path, &["genres", "year"])?.with_decades("year");
+    let vocabulary = FeatureVocabulary::new(&items, 2)?;
+    let rows = vocabulary.rows(&items, catalogue.ids().iter().map(String::as_str));
+    Ok((rows, vocabulary.category_sizes().iter().sum()))
 }
 
 /// The column `timestamp` in the place of ratings.
@@ -494,7 +524,7 @@ type Measured = Vec<(&'static str, Option<f64>, u32, f64)>;
 fn one_seed(
     setting: &Setting,
     split: &RatingSplit,
-    times: Option<&Ratings>,
+    (times, features): (Option<&Ratings>, Option<&Features>),
     seed: u64,
 ) -> Result<Measured> {
     let train = split.train.expose();
@@ -502,21 +532,33 @@ fn one_seed(
     let mut seeds = (1..).map(|at| seed.wrapping_mul(SEED_STRIDE).wrapping_add(at << 12));
     let mut lifetimes = Vec::new();
     for &epsilon in &setting.epsilons {
-        for (method, n_tastes) in [
-            ("paced, item biases", 0),
-            ("paced, with tastes", setting.tastes),
+        for ([method, with_features], n_tastes) in [
+            (["paced, item biases", "paced, item biases, features"], 0),
+            (
+                ["paced, with tastes", "paced, with tastes, features"],
+                setting.tastes,
+            ),
         ] {
             let default = NightlyParams::for_ratings(1.0, 5.0, train.n_items());
             let params = setting.settings(default, n_tastes);
             let seed = seeds.next().unwrap_or_default();
-            lifetimes.push(Lifetime::new(
-                method,
-                epsilon,
-                params,
-                setting,
-                train.n_items(),
-                seed,
-            )?);
+            let begin = |method| {
+                Lifetime::new(
+                    method,
+                    epsilon,
+                    params.clone(),
+                    setting,
+                    train.n_items(),
+                    seed,
+                )
+            };
+            lifetimes.push(begin(method)?);
+            if let Some((rows, n_columns)) = features {
+                // the same noise
+                let mut lifetime = begin(with_features)?;
+                lifetime.fit = lifetime.fit.with_columns(rows.clone(), *n_columns)?;
+                lifetimes.push(lifetime);
+            }
         }
     }
     let held_out = match setting.validates {
@@ -528,6 +570,9 @@ fn one_seed(
         Ok(rmse(pairs.expose().iter().copied())?)
     };
     let mut found = of_lifetimes(setting, train, &arrivals, lifetimes, &error)?;
+    if setting.is_brief {
+        return Ok(found);
+    }
     let measured = setting.measured();
     let jobs = (measured.iter()).flat_map(|&night| {
         setting

@@ -133,6 +133,56 @@ fn items_are_added_behind_those_that_were_there() {
 }
 
 #[test]
+fn features_of_items_are_published_and_make_the_same_model_again() {
+    let sandbox = begun();
+    fs::remove_dir_all(sandbox.path("state")).unwrap();
+    let genre = |n: usize| ["Drama", "War|Drama", "War", "Musical"][n % 4];
+    let described = |n: usize| -> String {
+        let items = (0..n).map(|n| format!("item-{n},T,{},{}\n", genre(n), 1980 + 3 * (n % 9)));
+        "item,title,genres,year\n".to_owned() + &items.collect::<String>()
+    };
+    sandbox.write("items.csv", described(25));
+    init(&sandbox, "--feature-cols people").exits(4);
+    let begun = init(&sandbox, "--feature-cols title").exits(0);
+    begun.prints(&["1, of title"]);
+    fs::remove_dir_all(sandbox.path("state")).unwrap();
+    init(&sandbox, "--feature-cols genres,year").exits(0);
+    let head = sandbox.text("state/items.csv");
+    let head = head.lines().next().unwrap();
+    // decades of years
+    assert_eq!(
+        head,
+        "item,title,genres=Drama,genres=Musical,genres=War,year=1980s,year=1990s,year=2000s"
+    );
+    night(&sandbox, 0, "").exits(0);
+    // two more items, one of them with a name that no column is of
+    sandbox.write(
+        "items.csv",
+        described(25) + "z1,Z,War|Western,1999\nz2,Z,,\n",
+    );
+    night(&sandbox, 1, "--items items.csv").exits(0);
+    let items = sandbox.text("state/items.csv");
+    assert!(
+        items.ends_with("z1,Z,0,0,1,0,1,0\nz2,Z,0,0,0,0,0,0\n"),
+        "{items}"
+    );
+    let kept = sandbox.read("state/model/item_factors.safetensors");
+    fs::remove_file(sandbox.path("state/nights.json")).unwrap();
+    night(&sandbox, 1, "").exits(0);
+    assert_eq!(sandbox.read("state/model/item_factors.safetensors"), kept);
+    sandbox.run(&words("nightly publish state public")).exits(0);
+    let recompute = words("verify public --recompute --releases state/releases.list");
+    sandbox.dp(&recompute).exits(0);
+    let order = sandbox.text("public/item_order.csv");
+    sandbox.write("public/item_order.csv", order.replacen(",1,", ",0,", 1));
+    assert_ne!(sandbox.dp(&recompute).code, 0);
+    // likes have none
+    let likes = "nightly init likes --items items.csv --lifetime-epsilon 4 --delta 1e-5 --feedback implicit --feature-cols genres";
+    sandbox.run(&words(likes)).exits(2);
+    assert!(!sandbox.exists("likes") && !sandbox.exists(".likes.begun"));
+}
+
+#[test]
 fn a_store_that_is_older_missing_or_changed_is_refused_and_costs_nothing() {
     let sandbox = begun();
     night(&sandbox, 0, "").exits(0);
@@ -247,6 +297,66 @@ fn a_lifetime_may_be_paid_from_a_ledger_that_is_there() {
     fs::rename(sandbox.path("state"), sandbox.path("first")).unwrap();
     init(&sandbox, "--ledger all.ledger --data-set d").exits(3);
     assert!(!sandbox.exists("state"));
+}
+
+/// What is there after a kill between any two steps of `dp nightly init`.
+#[test]
+fn an_interrupted_beginning_goes_on_with_what_was_paid_for() {
+    let hidden = ".state.begun";
+    let n_paid = |sandbox: &Sandbox, ledger: &str| {
+        let shown = sandbox.dp(&["ledger", "show", ledger, "--json"]);
+        shown.exits(0).json()["n_releases"].as_u64()
+    };
+    for n in 0..=7 {
+        let sandbox = begun();
+        let of = |name: &str| sandbox.read(&format!("state/{name}"));
+        let whole = of("nightly.json");
+        let mut unpaid: Value = serde_json::from_slice(&whole).unwrap();
+        unpaid["release_id"] = "".into();
+        let ledger = of("ledger");
+        let end_of_head = ledger.iter().position(|&byte| byte == b'\n').unwrap();
+        // the ledger is made, then its line pays
+        let steps = [
+            ("items.csv", of("items.csv")),
+            ("nightly.json", unpaid.to_string().into_bytes()),
+            ("ledger", ledger[..=end_of_head].to_vec()),
+            ("first-seen.key", of("first-seen.key")),
+            ("first-seen", of("first-seen")),
+            ("ledger", ledger.clone()),
+            ("nightly.json", whole),
+        ];
+        fs::remove_dir_all(sandbox.path("state")).unwrap();
+        fs::create_dir(sandbox.path(hidden)).unwrap();
+        for (name, bytes) in &steps[..n] {
+            sandbox.write(&format!("{hidden}/{name}"), bytes);
+        }
+        night(&sandbox, 0, "").exits(2).says(&["dp nightly init"]);
+        if n >= 2 {
+            for more in ["--pace 0.3", "--tastes 2", "--data-set other"] {
+                init(&sandbox, more).exits(2).says(&["interrupted", hidden]);
+            }
+            sandbox.write("items.csv", catalogue(24));
+            init(&sandbox, "").exits(2).says(&["another catalogue"]);
+            sandbox.write("items.csv", catalogue(25));
+        }
+        init(&sandbox, "").exits(0);
+        assert!(!sandbox.exists(hidden) && !sandbox.exists("state/.lock"));
+        assert_eq!(n_paid(&sandbox, "state/ledger"), Some(1), "{n} steps");
+        night(&sandbox, 0, "").exits(0);
+        let verify = words("verify state/model --ledger state/ledger --recompute");
+        sandbox.dp(&verify).exits(0);
+    }
+    // the same from a ledger that has no room for a second lifetime, killed before the folder got its name
+    let sandbox = begun();
+    fs::remove_dir_all(sandbox.path("state")).unwrap();
+    let create = words("ledger create all.ledger --data-set d --epsilon 5 --delta 1e-5");
+    sandbox.run(&create).exits(0);
+    let begin = || init(&sandbox, "--ledger all.ledger --data-set d");
+    begin().exits(0);
+    fs::rename(sandbox.path("state"), sandbox.path(hidden)).unwrap();
+    begin().exits(0);
+    assert_eq!(n_paid(&sandbox, "all.ledger"), Some(1));
+    night(&sandbox, 0, "").exits(0);
 }
 
 #[test]

@@ -84,11 +84,12 @@ pub struct PacedLifetime {
 
 impl PacedLifetime {
     /// Reserves the one event of `plan` in `ledger` and begins an empty store of first nights at `path`, with its key in a file of the same name and the ending
-    /// `.key`. Both can be read by their owner alone.
+    /// `.key`. Both can be read by their owner alone. Where an interrupted call reserved the same event for this store, it goes on with that one, and nothing is
+    /// paid a second time.
     ///
     /// # Errors
-    /// Those of [`Ledger::reserve_lifetime`], for which nothing is paid; [`crate::Error::FirstSeen`] where a lifetime was begun with a store
-    /// at `path`; [`crate::Error::Param`] for noise that fits no grid; [`crate::Error::Io`].
+    /// Those of [`Ledger::reserve_lifetime`], for which nothing is paid; [`crate::Error::FirstSeen`] where a lifetime of another plan or pace, or one with
+    /// nights, was begun with the store at `path`; [`crate::Error::Param`] for noise that fits no grid; [`crate::Error::Io`].
     pub fn begin(
         mut ledger: Ledger,
         plan: &Plan,
@@ -99,13 +100,22 @@ impl PacedLifetime {
         crate::run::try_grids(plan, &[1.0])?;
         let store = FirstSeen::create(&path)?;
         let mac = store.mac()?;
-        let ids: Vec<&str> = ledger.lifetimes().collect();
-        for id in ids {
-            if ledger.lifetime(id)?.first_seen == mac {
+        let mut reserved = None;
+        for id in ledger.lifetimes() {
+            let state = ledger.lifetime(id)?;
+            if state.first_seen != mac {
+                continue;
+            }
+            let is_same = *plan.releases() == [state.release] && state.pace == pace;
+            if !is_same || state.n_nights > 0 {
                 return Err(first_seen::begun(&path));
             }
+            reserved = Some(id.to_owned());
         }
-        let release_id = ledger.reserve_lifetime(plan, pace, &mac)?;
+        let release_id = match reserved {
+            Some(id) => id,
+            None => ledger.reserve_lifetime(plan, pace, &mac)?,
+        };
         Ok(Self {
             ledger,
             release_id,

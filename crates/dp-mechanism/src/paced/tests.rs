@@ -442,9 +442,13 @@ fn a_lifetime_that_was_not_reserved_leaves_a_store_that_the_next_try_takes() {
     super::FirstSeen::create(&path).unwrap();
     fs::remove_file(&path).unwrap(); // the key alone
     super::FirstSeen::create(&path).unwrap();
-    let lifetime = place.begin().unwrap();
-    drop(lifetime);
-    refused_store(place.begin(), "resume that one");
+    let id = place.begin().unwrap().release_id().to_owned();
+    // interrupted before anybody noted the id: the reservation is found by its store
+    assert_eq!(place.begin().unwrap().release_id(), id);
+    assert_eq!(place.ledger().lifetimes().count(), 1);
+    let other = Pace::new(0.5, HORIZON).unwrap();
+    let begun = PacedLifetime::begin(place.ledger(), &place.plan, other, &path);
+    refused_store(begun, "resume that one");
     assert_eq!(place.ledger().lifetimes().count(), 1);
 }
 

@@ -6,10 +6,10 @@ use crate::Result;
 
 /// Starting spreads that are weighed: this many, each so much smaller than the one before, from `LARGEST` bounds on labels.
 const SPREADS: (usize, f64, f64) = (40, 0.84, 10.0);
-/// With public columns, whose equations take longer, every fourth is weighed.
-const COARSE: usize = 4;
 /// Steps of expectation and maximisation from the most likely of them.
 const N_STEPS: usize = 30;
+/// The same where every night starts anew and there are many columns.
+const N_QUICK_STEPS: usize = 10;
 /// Least variance along an axis, relative to the largest.
 const LEAST_VARIANCE: f64 = 1e-9;
 /// Keeps the equations of columns that say the same apart, relative to their diagonal.
@@ -46,6 +46,7 @@ pub(super) struct ItemEvidence {
     precision: f64,
     prior: Option<Prior>,
     uncertainty: Option<Uncertainty>,
+    is_quick: bool,
 }
 
 /// Posterior covariances of what is an item's own: `C^-1 Q diag(v_i) Q^T C^-1`.
@@ -127,7 +128,14 @@ impl ItemEvidence {
             precision,
             prior: None,
             uncertainty: None,
+            is_quick: false,
         }
+    }
+
+    /// The same with spreads that are weighed without the public columns, and fewer steps from there.
+    pub(super) const fn quick(mut self) -> Self {
+        self.is_quick = true;
+        self
     }
 
     /// Takes over a round.
@@ -207,9 +215,14 @@ impl ItemEvidence {
             regressors: known.regressors(),
             dim,
         };
+        let n_steps = if self.is_quick {
+            N_QUICK_STEPS
+        } else {
+            N_STEPS
+        };
         let mut prior = problem.most_likely(known, self.prior.take())?;
         let mut fit = problem.fit(&prior)?;
-        for _ in 0..N_STEPS {
+        for _ in 0..n_steps {
             prior = problem.maximised(&prior, &fit);
             fit = problem.fit(&prior)?;
         }
@@ -244,30 +257,32 @@ struct Fit {
 }
 
 impl Problem<'_> {
-    /// The most likely prior to start from: one with the same spread in all directions, or that of the round before. The latter alone would not do: sums that
-    /// showed nothing leave a spread near 0, from which expectation and maximisation hardly move.
+    /// The most likely prior to start from: one with the same spread in all directions, which is weighed without public columns, or that of the round before. The latter
+    /// alone would not do: sums that showed nothing leave a spread near 0, from which expectation and maximisation hardly move.
     fn most_likely(&self, known: &Known<'_>, before: Option<Prior>) -> Result<Prior> {
-        let (dim, c, n_columns) = (self.dim, known.matrix, known.n_columns());
+        let (dim, c) = (self.dim, known.matrix);
         let squared: Vec<f64> = (0..dim * dim)
             .map(|at| dot(&c[at / dim * dim..][..dim], &c[at % dim * dim..][..dim]))
             .collect();
-        let isotropic = |variance: f64| Prior {
+        let isotropic = |variance: f64, n_columns: usize| Prior {
             spread: squared.iter().map(|c| c * variance).collect(),
             columns: vec![COLUMN.0; n_columns],
         };
-        let step = if n_columns > 0 { COARSE } else { 1 };
-        let starts = spreads(known.unit).step_by(step).map(isotropic);
-        let mut best: Option<(f64, Prior)> = None;
-        for prior in starts.chain(before) {
-            let found = self.fit(&prior)?.log_likelihood;
-            if best.as_ref().is_none_or(|(most, _)| found > *most) {
-                best = Some((found, prior));
-            }
-        }
-        best.map(|(_, prior)| prior)
-            .ok_or(crate::Error::Unsupported {
-                what: "sums that are not finite",
-            })
+        let trend_alone = Known {
+            columns: &[],
+            ..*known
+        };
+        let of_trend = Problem {
+            regressors: trend_alone.regressors(),
+            ..*self
+        };
+        let variance = largest(spreads(known.unit), |v| {
+            Ok(of_trend.fit(&isotropic(*v, 0))?.log_likelihood)
+        })?;
+        let starts = [isotropic(variance, known.n_columns())];
+        largest(starts.into_iter().chain(before), |prior| {
+            Ok(self.fit(prior)?.log_likelihood)
+        })
     }
 
     /// The posterior under `prior`: every axis of `M` by itself.
@@ -366,6 +381,21 @@ impl Problem<'_> {
             columns: columns.collect(),
         }
     }
+}
+
+/// The one of the largest value, of numbers that are finite.
+fn largest<T>(all: impl Iterator<Item = T>, value: impl Fn(&T) -> Result<f64>) -> Result<T> {
+    let mut best: Option<(f64, T)> = None;
+    for one in all {
+        let found = value(&one)?;
+        if best.as_ref().is_none_or(|(most, _)| found > *most) {
+            best = Some((found, one));
+        }
+    }
+    let (_, one) = best.ok_or(crate::Error::Unsupported {
+        what: "sums that are not finite",
+    })?;
+    Ok(one)
 }
 
 /// `C^-1 u_i` of all rows, with eigenvalues of at least a part of their mean.

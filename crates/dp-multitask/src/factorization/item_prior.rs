@@ -87,6 +87,10 @@ impl ItemPrior {
         self.tastes.len()
     }
 
+    pub(super) fn into_columns(self) -> Vec<f64> {
+        self.columns
+    }
+
     pub(super) fn columns(&self) -> &[f64] {
         &self.columns
     }

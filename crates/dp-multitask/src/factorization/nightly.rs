@@ -13,6 +13,7 @@ use super::axes::spread_alike;
 use super::fit::{initial_factors, shown, write_popularity};
 use super::forgetting::{Forgetting, Told};
 use super::item_posterior::{ItemEvidence, Known, spreads};
+use super::item_prior::ItemPrior;
 use super::item_update::{
     ItemResiduals, ItemStatistics, ResidualScratch, ScoreModel, add_row, bias_coordinate, ridge,
 };
@@ -164,6 +165,7 @@ impl NightlyParams {
             fit,
             kept: None,
             until: None,
+            public: None,
             assumptions: Vec::new(),
         })
     }
@@ -226,7 +228,7 @@ fn any_target() -> ApproxDp {
 ///
 /// Nights are weighed by one number each, `N_t`, and divided by the latest weights `w_i`: quotients of what single nights say would keep the errors
 /// of the first nights. The prior of item biases has a trend in `ln w_i`; that of tastes one variance for each axis of `C`. Its parameters are those
-/// of the largest likelihood of the releases (empirical Bayes). Where releases show that items drift, all sums over nights lose weight from night to night, by a factor
+/// of the largest likelihood of the releases (empirical Bayes). [Public columns](NightlyFactorization::with_columns) shift the means of both. Where releases show that items drift, all sums over nights lose weight from night to night, by a factor
 /// that foretold the nights so far best. Until tastes begin, `C` is 1 and users' factors are `[1]`. Before tastes a night of likes is `N_t` and
 /// the votes. `u_ij` are equal over the user's items that are among the most popular by released votes, with `sum_i u_ij^2 = 1`; only these have tastes.
 ///
@@ -250,7 +252,15 @@ pub struct NightlyFactorization {
     fit: MatrixFactorization,
     kept: Option<NightState>,
     until: Option<usize>,
+    public: Option<PublicRows>,
     assumptions: Vec<String>,
+}
+
+/// Public numbers of items, row by row, in the order in which the items came.
+#[derive(Debug, Clone, PartialEq)]
+struct PublicRows {
+    rows: Vec<f64>,
+    n_columns: usize,
 }
 
 settings_and_assumptions!(NightlyFactorization, NightlyParams);
@@ -335,6 +345,25 @@ impl NightlyFactorization {
 }
 
 impl NightlyFactorization {
+    /// The same with public columns of the items: the mean of the prior of an item's bias and tastes is linear in them, with weights that are learnt from
+    /// the releases ([`ItemPrior`]). Rows of `n_columns` in the order in which items came, for as many items as the last night has; those of items that were there on an earlier
+    /// night have to be what they were.
+    ///
+    /// # Privacy
+    /// Columns are public and were not made from the records that are trained on. What is released is the same without them.
+    ///
+    /// # Errors
+    /// [`crate::Error::Unsupported`] with likes; those of [`ItemPrior::new`].
+    pub fn with_columns(mut self, rows: Vec<f64>, n_columns: usize) -> Result<Self> {
+        if self.params.is_of_likes() {
+            let what = "public columns of items with likes";
+            return Err(Error::Unsupported { what });
+        }
+        ItemPrior::new(rows.clone(), n_columns, 0..0)?;
+        self.public = Some(PublicRows { rows, n_columns });
+        Ok(self)
+    }
+
     /// The same for the model after so many nights of a list that may have more.
     #[must_use]
     pub const fn until(mut self, n_nights: usize) -> Self {
@@ -596,6 +625,8 @@ pub struct NightState {
 /// The same with the settings.
 struct Nights<'a> {
     of: &'a NightlyFactorization,
+    /// Public columns of the items of the night, of mean 0 and variance 1 over these.
+    columns: Vec<f64>,
     state: NightState,
 }
 
@@ -615,8 +646,11 @@ impl std::ops::DerefMut for Nights<'_> {
 
 impl<'a> Nights<'a> {
     fn new(of: &'a NightlyFactorization) -> Self {
-        let state = NightState::default();
-        Self { of, state }
+        Self {
+            of,
+            columns: Vec::new(),
+            state: NightState::default(),
+        }
     }
 
     fn dim(&self) -> usize {
@@ -642,6 +676,15 @@ impl<'a> Nights<'a> {
         let expected = "no fewer items than on the night before, and no more than most_items";
         let most = self.of.params.most_items;
         params::in_range("n_items", n_items, self.n_items.max(1), most, expected)?;
+        if let Some(PublicRows { rows, n_columns }) = &self.of.public
+            && self.columns.len() != n_items * n_columns
+        {
+            let known = rows.len() / n_columns;
+            let expected = "no more items than there are public rows of";
+            params::in_range("n_items", n_items, 1, known, expected)?;
+            let rows = rows[..n_items * n_columns].to_vec();
+            self.columns = ItemPrior::new(rows, *n_columns, 0..0)?.into_columns();
+        }
         self.n_items = n_items;
         self.weights.sums.resize(n_items, 0.0);
         self.biases.sums.resize(n_items, 0.0);
@@ -904,17 +947,28 @@ impl<'a> Nights<'a> {
         evidence.noise_stddev(self.noise_stddev / self.scales().residual / self.of.params.passes)
     }
 
+    /// One number for each item, with what is known of items of these weights.
+    fn given_columns(&self, evidence: ItemEvidence, weights: &[f64]) -> Result<Vec<f64>> {
+        let known = Known {
+            columns: &self.columns,
+            ..Known::of_biases(weights, self.of.params.base.label_bound)
+        };
+        match self.columns.is_empty() {
+            true => evidence,
+            false => evidence.quick(),
+        }
+        .estimates(&known)
+    }
+
     /// The model that the releases make most likely.
     fn combine(&mut self) -> Result<()> {
         if self.weights.is_empty() {
             return Ok(());
         }
         let (weights, _) = self.item_weights(1.0);
-        let unit = self.of.params.base.label_bound;
         let of_biases = self.seen_without_tastes(&weights);
         if self.tastes.is_empty() {
-            let mut evidence = ItemEvidence::of(of_biases.0, of_biases.1);
-            let h = evidence.estimates(&Known::of_biases(&weights, unit))?;
+            let h = self.given_columns(ItemEvidence::of(of_biases.0, of_biases.1), &weights)?;
             let dim = self.dim();
             let rows = self.rows.chunks_exact_mut(dim);
             rows.zip(h).for_each(|(row, h)| row[0] = h);
@@ -940,8 +994,7 @@ impl<'a> Nights<'a> {
                 let with = (y[item * dim] - weights[item] * tastes) / constant;
                 (precision * with + of_biases.1 * of_biases.0[item]) / all
             });
-            let mut evidence = ItemEvidence::of(both.collect(), all);
-            let h = evidence.estimates(&Known::of_biases(&weights, unit))?;
+            let h = self.given_columns(ItemEvidence::of(both.collect(), all), &weights)?;
             for (own, h) in x.chunks_exact_mut(dim).zip(h) {
                 own[0] = h / constant;
                 own[1..].fill(0.0);
@@ -953,11 +1006,10 @@ impl<'a> Nights<'a> {
                     let rest = (1..dim).map(|k| y[item * dim + k] - of_bias * c[k * dim]);
                     axis.iter().zip(rest).map(|(u, y)| u * y).sum()
                 };
-                let seen = (0..self.n_items).map(|item| (along(item), weights[item] * length));
-                let seen: Vec<(f64, f64)> = seen.collect();
-                let variance = most_likely_variance(&seen, noise * noise, unit);
-                for (own, (y, w)) in x.chunks_exact_mut(dim).zip(&seen) {
-                    let q = w * variance * y / (w * w * variance + noise * noise);
+                let y: Vec<f64> = (0..self.n_items).map(along).collect();
+                let lengths: Vec<f64> = weights.iter().map(|w| w * length).collect();
+                let q = self.tastes_along(y, &lengths, noise * noise)?;
+                for (own, q) in x.chunks_exact_mut(dim).zip(q) {
                     let tastes = own[1..].iter_mut().zip(axis);
                     tastes.for_each(|(x, u)| *x += u * q);
                 }
@@ -965,6 +1017,18 @@ impl<'a> Nights<'a> {
         }
         self.rows = self.of.fit.rows(x, dim);
         Ok(())
+    }
+
+    /// Tastes along an axis, from their sums `y_i ~ N(w_i q_i, noise)`.
+    fn tastes_along(&self, y: Vec<f64>, weights: &[f64], noise: f64) -> Result<Vec<f64>> {
+        let unit = self.of.params.base.label_bound;
+        if !self.columns.is_empty() && weights.iter().all(|w| *w > 0.0) {
+            return self.given_columns(ItemEvidence::of(y, noise.recip()), weights);
+        }
+        let seen: Vec<(f64, f64)> = y.into_iter().zip(weights.iter().copied()).collect();
+        let variance = most_likely_variance(&seen, noise, unit);
+        let of_one = |(y, w): (f64, f64)| w * variance * y / (w * w * variance + noise);
+        Ok(seen.into_iter().map(of_one).collect())
     }
 
     /// `w_i` as counts.

@@ -19,7 +19,7 @@ pub(crate) use exploration_report::{ExplorationReport, FrontierPoint};
 pub(crate) use federated_report::{FederatedRelease, FederatedReport, ITEM_FEATURES};
 pub use folder::folder_of;
 pub(crate) use folder::{
-    INTERNAL_RELEASES, OutputFolder, RELEASES, internal_folder_of, make_folder,
+    INTERNAL_RELEASES, OutputFolder, RELEASES, StagedFolder, internal_folder_of, make_folder,
     make_internal_folder,
 };
 pub(crate) use manifest::{INTERNAL_PREFIX, MANIFEST, Manifest};

@@ -35,6 +35,8 @@ settings! {
             usual: "4 times the catalogue, and 10000",
             range: Range::from(1.0),
         },
+        /// Columns of the catalogue whose names say what items have in common, such as genres,year; not made from the ratings, not for implicit
+        feature_cols: Option<Vec<String>> = { value_name: "NAMES", delimiter: ',', usual: "none" },
         /// Ledger that pays; made if it does not exist, for these nights alone
         ledger: Option<PathBuf> = { value_name: "FILE", usual: "STATE/ledger" },
         /// Name of the data set in ledger and certificate

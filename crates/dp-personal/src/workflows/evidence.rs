@@ -122,12 +122,8 @@ impl Described {
                 .collect::<Vec<_>>()
         };
         let names = columns.iter().enumerate().flat_map(of_column).collect();
-        let mut features = vec![0.0; catalogue.len() * n];
-        for (row, id) in features.chunks_exact_mut(n.max(1)).zip(catalogue.ids()) {
-            for (feature, weight) in vocabulary.features(&table, id) {
-                row[feature as usize] = weight;
-            }
-        }
+        let ids = catalogue.ids().iter().map(String::as_str);
+        let features = vocabulary.rows(&table, ids);
         Ok(Self {
             catalogue,
             names,

@@ -2,25 +2,27 @@
 //!
 //! ```text
 //! STATE/nightly.json          public settings, the ledger, the day on which it began
-//! STATE/items.csv             items in the order in which they came: a night's numbers follow it
+//! STATE/items.csv             items in the order in which they came, and their features: a night's numbers follow it
 //! STATE/releases.list         every night's release: public
 //! STATE/nights.json           what was made of them, so that no night is gone through twice: public
 //! STATE/model                 the last night's model, to be published
 //! STATE/model-internal        what was measured on private data
 //! STATE/internal-nights.csv   the same night by night
 //! STATE/first-seen, .key      when users were first seen: private, and part of the mechanism
+//! .STATE.begun                all that until the lifetime is paid for and `nightly.json` names it
 //! ```
 //!
 //! A night is summed, then its users are written beside the store, then the ledger's line is durable, then noise is drawn and the release listed, then the model
 //! follows. Killed before the ledger's line, the night was not made; killed before its release is listed, it is lost; killed later, running it again writes its model.
 
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use dp_accounting::{Ledger, Pace, Plan, gdp};
 use dp_core::{ApproxDp, Interactions, InteractionsBuilder, Private};
-use dp_data::{ItemCatalogue, Ratings, TableSource};
+use dp_data::{FeatureVocabulary, ItemCatalogue, Ratings, TableSource};
 use dp_mechanism::{NoiseSource, PacedLifetime, ReleaseList, Run, Trainer};
 use dp_multitask::{
     FactorModel, Fitted, NightState, NightlyFactorization, NightlyModel, NightlyParams,
@@ -37,10 +39,10 @@ use super::train::ADJACENCY;
 use crate::columns::pair;
 use crate::error::{Error, Result};
 use crate::evaluate::Evaluation;
+use crate::item_features::read_columns;
 use crate::output::{
-    Aside, Headline, HeldOutBy, OutputFolder, Release, RunReport, Seconds, TrainRelease,
-    TrainReport, TrainSettings, make_internal_folder, pretty, replace_files, replace_private,
-    rounded_down,
+    Aside, Headline, HeldOutBy, OutputFolder, Release, RunReport, Seconds, StagedFolder,
+    TrainRelease, TrainReport, TrainSettings, pretty, replace_files, replace_private, rounded_down,
 };
 use crate::settings::{
     FeedbackKind, FeedbackSettings, InputSettings, LedgerChoice, LedgerFile, LedgerSettings,
@@ -57,12 +59,14 @@ const RELEASES: &str = "releases.list";
 const KEPT: &str = "nights.json";
 const MODEL: &str = "model";
 const FIRST_SEEN: &str = "first-seen";
-/// The order of items beside a model, where the catalogue grew.
+/// The order of items and their features beside a model, where the catalogue grew or there are features.
 const ORDER: &str = "item_order.csv";
 const HISTORY: &str = "internal-nights.csv";
 /// Nights whose figures `dp nightly status` prints.
 const SHOWN: usize = 7;
 const OWN_LEDGER: &str = "ledger";
+/// The hidden folder of a state that is not whole yet ends like this.
+const BEGUN: &str = "begun";
 const DAY: u64 = 86_400;
 /// Ids of users that were given have this bit: see [`Interactions::user_id`].
 const GIVEN_IDS: u128 = 1 << 127;
@@ -81,6 +85,9 @@ struct State {
     pace: Pace,
     settings: NightlyParams,
     min_rating: Option<f64>,
+    /// The columns of the catalogue that the features of the items are from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    feature_cols: Option<Vec<String>>,
     /// Days since 1970 on which the nights began.
     first_day: u64,
 }
@@ -102,6 +109,61 @@ impl State {
         }
     }
 
+    /// Writes what the lifetime will be in a folder in which nothing is paid for yet, or takes over what an interrupted [`init`] wrote there, and says which.
+    fn go_on_from(&mut self, staging: &Path, items: &[u8]) -> Result<bool> {
+        if !staging.join(SETTINGS).exists() {
+            let files = [
+                (ITEMS, items.to_vec(), false),
+                (SETTINGS, pretty(self)?, false), // last: it says that all is there
+            ];
+            return replace_files(staging, &files, &[]).map(|()| false);
+        }
+        let found = Self::open(staging)?;
+        self.first_day = found.first_day;
+        let own = Self {
+            release_id: found.release_id.clone(),
+            ..self.clone()
+        };
+        let path = staging.join(ITEMS);
+        let same_items = fs::read(&path).map_err(|e| Error::read(&path, e))? == items;
+        if own == found && same_items {
+            *self = found;
+            return Ok(true);
+        }
+        Err(Error::Usage(format!(
+            "an interrupted `dp nightly init` with another catalogue or other settings left {0}, and its ledger may have paid: say what {0}/{SETTINGS} says and give the \
+             items of {0}/{ITEMS}, or remove the folder where its lifetime is not in the ledger",
+            staging.display(),
+        )))
+    }
+
+    /// Pays for the lifetime and begins its store; the ledger's balance.
+    fn begin(
+        &mut self,
+        staging: &Path,
+        plan: &Plan,
+        is_interrupted: bool,
+    ) -> Result<Option<String>> {
+        let file = self.ledger(staging);
+        let is_new = file.symlink_metadata().is_err();
+        let account = open_account(&file, (is_new, false), &self.data_set, plan)?;
+        if !is_interrupted {
+            account.check(plan)?;
+        }
+        let mut account = account.before_users();
+        let name = name_in_ledger(&self.public())?;
+        let (pace, store) = (self.pace, staging.join(FIRST_SEEN));
+        self.release_id = account.lifetime(
+            |mut ledger| {
+                ledger.set_run(Some(name));
+                PacedLifetime::begin(ledger, plan, pace, store)
+            },
+            |lifetime| Ok(lifetime.release_id().to_owned()),
+        )?;
+        replace_files(staging, &[(SETTINGS, pretty(self)?, false)], &[])?;
+        Ok(account.balance(plan))
+    }
+
     fn ledger(&self, folder: &Path) -> PathBuf {
         let own = || folder.join(OWN_LEDGER);
         self.ledger.clone().unwrap_or_else(own)
@@ -116,11 +178,16 @@ impl State {
     }
 
     fn assumptions(&self) -> Vec<String> {
-        vec![
+        let mut all = vec![
             "the catalogue does not follow from the ratings".to_owned(),
             "the numbers of the nights do not follow from the ratings".to_owned(),
             ONE_LEDGER.to_owned(),
-        ]
+        ];
+        all.extend(self.feature_cols.as_ref().map(|columns| {
+            let columns = columns.join(", ");
+            format!("columns {columns} of the catalogue do not follow from the ratings")
+        }));
+        all
     }
 
     /// What shapes every night, and names their list.
@@ -191,10 +258,10 @@ pub struct NightlyReport {
     pub text: String,
 }
 
-/// Begins a lifetime: reserves its one event in the ledger and makes the folder.
+/// Begins a lifetime: reserves its one event in the ledger and makes the folder. Where that was interrupted, the same settings go on with what was paid for.
 ///
 /// # Errors
-/// Before anything is paid when settings are out of range, the folder exists, the catalogue cannot be read or the ledger has no room.
+/// Before anything is paid when settings are out of range, the folder exists, the catalogue cannot be read, the ledger has no room, or an interrupted call had other settings.
 ///
 /// # Privacy
 /// No private data are read. The ledger pays for all nights at once.
@@ -213,12 +280,12 @@ pub fn init(args: &NightlyInitSettings) -> Result<NightlyReport> {
             folder.display()
         ));
     };
-    let catalogue = dp_data::read_catalogue(&args.items)?;
-    let most_items = args.most_items.unwrap_or(4 * catalogue.len() + 10_000);
-    if most_items < catalogue.len() {
+    let items = Items::of(&args.items, args.feature_cols.as_deref(), None)?;
+    let n_items = items.ids.len();
+    let most_items = args.most_items.unwrap_or(4 * n_items + 10_000);
+    if most_items < n_items {
         return usage(format!(
-            "`most_items` {most_items} is less than the {} items of the catalogue",
-            catalogue.len()
+            "`most_items` {most_items} is less than the {n_items} items of the catalogue"
         ));
     }
     let horizon = u32::try_from(args.horizon).unwrap_or(u32::MAX);
@@ -254,47 +321,24 @@ pub fn init(args: &NightlyInitSettings) -> Result<NightlyReport> {
         pace: Pace::new(args.pace, horizon)?,
         settings,
         min_rating: args.min_rating,
+        feature_cols: args.feature_cols.clone(),
         first_day: days_since_1970(),
     };
-    let plan = state.plan(&state.trainer()?)?;
-    let file = args
-        .ledger
-        .clone()
-        .unwrap_or_else(|| folder.join(OWN_LEDGER));
-    let is_new = file.symlink_metadata().is_err();
-    make_internal_folder(folder)?;
-    let begun = || -> Result<(String, Option<String>)> {
-        let account = open_account(&file, (is_new, false), &data_set, &plan)?;
-        account.check(&plan)?;
-        let mut account = account.before_users();
-        write_items(folder, &catalogue)?;
-        let pace = state.pace;
-        let path = folder.join(FIRST_SEEN);
-        let name = name_in_ledger(&state.public())?;
-        let id = account.lifetime(
-            |mut ledger| {
-                ledger.set_run(Some(name));
-                PacedLifetime::begin(ledger, &plan, pace, path)
-            },
-            |lifetime| Ok(lifetime.release_id().to_owned()),
-        )?;
-        Ok((
-            id,
-            args.ledger.as_ref().and_then(|_| account.balance(&plan)),
-        ))
-    };
-    let (release_id, balance) = match begun() {
-        Ok(found) => found,
+    let plan = state.plan(&items.describe(state.trainer()?)?)?;
+    let staged = StagedFolder::open(folder, BEGUN)?;
+    let is_interrupted = state.go_on_from(&staged.path, &items.bytes()?)?;
+    let balance = match state.begin(&staged.path, &plan, is_interrupted) {
+        Ok(balance) => balance.filter(|_| args.ledger.is_some()),
         Err(error) => {
-            // nothing of a lifetime that was not begun stays; one that was paid for keeps its store
-            if !folder.join(FIRST_SEEN).exists() {
-                let _ = fs::remove_dir_all(folder);
+            // nothing of a lifetime that was not begun stays; one that may be paid for keeps its store
+            if !staged.path.join(FIRST_SEEN).exists() {
+                let _ = fs::remove_dir_all(&staged.path);
             }
             return Err(error);
         }
     };
-    state.release_id = release_id;
-    replace_files(folder, &[(SETTINGS, pretty(&state)?, false)], &[])?;
+    staged.finish()?;
+    let file = state.ledger(folder);
     let first = state.epsilon_of(&plan, 0..1)?;
     let mut facts = vec![
         fact(
@@ -312,10 +356,11 @@ pub fn init(args: &NightlyInitSettings) -> Result<NightlyReport> {
         ),
     ];
     facts.extend(balance.map(|balance| fact("ledger", balance)));
-    facts.push(fact(
-        "items",
-        format!("{}, room for {}", catalogue.len(), most_items),
-    ));
+    facts.push(fact("items", format!("{n_items}, room for {most_items}")));
+    if let Some(columns) = &args.feature_cols {
+        let n = items.features.len();
+        facts.push(fact("features", format!("{n}, of {}", columns.join(", "))));
+    }
     facts.push(fact("written to", folder.display().to_string()));
     facts.push(fact(
         "next",
@@ -352,44 +397,141 @@ fn open_account(
     Account::open(&settings, data_set.to_owned(), plan)
 }
 
-/// Items in the order in which they came.
+/// Items in the order in which they came, with their public features.
+///
+/// As a table: `item`, `title`, and a column for each feature, `genres=Drama`, which says how often the item has that name in that column.
 pub(crate) struct Items {
     ids: Vec<String>,
+    titles: Vec<String>,
+    features: Vec<String>,
+    /// Row by row.
+    numbers: Vec<f64>,
 }
 
+/// Names that fewer items of the first catalogue have are no features.
+const MIN_ITEMS: usize = 2;
+
 impl Items {
-    /// With their titles.
-    fn read(folder: &Path) -> Result<(Self, Vec<String>)> {
+    fn read(folder: &Path) -> Result<Self> {
         Self::of_file(&folder.join(ITEMS))
     }
 
-    /// The order beside a model, where it is not that of its catalogue.
+    /// The order and the features beside a model, where it has features or its order is not that of its catalogue.
     pub(crate) fn of_model(folder: &Path) -> Result<Option<Self>> {
         let path = folder.join(ORDER);
         match path.exists() {
-            true => Ok(Some(Self::of_file(&path)?.0)),
+            true => Ok(Some(Self::of_file(&path)?)),
             false => Ok(None),
         }
     }
 
-    fn of_file(path: &Path) -> Result<(Self, Vec<String>)> {
-        let mut reader = csv::Reader::from_path(path).map_err(|e| Error::model(path, e))?;
-        let (mut ids, mut titles) = (Vec::new(), Vec::new());
-        for row in reader.records() {
-            let row = row.map_err(|e| Error::model(path, e))?;
-            ids.push(row.get(0).unwrap_or_default().to_owned());
-            titles.push(row.get(1).unwrap_or_default().to_owned());
+    /// The items of a catalogue, with the names in its columns; with `features` only those.
+    fn of(path: &Path, columns: Option<&[String]>, features: Option<&[String]>) -> Result<Self> {
+        let catalogue = dp_data::read_catalogue(path)?;
+        let titles = catalogue.titles().iter().map(Option::clone);
+        let mut found = Self {
+            ids: catalogue.ids().to_vec(),
+            titles: titles.map(Option::unwrap_or_default).collect(),
+            features: Vec::new(),
+            numbers: Vec::new(),
+        };
+        let Some(columns) = columns else {
+            return Ok(found);
+        };
+        let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
+        let table = read_columns(path, &columns)?;
+        let named = |column: usize, name: &String| format!("{}={name}", columns[column]);
+        found.features = match features {
+            Some(features) => features.to_vec(),
+            None => {
+                let vocabulary = FeatureVocabulary::new(&table, MIN_ITEMS).map_err(|_| {
+                    let path = path.display();
+                    Error::Usage(format!("`feature_cols`: each column needs a name that {MIN_ITEMS} items of {path} have"))
+                })?;
+                let all = 0..columns.len();
+                all.flat_map(|column| {
+                    vocabulary
+                        .names(column)
+                        .iter()
+                        .map(move |name| named(column, name))
+                })
+                .collect()
+            }
+        };
+        let places: HashMap<&String, usize> = found.features.iter().zip(0..).collect();
+        for id in &found.ids {
+            let mut row = vec![0.0; places.len()];
+            for column in 0..columns.len() {
+                let names = table.names(id, column).iter();
+                for at in names.filter_map(|name| places.get(&named(column, name))) {
+                    row[*at] += 1.0;
+                }
+            }
+            found.numbers.extend(row);
         }
-        Ok((Self { ids }, titles))
+        Ok(found)
     }
 
-    /// What a model needs to be made again, where items are not in the order of its catalogue.
+    fn of_file(path: &Path) -> Result<Self> {
+        let failed = |e: csv::Error| Error::model(path, e);
+        let mut reader = csv::Reader::from_path(path).map_err(failed)?;
+        let header = reader.headers().map_err(failed)?;
+        let features = header.iter().skip(2).map(str::to_owned);
+        let mut found = Self {
+            ids: Vec::new(),
+            titles: Vec::new(),
+            features: features.collect(),
+            numbers: Vec::new(),
+        };
+        for row in reader.records() {
+            let row = row.map_err(failed)?;
+            found.ids.push(row.get(0).unwrap_or_default().to_owned());
+            found.titles.push(row.get(1).unwrap_or_default().to_owned());
+            for cell in row.iter().skip(2) {
+                let number = cell.parse();
+                found
+                    .numbers
+                    .push(number.map_err(|e| Error::model(path, e))?);
+            }
+        }
+        Ok(found)
+    }
+
+    fn bytes(&self) -> Result<Vec<u8>> {
+        let write = || -> std::result::Result<Vec<u8>, csv::Error> {
+            let mut writer = csv::Writer::from_writer(Vec::new());
+            let header = ["item", "title"].into_iter();
+            writer.write_record(header.chain(self.features.iter().map(String::as_str)))?;
+            let n = self.features.len();
+            for (at, (id, title)) in self.ids.iter().zip(&self.titles).enumerate() {
+                let numbers = self.numbers[at * n..][..n].iter().map(f64::to_string);
+                writer.write_record([id.clone(), title.clone()].into_iter().chain(numbers))?;
+            }
+            writer.into_inner().map_err(|e| e.into_error().into())
+        };
+        write().map_err(|e| Error::model(Path::new(ITEMS), e))
+    }
+
+    /// The trainer of nights of these items.
+    pub(crate) fn describe(&self, trainer: NightlyFactorization) -> Result<NightlyFactorization> {
+        match self.features.len() {
+            0 => Ok(trainer),
+            n => Ok(trainer.with_columns(self.numbers.clone(), n)?),
+        }
+    }
+
+    /// What a model needs to be made again, where items have features or are not in the order of its catalogue.
     fn order_file(&self, numbers: &[u32]) -> Result<Option<Vec<u8>>> {
-        if numbers.is_sorted() {
+        if numbers.is_sorted() && self.features.is_empty() {
             return Ok(None);
         }
-        let rows = self.ids.iter().map(|id| (id.clone(), String::new()));
-        Ok(Some(item_rows(rows)?))
+        let untitled = Self {
+            ids: self.ids.clone(),
+            titles: vec![String::new(); self.ids.len()],
+            features: self.features.clone(),
+            numbers: self.numbers.clone(),
+        };
+        untitled.bytes().map(Some)
     }
 
     /// The number in a night of each item of the catalogue.
@@ -405,50 +547,41 @@ impl Items {
             false => Ok(numbers),
         }
     }
-}
 
-fn write_items(folder: &Path, catalogue: &ItemCatalogue) -> Result<()> {
-    let rows = catalogue.ids().iter().zip(catalogue.titles());
-    let rows = rows.map(|(id, title)| (id.clone(), title.clone().unwrap_or_default()));
-    write_item_rows(folder, rows)
-}
-
-fn write_item_rows(folder: &Path, rows: impl Iterator<Item = (String, String)>) -> Result<()> {
-    replace_files(folder, &[(ITEMS, item_rows(rows)?, false)], &[])
-}
-
-fn item_rows(rows: impl Iterator<Item = (String, String)>) -> Result<Vec<u8>> {
-    let write = || -> std::result::Result<Vec<u8>, csv::Error> {
-        let mut writer = csv::Writer::from_writer(Vec::new());
-        writer.write_record(["item", "title"])?;
-        for (id, title) in rows {
-            writer.write_record([id, title])?;
+    /// Adds the items of a catalogue that are new, behind those that were there.
+    fn add(&mut self, new: Self) {
+        let known: HashSet<String> = self.ids.iter().cloned().collect();
+        let n = self.features.len();
+        for (at, (id, title)) in new.ids.into_iter().zip(new.titles).enumerate() {
+            if !known.contains(&id) {
+                self.ids.push(id);
+                self.titles.push(title);
+                self.numbers.extend(&new.numbers[at * n..][..n]);
+            }
         }
-        writer.into_inner().map_err(|e| e.into_error().into())
-    };
-    write().map_err(|e| Error::model(Path::new(ITEMS), e))
+    }
 }
 
-/// Adds the items of a catalogue that are new, behind those that were there.
-fn add_items(folder: &Path, catalogue: &Path, most: usize) -> Result<()> {
-    let new = dp_data::read_catalogue(catalogue)?;
-    let (items, titles) = Items::read(folder)?;
-    let known: std::collections::HashSet<&String> = items.ids.iter().collect();
-    let more: Vec<(String, String)> = (new.ids().iter().zip(new.titles()))
-        .filter(|(id, _)| !known.contains(id))
-        .map(|(id, title)| (id.clone(), title.clone().unwrap_or_default()))
-        .collect();
-    if more.is_empty() {
-        return Ok(());
-    }
-    let n_items = items.ids.len() + more.len();
+/// Adds the items of a catalogue that are new. Their features are those that the first catalogue had.
+fn add_items(folder: &Path, catalogue: &Path, state: &State) -> Result<()> {
+    let mut items = Items::read(folder)?;
+    let before = items.ids.len();
+    let new = Items::of(
+        catalogue,
+        state.feature_cols.as_deref(),
+        Some(&items.features),
+    )?;
+    items.add(new);
+    let (n_items, most) = (items.ids.len(), state.settings.most_items);
     if n_items > most {
         return Err(Error::Usage(format!(
             "`items` brings the catalogue to {n_items} items, and this state has room for {most}: create a new one with a larger `most_items`"
         )));
     }
-    let old = items.ids.iter().cloned().zip(titles);
-    write_item_rows(folder, old.chain(more))
+    match n_items > before {
+        true => replace_files(folder, &[(ITEMS, items.bytes()?, false)], &[]),
+        false => Ok(()),
+    }
 }
 
 /// The table with items by their numbers in a night. Its users keep their ids, which are those of the data: row numbers would make
@@ -500,7 +633,7 @@ struct NightSettings {
     epsilon_of_first_night: f64,
     /// How far the item biases moved since the night before.
     moved: Option<f64>,
-    /// The items in the order in which they came, where the catalogue grew.
+    /// The items in the order in which they came, where the catalogue grew or they have features.
     #[serde(skip)]
     order: Option<Vec<u8>>,
 }
@@ -570,12 +703,16 @@ pub fn run(args: &NightlyRunSettings, watch: &mut dyn Watch) -> Result<NightlyRe
         let columns = [&args.columns.user_col, &args.columns.item_col];
         let columns = columns.map(|name| name.as_deref());
         dp_data::check_catalogue(items, &args.ratings, columns)?;
-        add_items(folder, items, state.settings.most_items)?;
+        add_items(folder, items, &state)?;
     }
     go_on(watch)?;
     let mut clock = Clock::start();
     let ratings = read_tonight(args, &state)?;
-    let (items, _) = Items::read(folder)?;
+    let items = Items::read(folder)?;
+    let trainer = items.describe(trainer)?;
+    let features = items.features.iter();
+    let names = features.filter_map(|feature| Some(feature.split_once('=')?.1));
+    dp_data::check_no_user_ids(folder.join(ITEMS), names, &ratings)?;
     let numbers = items.numbers(ratings.catalogue())?;
     let split = HeldOut::new(&state.feedback(), &args.split, &ratings)?;
     let table = numbered(split.train(), &numbers)?;

@@ -312,7 +312,11 @@ impl Replay<'_> {
         let n_nights = n_nights.ok_or_else(|| self.wrong("no number of nights"))?;
         let params: NightlyParams = self.get("settings")?;
         let most_items = params.most_items;
-        let trainer = params.check()?.until(n_nights);
+        let order = Items::of_model(self.folder)?;
+        let mut trainer = params.check()?.until(n_nights);
+        if let Some(items) = &order {
+            trainer = items.describe(trainer)?;
+        }
         let plan = trainer.plan(most_items, self.target()?, ADJACENCY)?;
         let catalogue = dp_data::read_catalogue(self.folder.join(ITEMS))?;
         let nobody = InteractionsBuilder::new(catalogue.len()).build().0;
@@ -325,7 +329,7 @@ impl Replay<'_> {
             );
             return Err(self.wrong(&reason));
         }
-        let numbers = match Items::of_model(self.folder)? {
+        let numbers = match order {
             Some(items) => items.numbers(&catalogue)?,
             None => (0..).take(catalogue.len()).collect(),
         };

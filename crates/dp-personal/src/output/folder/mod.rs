@@ -16,7 +16,7 @@ use crate::output::{CERTIFICATE, INTERNAL_PREFIX, warn};
 
 pub use self::paths::folder_of;
 use self::paths::{LOCK, Parents, is_present, sibling, take_over};
-pub(crate) use self::paths::{internal_folder_of, make_folder, make_internal_folder};
+pub(crate) use self::paths::{StagedFolder, internal_folder_of, make_folder, make_internal_folder};
 pub(super) use self::paths::{remove_if_present, sync_folder};
 
 /// Says that what is made there is paid for.

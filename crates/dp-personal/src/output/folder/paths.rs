@@ -68,6 +68,36 @@ pub(crate) fn make_internal_folder(folder: &Path) -> Result<()> {
     }
 }
 
+/// A folder that is made in steps under a hidden name beside its own, for its owner alone: all of it or nothing is there.
+pub(crate) struct StagedFolder {
+    pub(crate) path: PathBuf,
+    target: PathBuf,
+    lock: File,
+}
+
+impl StagedFolder {
+    /// Makes it, or takes over the one that a killed process left.
+    pub(crate) fn open(target: &Path, suffix: &str) -> Result<Self> {
+        let path = sibling(target, suffix);
+        make_internal_folder(&path)?;
+        Ok(Self {
+            lock: take_over(&path, target)?,
+            target: target.to_owned(),
+            path,
+        })
+    }
+
+    /// Gives it its name, once everything in it is durable.
+    pub(crate) fn finish(self) -> Result<()> {
+        sync_folder(&self.path);
+        drop(self.lock);
+        fs::rename(&self.path, &self.target).map_err(|e| Error::write(&self.target, e))?;
+        sync_folder(folder_of(&self.target));
+        let lock = self.target.join(LOCK);
+        remove_if_present(&lock).map_err(|e| Error::write(&lock, e))
+    }
+}
+
 /// Makes the hidden folder, or takes over the one that a killed process left.
 pub(super) fn take_over(staging: &Path, target: &Path) -> Result<File> {
     let failed = |e| Error::write(staging, e);
