@@ -65,8 +65,9 @@ class Nightly:
         """Reserve the budget of all nights and make the folder.
 
         `items` is a public catalogue; `rating_range` the least and the largest rating, public too. With `feedback="implicit"`
-        records are likes. `feature_cols` are columns of the catalogue whose names say what items have in common, such as genres and year.
-        Without a `ledger` the state has one of its own. Where an earlier call was interrupted, the same one goes on without paying twice.
+        records are likes. `feature_cols` are columns of the catalogue whose names say what items have in common, such as genres
+        and year. Without a `ledger` the state has one of its own. If an earlier call was interrupted, the same call goes on
+        without paying twice.
         """
         nights = cls(state)
         given = _given(

@@ -366,9 +366,7 @@ def test_public_ratings_are_a_prior_as_a_file_or_in_memory(
     seeded = recommender.set_params(insecure_seed=1)
     with pytest.warns(dp.PrivacyWarning):
         without = seeded.fit(ratings).item_factors_.copy()
-    in_memory = {
-        name: [row[at] if at == 0 else float(row[at]) for row in rows[1:]] for at, name in enumerate(rows[0]) if at < 4
-    }
+    in_memory = {name: [row[at] if at == 0 else float(row[at]) for row in rows[1:]] for at, name in enumerate(rows[0]) if at < 4}
     fitted = []
     for prior in (table, in_memory):
         with pytest.warns(dp.PrivacyWarning):
