@@ -128,9 +128,12 @@ class Nightly:
             warnings.warn(warning, DpWarning, stacklevel=2)
         return loads(json)
 
-    def status(self) -> dict[str, Any]:
-        """Which nights were made, what users have left, and, under `internal_by_night`, held-out figures for the owner's eyes."""
-        json, _ = _native.nightly_status(_given(state=os.fspath(self.path)))
+    def status(self, *, show_internal: bool = False) -> dict[str, Any]:
+        """Which nights were made and what users have left.
+
+        With `show_internal`, `internal_by_night` has held-out figures, which are computed from private data.
+        """
+        json, _ = _native.nightly_status(_given(state=os.fspath(self.path), show_internal=show_internal))
         return loads(json)
 
     def erase(self, users: Iterable[object]) -> int:

@@ -486,13 +486,20 @@ fn the_status_shows_errors_by_night_to_the_owner() {
     for number in [0, 1] {
         night(&sandbox, number, "").exits(0);
     }
-    let found = status(&sandbox);
+    assert_eq!(status(&sandbox)["internal_by_night"], serde_json::json!([]));
+    let hidden = sandbox.run(&words("nightly status state")).exits(0).stdout.clone();
+    assert!(
+        hidden.contains("internal-nights.csv") && !hidden.contains("RMSE"),
+        "{hidden}"
+    );
+    let found = sandbox.run(&words("nightly status state --show-internal --json"));
+    let found = found.exits(0).json();
     let figures = found["internal_by_night"].as_array().unwrap();
     assert_eq!(figures.len(), 2);
     assert_eq!(figures[1]["night"], 1);
     assert!(figures[1]["value"].as_f64().unwrap() > 0.0);
     let shown = sandbox
-        .run(&words("nightly status state"))
+        .run(&words("nightly status state --show-internal"))
         .exits(0)
         .stdout
         .clone();
@@ -526,4 +533,37 @@ fn likes_have_nights_too() {
         .exits(0);
     let recommend = words("recommend --model to-publish --history own.csv -k 3");
     sandbox.run(&recommend).exits(0);
+}
+
+#[test]
+fn a_number_below_the_last_night_is_refused_and_the_last_one_is_not_made_again() {
+    let sandbox = begun();
+    night(&sandbox, 3, "").exits(0);
+    let ledger = sandbox.read("state/ledger");
+    night(&sandbox, 2, "")
+        .exits(2)
+        .says(&["night 2", "night 3 was made already", "--night"]);
+    assert_eq!(
+        night(&sandbox, 3, "--json").exits(0).json()["made_now"],
+        false
+    );
+    assert_eq!(sandbox.read("state/ledger"), ledger);
+}
+
+#[test]
+fn catalogues_that_are_none_or_of_other_items_are_refused() {
+    let sandbox = begun();
+    sandbox
+        .dp(&words(
+            "nightly init other --items ratings.csv --rating-range 1,5 --lifetime-epsilon 4 --delta 1e-5",
+        ))
+        .exits(4)
+        .says(&["a column of users"]);
+    assert!(!sandbox.path("other").exists());
+    night(&sandbox, 0, "--items items.csv").exits(0);
+    let others = catalogue(25).replace("Title", "Book");
+    sandbox.write("items.csv", others);
+    night(&sandbox, 1, "--items items.csv")
+        .exits(2)
+        .says(&["25 of the 25 items", "other titles"]);
 }

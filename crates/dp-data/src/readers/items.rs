@@ -183,15 +183,28 @@ pub fn check_catalogue(
     columns: [Option<&str>; 2],
 ) -> Result<()> {
     let (catalogue, data) = (catalogue.as_ref(), data.into());
+    if let Some(data) = data.file()
+        && (is_same_file(catalogue, data) || has_same_contents(catalogue, data)?)
+    {
+        return Err(Error::NotACatalogue {
+            path: catalogue.display().to_string(),
+            fault: CatalogueFault::IsTheData,
+        });
+    }
+    check_item_list(catalogue, columns)
+}
+
+/// Refuses a file that shows of itself, without the data, that it is no list of items: it has a column of users, or an item twice. `columns` are the names of
+/// users and items in the data, where they are not the usual ones.
+///
+/// # Errors
+/// As [`check_catalogue`].
+pub fn check_item_list(catalogue: impl AsRef<Path>, columns: [Option<&str>; 2]) -> Result<()> {
+    let catalogue = catalogue.as_ref();
     let refused = |fault: CatalogueFault| {
         let path = catalogue.display().to_string();
         Err(Error::NotACatalogue { path, fault })
     };
-    if let Some(data) = data.file()
-        && (is_same_file(catalogue, data) || has_same_contents(catalogue, data)?)
-    {
-        return refused(CatalogueFault::IsTheData);
-    }
     let (input, name) = open_table(catalogue)?;
     let mut table = Table::with_header(input, name)?;
     let header = Header::read(&table)?;

@@ -73,6 +73,8 @@ settings! {
     struct NightlyStatusSettings {
         /// Folder made by `dp nightly init`; it is only read
         state: PathBuf = { positional: true, value_name: "STATE" },
+        /// Also show held-out errors by night, which are computed from private data
+        show_internal: bool = {},
     }
 
     /// A copy of what may be published of the last night.

@@ -280,6 +280,7 @@ pub fn init(args: &NightlyInitSettings) -> Result<NightlyReport> {
             folder.display()
         ));
     };
+    dp_data::check_item_list(&args.items, [None, None])?;
     let items = Items::of(&args.items, args.feature_cols.as_deref(), None)?;
     let n_items = items.ids.len();
     let most_items = args.most_items.unwrap_or(4 * n_items + 10_000);
@@ -571,6 +572,19 @@ fn add_items(folder: &Path, catalogue: &Path, state: &State) -> Result<()> {
         state.feature_cols.as_deref(),
         Some(&items.features),
     )?;
+    let titles: HashMap<&String, &String> = items.ids.iter().zip(&items.titles).collect();
+    let titled = (new.ids.iter().zip(&new.titles))
+        .filter_map(|(id, new)| Some((new, *titles.get(id)?)))
+        .filter(|(new, old)| !new.is_empty() && !old.is_empty());
+    let (n_titled, n_other) = titled.fold((0, 0), |(n, other), (new, old)| {
+        (n + 1, other + usize::from(new != old))
+    });
+    if 2 * n_other > n_titled {
+        return Err(Error::Usage(format!(
+            "{n_other} of the {n_titled} items that `items` {} shares with the catalogue so far have other titles there: it is a catalogue of other items, or its ids have changed",
+            catalogue.display()
+        )));
+    }
     items.add(new);
     let (n_items, most) = (items.ids.len(), state.settings.most_items);
     if n_items > most {
@@ -781,7 +795,7 @@ pub fn run(args: &NightlyRunSettings, watch: &mut dyn Watch) -> Result<NightlyRe
         &settings,
         &release,
         is_new,
-        account.balance(&plan),
+        &state.ledger(folder),
     ))
 }
 
@@ -849,6 +863,12 @@ fn one_night(
                     path: lifetime.path().to_owned(),
                     what: STRANGERS,
                 }));
+            }
+            if let Some(last) = lifetime.state()?.last_night.filter(|last| *last > night) {
+                let text = format!(
+                    "tonight would be night {night}, and night {last} was made already: give `night`, a number above {last}; without it the number is the days since the state was made, so a clock that was set back gives a smaller one"
+                );
+                return Err(Error::Usage(text));
             }
             let run = Run::nightly(plan, lifetime, night, noise)?;
             Ok(trainer.run(table, run.listed_in(list))?)
@@ -941,13 +961,13 @@ fn told(
     settings: &NightSettings,
     release: &TrainRelease<'_, NightSettings>,
     is_new: bool,
-    balance: Option<String>,
+    ledger: &Path,
 ) -> NightlyReport {
     let certificate = &release.fitted.certificate;
     let night = match is_new {
         true => format!("{}, made now", settings.night),
         false => format!(
-            "{} is the last one and was made before: nothing was paid",
+            "{} is the last one and was made before: nothing was paid, and its model was written again without tonight's ratings",
             settings.night
         ),
     };
@@ -966,7 +986,8 @@ fn told(
             format!("item biases by {moved:.4} since the night before, root mean square"),
         ));
     }
-    facts.extend(balance.map(|balance| fact("ledger", balance)));
+    let paid = "all nights were paid for when the state was made; later ones cost nothing more";
+    facts.push(fact("ledger", format!("{}: {paid}", ledger.display())));
     facts.push(fact("written to", folder.join(MODEL).display().to_string()));
     facts.push(fact(
         "internal",
@@ -1016,6 +1037,7 @@ pub fn status(args: &NightlyStatusSettings) -> Result<NightlyReport> {
         _ => "not made yet".to_owned(),
     };
     let figures = history(folder);
+    let figures = if args.show_internal { figures } else { Vec::new() };
     let mut facts = vec![
         fact(
             "nights",
@@ -1040,9 +1062,16 @@ pub fn status(args: &NightlyStatusSettings) -> Result<NightlyReport> {
         fact(
             "tastes",
             kept.as_ref()
-                .map_or_else(String::new, |kept| kept.n_tastes().to_string()),
+                .map_or_else(|| "none yet".to_owned(), |kept| kept.n_tastes().to_string()),
         ),
     ];
+    if !args.show_internal && folder.join(HISTORY).exists() {
+        let text = format!(
+            "held-out errors by night are in {} (internal; --show-internal shows them)",
+            folder.join(HISTORY).display()
+        );
+        facts.push(fact("errors", text));
+    }
     for of in figures.iter().rev().take(SHOWN).rev() {
         let name = format!("night {}", of.night);
         let text = format!(
@@ -1092,7 +1121,7 @@ pub fn erase(args: &NightlyEraseSettings) -> Result<NightlyReport> {
     )?;
     let n = args.users.len();
     let text = format!(
-        "{n} erased: they add nothing to any later night; delete their records from the ratings as well\n"
+        "ids marked as erased: {n}, whether or not there were records of them. They add nothing to any later night; delete their records from the ratings as well\n"
     );
     Ok(NightlyReport {
         json: json!({ "n_erased": n }),
