@@ -388,7 +388,7 @@ fn largest<T>(all: impl Iterator<Item = T>, value: impl Fn(&T) -> Result<f64>) -
     let mut best: Option<(f64, T)> = None;
     for one in all {
         let found = value(&one)?;
-        if best.as_ref().is_none_or(|(most, _)| found > *most) {
+        if !found.is_nan() && best.as_ref().is_none_or(|(most, _)| found > *most) {
             best = Some((found, one));
         }
     }

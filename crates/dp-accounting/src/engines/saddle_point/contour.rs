@@ -1,6 +1,6 @@
 //! Where the contour of integration crosses the real axis.
 
-use super::nodes::{Demand, KEEP_ALL, Nodes, exponent};
+use super::nodes::{Demand, Nodes, exponent};
 use super::tilted::{Cumulants, Tilted};
 use crate::engines::loss::Loss;
 use crate::engines::rounding::CompensatedSum;
@@ -62,13 +62,13 @@ impl<'a> Losses<'a> {
                 continue;
             }
             let mut nodes = Nodes::of(loss, demand(wide));
-            if nodes.as_ref().is_none_or(|nodes| nodes.len() > KEEP_ALL) && wide > c {
+            if !nodes.as_ref().is_some_and(Nodes::serve_smaller) && wide > c {
                 nodes = Nodes::of(loss, demand(c));
                 reusable = false;
             }
             let nodes = nodes?;
             n_nodes += nodes.len();
-            reusable &= nodes.len() <= KEEP_ALL;
+            reusable &= nodes.serve_smaller();
             if n_nodes > MAX_TOTAL {
                 return None;
             }

@@ -15,7 +15,7 @@ use crate::engines::quadrature::panels;
 pub(super) const MAX_NODES: usize = 20_000;
 
 /// Up to so many nodes a loss keeps all of its range, so that they serve every smaller c.
-pub(super) const KEEP_ALL: usize = 1_500;
+const KEEP_ALL: usize = 1_500;
 
 /// What the nodes must be good for.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -46,6 +46,8 @@ pub(super) struct Nodes {
     pub(super) largest: f64,
     /// Smallest logarithm of a weight.
     pub(super) lightest: f64,
+    /// Whether nodes that matter at other c than the demanded one were left out.
+    is_pruned: bool,
 }
 
 impl Nodes {
@@ -70,6 +72,11 @@ impl Nodes {
 
     pub(super) fn len(&self) -> usize {
         self.loss.len()
+    }
+
+    /// Whether these serve every c up to the one that they were made for, and are few enough to be good for it.
+    pub(super) fn serve_smaller(&self) -> bool {
+        !self.is_pruned && self.len() <= KEEP_ALL
     }
 
     /// The nodes of `loss`, `None` where it has none that are known to be good enough.
@@ -228,7 +235,10 @@ fn mixture(mixture: &MixtureLoss, demand: Demand) -> Option<Nodes> {
     if all.len() <= KEEP_ALL {
         return Some(all);
     }
-    let mut nodes = Nodes::default();
+    let mut nodes = Nodes {
+        is_pruned: true,
+        ..Nodes::default()
+    };
     for (&loss, &log_weight) in all.loss.iter().zip(&all.log_weight) {
         let tilted = log_weight + demand.c * loss;
         if log_weight > -negligible || tilted > top - negligible {
