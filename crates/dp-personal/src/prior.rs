@@ -12,10 +12,15 @@ use crate::error::{Error, Result};
 pub(crate) const PRIOR: &str = "prior.csv";
 /// The column of ids.
 pub(crate) const ITEM: &str = "item";
-/// Columns whose names begin like this are directions of taste.
+/// Columns of this name and a number, `taste_1`, are directions of taste.
 pub(crate) const TASTE: &str = "taste";
 /// Columns that say how sure others are: they are not used.
 pub(crate) const STANDARD_ERROR: &str = "standard_error";
+
+fn is_taste(column: &str) -> bool {
+    let number = column.strip_prefix(TASTE).and_then(|n| n.strip_prefix('_'));
+    number.is_some_and(|n| n.parse::<u32>().is_ok())
+}
 
 /// Numbers of items by id, tastes first.
 pub(crate) struct PriorTable {
@@ -39,7 +44,7 @@ impl PriorTable {
         let used = |name: &str| name != ITEM && name != STANDARD_ERROR;
         let (mut at, others): (Vec<usize>, Vec<usize>) = (0..header.len())
             .filter(|&at| used(&header[at]))
-            .partition(|&at| header[at].starts_with(TASTE));
+            .partition(|&at| is_taste(&header[at]));
         let n_tastes = at.len();
         at.extend(others);
         if at.is_empty() {
@@ -75,6 +80,12 @@ impl PriorTable {
         format!(
             "the prior of items (columns {columns}; SHA-256 {sha256}) was made from public data, not from these users"
         )
+    }
+
+    /// How many items of a catalogue it has.
+    pub(crate) fn n_known(&self, catalogue: &ItemCatalogue) -> usize {
+        let ids = catalogue.ids().iter();
+        ids.filter(|id| self.rows.contains_key(id.as_str())).count()
     }
 
     /// The part of it that is about items of a catalogue.

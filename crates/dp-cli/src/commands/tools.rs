@@ -25,10 +25,13 @@ pub(crate) fn evidence(flags: &Flags<EvidenceSettings>) -> Result<()> {
     let made = evidence::evidence(&flags.settings)?;
     let (path, n_items) = (made.path.display().to_string(), made.n_items);
     if flags.json {
-        return print_json(&json!({"path": path, "n_items": n_items}));
+        return print_json(&json!({
+            "path": path, "n_items": n_items, "n_rated": made.n_rated, "n_used": made.n_used, "n_ratings": made.n_ratings,
+        }));
     }
     print(&format!(
-        "{path}: {n_items} items, from public ratings alone\n"
+        "{path}: {n_items} items, {} of them with public ratings; {} of {} ratings are of these items\n",
+        made.n_rated, made.n_used, made.n_ratings
     ))
 }
 

@@ -315,9 +315,14 @@ impl Trainer for NightlyFactorization {
                 Some(len) => nights.items_of(len)?,
                 None => self.width(data),
             };
+            let before = nights.n_items;
             nights.grow_to(n_items)?;
             let night = nights.tonight(|len, own| Ok(run.night(data, (len, 1.0), own)?))?;
-            let Some(night) = night else { break };
+            let Some(night) = night else {
+                // made before: the model is that of its items, as in a replay
+                nights.resize(before)?;
+                break;
+            };
             let before = std::mem::take(&mut nights.last);
             nights.observe(&night)?;
             nights.moved = moved(&before, &nights.last);
@@ -676,6 +681,10 @@ impl<'a> Nights<'a> {
         let expected = "no fewer items than on the night before, and no more than most_items";
         let most = self.of.params.most_items;
         params::in_range("n_items", n_items, self.n_items.max(1), most, expected)?;
+        self.resize(n_items)
+    }
+
+    fn resize(&mut self, n_items: usize) -> Result<()> {
         if let Some(PublicRows { rows, n_columns }) = &self.of.public
             && self.columns.len() != n_items * n_columns
         {

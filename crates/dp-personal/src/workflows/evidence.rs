@@ -1,5 +1,6 @@
 //! `dp evidence`: what public ratings say about items, as a table for `prior`.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use dp_core::InteractionsBuilder;
@@ -7,6 +8,7 @@ use dp_data::{FeatureVocabulary, ItemCatalogue, RatingsFormat};
 use dp_multitask::PublicRatings;
 
 use crate::error::{Error, Result};
+use crate::output::{folder_of, replace_files};
 use crate::prior::{ITEM, STANDARD_ERROR, TASTE};
 use crate::settings::EvidenceSettings;
 
@@ -22,6 +24,12 @@ pub struct EvidenceTable {
     pub path: PathBuf,
     /// Its items.
     pub n_items: usize,
+    /// Those of them that have public ratings.
+    pub n_rated: usize,
+    /// Public ratings of these items.
+    pub n_used: usize,
+    /// All public ratings.
+    pub n_ratings: usize,
 }
 
 /// Fits item biases and tastes to public ratings, without privacy, and writes them with their standard errors. With a table of items also those that nobody has rated, by their
@@ -57,11 +65,26 @@ pub fn evidence(args: &EvidenceSettings) -> Result<EvidenceTable> {
             }
         }
     }
+    let public = builder.build().0;
+    let n_used = public.n_records();
+    let rated: HashSet<u32> = (public.users())
+        .flat_map(|row| row.items().to_vec())
+        .collect();
+    if n_used == 0 {
+        let text = format!(
+            "none of the public ratings is of an item of {}: ids of the ratings must be those of the items",
+            args.items
+                .as_deref()
+                .unwrap_or(Path::new("the catalogue"))
+                .display()
+        );
+        return Err(Error::Usage(text));
+    }
     let fit = PublicRatings {
         n_tastes: args.n_tastes,
         ..PublicRatings::default()
     };
-    let items = fit.fit(builder.build().0, &described.features)?;
+    let items = fit.fit(public, &described.features)?;
     let lines = || -> csv::Result<Vec<u8>> {
         let mut writer = csv::Writer::from_writer(Vec::new());
         let tastes = (1..=args.n_tastes).map(|k| format!("{TASTE}_{k}"));
@@ -78,10 +101,14 @@ pub fn evidence(args: &EvidenceSettings) -> Result<EvidenceTable> {
         writer.into_inner().map_err(|e| e.into_error().into())
     };
     let bytes = lines().map_err(|e| Error::model(&args.out, e))?;
-    std::fs::write(&args.out, bytes).map_err(|e| Error::write(&args.out, e))?;
+    let name = args.out.file_name().unwrap_or_default().to_string_lossy();
+    replace_files(folder_of(&args.out), &[(&name, bytes, false)], &[])?;
     Ok(EvidenceTable {
         path: args.out.clone(),
         n_items: catalogue.len(),
+        n_rated: rated.len(),
+        n_used,
+        n_ratings: all.expose().n_records(),
     })
 }
 

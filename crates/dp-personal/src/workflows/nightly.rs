@@ -131,9 +131,10 @@ impl State {
             return Ok(true);
         }
         Err(Error::Usage(format!(
-            "an interrupted `dp nightly init` with another catalogue or other settings left {0}, and its ledger may have paid: say what {0}/{SETTINGS} says and give the \
-             items of {0}/{ITEMS}, or remove the folder where its lifetime is not in the ledger",
+            "an interrupted `dp nightly init` left {0}, and its {1} differ from these. To finish it without paying again, repeat it with the settings in {0}/{SETTINGS} and the \
+             items in {0}/{ITEMS}. To start over, remove {0}: if its ledger has paid for the lifetime (`dp ledger show`), that budget is lost",
             staging.display(),
+            if own == found { "items" } else { "settings" },
         )))
     }
 
@@ -617,12 +618,14 @@ fn numbered(table: &Private<Interactions>, numbers: &[u32]) -> Result<Private<In
     Ok(Private::new(builder.build().0))
 }
 
-/// The model with items by the catalogue.
+/// The model with items by the catalogue. Items that came after the night have zeros.
 pub(crate) fn by_catalogue(model: &FactorModel, numbers: &[u32]) -> Result<FactorModel> {
     let dim = model.dim();
-    let rows = numbers
-        .iter()
-        .flat_map(|&number| &model.item_factors()[number as usize * dim..][..dim]);
+    let (rows, later) = (model.item_factors(), vec![0.0; dim]);
+    let rows = numbers.iter().flat_map(|&number| {
+        let at = number as usize * dim;
+        rows.get(at..at + dim).unwrap_or(&later)
+    });
     Ok(FactorModel::new(
         *model.scoring(),
         rows.copied().collect(),
@@ -907,7 +910,7 @@ fn write_model(
     let mut warnings = warnings::of_ratings(release.ratings, state.target.delta);
     if account.has_other_users() {
         warnings.push(
-            "fewer than half of tonight's users are known from earlier nights: users keep their ids for a lifetime, since whoever is renamed has a new budget"
+            "fewer than half of tonight's users are known from earlier nights. Users must keep their ids: a user with a new id gets a new budget"
                 .to_owned(),
         );
     }
@@ -1037,7 +1040,11 @@ pub fn status(args: &NightlyStatusSettings) -> Result<NightlyReport> {
         _ => "not made yet".to_owned(),
     };
     let figures = history(folder);
-    let figures = if args.show_internal { figures } else { Vec::new() };
+    let figures = if args.show_internal {
+        figures
+    } else {
+        Vec::new()
+    };
     let mut facts = vec![
         fact(
             "nights",

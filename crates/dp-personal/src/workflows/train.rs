@@ -127,6 +127,15 @@ pub fn train_at(
     if let Some(table) = table {
         let file = table.file(ratings.catalogue())?;
         let sha256 = dp_accounting::sha256_hex(&file);
+        let (n, known) = (
+            ratings.catalogue().len(),
+            table.n_known(ratings.catalogue()),
+        );
+        if 2 * known < n {
+            crate::output::warn(&format!(
+                "`prior` has lines for {known} of the {n} items: is it about these items, and are its ids theirs?"
+            ));
+        }
         assumed.push(table.assumption(&sha256));
         fit = fit.with_prior(table.of(ratings.catalogue())?)?;
         prior = Some((file, sha256));

@@ -80,8 +80,15 @@ impl StagedFolder {
     pub(crate) fn open(target: &Path, suffix: &str) -> Result<Self> {
         let path = sibling(target, suffix);
         make_internal_folder(&path)?;
+        let lock = take_over(&path, target)?;
+        // another process may have finished it since the caller looked
+        if is_present(target) {
+            let _ = fs::remove_dir_all(&path);
+            let path = target.to_owned();
+            return Err(Error::OutputExists { path });
+        }
         Ok(Self {
-            lock: take_over(&path, target)?,
+            lock,
             target: target.to_owned(),
             path,
         })
@@ -90,8 +97,8 @@ impl StagedFolder {
     /// Gives it its name, once everything in it is durable.
     pub(crate) fn finish(self) -> Result<()> {
         sync_folder(&self.path);
-        drop(self.lock);
         fs::rename(&self.path, &self.target).map_err(|e| Error::write(&self.target, e))?;
+        drop(self.lock);
         sync_folder(folder_of(&self.target));
         let lock = self.target.join(LOCK);
         remove_if_present(&lock).map_err(|e| Error::write(&lock, e))
