@@ -134,7 +134,7 @@ impl State {
             "an interrupted `dp nightly init` left {0}, and its {1} differ from these. To finish it without paying again, repeat it with the settings in {0}/{SETTINGS} and the \
              items in {0}/{ITEMS}. To start over, remove {0}: if its ledger has paid for the lifetime (`dp ledger show`), that budget is lost",
             staging.display(),
-            if own == found { "items" } else { "settings" },
+            if same_items { "settings" } else { "items" },
         )))
     }
 
