@@ -468,7 +468,8 @@ fn private_file() -> OpenOptions {
     options
 }
 
-fn with_ending(path: &Path, ending: &str) -> PathBuf {
+/// The path with more at its end.
+pub(crate) fn with_ending(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(ending);
     name.into()

@@ -2,7 +2,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use chacha20::{R20, hchacha};
 use dp_accounting::hex;
@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 use zeroize::Zeroizing;
 
+use crate::client_policy::with_ending;
 use crate::run::{io_error, sync_folder_of};
 use crate::{Error, Result};
 
@@ -64,7 +65,7 @@ struct Header {
 impl FirstSeen {
     /// An empty store of a fresh key at `path`, or one that an interrupted [`create`](Self::create) left there.
     pub(super) fn create(path: &Path) -> Result<Self> {
-        let key_path = beside(path, ".key");
+        let key_path = with_ending(path, ".key");
         if path.exists() || key_path.exists() {
             let key = StoreKey::read(path)?;
             let store = match fs::read(path) {
@@ -98,7 +99,7 @@ impl FirstSeen {
     /// The store at `path` that `mac` is of: the file itself, or the one written beside it before a crash, which then takes its place.
     pub(super) fn open(path: &Path, mac: &str) -> Result<Self> {
         let key = StoreKey::read(path)?;
-        let next = beside(path, ".next");
+        let next = with_ending(path, ".next");
         let mut found = false;
         for candidate in [path, &next] {
             let bytes = match fs::read(candidate) {
@@ -228,7 +229,7 @@ impl FirstSeen {
 
     /// Writes this state beside the one at `path`, durably. It counts when the ledger names it.
     pub(super) fn write_beside(&self, path: &Path) -> Result<()> {
-        self.write(&beside(path, ".next"))
+        self.write(&with_ending(path, ".next"))
     }
 
     fn write(&self, at: &Path) -> Result<()> {
@@ -238,14 +239,14 @@ impl FirstSeen {
 
 /// The state that was written beside takes the place of the one at `path`.
 pub(super) fn promote(path: &Path) -> Result<()> {
-    let renamed = fs::rename(beside(path, ".next"), path);
+    let renamed = fs::rename(with_ending(path, ".next"), path);
     let done = renamed.and_then(|()| sync_folder_of(path));
     done.map_err(|source| io_error(path, source))
 }
 
 impl StoreKey {
     fn read(path: &Path) -> Result<Self> {
-        let at = beside(path, ".key");
+        let at = with_ending(path, ".key");
         let text = match fs::read_to_string(&at) {
             Ok(text) => Zeroizing::new(text),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -312,7 +313,7 @@ fn hmac_sha256(key: &[u8; 32], bytes: &[u8]) -> [u8; 32] {
 /// Writes a file that its owner alone may read, durably, in the place of what was there.
 fn write_private(at: &Path, bytes: &[u8]) -> Result<()> {
     let write = || -> io::Result<()> {
-        let partial = beside(at, ".partial");
+        let partial = with_ending(at, ".partial");
         match fs::remove_file(&partial) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -328,12 +329,6 @@ fn write_private(at: &Path, bytes: &[u8]) -> Result<()> {
         sync_folder_of(at)
     };
     write().map_err(|source| io_error(at, source))
-}
-
-fn beside(path: &Path, ending: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(ending);
-    name.into()
 }
 
 fn unusable(path: &Path, what: &'static str) -> Error {

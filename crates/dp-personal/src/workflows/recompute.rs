@@ -163,7 +163,9 @@ struct Replay<'a> {
 impl Replay<'_> {
     fn model(&self) -> Result<Rebuilt> {
         match self.get::<String>("command")?.as_str() {
-            "train" if self.get::<String>("method")? == Method::AmSsp.name() => self.featured(),
+            "train" if self.get::<String>("method")? == Method::AmSsp.name() => {
+                self.item_features()
+            }
             "train" => self.factors(),
             "tune" => self.tuned(),
             "personalize" => self.subspace(),
@@ -283,7 +285,7 @@ impl Replay<'_> {
         Ok(Measured::certified(trainer.run(&data, self.run(plan)?)?))
     }
 
-    fn featured(&self) -> Result<Rebuilt> {
+    fn item_features(&self) -> Result<Rebuilt> {
         let (catalogue, nobody) = self.catalogue()?;
         let path = self.folder.join(crate::item_features::FEATURES);
         let bytes = fs::read(&path).map_err(|e| Error::read(&path, e))?;

@@ -110,8 +110,8 @@ impl Cell {
         let plan = fit.plan(self.inputs.dim(), target, ADJACENCY)?;
         let run = Run::new(&plan, reserve_in_memory(&plan)?, &mut noise)?;
         let fitted = fit.run(train.samples(), run)?;
-        let peers = Baselines::new(&train, &fitted.model, &plan, seed, &mut noise)?;
-        let errors = errors_of_users(&self.inputs, &users(true)?, split, &peers)?;
+        let baselines = Baselines::new(&train, &fitted.model, &plan, seed, &mut noise)?;
+        let errors = errors_of_users(&self.inputs, &users(true)?, split, &baselines)?;
         Ok([false, true].map(|held_out| Errors::of(&self.inputs, &errors, held_out)))
     }
 
