@@ -65,9 +65,9 @@ def test_nights_share_one_budget(tmp_path: Path, catalogue: Path) -> None:
 def test_a_night_that_has_passed_is_refused(tmp_path: Path, catalogue: Path) -> None:
     nights = dp.Nightly.create(tmp_path / "state", items=catalogue, lifetime_epsilon=5.0, delta=1e-5, feedback="implicit")
     nights.run(ratings(100), night=5, rating="rating")
-    made = nights.run(ratings(100), night=3, rating="rating")
-    assert not made["made_now"]
-    assert made["night"] == 5
+    with pytest.raises(dp.BadSetting, match="night 5 was made already"):
+        nights.run(ratings(100), night=3, rating="rating")
+    assert not nights.run(ratings(100), night=5, rating="rating")["made_now"]
     with pytest.raises(dp.BadSetting):
         dp.Nightly.create(tmp_path / "other", items=catalogue, lifetime_epsilon=5.0, delta=1e-5)
     assert not (tmp_path / "other").exists()
