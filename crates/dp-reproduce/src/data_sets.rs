@@ -1,6 +1,7 @@
 //! `data-sets`: `dp train` with its defaults on every set of ratings under --data, beside what is free and what has no privacy.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use dp_core::{Interactions, Private};
 use dp_data::{HeldOutUsers, RankingSums, RatingsFormat, SplitFractions, read_ratings, rmse};
@@ -9,7 +10,7 @@ use dp_personal::error::{Error, Result};
 use dp_personal::settings::{Given, TrainSettings};
 use dp_personal::watch::Silent;
 use dp_personal::workflows::input::hold_out_users;
-use dp_personal::workflows::train::train;
+use dp_personal::workflows::train::{TrainOutcome, train};
 use serde_json::{Map, Value, json};
 
 use super::ReproduceArgs;
@@ -20,7 +21,7 @@ use super::sizes;
 
 /// Length of the lists.
 const K: usize = 20;
-const FILES: [&str; 2] = ["ratings.csv.gz", "ratings.csv"];
+pub(super) const FILES: [&str; 2] = ["ratings.csv.gz", "ratings.csv"];
 const EPSILONS: [f64; 5] = [0.5, 1.0, 2.0, 5.0, 20.0];
 
 /// A set of ratings.
@@ -67,11 +68,7 @@ struct Cell {
 }
 
 pub(super) fn run(args: &ReproduceArgs) -> Result<Vec<Row>> {
-    let mut epsilons = EPSILONS.to_vec();
-    sizes::apply(&args.size, "epsilon", |key, value| {
-        epsilons = vec![value];
-        key == "epsilon" && value > 0.0
-    })?;
+    let epsilons = epsilons(args)?;
     let mut rows = Vec::new();
     let mut n_found = 0;
     for set in &ALL {
@@ -102,6 +99,41 @@ pub(super) fn run(args: &ReproduceArgs) -> Result<Vec<Row>> {
         }
         _ => Ok(rows),
     }
+}
+
+/// Those of the tables, or the one of `--size epsilon=E`.
+pub(super) fn epsilons(args: &ReproduceArgs) -> Result<Vec<f64>> {
+    let mut epsilons = EPSILONS.to_vec();
+    sizes::apply(&args.size, "epsilon", |key, value| {
+        epsilons = vec![value];
+        key == "epsilon" && value > 0.0
+    })?;
+    Ok(epsilons)
+}
+
+/// `dp train` with default settings, split and noise by one seed.
+pub(super) fn defaults(ratings: &Path, out: &Path, epsilon: f64, seed: u64) -> Given {
+    Given::default()
+        .with("ratings", ratings.as_os_str())
+        .with("out", out.as_os_str())
+        .with("epsilon", epsilon.to_string())
+        .with("delta", DELTA.to_string())
+        .with("split_seed", seed.to_string())
+        .with("insecure_seed", seed.to_string())
+        .with("no_ledger", "true")
+        .with("show_internal", "true")
+        .with("item_ids_are_public", "true")
+}
+
+/// What a run measured of `metric`, by method.
+pub(super) fn measured<'a>(
+    outcome: &'a TrainOutcome,
+    metric: &'a str,
+) -> impl Iterator<Item = (&'a str, f64)> {
+    let rows = outcome.json["internal"]["quality"]["metrics"].as_array();
+    let rows = rows.into_iter().flatten();
+    rows.filter(move |row| row["metric"] == metric)
+        .filter_map(|row| Some((row["method"].as_str()?, row["estimate"]["value"].as_f64()?)))
 }
 
 fn table<'a>(
@@ -135,16 +167,7 @@ fn one(
 ) -> Result<()> {
     let folder = tempfile::tempdir().map_err(|source| Error::write(path.as_ref(), source))?;
     let out = folder.path().join("model");
-    let mut given = Given::default()
-        .with("ratings", path)
-        .with("out", out.as_os_str())
-        .with("epsilon", epsilon.to_string())
-        .with("delta", DELTA.to_string())
-        .with("split_seed", seed.to_string())
-        .with("insecure_seed", seed.to_string())
-        .with("no_ledger", "true")
-        .with("show_internal", "true")
-        .with("item_ids_are_public", "true");
+    let mut given = defaults(path.as_ref(), &out, epsilon, seed);
     if let Some(least) = least_yes {
         given = given
             .with("feedback", "implicit")
@@ -154,18 +177,13 @@ fn one(
         .settings()
         .map_err(|error| Error::Usage(error.to_string()))?;
     let outcome = train(&settings, &mut Silent)?;
-    let rows = &outcome.json["internal"]["quality"]["metrics"];
     let metric = least_yes.map_or("RMSE", |_| "Recall@20");
-    let of = |row: &&Value| row["metric"] == metric;
-    for row in rows.as_array().into_iter().flatten().filter(of) {
-        let Some(value) = row["estimate"]["value"].as_f64() else {
-            continue;
-        };
-        let place = match row["method"].as_str() {
-            Some("model") => (at, "auto"),
-            Some("user mean (free, local)") => (0, "user mean (free)"),
-            Some("item biases (private, whole budget)") => (at, "item biases, whole budget"),
-            Some("popularity (private, whole budget)") => (at, "popularity, whole budget"),
+    for (method, value) in measured(&outcome, metric) {
+        let place = match method {
+            "model" => (at, "auto"),
+            "user mean (free, local)" => (0, "user mean (free)"),
+            "item biases (private, whole budget)" => (at, "item biases, whole budget"),
+            "popularity (private, whole budget)" => (at, "popularity, whole budget"),
             _ => continue,
         };
         // what is free is the same at every epsilon

@@ -13,16 +13,13 @@ use dp_personal::workflows::train::train;
 use serde_json::{Map, Value, json};
 
 use super::ReproduceArgs;
-use super::calibration::DELTA;
 use super::chart::{chart, grouped, point};
 use super::data_file::data_file;
+use super::data_sets::{FILES as RATINGS, defaults, epsilons, measured};
 use super::nights::read_times;
 use super::report::Row;
-use super::sizes;
 
-const RATINGS: [&str; 2] = ["ratings.csv.gz", "ratings.csv"];
 const ITEMS: [&str; 2] = ["items.tsv.gz", "items.tsv"];
-const EPSILONS: [f64; 5] = [0.5, 1.0, 2.0, 5.0, 20.0];
 const METRIC: &str = "test RMSE";
 
 /// Whose ratings are private, and whose are public.
@@ -62,11 +59,7 @@ const METHODS: [&str; 4] = [
 ];
 
 pub(super) fn run(args: &ReproduceArgs) -> Result<Vec<Row>> {
-    let mut epsilons = EPSILONS.to_vec();
-    sizes::apply(&args.size, "epsilon", |key, value| {
-        epsilons = vec![value];
-        key == "epsilon" && value > 0.0
-    })?;
+    let epsilons = epsilons(args)?;
     let pairs = if args.quick { &PAIRS[2..] } else { &PAIRS[..] };
     let mut rows = Vec::new();
     for pair in pairs {
@@ -236,17 +229,7 @@ fn error_of(
     seed: u64,
     folder: &Path,
 ) -> Result<f64> {
-    let mut given = Given::default()
-        .with("ratings", ratings.as_os_str())
-        .with("out", folder.join("model").as_os_str())
-        .with("epsilon", epsilon.to_string())
-        .with("delta", DELTA.to_string())
-        .with("split_seed", seed.to_string())
-        .with("insecure_seed", seed.to_string())
-        .with("no_ledger", "true")
-        .with("force", "true")
-        .with("show_internal", "true")
-        .with("item_ids_are_public", "true");
+    let mut given = defaults(ratings, &folder.join("model"), epsilon, seed).with("force", "true");
     if let Some(prior) = prior {
         given = given.with("prior", prior.as_os_str());
     }
@@ -254,10 +237,8 @@ fn error_of(
         .settings()
         .map_err(|error| Error::Usage(error.to_string()))?;
     let outcome = train(&settings, &mut Silent)?;
-    let rows = &outcome.json["internal"]["quality"]["metrics"];
-    let of_model = |row: &&Value| row["metric"] == "RMSE" && row["method"] == "model";
-    let row = rows.as_array().into_iter().flatten().find(of_model);
-    let value = row.and_then(|row| row["estimate"]["value"].as_f64());
+    let mut found = measured(&outcome, "RMSE");
+    let value = found.find_map(|(method, value)| (method == "model").then_some(value));
     value.ok_or_else(|| Error::Usage("a run without held-out ratings".to_owned()))
 }
 

@@ -83,7 +83,9 @@ impl StagedFolder {
         let lock = take_over(&path, target)?;
         // another process may have finished it since the caller looked
         if is_present(target) {
-            let _ = fs::remove_dir_all(&path);
+            // what this call made goes; a folder that holds anything stays, since it may be paid for
+            let _ = fs::remove_file(path.join(LOCK));
+            let _ = fs::remove_dir(&path);
             let path = target.to_owned();
             return Err(Error::OutputExists { path });
         }

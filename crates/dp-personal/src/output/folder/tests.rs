@@ -356,3 +356,19 @@ fn a_list_that_was_settled_before_a_kill_is_resumed_too() {
     let resumed = OutputFolder::create_or_resume(&target, false, true, &|_| Ok(())).unwrap();
     assert!(resumed.path(RELEASES).exists() && !hidden.exists());
 }
+
+#[test]
+fn a_folder_that_another_process_finished_is_not_begun_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = folder.path().join("state");
+    fs::create_dir(&target).unwrap();
+    let staged = || super::StagedFolder::open(&target, "begun");
+    assert!(matches!(staged(), Err(Error::OutputExists { .. })));
+    let begun = folder.path().join(".state.begun");
+    assert!(!begun.exists());
+    // what may be paid for is not deleted
+    fs::create_dir(&begun).unwrap();
+    fs::write(begun.join("first-seen"), b"paid").unwrap();
+    assert!(matches!(staged(), Err(Error::OutputExists { .. })));
+    assert_eq!(fs::read(begun.join("first-seen")).unwrap(), b"paid");
+}
