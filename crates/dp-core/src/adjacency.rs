@@ -2,10 +2,10 @@ use std::fmt;
 
 use crate::Relation;
 
-/// Which pairs of data sets count as neighbours.
+/// Which pairs of data sets count as neighbours, and therefore what a guarantee protects.
 ///
-/// A guarantee means nothing without it: replacing a user can move a sum twice as far as
-/// adding or removing one. The default everywhere is [`Adjacency::AddRemoveUser`].
+/// A guarantee has no meaning without this relation: replacing a user can change a sum twice as
+/// much as adding or removing one. The default everywhere is [`Adjacency::AddRemoveUser`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
@@ -22,13 +22,13 @@ pub enum Adjacency {
 }
 
 impl Adjacency {
-    /// Whether neighbours are made by replacement, so that the number of units is public.
+    /// Whether neighbours differ by a replacement, which makes the number of units public.
     #[must_use]
     pub const fn is_replace(self) -> bool {
         matches!(self, Self::ReplaceUser | Self::ReplaceRecord)
     }
 
-    /// How neighbours are made, whatever the unit.
+    /// How neighbours differ, whatever the protected unit is.
     #[must_use]
     pub const fn relation(self) -> Relation {
         if self.is_replace() {
@@ -38,7 +38,7 @@ impl Adjacency {
         }
     }
 
-    /// The protected unit, in a word: `user` or `record`.
+    /// The protected unit as one word: `user` or `record`.
     #[must_use]
     pub const fn unit(self) -> &'static str {
         match self {
@@ -47,7 +47,7 @@ impl Adjacency {
         }
     }
 
-    /// The stable name used in files: `add-remove-user`, `replace-user`, and so on.
+    /// The stable name used in files: `add-remove-user`, `replace-user` and so on.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

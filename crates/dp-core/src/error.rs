@@ -4,16 +4,16 @@
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 #[error("{name} is {}; expected {expected}", shown(*.value))]
 pub struct ParamError {
-    /// The parameter's name as the public interface spells it.
+    /// The parameter's name as it appears in the public interface.
     pub name: &'static str,
-    /// The value found.
+    /// The value that was passed.
     pub value: f64,
-    /// What the interface accepts, in words.
+    /// The accepted values, in words.
     pub expected: &'static str,
 }
 
 impl ParamError {
-    /// The error of one parameter.
+    /// Creates the error for one parameter.
     #[must_use]
     pub const fn new(name: &'static str, value: f64, expected: &'static str) -> Self {
         Self {
@@ -24,7 +24,7 @@ impl ParamError {
     }
 }
 
-/// As a person writes it: with an exponent where there would be many zeros.
+/// Formats a number for reading, with an exponent where it would otherwise have many zeros.
 fn shown(value: f64) -> String {
     let size = value.abs();
     if size > 0.0 && size.is_finite() && !(1e-5..1e16).contains(&size) {
@@ -33,7 +33,7 @@ fn shown(value: f64) -> String {
     value.to_string()
 }
 
-/// A dimension that does not fit its partner. Dimensions count as public.
+/// A dimension that does not match the one it must agree with. Dimensions count as public.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{name} has size {found}; expected {expected}")]
 pub struct ShapeError {
@@ -46,7 +46,7 @@ pub struct ShapeError {
 }
 
 impl ShapeError {
-    /// The error of one dimension.
+    /// Creates the error for one dimension.
     #[must_use]
     pub const fn new(name: &'static str, found: usize, expected: usize) -> Self {
         Self {
@@ -57,12 +57,12 @@ impl ShapeError {
     }
 }
 
-/// A scratch file that cannot be made, written or read: see [`crate::Scratch`]. Which kind of failure it is follows from the disk and the
-/// size of the data, not from their values.
+/// A scratch file that cannot be created, written or read (see [`crate::Scratch`]). The kind of
+/// failure depends on the disk and on the size of the data, not on the values in the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("cannot keep records in a scratch file: {kind}")]
 pub struct ScratchError {
-    /// Why.
+    /// The kind of I/O failure.
     pub kind: std::io::ErrorKind,
 }
 
@@ -79,15 +79,15 @@ pub enum Error {
     /// A parameter is out of range.
     #[error(transparent)]
     Param(#[from] ParamError),
-    /// A dimension does not fit.
+    /// A dimension does not match.
     #[error(transparent)]
     Shape(#[from] ShapeError),
-    /// Records do not go to or come from disk.
+    /// Records cannot be written to or read from disk.
     #[error(transparent)]
     Scratch(#[from] ScratchError),
 }
 
-/// Result with this crate's [`Error`].
+/// `Result` with this crate's [`Error`] as the default error type.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 #[cfg(test)]

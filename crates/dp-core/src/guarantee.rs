@@ -11,7 +11,7 @@ pub struct ApproxDp {
 }
 
 impl ApproxDp {
-    /// A guarantee that can be aimed at: finite epsilon above 0, delta in (0, 1).
+    /// Creates a guarantee that can serve as a target: finite epsilon above 0, delta in (0, 1).
     ///
     /// # Errors
     /// [`ParamError`] naming `epsilon` or `delta` when it is out of range or NaN.
@@ -30,7 +30,7 @@ impl ApproxDp {
     }
 }
 
-/// Zero-concentrated differential privacy: Renyi divergence of order a at most `rho * a`.
+/// Zero-concentrated differential privacy: the Renyi divergence of order a is at most `rho * a`.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Zcdp {
@@ -38,16 +38,17 @@ pub struct Zcdp {
     pub rho: f64,
 }
 
-/// Gaussian differential privacy: at least as hard to tell apart as N(0, 1) and N(mu, 1).
+/// Gaussian differential privacy: neighbouring data sets are at least as hard to distinguish as
+/// N(0, 1) and N(mu, 1).
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Gdp {
-    /// The distance between the two unit normals; at least 0.
+    /// The distance between the means of the two unit-variance normals; at least 0.
     pub mu: f64,
 }
 
 impl Gdp {
-    /// The zCDP guarantee of the same Gaussian: rho = mu^2 / 2.
+    /// The zCDP guarantee implied by this one: rho = mu^2 / 2.
     #[must_use]
     pub fn to_zcdp(self) -> Zcdp {
         Zcdp {

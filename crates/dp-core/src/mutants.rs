@@ -1,4 +1,4 @@
-//! Deliberate bugs for `--cfg privacy_mutants` builds, chosen by the environment variable
+//! Deliberate bugs for builds with `--cfg privacy_mutants`, selected by the environment variable
 //! `DP_MUTANT`. No other build contains this module.
 
 use std::sync::OnceLock;
@@ -11,7 +11,7 @@ pub fn active(name: &str) -> bool {
     chosen.as_deref() == Some(name)
 }
 
-/// `wrong` when the named bug is switched on, else `right`.
+/// Returns `wrong` if the named bug is switched on, otherwise `right`.
 #[must_use]
 pub fn pick<T>(name: &str, right: T, wrong: T) -> T {
     if active(name) { wrong } else { right }

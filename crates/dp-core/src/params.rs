@@ -1,4 +1,4 @@
-//! Range checks, written once. Every check rejects NaN; the error names the parameter.
+//! Range checks for parameters. Every check rejects NaN, and the error names the parameter.
 
 use crate::{ParamError, ShapeError};
 
@@ -18,7 +18,7 @@ fn ensure(
 /// Accepts any finite number.
 ///
 /// # Errors
-/// [`ParamError`] for NaN and the infinities.
+/// [`ParamError`] for NaN and infinite values.
 pub fn finite(name: &'static str, value: f64) -> Result<f64, ParamError> {
     ensure(value.is_finite(), name, value, "a finite number")
 }
@@ -26,7 +26,7 @@ pub fn finite(name: &'static str, value: f64) -> Result<f64, ParamError> {
 /// Accepts finite numbers above zero.
 ///
 /// # Errors
-/// [`ParamError`] for zero, negative numbers, NaN and the infinities.
+/// [`ParamError`] for zero, negative numbers, NaN and infinite values.
 ///
 /// # Examples
 /// ```
@@ -43,10 +43,10 @@ pub fn finite_positive(name: &'static str, value: f64) -> Result<f64, ParamError
     )
 }
 
-/// Accepts finite numbers from zero on.
+/// Accepts finite numbers that are at least zero.
 ///
 /// # Errors
-/// [`ParamError`] for negative numbers, NaN and the infinities.
+/// [`ParamError`] for negative numbers, NaN and infinite values.
 pub fn finite_non_negative(name: &'static str, value: f64) -> Result<f64, ParamError> {
     ensure(
         value.is_finite() && value >= 0.0,
@@ -90,10 +90,10 @@ pub fn at_least_one(name: &'static str, value: usize) -> Result<usize, ParamErro
     in_range(name, value, 1, usize::MAX, "a whole number, 1 or above")
 }
 
-/// Accepts counts from `low` to `high`, both included; `expected` says so in words.
+/// Accepts counts from `low` to `high`, both included; `expected` describes the range in words.
 ///
 /// # Errors
-/// [`ParamError`] outside the range.
+/// [`ParamError`] for counts outside the range.
 pub fn in_range(
     name: &'static str,
     value: usize,
@@ -108,7 +108,7 @@ pub fn in_range(
     }
 }
 
-/// Accepts a size that equals its partner's; `name` says what was measured.
+/// Accepts a size that equals `expected`; `name` says what was measured.
 ///
 /// # Errors
 /// [`ShapeError`] when the sizes differ.

@@ -1,8 +1,8 @@
-/// Data that must not leave by accident.
+/// Data that must not be disclosed by accident.
 ///
-/// The wrapper has no `Debug`, `Display`, `Clone`, `PartialEq` or serialisation, so private
-/// data cannot slip into a log line, an error or a file. The two ways in are named so that a
-/// reviewer can search for them.
+/// The wrapper has no `Debug`, `Display`, `Clone`, `PartialEq` or serialisation, so private data
+/// cannot end up in a log line, an error or a file unnoticed. The two methods that give access have
+/// names that a reviewer can search for.
 ///
 /// ```compile_fail
 /// let secret = dp_core::Private::new(vec![1.0]);
@@ -27,12 +27,12 @@ impl<T> Private<T> {
         Self(value)
     }
 
-    /// Looks at the private value. The caller answers for what becomes of it.
+    /// Borrows the private value. The caller is responsible for what happens to it.
     pub const fn expose(&self) -> &T {
         &self.0
     }
 
-    /// Takes the private value out. The caller answers for what becomes of it.
+    /// Unwraps the private value. The caller is responsible for what happens to it.
     pub fn into_exposed(self) -> T {
         self.0
     }

@@ -1,19 +1,20 @@
-//! Labelled feature vectors, several to a user.
+//! Labelled feature vectors, several per user.
 
 use crate::{
     DroppedRecords, Interactions, InteractionsBuilder, ParamError, Private, Result, UserRow,
     params::in_range,
 };
 
-/// Every user's design matrix and labels: up to `max_rows` rows `(x, y)` with `n_features` numbers
-/// in `x`.
+/// The design matrix and labels of every user: up to `max_rows` rows `(x, y)`, with `n_features`
+/// numbers in `x`.
 ///
-/// Held as an [`Interactions`] table, so that the sums of the kernel run on it: one item, one
-/// record and one feature vector to a user. The feature vector holds the rows one after the other,
-/// each `x` followed by `y`, and zeros behind the last; [`SampleRows`] reads it. The record's value is the user's
-/// *place*, a number in [0, 1) hashed from the user's own rows, so that users can be dealt to batches
-/// without looking at anybody else. It does not depend on the number under which the user was given:
-/// numbers given in order of appearance shift when somebody leaves.
+/// The rows are stored as an [`Interactions`] table, so that the sums in the kernel can run on
+/// them: the table has one item, and each user has one record and one feature vector. The feature
+/// vector holds the rows one after the other, each `x` followed by its `y`, padded with zeros after
+/// the last row; [`SampleRows`] reads it. The record's value is a number in [0, 1) hashed from the
+/// user's own rows. It assigns users to batches without reference to other users. It does not
+/// depend on the number under which the user was added, because numbers given in order of
+/// appearance shift when a user is removed.
 ///
 /// `n_features` and `max_rows` are public; everything else is private.
 ///
@@ -39,25 +40,25 @@ pub struct UserSamples {
 }
 
 impl UserSamples {
-    /// The users as a table of one item, for sums over users.
+    /// The users as a table with one item, for sums over users.
     #[must_use]
     pub const fn table(&self) -> &Private<Interactions> {
         &self.table
     }
 
-    /// Numbers in a feature vector `x`. Public.
+    /// Length of a feature vector `x`. Public.
     #[must_use]
     pub const fn n_features(&self) -> usize {
         self.n_features
     }
 
-    /// Most rows that a user can have. Public.
+    /// Maximum number of rows per user. Public.
     #[must_use]
     pub const fn max_rows(&self) -> usize {
         self.max_rows
     }
 
-    /// Deals every user to one of `n_parts` tables, as [`Interactions::deal`] does.
+    /// Assigns each user to one of `n_parts` tables, as [`Interactions::deal`] does.
     pub fn deal(&self, n_parts: usize, part: impl Fn(u128) -> usize) -> Vec<Self> {
         let tables = self.table.expose().deal(n_parts, part).into_iter();
         let samples = tables.map(|table| Self {
@@ -67,8 +68,8 @@ impl UserSamples {
         samples.collect()
     }
 
-    /// Nobody, in the same public shape: for a coordinator, which holds no users, and for making a model again from what was
-    /// released.
+    /// A table of the same public shape without users: for a coordinator, which holds no users, and
+    /// for rebuilding a model from released values.
     #[must_use]
     pub fn without_users(&self) -> Self {
         Self {
@@ -77,16 +78,17 @@ impl UserSamples {
         }
     }
 
-    /// The rows of one user: private, as [`Private::expose`] gives them.
+    /// The rows of one user. They are private, like everything obtained from [`Private::expose`].
     ///
     /// # Panics
-    /// When there is no such user.
+    /// If there is no such user.
     #[must_use]
     pub fn rows(&self, user: usize) -> SampleRows<'_> {
         SampleRows::of(self.table.expose().user(user), self.n_features)
     }
 
-    /// The rows of all users in order: private, as [`Private::expose`] gives them.
+    /// The rows of all users in order. They are private, like everything obtained from
+    /// [`Private::expose`].
     pub fn users(&self) -> impl ExactSizeIterator<Item = SampleRows<'_>> {
         let users = self.table.expose().users();
         users.map(|user| SampleRows::of(user, self.n_features))
@@ -117,7 +119,7 @@ impl<'a> SampleRows<'a> {
         }
     }
 
-    /// The usable rows. One whose features are all 0 says nothing and is passed over.
+    /// The usable rows. Rows whose features are all 0 carry no information and are skipped.
     pub fn iter(self) -> impl Iterator<Item = (&'a [f32], f32)> + Clone {
         let rows = self.cells.chunks_exact(self.n_features + 1);
         rows.filter_map(|row| {
@@ -126,8 +128,8 @@ impl<'a> SampleRows<'a> {
         })
     }
 
-    /// The batch, of `n_batches`, that the user belongs to: a function of the user's own rows. Users with
-    /// the same rows share a batch.
+    /// The index, below `n_batches`, of the batch that the user belongs to. It is a function of the
+    /// user's own rows; users with the same rows share a batch.
     #[must_use]
     #[allow(
         clippy::cast_possible_truncation,
@@ -144,11 +146,11 @@ impl<'a> SampleRows<'a> {
 ///
 /// | row | rule |
 /// |---|---|
-/// | a number in it is NaN or infinite | left out whole, as if never given |
-/// | beyond the user's first `max_rows` usable ones | left out |
+/// | contains NaN or an infinite number | the whole row is left out, as if it had not been added |
+/// | after the user's first `max_rows` usable ones | left out |
 /// | any finite numbers, however large | kept; training clips |
 ///
-/// Each is a function of one user's own rows.
+/// Each rule depends on one user's own rows only.
 #[allow(
     missing_debug_implementations,
     reason = "holds private records; printing them is never wanted"
@@ -156,15 +158,15 @@ impl<'a> SampleRows<'a> {
 pub struct UserSamplesBuilder {
     n_features: usize,
     max_rows: usize,
-    /// Per user number, the cells so far.
+    /// The values collected so far, by user number.
     users: std::collections::BTreeMap<u32, Vec<f32>>,
-    /// Ids that were given.
+    /// Ids set by [`set_id`](Self::set_id).
     ids: Vec<(u32, u128)>,
     dropped: DroppedRecords,
 }
 
 impl UserSamplesBuilder {
-    /// An empty collection.
+    /// Creates an empty collection.
     ///
     /// # Errors
     /// [`ParamError`] unless there are 1 to 2^16 features and 1 to 2^16 rows.
@@ -181,10 +183,10 @@ impl UserSamplesBuilder {
         })
     }
 
-    /// Adds one row of a user. A row that is left out still makes its user known.
+    /// Adds one row of a user. If the row is left out, the user still becomes known.
     ///
     /// # Errors
-    /// [`crate::ShapeError`] when `x` does not have `n_features` numbers. No *value* is refused.
+    /// [`crate::ShapeError`] if `x` does not have `n_features` numbers. No *value* is rejected.
     pub fn push(&mut self, user: u32, x: &[f32], y: f32) -> Result<()> {
         crate::params::same_size("feature vector", x.len(), self.n_features)?;
         let cells = self.users.entry(user).or_default();
@@ -197,13 +199,14 @@ impl UserSamplesBuilder {
         Ok(())
     }
 
-    /// Says who a user is beyond this table: [`InteractionsBuilder::set_id`].
+    /// Sets the id that identifies a user outside this table: see [`InteractionsBuilder::set_id`].
     pub fn set_id(&mut self, user: u32, id: u128) {
         self.users.entry(user).or_default();
         self.ids.push((user, id));
     }
 
-    /// Merges the rows. The second part counts rows that were left out for their values: private.
+    /// Merges the rows. The second part of the result counts rows that were left out because of
+    /// their values; it is private.
     #[must_use]
     pub fn build(self) -> (UserSamples, DroppedRecords) {
         let width = self.max_rows * (self.n_features + 1);
@@ -225,7 +228,7 @@ impl UserSamplesBuilder {
     }
 }
 
-/// A well spread number in [0, 1) for a user's rows.
+/// Hashes a user's rows to a number spread over [0, 1).
 #[allow(
     clippy::cast_possible_truncation,
     reason = "24 bits: exact in single precision"
@@ -271,7 +274,7 @@ mod tests {
 
     #[test]
     fn a_batch_depends_on_the_own_rows_and_not_on_the_number() {
-        // numbered anew when somebody leaves, as ids in order of appearance are
+        // Renumbered when a user is removed, like ids in order of appearance.
         let build = |skip: u32| {
             let mut builder = UserSamplesBuilder::new(1, 1).unwrap();
             for (number, user) in (0..).zip((0..4_000).filter(|user| *user != skip)) {

@@ -1,11 +1,11 @@
 use crate::ParamError;
 
-/// How far an L2 sensitivity grows when neighbours are made by replacing a unit instead of
+/// By what factor an L2 sensitivity grows if neighbours differ by replacing a unit instead of
 /// adding or removing one.
 ///
-/// With per-unit contributions `c`, `c'` of norm at most `S`, a replacement moves the sum by
-/// `c - c'`. In general that is `2 S`. If every contribution is positive semidefinite then
-/// `<c, c'> >= 0` and `||c - c'||^2 <= ||c||^2 + ||c'||^2 <= 2 S^2`.
+/// With per-unit contributions `c`, `c'` of norm at most `S`, a replacement changes the sum by `c -
+/// c'`. In general the norm of this is at most `2 S`. If every contribution is positive
+/// semidefinite then `<c, c'> >= 0` and `||c - c'||^2 <= ||c||^2 + ||c'||^2 <= 2 S^2`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
@@ -13,7 +13,7 @@ pub enum ReplaceFactor {
     /// The general factor 2.
     #[default]
     Two,
-    /// The factor sqrt 2, for sums whose every contribution is positive semidefinite.
+    /// The factor sqrt 2, for sums in which every contribution is positive semidefinite.
     SqrtTwo,
 }
 
@@ -28,17 +28,18 @@ impl ReplaceFactor {
     }
 }
 
-/// What ran: a mechanism described fully enough to account for it, and nothing of its cost.
+/// A mechanism that ran, described completely enough to account for it. The event does not contain
+/// its privacy cost.
 ///
 /// The meaning of a variant never changes; new mechanisms become new variants. The type is
-/// deliberately exhaustive: a new variant must not compile until every accountant decides.
-/// Parameters are checked by the accountants, which refuse what is out of range, and events nested
-/// deeper than [`DpEvent::MAX_DEPTH`].
+/// deliberately exhaustive: a new variant must not compile until every accountant handles it. The
+/// accountants check the parameters and reject values out of range, as well as events nested deeper
+/// than [`DpEvent::MAX_DEPTH`].
 ///
-/// Sensitivities are those of adding or removing one unit. Under replacement a unit's
-/// contribution can move twice as far, and every accountant applies that factor itself.
-/// Mechanisms that are known only by a guarantee (`ApproxDp`, `Zcdp`, `Rdp`, `BoundedRange`) name
-/// the [`Relation`] that it holds for.
+/// Sensitivities are those of adding or removing one unit. Under replacement a unit's contribution
+/// can change by twice as much, and every accountant applies that factor itself. Mechanisms that
+/// are known only by a guarantee (`ApproxDp`, `Zcdp`, `Rdp`, `BoundedRange`) name the [`Relation`]
+/// that the guarantee holds for.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(
@@ -48,14 +49,14 @@ impl ReplaceFactor {
 pub enum DpEvent {
     /// Gaussian mechanism on a sum over units.
     Gaussian {
-        /// Noise standard deviation over the L2 sensitivity under add/remove of one unit.
+        /// Noise standard deviation divided by the L2 sensitivity under add/remove of one unit.
         noise_multiplier: f64,
-        /// Growth of the sensitivity under replacement.
+        /// Factor by which the sensitivity grows under replacement.
         replace_factor: ReplaceFactor,
     },
-    /// Laplace mechanism on a sum over units: density exp(-|x|/b) / (2b) on each coordinate.
+    /// Laplace mechanism on a sum over units, with density exp(-|x|/b) / (2b) in each coordinate.
     Laplace {
-        /// Noise scale b over the L1 sensitivity under add/remove of one unit.
+        /// Noise scale b divided by the L1 sensitivity under add/remove of one unit.
         noise_multiplier: f64,
     },
     /// Discrete Gaussian noise, P(x) proportional to exp(-x^2/(2 sigma^2)) on the integers, on
@@ -74,47 +75,47 @@ pub enum DpEvent {
         /// Largest change of the query under add/remove of one unit.
         sensitivity: u32,
     },
-    /// Every unit reports its own value of `buckets` possible ones: with probability
-    /// `noise_probability` uniformly over all of them, otherwise the true one. A local mechanism,
-    /// so only replacement is defined.
+    /// Every unit reports its own value, one of `buckets` possible values: with probability
+    /// `noise_probability` it reports a uniformly random one, otherwise the true one. This is a
+    /// local mechanism, so it is defined for replacement only.
     RandomizedResponse {
         /// Probability of answering at random, in (0, 1].
         noise_probability: f64,
         /// Number of possible values, at least 2.
         buckets: u32,
     },
-    /// A mechanism of bounded range epsilon, such as the exponential mechanism: over all
-    /// outcomes the privacy loss spans at most epsilon.
+    /// A mechanism with bounded range epsilon, such as the exponential mechanism: over all
+    /// outcomes, the privacy loss varies by at most epsilon.
     BoundedRange {
-        /// The range in nats. Selection with weights exp(c u) and score sensitivity s has
-        /// range 2 c s in general, and c s when scores move in one direction only.
+        /// The range in nats. Selection with weights exp(c u) and score sensitivity s has range 2 c
+        /// s in general, and c s if scores change in one direction only.
         epsilon: f64,
-        /// The neighbours it holds for.
+        /// The kind of neighbours that the range holds for.
         relation: Relation,
     },
     /// Any mechanism known to be (epsilon, delta)-DP.
     ApproxDp {
-        /// Nats.
+        /// In nats.
         epsilon: f64,
         /// Probability, in [0, 1).
         delta: f64,
-        /// The neighbours it holds for.
+        /// The kind of neighbours that the guarantee holds for.
         relation: Relation,
     },
     /// Any mechanism known to satisfy rho-zCDP.
     Zcdp {
         /// Renyi divergence of every order a above 1 is at most rho a.
         rho: f64,
-        /// The neighbours it holds for.
+        /// The kind of neighbours that the guarantee holds for.
         relation: Relation,
     },
     /// Any mechanism whose Renyi divergence is known at a single order.
     Rdp {
         /// The order, above 1.
         order: f64,
-        /// Renyi divergence of that order, nats.
+        /// Renyi divergence of that order, in nats.
         epsilon: f64,
-        /// The neighbours it holds for.
+        /// The kind of neighbours that the guarantee holds for.
         relation: Relation,
     },
     /// A mechanism run on a random subset that each unit joins independently (Poisson sampling).
@@ -122,28 +123,28 @@ pub enum DpEvent {
     PoissonSampled {
         /// Probability that a unit joins, in (0, 1].
         sampling_probability: f64,
-        /// What runs on the subset.
+        /// The mechanism that runs on the subset.
         event: Box<Self>,
     },
-    /// A Gaussian mechanism run on a uniformly drawn subset of fixed size; the number of units is
-    /// public, so only replacement is defined.
+    /// A Gaussian mechanism run on a uniformly drawn subset of fixed size. The number of units is
+    /// public, so this is defined for replacement only.
     SampledWithoutReplacement {
-        /// Units drawn, at least 1.
+        /// Number of units drawn, at least 1.
         sample_size: u64,
-        /// Units there are, at least `sample_size`.
+        /// Number of units in the population, at least `sample_size`.
         population_size: u64,
-        /// What runs on the subset.
+        /// The mechanism that runs on the subset.
         event: Box<Self>,
     },
     /// A whole schedule of `n_steps` Gaussian releases in which each unit takes part in exactly
     /// `n_selected` steps, chosen uniformly at random and kept secret (random allocation, "balls
     /// and bins").
     RandomAllocation {
-        /// Noise standard deviation over the L2 sensitivity of one step under add/remove.
+        /// Noise standard deviation divided by the L2 sensitivity of one step under add/remove.
         noise_multiplier: f64,
-        /// Steps that each unit takes part in, at least 1.
+        /// Number of steps that each unit takes part in, at least 1.
         n_selected: u64,
-        /// Steps in all, at least `n_selected`.
+        /// Number of steps in total, at least `n_selected`.
         n_steps: u64,
     },
     /// A Gaussian mechanism whose L2 sensitivity is itself random: `sensitivities[i]` with
@@ -154,50 +155,50 @@ pub enum DpEvent {
         sigma: f64,
         /// Non-negative, under add/remove.
         sensitivities: Vec<f64>,
-        /// Positive, with sum 1; rounding of up to 1e-9 is divided out.
+        /// Positive, with sum 1; a rounding error of the sum of up to 1e-9 is divided out.
         probabilities: Vec<f64>,
     },
-    /// Continual release by a binary tree with Gaussian noise on every node; each unit takes
-    /// part in one leaf and so touches `ceil(log2(n_steps + 1))` nodes.
+    /// Continual release by a binary tree with Gaussian noise on every node. Each unit takes part
+    /// in one leaf and therefore affects `ceil(log2(n_steps + 1))` nodes.
     TreeAggregation {
-        /// Noise standard deviation of a node over the L2 sensitivity under add/remove.
+        /// Noise standard deviation of a node divided by the L2 sensitivity under add/remove.
         noise_multiplier: f64,
         /// Number of leaves.
         n_steps: u64,
     },
-    /// Several mechanisms on the same data, each free to look at earlier outputs.
+    /// Several mechanisms on the same data. Each may depend on the outputs of earlier ones.
     Composed {
         /// The parts, in order; at least one.
         events: Vec<Self>,
     },
     /// The same mechanism `count` times on the same data.
     Repeated {
-        /// The mechanism repeated.
+        /// The repeated mechanism.
         event: Box<Self>,
-        /// How often, at least 1.
+        /// Number of repetitions, at least 1.
         count: u64,
     },
-    /// A mechanism run a secret random number of times of which only the best result is
-    /// published, as in hyper-parameter tuning.
+    /// A mechanism run a secret random number of times, of which only the best result is published,
+    /// as in hyper-parameter tuning.
     RepeatAndSelect {
         /// One run.
         event: Box<Self>,
         /// Distribution of the number of runs.
         stopping: Stopping,
     },
-    /// Something that carries no guarantee at all.
+    /// A release without any privacy guarantee.
     NonPrivate,
 }
 
-/// Which kind of neighbours a stated guarantee is for.
+/// The kind of neighbours that a stated guarantee holds for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Relation {
-    /// One unit more or less.
+    /// One unit is added or removed.
     #[default]
     AddRemove,
-    /// One unit exchanged for another.
+    /// One unit is replaced by another.
     Replace,
 }
 
@@ -213,7 +214,7 @@ pub enum Stopping {
     TruncatedNegativeBinomial {
         /// The parameter eta, above -1.
         shape: f64,
-        /// The parameter gamma, in (0, 1): the smaller, the more runs.
+        /// The parameter gamma, in (0, 1). Smaller values mean more runs.
         success_probability: f64,
     },
     /// The logarithmic distribution on 1, 2, ...
@@ -221,7 +222,7 @@ pub enum Stopping {
         /// The parameter gamma, in (0, 1).
         success_probability: f64,
     },
-    /// Poisson on 0, 1, 2, ...; zero runs publish nothing.
+    /// Poisson on 0, 1, 2, ...; if there are zero runs, nothing is published.
     Poisson {
         /// Mean number of runs, above 0.
         mean: f64,
@@ -229,11 +230,11 @@ pub enum Stopping {
 }
 
 impl DpEvent {
-    /// Largest depth of nesting that is accounted for; an event without parts has depth 1. Whatever
-    /// walks through an event may recurse this deep, on any stack that threads are given.
+    /// Largest nesting depth that accountants accept; an event without parts has depth 1. Code that
+    /// traverses an event may recurse to this depth on any thread's stack.
     pub const MAX_DEPTH: usize = 64;
 
-    /// Refuses an event nested deeper than [`MAX_DEPTH`](Self::MAX_DEPTH), without recursion.
+    /// Rejects an event nested deeper than [`MAX_DEPTH`](Self::MAX_DEPTH). Does not recurse.
     ///
     /// # Errors
     /// [`ParamError`] with the name `depth`.
@@ -260,7 +261,7 @@ impl DpEvent {
         Ok(())
     }
 
-    /// The events that this one is made of.
+    /// The direct components of this event.
     #[must_use]
     pub fn parts(&self) -> &[Self] {
         match self {
@@ -337,7 +338,7 @@ impl DpEvent {
         Self::BoundedRange { epsilon, relation }
     }
 
-    /// Something that is (epsilon, delta)-DP.
+    /// A mechanism that is (epsilon, delta)-DP.
     #[must_use]
     pub const fn approx_dp(epsilon: f64, delta: f64, relation: Relation) -> Self {
         Self::ApproxDp {
@@ -347,7 +348,7 @@ impl DpEvent {
         }
     }
 
-    /// Something whose Renyi divergence of one order is known.
+    /// A mechanism whose Renyi divergence is known at one order.
     #[must_use]
     pub const fn rdp(order: f64, epsilon: f64, relation: Relation) -> Self {
         Self::Rdp {
@@ -357,7 +358,7 @@ impl DpEvent {
         }
     }
 
-    /// Something that is rho-zCDP.
+    /// A mechanism that is rho-zCDP.
     #[must_use]
     pub const fn zcdp(rho: f64, relation: Relation) -> Self {
         Self::Zcdp { rho, relation }
@@ -381,7 +382,7 @@ impl DpEvent {
         }
     }
 
-    /// A Gaussian mechanism of random sensitivity.
+    /// A Gaussian mechanism with random sensitivity.
     #[must_use]
     pub fn mixture_of_gaussians(
         sigma: f64,
@@ -411,7 +412,7 @@ impl DpEvent {
         Self::Composed { events }
     }
 
-    /// The best of a random number of runs of this event.
+    /// The best result of a random number of runs of this event.
     #[must_use]
     pub fn best_of(self, stopping: Stopping) -> Self {
         Self::RepeatAndSelect {
@@ -430,7 +431,7 @@ impl DpEvent {
         }
     }
 
-    /// A Gaussian mechanism on a Poisson sample, the step of private SGD.
+    /// A Gaussian mechanism on a Poisson sample, as in one step of private SGD.
     #[must_use]
     pub fn sampled_gaussian(noise_multiplier: f64, sampling_probability: f64) -> Self {
         Self::gaussian(noise_multiplier).poisson_sampled(sampling_probability)
@@ -445,7 +446,7 @@ impl DpEvent {
         }
     }
 
-    /// This event `count` times.
+    /// This event repeated `count` times.
     #[must_use]
     pub fn repeated(self, count: u64) -> Self {
         Self::Repeated {
@@ -461,7 +462,7 @@ mod tests {
 
     #[test]
     fn psd_replacement_factor_is_attained_by_orthogonal_directions() {
-        // ||x x' - y y'||_F^2 for orthogonal unit x, y is 2: the factor cannot be smaller.
+        // ||x x' - y y'||_F^2 = 2 for orthogonal unit vectors x, y, so the factor cannot be smaller.
         let (x, y) = ([1.0, 0.0], [0.0, 1.0]);
         let mut squared = 0.0;
         for a in 0..2 {

@@ -7,35 +7,35 @@ use super::{
 };
 use crate::{Result, ShapeError};
 
-/// What the merge left out. A private figure: for internal reports only.
+/// Counts of what the merge left out. Private: for internal reports only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DroppedRecords {
     /// Records whose value was NaN or infinite.
     pub not_finite: usize,
-    /// Records replaced by a later one of the same user-item pair.
+    /// Records replaced by a later record of the same user-item pair.
     pub repeated: usize,
 }
 
 /// Collects records and merges them into [`Interactions`].
 ///
-/// Rules, each a function of one user's own records, so that no user's data can change what
-/// is kept of another's:
+/// The rules depend on one user's own records only, so no user's data can change what is kept of
+/// another user's:
 ///
 /// | record | rule |
 /// |---|---|
-/// | value NaN or infinite | left out, as if never given |
-/// | second record of a user-item pair | the last finite one given is kept |
+/// | value NaN or infinite | left out, as if it had not been added |
+/// | second record of a user-item pair | the last finite one is kept |
 /// | any finite value, however large | kept; training clips it |
-/// | a coordinate of a feature vector NaN or infinite | 0 takes its place |
-/// | second feature vector of a user | the last one given is kept |
+/// | a coordinate of a feature vector NaN or infinite | replaced by 0 |
+/// | second feature vector of a user | the last one is kept |
 /// | no feature vector of a user | the zero vector |
 ///
-/// Without the merge one user could add the same item twice and double what the privacy bound
-/// allows per item.
+/// Without the merge, one user could add the same item twice and thereby double what the privacy
+/// bound allows per item.
 ///
-/// A row is a user: whoever was named by a record, a feature vector or
-/// [`ensure_users`](Self::ensure_users) gets one, in the order of their numbers, and a number that
-/// nobody has gets none. So one person more adds one row, whatever their number.
+/// Each row is one user: every user number that occurs in a record, in a feature vector or in
+/// [`ensure_users`](Self::ensure_users) gets a row, in increasing order of the numbers. Unused
+/// numbers get none, so adding one person adds one row, whatever their number.
 #[allow(
     missing_debug_implementations,
     reason = "holds private records; printing them is never wanted"
@@ -46,15 +46,15 @@ pub struct InteractionsBuilder {
     records: Records,
     not_finite: usize,
     feature_dim: usize,
-    /// Whose each vector of `features` is.
+    /// The user of each vector in `features`.
     feature_users: Vec<u32>,
     features: Vec<f32>,
-    /// Ids that were given, by user number.
+    /// Ids set by [`set_id`](Self::set_id), by user number.
     ids: BTreeMap<u32, u128>,
 }
 
 impl InteractionsBuilder {
-    /// An empty collection over a catalogue of `n_items`.
+    /// Creates an empty collection for a catalogue of `n_items`.
     #[must_use]
     pub fn new(n_items: usize) -> Self {
         Self {
@@ -69,8 +69,9 @@ impl InteractionsBuilder {
         }
     }
 
-    /// The same collection for a table that may be larger than memory. With a `scratch`, records go to disk when there are more than it
-    /// holds in memory, and so does the table; without one, both stay in memory.
+    /// Turns this into a builder for a table that may be larger than memory. With a `scratch`,
+    /// records are written to disk as soon as there are more than it holds in memory, and so is the
+    /// table; without one, both stay in memory.
     #[must_use]
     pub fn on_disk(self, scratch: impl Into<Option<Scratch>>) -> SpillingBuilder {
         SpillingBuilder {
@@ -80,8 +81,8 @@ impl InteractionsBuilder {
         }
     }
 
-    /// The same collection whose users have feature vectors of length `feature_dim`, a public
-    /// number. Vectors given before are forgotten.
+    /// Sets the length of the users' feature vectors, which is public. Vectors added before are
+    /// discarded.
     #[must_use]
     pub fn with_feature_dim(mut self, feature_dim: usize) -> Self {
         self.feature_dim = feature_dim;
@@ -93,9 +94,9 @@ impl InteractionsBuilder {
     /// Sets one user's feature vector.
     ///
     /// # Errors
-    /// [`ShapeError`] when the length is not the one of
-    /// [`with_feature_dim`](Self::with_feature_dim): a matter of the table's public shape. No
-    /// *value* is refused.
+    /// [`ShapeError`] if the length differs from the one set by
+    /// [`with_feature_dim`](Self::with_feature_dim), which is part of the table's public shape. No
+    /// *value* is rejected.
     ///
     /// # Examples
     /// ```
@@ -112,7 +113,7 @@ impl InteractionsBuilder {
         Ok(())
     }
 
-    /// Sets a vector that has the length of all.
+    /// Sets a vector whose length has been checked.
     pub(crate) fn insert_features(&mut self, user: u32, features: &[f32]) {
         let finite = |&x: &f32| if x.is_finite() { x } else { 0.0 };
         self.features.extend(features.iter().map(finite));
@@ -120,17 +121,17 @@ impl InteractionsBuilder {
         self.users.insert(user);
     }
 
-    /// Adds one record. A record that is left out still gives its user a row.
+    /// Adds one record. If the record is left out, its user still gets a row.
     ///
     /// # Errors
-    /// [`ShapeError`] when `item` is not in the catalogue.
+    /// [`ShapeError`] if `item` is not in the catalogue.
     pub fn push(&mut self, user: u32, item: u32, value: f32) -> Result<()> {
         check_item(item, self.n_items)?;
         self.insert(user, item, value);
         Ok(())
     }
 
-    /// Adds a record of an item that is in the catalogue.
+    /// Adds a record of an item that is known to be in the catalogue.
     pub(crate) fn insert(&mut self, user: u32, item: u32, value: f32) {
         self.users.insert(user);
         if value.is_finite() {
@@ -140,21 +141,23 @@ impl InteractionsBuilder {
         }
     }
 
-    /// Says who a user is beyond this table ([`Interactions::user_id`]), such as a hash of the id in
-    /// the data, of which the lower 127 bits count. Two users must not have the same. A user of whom
-    /// nothing is said has their number as id, which is told from ids that were given.
+    /// Sets the id that identifies a user outside this table ([`Interactions::user_id`]), such as a
+    /// hash of the id in the data; only the lower 127 bits are used. No two users may have the same
+    /// id. A user without one is identified by their number, which cannot be confused with an id
+    /// that was set.
     pub fn set_id(&mut self, user: u32, id: u128) {
         self.users.insert(user);
         self.ids.insert(user, id);
     }
 
-    /// Names users `0..n_users`, so that those without records have a row too.
+    /// Adds rows for users `0..n_users`, so that users without records have one too.
     pub fn ensure_users(&mut self, n_users: usize) {
         self.users.insert_below(n_users);
     }
 
-    /// Merges the records; cost O(records + users) and a sort within each user. A record takes 8 bytes
-    /// before and 8 after, and 4 more before where the next one is of another user.
+    /// Merges the records. The cost is O(records + users) plus a sort within each user. A record
+    /// takes 8 bytes before the merge and 8 after it, plus 4 before it for each run of records of
+    /// the same user.
     #[must_use]
     pub fn build(self) -> (Interactions, DroppedRecords) {
         let n_given = self.records.len();
@@ -172,7 +175,8 @@ impl InteractionsBuilder {
         (table, dropped)
     }
 
-    /// The table without its records, which `keep` gets, users in order, and what was left out.
+    /// Builds the table without its records, which are passed to `keep` with users in order. Also
+    /// returns the counts of what was left out.
     fn merge<E>(
         mut self,
         chunks: impl FnMut(Block) -> Result<Vec<Chunk>, E>,
@@ -184,7 +188,7 @@ impl InteractionsBuilder {
         let ids = self.ids_by_row(&rows);
         let (mut offsets, mut n_kept) = (vec![0], 0);
         self.records.for_each_row(&rows, chunks, |row| {
-            // a stable sort by item, then the last of each run
+            // stable sort by item, then keep the last of each run
             row.sort_by_key(|&(item, _)| item);
             for run in row.chunk_by(|a, b| a.0 == b.0) {
                 let (item, value) = run[run.len() - 1];
@@ -212,18 +216,19 @@ impl InteractionsBuilder {
         Ok((table, dropped))
     }
 
-    /// Who the user of each row is.
+    /// The user id of each row.
     fn ids_by_row(&self, rows: &Rows) -> UserIds {
         if self.ids.is_empty() && rows.are_consecutive() {
             return UserIds::From(rows.numbers().next().unwrap_or(0).into());
         }
-        // given ids have their highest bit set and numbers have not, so that neither can be taken for the other
+        // ids that were set have the highest bit set and numbers do not, so neither can be taken
+        // for the other
         let given = |&id: &u128| id | (1 << 127);
         let id = |number| self.ids.get(&number).map_or(number.into(), given);
         UserIds::Each(rows.numbers().map(id).collect())
     }
 
-    /// The last vector given of each row.
+    /// The last feature vector of each row.
     fn features_by_row(&self, rows_of: &Rows) -> Vec<f32> {
         let dim = self.feature_dim;
         let mut features = vec![0.0; rows_of.n_rows() * dim];
@@ -251,23 +256,25 @@ fn check_item(item: u32, n_items: usize) -> Result<(), ShapeError> {
     }
 }
 
-/// An [`InteractionsBuilder`] whose records and table may go to disk: [`InteractionsBuilder::on_disk`].
+/// An [`InteractionsBuilder`] whose records and table may be written to disk: see
+/// [`InteractionsBuilder::on_disk`].
 #[allow(
     missing_debug_implementations,
     reason = "holds private records; printing them is never wanted"
 )]
 pub struct SpillingBuilder {
     collected: InteractionsBuilder,
-    /// Of the records that were pushed.
+    /// The largest item among the records that were pushed.
     largest_item: Option<u32>,
     spill: Option<Spill>,
 }
 
 impl SpillingBuilder {
-    /// Adds one record: [`InteractionsBuilder::push`].
+    /// Adds one record, like [`InteractionsBuilder::push`].
     ///
     /// # Errors
-    /// [`ShapeError`] when `item` is not in the catalogue; [`ScratchError`](crate::ScratchError) when records cannot be written.
+    /// [`ShapeError`] if `item` is not in the catalogue; [`ScratchError`](crate::ScratchError) if
+    /// records cannot be written.
     pub fn push(&mut self, user: u32, item: u32, value: f32) -> Result<()> {
         self.collected.push(user, item, value)?;
         self.largest_item = self.largest_item.max(Some(item));
@@ -277,20 +284,22 @@ impl SpillingBuilder {
         Ok(())
     }
 
-    /// Merges the records: the same table, with the records in the same order, as [`InteractionsBuilder::build`]. Those on disk are
-    /// read and written once more.
+    /// Merges the records into the same table, with the records in the same order, as
+    /// [`InteractionsBuilder::build`]. Records on disk are read and written once more.
     ///
     /// # Errors
-    /// [`ScratchError`](crate::ScratchError) when records cannot be read or written.
+    /// [`ScratchError`](crate::ScratchError) if records cannot be read or written.
     pub fn try_build(self) -> Result<(Interactions, DroppedRecords)> {
         self.build_with(None)
     }
 
-    /// As [`try_build`](Self::try_build), with the items at their places in a catalogue of `n_items`: `columns[i]` is the place of what
-    /// was pushed as item `i`. For readers that know the catalogue when they have read everything.
+    /// Like [`try_build`](Self::try_build), but renumbers the items into a catalogue of `n_items`:
+    /// what was pushed as item `i` becomes item `columns[i]`. For readers that know the catalogue
+    /// only after reading everything.
     ///
     /// # Errors
-    /// [`ShapeError`] when a record has an item beyond `columns`, or a column is not in the catalogue.
+    /// [`ShapeError`] if a record has an item beyond `columns`, or a column is not in the
+    /// catalogue.
     pub fn try_build_in_catalogue(
         mut self,
         n_items: usize,
@@ -350,7 +359,7 @@ mod tests {
 
     #[test]
     fn many_users_in_any_order_give_the_table_of_the_records() {
-        // users of several blocks, some of them empty, records of a user far apart
+        // users of several blocks, some of them empty, with a user's records far apart
         let mut builder = InteractionsBuilder::new(50);
         let mut expected = std::collections::BTreeMap::new();
         for step in 0..60_000_u32 {
@@ -375,7 +384,7 @@ mod tests {
     fn records_that_go_through_the_disk_give_the_same_table() {
         let push = |mut builder: SpillingBuilder| {
             for step in 0..200_000_u32 {
-                let pair = step % 60_000; // the last of a pair's values counts
+                let pair = step % 60_000; // the last value of a pair is kept
                 let user = pair.wrapping_mul(7_919) % 9_001 * if pair % 5 == 0 { 9 } else { 1 };
                 let value = if step % 97 == 0 {
                     f32::NAN
@@ -405,7 +414,7 @@ mod tests {
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 
-    /// Bytes of the files of a folder that are in this process's memory.
+    /// Bytes of a folder's files that are mapped into this process's memory.
     #[cfg(target_os = "linux")]
     fn resident(folder: &std::path::Path) -> usize {
         let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
@@ -440,7 +449,8 @@ mod tests {
                 most = most.max(resident(dir.path()));
             }
         }
-        // values alone are read; the system maps up to 2 MB at once, at each end of three stretches
+        // only the values are read; the system maps up to 2 MB at once, at each end of three
+        // stretches
         let all = 4 * table.n_records();
         assert!(most > 0 && most < all / 2, "{most} of {all} bytes");
     }

@@ -1,4 +1,4 @@
-//! Items and values of all records of a table: in memory, or in unnamed files that are mapped.
+//! Items and values of all records of a table, in memory or in unnamed memory-mapped files.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Read as _, Seek as _, SeekFrom, Write as _};
@@ -13,13 +13,14 @@ use crate::{Result, ScratchError, params};
 
 /// A folder for the records of tables that are larger than memory.
 ///
-/// Everything derived from a table on disk ([`super::Interactions::partition`]) is on disk too. Records are written once, to
-/// files that have no name: each is created readable by its owner alone and its name is removed before anything is
-/// written, so that nothing is left in the folder when the process ends, however it ends. Then they are mapped, and
-/// passes over the users, in order, give back the pages that they have behind them.
+/// Everything derived from a table on disk ([`super::Interactions::partition`]) is on disk too.
+/// Records are written once, to unnamed files: each file is created readable by its owner only, and
+/// its name is removed before anything is written, so nothing is left in the folder when the
+/// process ends, however it ends. The files are then memory-mapped, and passes over the users in
+/// order release the pages that they have already read.
 ///
 /// # Privacy
-/// The files hold records as they are, not encrypted. Put them on a disk that may hold the data.
+/// The files hold the records unencrypted. Use a disk on which the data may be stored.
 ///
 /// # Examples
 /// ```
@@ -37,15 +38,15 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// The least memory, in bytes.
+    /// The smallest allowed memory, in bytes.
     pub const LEAST_MEMORY: usize = 1_000_000;
 
-    /// A folder on a disk, and about how many bytes of records are held in memory at a time. What is held for each user (8 bytes
-    /// here, and the ids that a reader keeps) comes on top.
+    /// Sets a folder and approximately how many bytes of records are held in memory at a time. What
+    /// is held for each user (8 bytes here, and the ids that a reader keeps) comes on top.
     ///
     /// # Errors
-    /// [`ScratchError`] when a file cannot be made there, [`crate::ParamError`] when `memory` is below
-    /// [`LEAST_MEMORY`](Self::LEAST_MEMORY).
+    /// [`ScratchError`] if a file cannot be created there, [`crate::ParamError`] if `memory` is
+    /// below [`LEAST_MEMORY`](Self::LEAST_MEMORY).
     pub fn new(folder: impl Into<PathBuf>, memory: usize) -> Result<Self> {
         let least = Self::LEAST_MEMORY;
         params::in_range("memory", memory, least, usize::MAX, "1 MB or more")?;
@@ -63,24 +64,26 @@ impl Scratch {
         &self.folder
     }
 
-    /// Records that are collected before they are written: half of the memory, for which they are counted twice since the
-    /// buffers that they are collected in are half empty at worst.
+    /// Number of records that are collected before they are written: half of the memory, with each
+    /// record counted twice because the buffers in which they are collected are half empty at
+    /// worst.
     pub(super) const fn records_collected(&self) -> usize {
         self.memory / 2 / (2 * (size_of::<(u32, f32)>() + size_of::<(u16, u16)>()))
     }
 
-    /// Records of a block of users: each takes 8 bytes in the listing by item and 8 in mapped pages.
+    /// Number of records in a block of users: each takes 8 bytes in the listing by item and 8 in
+    /// mapped pages.
     pub(super) fn records_of_block(&self) -> usize {
         (self.memory / 64).min(MOST_OF_BLOCK)
     }
 
-    /// Records between two places where pages are given back, as a power of 2: three stretches of 8 bytes a record stay, of each
-    /// of a few tables.
+    /// Number of records, as a power of 2, between two positions at which pages are released: three
+    /// stretches of 8 bytes per record stay mapped, for each of a few tables.
     fn stretch(&self) -> u32 {
         (self.memory / 384).clamp(1 << 12, 1 << 22).ilog2()
     }
 
-    /// A file without a name.
+    /// Creates an unnamed file.
     pub(super) fn file(&self) -> Result<File, ScratchError> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         loop {
@@ -96,7 +99,7 @@ impl Scratch {
                     std::fs::remove_file(&path)?;
                     return Ok(file);
                 }
-                // left by a process that was killed just here, and empty
+                // an empty file left by a process that was killed at this point
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error.into()),
             }
@@ -107,7 +110,7 @@ impl Scratch {
 const MOST_OF_BLOCK: usize = 1 << 24;
 const BUFFER: usize = 1 << 18;
 
-/// Items and values of all records, users in order.
+/// Items and values of all records, with users in order.
 #[derive(Clone)]
 pub(super) enum Columns {
     Memory { items: Vec<u32>, values: Vec<f32> },
@@ -129,7 +132,7 @@ impl Columns {
         }
     }
 
-    /// Items and values of some records, those of one user.
+    /// Items and values of the records of one user.
     #[inline]
     pub(super) fn get(&self, range: Range<usize>) -> (&[u32], &[f32]) {
         match self {
@@ -138,7 +141,7 @@ impl Columns {
         }
     }
 
-    /// Some records as columns of their own; those on disk are shared.
+    /// Some of the records as separate columns; files on disk are shared.
     pub(super) fn part(&self, range: Range<usize>) -> Self {
         match self {
             Self::Memory { .. } => {
@@ -173,9 +176,9 @@ pub(super) struct DiskColumns {
     scratch: Scratch,
     items: Arc<Mapped<u32>>,
     values: Arc<Mapped<f32>>,
-    /// Of all records in the files.
+    /// The range within all records of the files.
     range: Range<usize>,
-    /// Records of a stretch, as a power of 2.
+    /// Number of records in a stretch, as a power of 2.
     stretch: u32,
 }
 
@@ -193,8 +196,9 @@ impl DiskColumns {
         )
     }
 
-    /// Gives back the pages that are not near the border of two stretches, which a pass over the users comes across once for every border.
-    /// Nothing depends on it but time: a page that another thread still reads is mapped again.
+    /// Releases the pages that are not close to the border between two stretches; a pass over the
+    /// users crosses every border once. This affects only speed: a page that another thread still
+    /// reads is mapped again.
     #[cold]
     fn keep_near(&self, start: usize, end: usize) {
         let first = (start >> self.stretch).saturating_sub(1) << self.stretch;
@@ -216,7 +220,7 @@ pub(super) enum ColumnsWriter {
 }
 
 impl ColumnsWriter {
-    /// Into memory with room for so many records, or to disk.
+    /// Writes into memory with the given capacity, or to disk.
     pub(super) fn new(scratch: Option<&Scratch>, capacity: usize) -> Result<Self> {
         let Some(scratch) = scratch else {
             let (items, values) = (Vec::with_capacity(capacity), Vec::with_capacity(capacity));
@@ -280,7 +284,7 @@ impl ColumnsWriter {
     }
 }
 
-/// Runs of bytes that are set aside in a file without a name, and read again.
+/// Byte runs that are written to an unnamed file and read back later.
 pub(super) struct SpillFile {
     file: BufWriter<File>,
     end: u64,
@@ -294,7 +298,7 @@ impl SpillFile {
         })
     }
 
-    /// How many bytes are in it.
+    /// Number of bytes in the file.
     pub(super) const fn end(&self) -> u64 {
         self.end
     }
@@ -305,7 +309,7 @@ impl SpillFile {
         Ok(())
     }
 
-    /// Bytes from `start` on.
+    /// Reads bytes from `start` on.
     pub(super) fn read(&mut self, start: u64, bytes: &mut [u8]) -> Result<(), ScratchError> {
         self.file.flush()?;
         let file = self.file.get_mut();
@@ -314,14 +318,14 @@ impl SpillFile {
     }
 }
 
-/// Numbers of which every pattern of bits is one.
+/// Number types for which every bit pattern is valid.
 trait Plain: Copy {}
 impl Plain for u32 {}
 impl Plain for f32 {}
 
-/// The numbers of a file that nothing writes to any more.
+/// The numbers of a file that is not written to any more.
 struct Mapped<T> {
-    /// None of an empty file.
+    /// `None` for an empty file.
     map: Option<Mmap>,
     holds: std::marker::PhantomData<T>,
 }
@@ -332,12 +336,14 @@ struct Mapped<T> {
 )]
 impl<T: Plain> Mapped<T> {
     fn new(file: &File) -> Result<Self, ScratchError> {
-        // a disk that is full or broken says so here, before anything is paid, and not when a page is read
+        // a disk that is full or broken is reported here, before any budget is spent, and not when
+        // a page is read
         file.sync_data()?;
         let map = match file.metadata()?.len() {
             0 => None,
-            // SAFETY: the file has no name and this process wrote it, so nobody else opens it; its only handle is
-            // closed by the caller without another write, so the bytes change no more.
+            // SAFETY: the file has no name and was written by this process, so nobody else can open
+            // it. The only handle is closed by the caller without further writes, so the bytes do
+            // not change any more.
             _ => Some(unsafe { Mmap::map(file) }?),
         };
         Ok(Self {
@@ -351,12 +357,12 @@ impl<T: Plain> Mapped<T> {
         let Some(map) = &self.map else {
             return &[];
         };
-        // SAFETY: a mapping begins at a page, so it is aligned for any number; it has `len` bytes, which live as long as
-        // `self`; every pattern of bits is a `T`.
+        // SAFETY: a mapping starts at a page boundary, so it is aligned for any number. It has
+        // `len` bytes, which live as long as `self`, and every bit pattern is a valid `T`.
         unsafe { std::slice::from_raw_parts(map.as_ptr().cast(), map.len() / size_of::<T>()) }
     }
 
-    /// Gives back the pages of all numbers but these.
+    /// Releases the pages of all numbers outside `range`.
     fn keep(&self, range: Range<usize>) {
         #[cfg(unix)]
         if let Some(map) = &self.map {
@@ -366,8 +372,9 @@ impl<T: Plain> Mapped<T> {
             for (from, to) in [(0, start), (end, len)] {
                 if from < to {
                     let advice = memmap2::UncheckedAdvice::DontNeed;
-                    // SAFETY: the mapping is shared and read-only, so a page that was given back is read from the file
-                    // again, where the bytes are the same. Advice that is not taken changes nothing.
+                    // SAFETY: the mapping is shared and read-only, so a released page is read again
+                    // from the file, where the bytes are the same. If the advice is not taken,
+                    // nothing changes.
                     let _ = unsafe { map.unchecked_advise_range(advice, from, to - from) };
                 }
             }

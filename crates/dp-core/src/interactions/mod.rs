@@ -1,4 +1,4 @@
-//! Records of users with items, stored user by user.
+//! Records of users and items, stored user by user.
 
 mod builder;
 mod columns;
@@ -13,9 +13,9 @@ use columns::{Columns, ColumnsWriter, SpillFile};
 
 use crate::{Result, ScratchError};
 
-/// One user's records: what a per-user contribution may look at.
+/// One user's records: the data that a per-user contribution may use.
 ///
-/// Two rows are equal when their records and features are; whose they are does not count.
+/// Two rows are equal if their records and features are equal, whichever users they belong to.
 #[derive(Clone, Copy)]
 #[allow(
     missing_debug_implementations,
@@ -53,13 +53,13 @@ impl<'a> UserRow<'a> {
         self.features
     }
 
-    /// Finds what a [`PerUser`] holds for this user.
+    /// The key with which a [`PerUser`] finds this user's value.
     #[must_use]
     pub const fn key(self) -> UserKey {
         self.key
     }
 
-    /// How many records the user has.
+    /// Number of records of the user.
     #[must_use]
     pub const fn len(self) -> usize {
         self.items.len()
@@ -71,7 +71,7 @@ impl<'a> UserRow<'a> {
         self.items.is_empty()
     }
 
-    /// The records as pairs.
+    /// The records as pairs of item and value.
     pub fn iter(self) -> impl ExactSizeIterator<Item = (u32, f32)> + 'a {
         self.items.iter().copied().zip(self.values.iter().copied())
     }
@@ -79,13 +79,13 @@ impl<'a> UserRow<'a> {
 
 /// A sparse user-by-item table in compressed rows, with at most one value per user-item pair.
 ///
-/// Build one with [`InteractionsBuilder`], which states the rules for repeated pairs and for
-/// values that are not finite. `n_items` is public (the catalogue), and so is the length of the
-/// users' feature vectors, 0 for a table without any; everything else here, the number of users
-/// included, is private under add/remove adjacency.
+/// Build one with [`InteractionsBuilder`], which defines how repeated pairs and values that are not
+/// finite are treated. `n_items` (the size of the catalogue) is public, and so is the length of the
+/// users' feature vectors, 0 for a table without any. Everything else here, including the number of
+/// users, is private under add/remove adjacency.
 ///
-/// Records are in memory, or on disk where the builder was given a [`Scratch`]: the same to every reader, except for
-/// [`item_major`](Self::item_major), which takes as much memory as the records.
+/// Records are in memory, or on disk if the builder was given a [`Scratch`]. Readers see no
+/// difference, except that [`item_major`](Self::item_major) takes as much memory as the records.
 ///
 /// # Examples
 /// ```
@@ -111,22 +111,22 @@ pub struct Interactions {
     feature_dim: usize,
     /// Shape `(n_users, feature_dim)`, row-major.
     features: Vec<f32>,
-    /// Made when first asked for; always the listing of this very table.
+    /// Created on first use; always the listing of this table.
     by_item: OnceLock<ItemMajor>,
-    /// Not part of what makes two tables equal.
+    /// Not compared by `==`.
     origin: Origin,
-    /// The key of the first user; those of the others follow.
+    /// The key of the first user; those of the others follow consecutively.
     keys: UserKey,
-    /// Not part of what makes two tables equal.
+    /// Not compared by `==`.
     ids: UserIds,
 }
 
-/// Who the users of a table are, beyond this table.
+/// The ids that identify the users outside this table.
 #[derive(Clone)]
 enum UserIds {
-    /// Numbers that follow each other, from this one on.
+    /// Consecutive numbers starting with this one.
     From(u64),
-    /// One to a user, in order.
+    /// One per user, in order.
     Each(Vec<u128>),
 }
 
@@ -140,7 +140,7 @@ impl PartialEq for Interactions {
 }
 
 impl Interactions {
-    /// Number of users, those without records included.
+    /// Number of users, including those without records.
     #[must_use]
     pub fn n_users(&self) -> usize {
         self.offsets.len() - 1
@@ -158,7 +158,7 @@ impl Interactions {
         self.records.len()
     }
 
-    /// Where the records are on disk; none where they are in memory.
+    /// The scratch folder of records on disk; `None` if they are in memory.
     #[must_use]
     pub fn scratch(&self) -> Option<&Scratch> {
         self.records.scratch()
@@ -167,7 +167,7 @@ impl Interactions {
     /// The records of one user.
     ///
     /// # Panics
-    /// When `user` is not below [`n_users`](Self::n_users).
+    /// If `user` is not below [`n_users`](Self::n_users).
     #[must_use]
     pub fn user(&self, user: usize) -> UserRow<'_> {
         let (items, values) = self.records.get(self.user_range(user));
@@ -182,12 +182,13 @@ impl Interactions {
         }
     }
 
-    /// Who a user is in every table of the same data set, whichever process reads it: what the
-    /// builder was told ([`InteractionsBuilder::set_id`]), else the number that the user was given
-    /// under. For secret coins and for dealing users to shards; contributions do not see it.
+    /// The id that identifies a user in every table of the same data set, in any process: the one
+    /// set with [`InteractionsBuilder::set_id`], otherwise the number under which the user was
+    /// added. It is meant for secret coins and for assigning users to shards; contributions do not
+    /// see it.
     ///
     /// # Panics
-    /// When `user` is not below [`n_users`](Self::n_users).
+    /// If `user` is not below [`n_users`](Self::n_users).
     #[must_use]
     pub fn user_id(&self, user: usize) -> u128 {
         assert!(user < self.n_users());
@@ -197,7 +198,7 @@ impl Interactions {
         }
     }
 
-    /// Length of every user's feature vector; 0 when there are none. Public.
+    /// Length of every user's feature vector; 0 if there are none. Public.
     #[must_use]
     pub const fn feature_dim(&self) -> usize {
         self.feature_dim
@@ -207,10 +208,10 @@ impl Interactions {
         first * self.feature_dim..last * self.feature_dim
     }
 
-    /// Where the records of `user` lie among all records in user order.
+    /// The position range of the records of `user` among all records in user order.
     ///
     /// # Panics
-    /// When `user` is not below [`n_users`](Self::n_users).
+    /// If `user` is not below [`n_users`](Self::n_users).
     #[must_use]
     pub fn user_range(&self, user: usize) -> std::ops::Range<usize> {
         self.offsets[user]..self.offsets[user + 1]
@@ -221,20 +222,21 @@ impl Interactions {
         (0..self.n_users()).map(|user| self.user(user))
     }
 
-    /// Which users these are, as far as the making of tables in this process tells.
+    /// Which users these are, as far as this process can tell from how its tables were created.
     #[must_use]
     pub const fn origin(&self) -> &Origin {
         &self.origin
     }
 
-    /// The same records listed item by item; made once and kept.
+    /// The same records listed item by item; computed once and cached.
     #[must_use]
     pub fn item_major(&self) -> &ItemMajor {
         self.by_item.get_or_init(|| ItemMajor::new(self))
     }
 
-    /// The users in order, in tables of which each can be listed [item by item](Self::item_major) within the memory of its
-    /// [`Scratch`]: about so many records each, or one user with more. A table in memory is one block as it is.
+    /// The users in order, split into tables that can each be listed [item by
+    /// item](Self::item_major) within the memory of the
+    /// [`Scratch`]: each has about as many records as fit, or a single user with more. A table in memory is one block, unchanged.
     pub fn blocks(&self) -> impl Iterator<Item = Cow<'_, Self>> {
         let most = self.scratch().map(Scratch::records_of_block);
         let mut next = Some(0);
@@ -248,14 +250,14 @@ impl Interactions {
             let within = self.offsets[first + 1..].partition_point(|&at| at <= end);
             let last = (first + within.max(1)).min(self.n_users());
             next = (last < self.n_users()).then_some(last);
-            // everything to the last user, for a table without any too
+            // everything up to the last user, also for a table without users
             let block = self.user_block(first, last, self.origin.clone());
             Some(Cow::Owned(block))
         })
     }
 
-    /// Copies the users into `n_shards` tables of consecutive users and similar size; every
-    /// user is in exactly one. Sums over shards add up to sums over the whole.
+    /// Copies the users into `n_shards` tables of consecutive users and similar size. Every user is
+    /// in exactly one, so sums over the shards add up to the sum over the whole table.
     #[must_use]
     pub fn shards(&self, n_shards: usize) -> Vec<Self> {
         let n_shards = n_shards.max(1);
@@ -277,14 +279,16 @@ impl Interactions {
         shards
     }
 
-    /// Deals every user, with everything that is theirs, to one of `n_parts` tables by `part(id)` of
-    /// the user's [id](Self::user_id); a user whose part is `n_parts` or above is left out. Every
-    /// user is in one table at most, so sums over the parts add up to sums over the whole.
+    /// Assigns each user, with all their data, to table `part(id)` of `n_parts` tables, where `id`
+    /// is the user's [id](Self::user_id). A user whose part is `n_parts` or above is left out.
+    /// Every user is in at most one table, so sums over the parts add up to the sum over all users
+    /// in them.
     pub fn deal(&self, n_parts: usize, part: impl Fn(u128) -> usize) -> Vec<Self> {
         self.dealt(n_parts, |user| self.user_id(user), part)
     }
 
-    /// As [`deal`](Self::deal), by ids that the users have elsewhere, one to a user in order: the users of the tables have these.
+    /// Like [`deal`](Self::deal), but with ids from elsewhere, one per user in order. The users of
+    /// the resulting tables have these ids.
     ///
     /// # Errors
     /// [`ShapeError`](crate::ShapeError) unless there is an id for each user.
@@ -331,8 +335,8 @@ impl Interactions {
         tables.collect()
     }
 
-    /// Nobody, in the same public shape: for a coordinator, which holds no users, and for making a model again from what was
-    /// released.
+    /// A table of the same public shape without users: for a coordinator, which holds no users, and
+    /// for rebuilding a model from released values.
     #[must_use]
     pub fn without_users(&self) -> Self {
         self.of_nobody(Origin::of_a_new_table())
@@ -351,13 +355,13 @@ impl Interactions {
         }
     }
 
-    /// The same users without any record.
+    /// The same users without records.
     #[must_use]
     pub fn without_records(&self) -> Self {
         self.with_records(Columns::empty(), vec![0; self.offsets.len()])
     }
 
-    /// Other records of the same users.
+    /// The same users with other records.
     fn with_records(&self, records: Columns, offsets: Vec<usize>) -> Self {
         Self {
             n_items: self.n_items,
@@ -372,7 +376,7 @@ impl Interactions {
         }
     }
 
-    /// Keys of a table like no other of this process.
+    /// Keys for a new table, shared with no other table of this process.
     fn new_keys() -> UserKey {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         UserKey {
@@ -381,15 +385,16 @@ impl Interactions {
         }
     }
 
-    /// Deals every record to one of `n_parts` tables over the same users and items, by
-    /// `part(user, item, value)`; a record whose part is `n_parts` or above is left out.
+    /// Assigns each record to one of `n_parts` tables over the same users and items, by `part(user,
+    /// item, value)`. A record whose part is `n_parts` or above is left out.
     ///
-    /// A user can be in several parts, with the same features. Parts are for training on one and testing on another, never
-    /// for sums that are added up: each part would bound the user anew. Use
-    /// [`shards`](Self::shards) for that.
+    /// A user can be in several parts, with the same features. Use the parts for training on one
+    /// and testing on another, never for sums that are added up, because each part would bound the
+    /// user separately. Use [`shards`](Self::shards) for that.
     ///
     /// # Errors
-    /// [`ScratchError`] of a table on disk whose parts cannot be written; none of a table in memory.
+    /// [`ScratchError`] if the table is on disk and its parts cannot be written; never for a table
+    /// in memory.
     pub fn partition(
         &self,
         n_parts: usize,
@@ -442,23 +447,23 @@ impl Interactions {
     }
 }
 
-/// One record seen from its item.
+/// One record as seen from its item.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[allow(
     missing_debug_implementations,
     reason = "says who holds what; printing it is never wanted"
 )]
 pub struct ItemEntry {
-    /// The user who holds the record.
+    /// The user who has the record.
     pub user: u32,
-    /// The record's place among all records in user order.
+    /// The position of the record among all records in user order.
     pub position: u32,
 }
 
-/// The records of a table listed item by item, users increasing within each item.
+/// The records of a table listed item by item, with users increasing within each item.
 ///
-/// A sum over the users of each item reads this list and gathers per-user data, which is far
-/// cheaper than walking the users and scattering into per-item sums.
+/// A sum over the users of each item reads this list and gathers per-user data, which is much
+/// cheaper than iterating over the users and scattering into per-item sums.
 #[derive(Clone)]
 #[allow(
     missing_debug_implementations,
@@ -473,7 +478,7 @@ impl ItemMajor {
     /// Counting sort of the table's records by item.
     ///
     /// # Panics
-    /// When the table has 2^32 users or records or more; shard it first.
+    /// If the table has 2^32 users or records or more; split it into shards first.
     fn new(table: &Interactions) -> Self {
         assert!(
             u32::try_from(table.n_records().max(table.n_users())).is_ok(),
@@ -517,21 +522,21 @@ impl ItemMajor {
     /// The records of one item.
     ///
     /// # Panics
-    /// When `item` is not below [`n_items`](Self::n_items).
+    /// If `item` is not below [`n_items`](Self::n_items).
     #[must_use]
     pub fn item(&self, item: usize) -> &[ItemEntry] {
         &self.entries[self.offsets[item]..self.offsets[item + 1]]
     }
 }
 
-/// Where the users of a table come from: a number of its own for every table that is built, and the
-/// shards that were cut from it since.
+/// Where the users of a table come from: a unique number for every table that is built, together
+/// with the splits that led from it to this table.
 ///
-/// Sums over two tables may be added up only when no user is in both, because each sum bounds its
-/// users anew. [`overlaps`](Self::overlaps) says when that is certain to go wrong, for tables of one
-/// process. It looks at how tables were made and never at records or at numbers of users, so an error
-/// that rests on it tells nothing private. Two tables that were *built* apart count as tables of
-/// different users, whatever was put into them.
+/// Sums over two tables may be added only if no user is in both, because each sum bounds its users
+/// separately. [`overlaps`](Self::overlaps) reports when two tables of the same process may share
+/// users. It depends on how the tables were created and never on records or numbers of users, so an
+/// error based on it reveals nothing private. Two tables that were *built* separately count as
+/// tables of different users, whatever data they were given.
 ///
 /// # Examples
 /// ```
@@ -544,20 +549,22 @@ impl ItemMajor {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin {
     table: u64,
-    /// Number of a shard and how was cut, outermost first.
+    /// The part index and the kind of each split, outermost first.
     cuts: Vec<(usize, Cut)>,
 }
 
-/// How a table was cut. Shards of equal cuts are apart, shards of different ones may share users.
+/// How a table was split. Different parts of the same split are disjoint; parts of different splits
+/// may share users.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Cut {
     n_parts: usize,
-    /// 0 for consecutive users; else which dealing it was, of all in this process.
+    /// 0 for consecutive users; otherwise a number that identifies the call of `deal` within this
+    /// process.
     dealing: u64,
 }
 
 impl Origin {
-    /// A table like no other of this process.
+    /// The origin of a new table, different from all others in this process.
     fn of_a_new_table() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self {
@@ -566,7 +573,7 @@ impl Origin {
         }
     }
 
-    /// Shard `index` of `n_shards` of a table of this origin.
+    /// Shard `index` of `n_shards` of a table with this origin.
     fn shard(&self, index: usize, n_shards: usize) -> Self {
         let mut shard = self.clone();
         let cut = Cut {
@@ -577,21 +584,22 @@ impl Origin {
         shard
     }
 
-    /// A number for one way of dealing users to tables.
+    /// A unique number for one assignment of users to tables.
     fn new_cut() -> u64 {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         NEXT.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Part `index` of `n_parts` that users were dealt to.
+    /// Part `index` of `n_parts` of an assignment of users to tables.
     fn dealt(&self, index: usize, n_parts: usize, dealing: u64) -> Self {
         let mut part = self.clone();
         part.cuts.push((index, Cut { n_parts, dealing }));
         part
     }
 
-    /// Whether a user may be in tables of both origins, as far as is known: always for a table and
-    /// its own copies, parts and shards, and for shards of one table cut into different numbers.
+    /// Whether a user may be in tables of both origins, as far as is known. This is always true for
+    /// a table and its own copies, parts and shards, and for shards of one table split into
+    /// different numbers.
     #[must_use]
     pub fn overlaps(&self, other: &Self) -> bool {
         if self.table != other.table {
@@ -599,18 +607,18 @@ impl Origin {
         }
         let mut pairs = self.cuts.iter().zip(&other.cuts);
         match pairs.find(|(a, b)| a != b) {
-            Some(((_, n), (_, m))) => n != m, // two different shards of one cut are disjoint
+            Some(((_, n), (_, m))) => n != m, // two different shards of one split are disjoint
             None => true,
         }
     }
 }
 
-/// Which user of a table a row belongs to, without telling anything about the user.
+/// Identifies the user that a row belongs to without revealing anything about the user.
 ///
-/// The table hands a key out with every row ([`UserRow::key`]). Copies, shards and parts of a table
+/// Every row carries its key ([`UserRow::key`]). Copies, shards and parts of a table
 /// ([`Interactions::shards`], [`Interactions::partition`]) give a user the same key; tables that
-/// were built apart never share one. All that can be done with a key is to compare it and to look
-/// up what a [`PerUser`] holds, so a contribution cannot depend on a user's number or position.
+/// were built separately never share one. A key can only be compared and used to look up a value in
+/// a [`PerUser`], so a contribution cannot depend on a user's number or position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct UserKey {
     table: u64,
@@ -644,13 +652,13 @@ pub struct PerUser<T> {
 }
 
 impl<T> PerUser<T> {
-    /// Makes the value of every user of `table` from the user's own row.
+    /// Computes each user's value from the user's own row.
     pub fn of(table: &Interactions, make: impl FnMut(UserRow<'_>) -> T) -> Self {
         Self::from_values(table, table.users().map(make).collect())
     }
 
-    /// Takes over values made elsewhere, in the order of the users of `table`; what is beyond the
-    /// last user belongs to nobody.
+    /// Wraps values computed elsewhere, in the order of the users of `table`. Values after the last
+    /// user belong to nobody.
     #[must_use]
     pub const fn from_values(table: &Interactions, values: Vec<T>) -> Self {
         Self {
@@ -660,13 +668,14 @@ impl<T> PerUser<T> {
         }
     }
 
-    /// The value of a user, or nothing for a row of another table.
+    /// The value of a user, or `None` for a row of another table.
     #[must_use]
     pub fn get(&self, key: UserKey) -> Option<&T> {
         self.values.get(self.place(key)?)
     }
 
-    /// Where the value of a user lies in [`values`](Self::values), or nothing for a row of another table.
+    /// The index of a user's value in [`values`](Self::values), or `None` for a row of another
+    /// table.
     #[must_use]
     pub fn place(&self, key: UserKey) -> Option<usize> {
         let place = key.row.checked_sub(self.first)?;
@@ -679,46 +688,48 @@ impl<T> PerUser<T> {
         &self.values
     }
 
-    /// All values, to be changed in place.
+    /// All values, mutable.
     #[must_use]
     pub fn values_mut(&mut self) -> &mut [T] {
         &mut self.values
     }
 }
 
-/// Records in the order given, by blocks of user numbers: 8 bytes each, and 4 for every run of
-/// records of one user. A block is sorted by itself and given back before the next, so the sorted
-/// copy of the whole never stands beside the whole. With a [`Spill`], all blocks are set aside whenever there are as many records as
-/// memory may hold.
+/// Records in the order they were added, grouped in blocks of user numbers: 8 bytes each, and 4 for
+/// every run of records of the same user. Each block is sorted separately and freed before the
+/// next, so there is never a sorted copy of everything at once. With a [`Spill`], all blocks are
+/// written to disk whenever there are as many records as memory may hold.
 #[derive(Default)]
 struct Records {
     blocks: Vec<Block>,
     len: usize,
 }
 
-/// The records of some user numbers, in the order given: what was set aside, then the chunks.
+/// The records of a range of user numbers in the order they were added: first what was written to
+/// disk, then the chunks.
 #[derive(Default)]
 struct Block {
     aside: Vec<Aside>,
     chunks: Vec<Chunk>,
 }
 
-/// Where a chunk is that was set aside.
+/// The position of a chunk that was written to disk.
 struct Aside {
     start: u64,
     n_records: usize,
     n_runs: usize,
 }
 
-/// What is on disk, and how many records are not.
+/// The file with the records on disk, and the number of records that are still in memory.
 struct Spill {
     scratch: Scratch,
-    /// Made when first needed.
+    /// Created when first needed.
     file: Option<SpillFile>,
     n_held: usize,
 }
 
-/// At most [`LARGEST_CHUNK`] records; nothing is moved when there are more. As many as there are of one that was set aside.
+/// At most [`LARGEST_CHUNK`] records while in memory; a full chunk is never moved or reallocated. A
+/// chunk that was written to disk has as many as there were.
 #[derive(Default)]
 struct Chunk {
     /// Item and value.
@@ -733,13 +744,13 @@ const LARGEST_CHUNK: usize = 1 << 12;
 impl Chunk {
     fn push(&mut self, number: u16, item: u32, value: f32) {
         match self.runs.last_mut() {
-            Some((last, n)) if *last == number => *n += 1, // a chunk has far fewer than 2^16
+            Some((last, n)) if *last == number => *n += 1, // a chunk has far fewer than 2^16 records
             _ => self.runs.push((number, 1)),
         }
         self.records.push((item, value));
     }
 
-    /// Number within the block and the records of each run.
+    /// The user number within the block and the records of each run.
     fn runs(&self) -> impl Iterator<Item = (usize, &[(u32, f32)])> {
         let mut start = 0;
         self.runs.iter().map(move |&(number, n)| {
@@ -765,7 +776,7 @@ impl Block {
         self.chunks.push(chunk);
     }
 
-    /// Moves the chunks to disk, as one.
+    /// Writes the chunks to disk as a single one.
     fn set_aside(&mut self, file: &mut SpillFile) -> Result<(), ScratchError> {
         let chunks = std::mem::take(&mut self.chunks);
         if chunks.is_empty() {
@@ -792,7 +803,7 @@ impl Block {
         Ok(())
     }
 
-    /// All chunks, those that were set aside first.
+    /// All chunks, those on disk first.
     fn into_chunks(self, spill: Option<&mut Spill>) -> Result<Vec<Chunk>, ScratchError> {
         let mut chunks = Vec::with_capacity(self.aside.len() + self.chunks.len());
         if let Some(file) = spill.and_then(|spill| spill.file.as_mut()) {
@@ -844,8 +855,9 @@ impl Records {
         self.blocks[block].push(number, item, value);
     }
 
-    /// Shows each row's records, rows in order, a user's records in the order given; rows without
-    /// any too. `chunks` gives those of a block, which may have been set aside.
+    /// Passes the records of each row to `each`, rows in order, including rows without records; a
+    /// user's records are in the order they were added. `chunks` returns those of a block, which
+    /// may be on disk.
     fn for_each_row<E>(
         self,
         rows: &Rows,
@@ -874,7 +886,7 @@ impl Spill {
         }
     }
 
-    /// Counts one more record, and sets all aside when there are too many.
+    /// Counts one more record, and writes all records to disk if there are too many.
     fn count(&mut self, records: &mut Records) -> Result<(), ScratchError> {
         self.n_held += 1;
         if self.n_held < self.scratch.records_collected() {
@@ -911,7 +923,7 @@ fn by_row(chunks: &[Chunk], rows: &Rows, block: usize) -> (Vec<usize>, Vec<(u32,
     (starts, sorted)
 }
 
-/// Numbers of a block: whole words.
+/// User numbers per block: a multiple of the word size.
 const NUMBERS_OF_A_BLOCK: usize = 64 * WORDS_OF_A_BLOCK;
 const WORDS_OF_A_BLOCK: usize = 64;
 
@@ -922,10 +934,10 @@ struct UserNumbers {
     words: Vec<u64>,
 }
 
-/// The numbers of a set in order: the row of a number is how many are below it.
+/// The numbers of a set in order: the row of a number is the count of smaller numbers in the set.
 struct Rows {
     words: Vec<u64>,
-    /// Numbers in the words before each.
+    /// Count of numbers in all words before each word.
     before: Vec<usize>,
     n_rows: usize,
 }
@@ -971,12 +983,12 @@ impl Rows {
         self.n_rows
     }
 
-    /// Blocks of numbers up to the largest one.
+    /// Number of blocks up to the largest user number.
     const fn n_blocks(&self) -> usize {
         self.words.len().div_ceil(WORDS_OF_A_BLOCK)
     }
 
-    /// The rows of the numbers of a block.
+    /// The rows of the user numbers in a block.
     fn of_block(&self, block: usize) -> std::ops::Range<usize> {
         let first = |block: usize| {
             let word = block * WORDS_OF_A_BLOCK;
@@ -1006,7 +1018,7 @@ impl Rows {
         end - start == self.n_rows
     }
 
-    /// The row of a number that was inserted.
+    /// The row of a number in the set.
     fn of(&self, user: usize) -> usize {
         let word = user / 64;
         let below = self.words[word] & ((1 << (user % 64)) - 1);
@@ -1084,7 +1096,7 @@ mod tests {
         assert_eq!(parts[1].user_id(0), given);
         let (a, b) = (parts[0].origin(), parts[1].origin());
         assert!(!a.overlaps(b) && a.overlaps(t.origin()));
-        // another way of dealing may put a user of one part into another
+        // a different assignment may put a user of one part into the other
         assert!(t.deal(2, |_| 0)[0].origin().overlaps(b));
         assert!(t.shards(2)[0].origin().overlaps(b));
     }
@@ -1175,7 +1187,7 @@ mod tests {
 
     #[test]
     fn shards_of_one_cut_are_apart_and_everything_else_of_a_table_is_not() {
-        // the same answers whatever the number of users
+        // the answers do not depend on the number of users
         for n_users in [0, 1, 7] {
             let (t, other) = (first_users(n_users), first_users(n_users));
             assert!(!t.origin().overlaps(other.origin()));
@@ -1191,7 +1203,7 @@ mod tests {
                     assert!(a.origin().overlaps(b.origin()), "not known to be apart");
                 }
             }
-            // shards of shards: apart as soon as one cut tells them apart
+            // shards of shards: disjoint as soon as one split separates them
             let quarters: Vec<_> = halves.iter().flat_map(|half| half.shards(2)).collect();
             for (i, a) in quarters.iter().enumerate() {
                 for (j, b) in quarters.iter().enumerate() {
