@@ -6,36 +6,36 @@ use std::path::PathBuf;
 use dp_core::{Adjacency, ParamError};
 use serde::Serialize;
 
-/// Errors of dp-accounting. No message holds data; labels, identifiers and paths are the
-/// operator's own.
+/// Errors of dp-accounting. No message contains data; labels, identifiers and paths are chosen by
+/// the operator.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A parameter is out of range.
     #[error(transparent)]
     Param(#[from] ParamError),
-    /// An event carries no guarantee, so it has no cost that could be counted.
+    /// An event has no guarantee, so it has no cost that could be counted.
     #[error("the event carries no privacy guarantee and cannot be accounted for")]
     NonPrivateEvent,
-    /// An accountant, or the adjacency, has no answer for the event.
+    /// The accountant does not support the event, or does not support it under this adjacency.
     #[error("{accountant} has no answer for {event} under {adjacency}")]
     UnsupportedEvent {
         /// The event's name in files.
         event: &'static str,
-        /// Who refused.
+        /// The accountant that rejected the event.
         accountant: &'static str,
-        /// The neighbours asked for.
+        /// The requested adjacency.
         adjacency: Adjacency,
     },
-    /// Nothing was composed, so there is nothing to state.
+    /// Nothing was composed, so there is no guarantee to compute.
     #[error("nothing was composed, so there is no guarantee to state")]
     NothingComposed,
-    /// The mechanisms fail altogether with a probability above delta.
+    /// The mechanisms fail completely with a probability above delta.
     #[error(
         "no epsilon is finite at delta {delta}: the mechanisms fail with probability {infinite_mass}"
     )]
     NoFiniteEpsilon {
-        /// The delta asked for.
+        /// The requested delta.
         delta: f64,
         /// Probability of an infinite privacy loss.
         infinite_mass: f64,
@@ -47,18 +47,18 @@ pub enum Error {
         epsilon: f64,
         /// The target's delta.
         delta: f64,
-        /// The parameter that came nearest.
+        /// The parameter that came closest.
         nearest: f64,
     },
-    /// A numerical method cannot answer within its limits; another may.
+    /// A numerical method cannot answer within its limits; another one may.
     #[error("{method} cannot answer here: {reason}")]
     NotCertified {
         /// The method.
         method: &'static str,
-        /// What it lacks.
+        /// Which limit was reached.
         reason: &'static str,
     },
-    /// Two things that must speak of the same neighbours do not.
+    /// Two objects that must have the same adjacency do not.
     #[error("the plan is for {found}, the ledger for {expected}")]
     AdjacencyMismatch {
         /// The plan's adjacency.
@@ -66,15 +66,16 @@ pub enum Error {
         /// The ledger's adjacency.
         expected: Adjacency,
     },
-    /// More noise draws than the part of delta that is set aside for the sampler can cover.
+    /// More noise draws than the part of delta set aside for the sampler can cover.
     #[error("{n_draws} noise draws exceed the {allowed} that the reserve of delta covers")]
     SamplerAllowance {
-        /// Draws asked for in total.
+        /// Total number of draws requested.
         n_draws: u64,
         /// Largest number covered at this epsilon and delta.
         allowed: u64,
     },
-    /// Rounding could not be kept inside the target; the shares span more than f64 can hold.
+    /// Rounding could not be kept within the target, because the shares span more than f64 can
+    /// represent.
     #[error("the calibrated noise costs mu^2 = {mu_squared}, above the allowed {allowed}")]
     TargetMissed {
         /// Recomputed cost.
@@ -82,33 +83,33 @@ pub enum Error {
         /// Cost that the target allows.
         allowed: f64,
     },
-    /// The budget cannot pay; nothing was written or counted.
+    /// The budget does not suffice; nothing was written or counted.
     #[error(
         "budget spent: {requested} is asked for, {spent} of {budget} is already spent ({measure})"
     )]
     BudgetSpent {
-        /// What is asked for.
+        /// The requested cost.
         requested: f64,
-        /// Cost of everything paid so far.
+        /// Cost of everything charged so far.
         spent: f64,
         /// Cost that the budget allows.
         budget: f64,
-        /// What the three figures are.
+        /// The measure of the three values.
         measure: Measure,
     },
-    /// The ledger pays for one whole schedule, and it has.
+    /// The ledger is for one whole schedule, which has already been reserved.
     #[error("the ledger paid for its one schedule already: {n_releases} releases are reserved{}", if *n_releases == 0 { ", and the remains of an interrupted line are counted" } else { "" })]
     ScheduleReserved {
         /// Releases reserved, without the remains of an interrupted line.
         n_releases: u64,
     },
-    /// A held release was handed out before; a release is made once.
+    /// A held release was already handed out; a release is made only once.
     #[error("release {label} was taken already; each held release is handed out once")]
     AlreadyTaken {
         /// The label that the plan gave the release.
         label: String,
     },
-    /// A ledger for one schedule was asked to pay for a part of it.
+    /// Only a part of the schedule was to be reserved from a ledger for one schedule.
     #[error("a ledger for one schedule pays for it whole, and not for a part of it")]
     ScheduleInParts,
     /// The ledger holds no such release.
@@ -116,13 +117,13 @@ pub enum Error {
     NotHeld {
         /// The release's id, or its number in the reservation.
         release: String,
-        /// Why not.
+        /// The reason.
         reason: &'static str,
     },
-    /// A plan that no paced lifetime can be paid for with.
+    /// A plan that cannot be reserved as a paced lifetime.
     #[error("this plan pays for no paced lifetime: {reason}")]
     LifetimePlan {
-        /// Why not, and what to plan.
+        /// The reason, and what to plan instead.
         reason: &'static str,
     },
     /// The ledger holds no such lifetime.
@@ -130,20 +131,20 @@ pub enum Error {
         "the ledger holds no paced lifetime {release} ({reason}): name the ledger and the release id with which it was begun"
     )]
     NotALifetime {
-        /// The id asked for.
+        /// The requested id.
         release: String,
-        /// Why not.
+        /// The reason.
         reason: &'static str,
     },
-    /// A night that was paid for before, or that a later one has passed.
+    /// A night that was handed out before, or that is before the last one handed out.
     #[error(
         "night {night} is not after night {last}, the last one that was paid for, and no night is made twice: \
          go on with a later night; if the clock was set back, wait until it has passed night {last}"
     )]
     NightPassed {
-        /// The night asked for.
+        /// The requested night.
         night: u32,
-        /// The last one paid for.
+        /// The last night handed out.
         last: u32,
     },
     /// The ledger names another store of first nights than the one that was changed.
@@ -163,7 +164,7 @@ pub enum Error {
         /// Draws left.
         left: u64,
     },
-    /// The ledger's file is of a version that has no held releases.
+    /// The ledger's file has a version that does not support held releases.
     #[error(
         "a ledger file of version {found} cannot hold releases, which needs version {needed}: \
          pay with `reserve`, or start a new file with what is left of the budget"
@@ -171,21 +172,22 @@ pub enum Error {
     CannotHold {
         /// The file's version.
         found: u32,
-        /// First version that can.
+        /// First version that supports them.
         needed: u32,
     },
-    /// Something has no figure of Gaussian differential privacy, because it is not Gaussian.
+    /// Something has no value in terms of Gaussian differential privacy, because it is not
+    /// Gaussian.
     #[error("{what} is not Gaussian")]
     NotGaussian {
-        /// The release, plan or ledger asked.
+        /// The release, plan or ledger concerned.
         what: String,
     },
-    /// A certificate claims a release that the ledger never paid for.
+    /// A certificate claims a release that was never charged to the ledger.
     #[error("the ledger does not hold release {label} of the certificate: {reason}")]
     NotInLedger {
-        /// The certificate's name for the release.
+        /// The label of the release in the certificate.
         label: String,
-        /// What does not agree.
+        /// What disagrees.
         reason: &'static str,
     },
     /// Another process, or another handle in this one, holds the ledger.
@@ -194,20 +196,20 @@ pub enum Error {
         /// The ledger file.
         path: PathBuf,
     },
-    /// There is no ledger at the path, and none is made unless it is asked for.
+    /// There is no ledger at the path. One is created only on explicit request.
     #[error("there is no ledger {}", path.display())]
     LedgerMissing {
-        /// Where it was looked for.
+        /// The path.
         path: PathBuf,
     },
-    /// A ledger was to be made where a file is already.
+    /// A ledger was to be created where a file already exists.
     #[error("{} exists already; a new ledger never takes the place of a file", path.display())]
     LedgerExists {
         /// The file.
         path: PathBuf,
     },
-    /// The file is empty or breaks off in its first line. Ledgers get their name when they are whole, so
-    /// something emptied it or cut it off, and what was spent from it is unknown.
+    /// The file is empty or breaks off in its first line. Ledgers get their name only when they are
+    /// complete, so something emptied or truncated it, and what was spent from it is unknown.
     #[error(
         "ledger {} is empty or cut off in its first line ({length} bytes): what was spent from it is unknown",
         path.display()
@@ -219,7 +221,7 @@ pub enum Error {
         length: usize,
     },
     /// The ledger's path names another file than the one that was opened, or the file was changed
-    /// from outside. No spend was handed out.
+    /// by another program. No spend was handed out.
     #[error("ledger {} was replaced or changed while it was open: {reason}", path.display())]
     LedgerReplaced {
         /// The ledger file.
@@ -227,7 +229,8 @@ pub enum Error {
         /// What was found.
         reason: &'static str,
     },
-    /// Another ledger goes on with the spends of this one, which pays for nothing more.
+    /// The spends of this ledger are continued in another one, and this one accepts no more
+    /// charges.
     #[error("ledger {} is closed: its spends go on in {successor}", path.display())]
     LedgerClosed {
         /// The ledger file.
@@ -235,31 +238,31 @@ pub enum Error {
         /// Name of the other ledger's file.
         successor: String,
     },
-    /// The ledger's file is of a version that cannot hold what is to be written.
+    /// The ledger's file has a version that does not support what is to be written.
     #[error(
         "a ledger file of version {found} has no {what}, which version {needed} has; upgrade it first"
     )]
     LedgerVersion {
         /// The file's version.
         found: u32,
-        /// First version that can.
+        /// First version that supports it.
         needed: u32,
         /// What is to be written.
         what: &'static str,
     },
-    /// No ledger of this kind and budget can go on with these ledgers.
+    /// No ledger of this kind and budget can take over from these ledgers.
     #[error("no ledger of {kind} with epsilon {epsilon} and delta {delta} can take over: {reason}")]
     LedgerSuccession {
-        /// How the new ledger would count.
+        /// How the new ledger would count spending.
         kind: crate::BudgetKind,
         /// Its epsilon.
         epsilon: f64,
         /// Its delta.
         delta: f64,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
-    /// The operating system gave no random bytes.
+    /// The operating system provided no random bytes.
     #[error("the operating system gave no random bytes")]
     EntropyUnavailable,
     /// A line of the ledger is malformed or breaks the hash chain.
@@ -270,7 +273,7 @@ pub enum Error {
         /// First bad line, counted from 1.
         line: usize,
     },
-    /// The ledger exists and was made for something else.
+    /// The ledger exists and was created for something else.
     #[error("ledger {} has {field} {found}, expected {expected}", path.display())]
     LedgerMismatch {
         /// The ledger file.
@@ -282,7 +285,8 @@ pub enum Error {
         /// The caller's value.
         expected: String,
     },
-    /// An earlier write failed, so what is on disk is unknown until the ledger is opened again.
+    /// An earlier write failed, so the contents of the disk are unknown until the ledger is opened
+    /// again.
     #[error("ledger {} failed to write earlier; open it again", path.display())]
     LedgerPoisoned {
         /// The ledger file.
@@ -296,13 +300,13 @@ pub enum Error {
         /// The system's reason.
         source: std::io::Error,
     },
-    /// A certificate of a private run that names no release.
+    /// A certificate of a private run that lists no release.
     #[error("a certificate of a private run needs at least one release")]
     NothingReleased,
     /// The text is not a certificate.
     #[error("not a certificate: {0}")]
     CertificateSyntax(#[source] serde_json::Error),
-    /// The certificate has a layout that this version does not know.
+    /// The certificate has a layout version that is not supported.
     #[error("certificate schema {found} is unknown; this version reads up to {supported}")]
     CertificateSchema {
         /// Version in the text.
@@ -318,22 +322,22 @@ pub enum Error {
     CertificateMismatch {
         /// Name of the field.
         field: &'static str,
-        /// What the certificate says.
+        /// The value in the certificate.
         claimed: String,
-        /// What follows from its events, or what the plan says.
+        /// The value that follows from its events, or from the plan.
         recomputed: String,
     },
 }
 
-/// What the figures of a budget or a balance are.
+/// The measure in which a budget or a balance is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Measure {
     /// mu^2 of Gaussian differential privacy.
     MuSquared,
-    /// Renyi divergence of the budget's order, nats.
+    /// Renyi divergence of the budget's order, in nats.
     Rdp,
-    /// Epsilon of a whole schedule at the budget's delta, nats.
+    /// Epsilon of a whole schedule at the budget's delta, in nats.
     Epsilon,
 }
 

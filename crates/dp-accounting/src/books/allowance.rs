@@ -1,8 +1,8 @@
-//! The part of delta that pays for the error of the noise sampler.
+//! The part of delta that accounts for the error of the noise sampler.
 //!
-//! If every noise draw is within total variation TV of the exact distribution, a run of n draws
-//! is within n TV of the ideal one, and an (epsilon, delta) guarantee of the ideal run becomes
-//! (epsilon, delta + n (1 + e^epsilon) TV) for the real one. So calibration aims at slightly
+//! If every noise draw is within total variation TV of the exact distribution, a run of n draws is
+//! within n TV of the ideal one, and an (epsilon, delta) guarantee of the ideal run becomes
+//! (epsilon, delta + n (1 + e^epsilon) TV) for the real one. Calibration therefore aims at slightly
 //! less than the target's delta, and the number of draws is checked against the difference.
 
 use dp_core::ApproxDp;
@@ -13,7 +13,7 @@ use crate::{Error, Result};
 /// 2^-118, the bound that dp-mechanism states for its 128-bit tables.
 pub const SAMPLER_TOTAL_VARIATION: f64 = 1.0 / ((1_u128 << 118) as f64);
 
-/// Share of the target's delta that is set aside for the sampler.
+/// Fraction of the target's delta that is set aside for the sampler.
 pub const DELTA_RESERVE: f64 = 1e-6;
 
 /// Returns the delta left for the ideal Gaussian mechanisms: `delta (1 - DELTA_RESERVE)`,
@@ -29,8 +29,8 @@ pub fn usable_delta(delta: f64) -> f64 {
     (delta * (1.0 - DELTA_RESERVE)).next_down().max(0.0)
 }
 
-/// Largest number of draws with n (1 + e^epsilon) TV <= `reserve` delta. `u64::MAX` is what counts
-/// saturate at, so it is never allowed.
+/// Largest number of draws with n (1 + e^epsilon) TV <= `reserve` delta. Counts saturate at
+/// `u64::MAX`, so that number is never allowed.
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -42,7 +42,7 @@ fn allowed_draws(target: ApproxDp, reserve: f64) -> u64 {
     (allowed as u64).min(u64::MAX - 1)
 }
 
-/// Refuses more draws than the reserve covers.
+/// Rejects more draws than the reserve covers.
 pub(crate) fn check_draws(target: ApproxDp, n_draws: u64) -> Result<()> {
     let allowed = allowed_draws(target, DELTA_RESERVE);
     if n_draws <= allowed {
@@ -51,7 +51,7 @@ pub(crate) fn check_draws(target: ApproxDp, n_draws: u64) -> Result<()> {
     Err(Error::SamplerAllowance { n_draws, allowed })
 }
 
-/// Whether a share `reserve` of delta covers the error of so many draws.
+/// Whether a fraction `reserve` of delta covers the error of `n_draws` draws.
 pub(crate) fn covers_draws(target: ApproxDp, n_draws: u64, reserve: f64) -> bool {
     n_draws <= allowed_draws(target, reserve)
 }

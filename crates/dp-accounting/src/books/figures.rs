@@ -1,9 +1,9 @@
-//! Numbers of a guarantee as text: never smaller than they are.
+//! Formats the numbers of a guarantee as text, rounded in the safe direction.
 
 /// Significant digits of a printed epsilon.
 const DIGITS: i32 = 5;
 
-/// How far a printed figure may lie on the wrong side, relatively: the rounding of the accountant.
+/// How far, relatively, a printed value may lie on the wrong side: the rounding of the accountant.
 const SLACK: f64 = 1e-12;
 
 /// At least `value`, to five significant digits.

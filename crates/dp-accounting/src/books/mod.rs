@@ -1,9 +1,10 @@
-//! What was spent: plans, the ledger that pays for them, the certificate that states the outcome.
+//! Spending: plans, the ledger that records what they cost, and the certificate that states the
+//! result.
 //!
-//! From the ground up: [`allowance`], the sampler's part of delta; [`schedule`], what a list of
-//! events is worth; [`filter`], budgets for events chosen on the way; [`plan`], [`pace`] and [`spend`]; [`ledger`];
-//! [`certificate`]; [`statement`], the guarantee in words. What an event costs is asked of the
-//! engines.
+//! From the bottom up: [`allowance`], the sampler's part of delta; [`schedule`], the cost of a list
+//! of events; [`filter`], budgets for events chosen step by step; [`plan`], [`pace`] and [`spend`];
+//! [`ledger`]; [`certificate`]; [`statement`], the guarantee in words. The engines compute the cost
+//! of an event.
 
 pub(crate) mod allowance;
 pub(crate) mod certificate;

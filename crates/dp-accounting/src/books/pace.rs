@@ -5,24 +5,27 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
 
-/// Longest horizon, nights: eleven years.
+/// Longest horizon in nights: eleven years.
 const MAX_HORIZON: u32 = 4096;
-/// Largest lifetime bound: its square and any sum of nightly squares fit 128 bits.
+/// Largest lifetime bound: its square and any sum of nightly squares fit in 128 bits.
 const MAX_BOUND: u64 = 1 << 52;
-/// Taken off the nightly bounds so that rounding in their computation never reaches the exact check.
+/// Relative amount by which the nightly bounds are reduced, so that rounding in their computation
+/// cannot violate the exact check.
 const MARGIN: f64 = 1.0 / (1_u64 << 38) as f64;
 
-/// How far one user may move the release of a night, by the nights since the user was first seen.
+/// How much one user may change the release of a night, as a function of the nights since the user
+/// was first seen.
 ///
 /// ```text
 /// D_a = floor(D c_a),   c_a proportional to (a + 1)^-alpha,   sum_{a < L} D_a^2 <= D^2   for ages a = 0, ..., L - 1
 /// D_a = 0               for a >= L
 /// ```
 ///
-/// `D` is the integer L2 bound of the lifetime on the release's grid, `L` the horizon. An age is the number of the night less that of the
-/// night on which the user was first seen, whether the nights in between were made or not: so no two nights share an age of
-/// one user, and whatever nights are made, `sum_t D_{a(t)}^2 <= D^2`. `alpha = 0` spends evenly; the larger it is, the more is spent early.
-/// Derivation: `docs/nights.md`.
+/// `D` is the integer L2 bound of the lifetime on the release's grid, and `L` the horizon. The age
+/// is the number of the night minus that of the night on which the user was first seen, whether or
+/// not the nights in between were made. So no two nights share an age of one user, and whatever
+/// nights are made, `sum_t D_{a(t)}^2 <= D^2`. `alpha = 0` spends evenly; the larger it is, the
+/// more is spent early. Derivation: `docs/nights.md`.
 ///
 /// # Examples
 /// ```
@@ -41,7 +44,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// A pace of exponent `alpha` over `horizon` nights.
+    /// Creates a pace with exponent `alpha` over `horizon` nights.
     ///
     /// # Errors
     /// [`Error::Param`] for an `alpha` outside 0 to 4, or a horizon outside 1 to 4096.
@@ -71,17 +74,18 @@ impl Pace {
         self.alpha
     }
 
-    /// Nights after which a user is silent, `L`.
+    /// Number of nights after which a user no longer contributes, `L`.
     #[must_use]
     pub const fn horizon(&self) -> u32 {
         self.horizon
     }
 
-    /// `D_a` for each age from 0, `horizon` numbers, for the lifetime bound `D`. The same on every machine: powers come from software, and
-    /// `sum_a D_a^2 <= D^2` is checked in 128-bit integers.
+    /// `D_a` for each age from 0, `horizon` numbers, for the lifetime bound `D`. The result is the
+    /// same on every machine: powers are computed in software, and `sum_a D_a^2 <= D^2` is checked
+    /// in 128-bit integers.
     ///
     /// # Errors
-    /// [`Error::Param`] for a bound of 0 or above 2^52, or should the exact check fail.
+    /// [`Error::Param`] for a bound of 0 or above 2^52, or if the exact check fails.
     pub fn bounds(&self, lifetime: u64) -> Result<Vec<u64>> {
         let refused = || {
             Error::Param(ParamError {
@@ -150,7 +154,7 @@ mod tests {
                     let sum: u128 = bounds.iter().map(|&d| u128::from(d) * u128::from(d)).sum();
                     let whole = u128::from(lifetime) * u128::from(lifetime);
                     assert!(sum <= whole, "{alpha} {horizon} {lifetime}");
-                    // each floor takes off less than one: D_a^2 loses less than 2 D_a + 1
+                    // each floor subtracts less than one: D_a^2 decreases by less than 2 D_a + 1
                     let floors: u128 = bounds.iter().map(|&d| 2 * u128::from(d) + 1).sum();
                     assert!(
                         whole - sum <= floors + (whole >> 36) + 1,

@@ -1,4 +1,4 @@
-//! What a list of events is worth as a whole.
+//! The guarantee of a list of events as a whole.
 
 use dp_core::{Adjacency, DpEvent, params};
 
@@ -6,13 +6,13 @@ use crate::engines::gdp::{finite_cost, from_mu_squared, mu_squared};
 use crate::engines::rounding::UpwardSum;
 use crate::{Accountant, Error, Method, Result, TightestAccountant, gdp};
 
-/// Epsilon of the ideal mechanisms, never below the true value, and how it was found.
+/// Epsilon of the ideal mechanisms, never below the true value, and how it was computed.
 pub(crate) struct IdealGuarantee {
     pub(crate) upper: f64,
     pub(crate) method: Method,
 }
 
-/// Total mu^2, rounded up; nothing where an event is not Gaussian.
+/// Total mu^2, rounded up; `None` if an event is not Gaussian.
 pub(crate) fn total_mu_squared<'a>(
     events: impl Iterator<Item = &'a DpEvent>,
     adjacency: Adjacency,
@@ -28,8 +28,8 @@ pub(crate) fn total_mu_squared<'a>(
     finite_cost(sum.total()).map(Some)
 }
 
-/// Epsilon at `delta`: the closed form for Gaussian events alone, else the tightest accountant.
-/// Without events it is 0.
+/// Epsilon at `delta`: the closed form if all events are Gaussian, otherwise by the tightest
+/// accountant. Without events it is 0.
 pub(crate) fn ideal_guarantee<'a>(
     events: impl Iterator<Item = &'a DpEvent> + Clone,
     adjacency: Adjacency,
@@ -49,7 +49,7 @@ pub(crate) fn ideal_guarantee<'a>(
     })
 }
 
-/// A number that epsilon of the ideal mechanisms at `delta` is never below; 0 when nothing is known.
+/// A lower bound on the epsilon of the ideal mechanisms at `delta`; 0 if none is known.
 pub(crate) fn ideal_lower<'a>(
     events: impl Iterator<Item = &'a DpEvent>,
     adjacency: Adjacency,
@@ -60,7 +60,7 @@ pub(crate) fn ideal_lower<'a>(
         .map_or(0.0, |bound| bound.lower.max(0.0))
 }
 
-/// An accountant that has seen all of `events`.
+/// An accountant to which all of `events` have been added.
 pub(crate) fn tightest<'a>(
     events: impl Iterator<Item = &'a DpEvent>,
     adjacency: Adjacency,

@@ -3,10 +3,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Pace, PlannedRelease, Result};
 
-/// The right to make one release, paid for in a [`crate::Ledger`].
+/// The right to make one release, which was charged to a [`crate::Ledger`].
 ///
-/// A spend exists only after its line in the ledger is durable. It cannot be copied or made any
-/// other way, and a release takes it by value, so one payment makes one release. There are no
+/// A spend exists only after its line in the ledger is durable. It cannot be copied or created in
+/// any other way, and a release takes it by value, so one charge allows one release. There are no
 /// refunds: a spend that is dropped stays spent.
 ///
 /// ```compile_fail
@@ -44,14 +44,14 @@ impl Spend {
         self.release.label()
     }
 
-    /// The event that was paid for.
+    /// The event that was charged.
     #[must_use]
     pub const fn event(&self) -> &DpEvent {
         self.release.event()
     }
 
-    /// The noise multiplier that was paid for, see [`PlannedRelease::noise_multiplier`]. The
-    /// release must use at least this much noise.
+    /// The noise multiplier that was charged, see [`PlannedRelease::noise_multiplier`]. The release
+    /// must use at least this much noise.
     ///
     /// # Errors
     /// [`crate::Error::NotGaussian`] for anything but one Gaussian mechanism on all units.
@@ -59,37 +59,38 @@ impl Spend {
         self.release.noise_multiplier()
     }
 
-    /// How many noise draws were paid for.
+    /// The number of noise draws that were charged.
     #[must_use]
     pub const fn n_draws(&self) -> u64 {
         self.release.n_draws()
     }
 
-    /// The release's name in the ledger and in certificates: 64 random hexadecimal digits, or in a ledger file up to version 3 the hash of
-    /// its line.
+    /// The release's id in the ledger and in certificates: 64 random hexadecimal digits, or in a
+    /// ledger file up to version 3 the hash of its line.
     #[must_use]
     pub fn release_id(&self) -> &str {
         &self.release_id
     }
 
-    /// The neighbours for which the release was paid: those of the ledger's budget.
+    /// The adjacency for which the release was charged: that of the ledger's budget.
     ///
     /// A release whose bound is per user must not be made for
-    /// [`Adjacency::AddRemoveRecord`]: one record more or less turns a user's contribution into
+    /// [`Adjacency::AddRemoveRecord`]: adding or removing one record turns a user's contribution into
     /// another one, which is a replacement of that contribution and not its removal.
     #[must_use]
     pub const fn adjacency(&self) -> Adjacency {
         self.adjacency
     }
 
-    /// The data set whose budget paid. It is a name: nothing compares it with the data that the
-    /// spend is used for.
+    /// The data set whose budget was charged. This is only a name: nothing compares it with the
+    /// data that the spend is used for.
     #[must_use]
     pub fn data_set_id(&self) -> &str {
         &self.data_set_id
     }
 
-    /// What a certificate says about this release. Take it before the spend moves.
+    /// The entry for this release in a certificate. Get it before the spend is moved into the
+    /// release.
     #[must_use]
     pub fn record(&self) -> ReleaseRecord {
         ReleaseRecord {
@@ -104,8 +105,9 @@ impl Spend {
 
 /// The right to make the release of one night of a paced lifetime, from [`crate::Ledger::take_night`].
 ///
-/// It exists only after the line of its night is durable, and is handed out once. It is no [`Spend`]: what users add to the release must
-/// keep to the bounds of the [`Pace`], not to the bound of the whole event.
+/// It exists only after the line of its night is durable, and is handed out once. It is not a
+/// [`Spend`]: what users add to the release must stay within the bounds of the [`Pace`], not just
+/// within the bound of the whole event.
 #[must_use = "a night that is dropped is lost; it is never handed out again"]
 #[derive(Debug)]
 pub struct NightSpend {
@@ -143,10 +145,10 @@ impl NightSpend {
         self.lifetime.label()
     }
 
-    /// The noise multiplier of the lifetime: noise over the bound `D` of a whole lifetime.
+    /// The noise multiplier of the lifetime: noise divided by the bound `D` of a whole lifetime.
     ///
     /// # Errors
-    /// [`crate::Error::NotGaussian`]: never, of a lifetime that a ledger reserved.
+    /// [`crate::Error::NotGaussian`], which does not occur for a lifetime that a ledger reserved.
     pub fn noise_multiplier(&self) -> Result<f64> {
         self.lifetime.noise_multiplier()
     }
@@ -163,36 +165,37 @@ impl NightSpend {
         self.night
     }
 
-    /// How many noise draws were paid for.
+    /// The number of noise draws of this night.
     #[must_use]
     pub const fn n_draws(&self) -> u64 {
         self.n_draws
     }
 
-    /// The lifetime's name in the ledger, the same on all nights.
+    /// The lifetime's id in the ledger, the same on all nights.
     #[must_use]
     pub fn release_id(&self) -> &str {
         &self.release_id
     }
 
-    /// The data set whose budget paid.
+    /// The data set whose budget was charged.
     #[must_use]
     pub fn data_set_id(&self) -> &str {
         &self.data_set_id
     }
 
-    /// The neighbours for which the lifetime was paid.
+    /// The adjacency for which the lifetime was charged.
     #[must_use]
     pub const fn adjacency(&self) -> Adjacency {
         self.adjacency
     }
 }
 
-/// The releases of a plan that a [`crate::Ledger`] paid for and holds.
+/// The releases of a plan that a [`crate::Ledger`] has charged and holds.
 ///
-/// It names what may be taken and is no right to it: only [`crate::Ledger::take`] hands out a
-/// [`Spend`], once for each release. All it says is public, so it can be copied, and found again by
-/// its release ids with [`crate::Ledger::held`] after the process has ended.
+/// A reservation names releases that may be taken, but is not itself a right to make them: only
+/// [`crate::Ledger::take`] hands out a [`Spend`], once for each release. Everything in it is
+/// public, so it can be copied, and looked up again by its release ids with [`crate::Ledger::held`]
+/// after the process has ended.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reservation {
     releases: Vec<PlannedRelease>,
@@ -217,7 +220,7 @@ impl Reservation {
         }
     }
 
-    /// The releases, in the order of the plan or of the ids that they were found by.
+    /// The releases, in the order of the plan or of the ids that they were looked up by.
     #[must_use]
     pub fn releases(&self) -> &[PlannedRelease] {
         &self.releases
@@ -229,19 +232,19 @@ impl Reservation {
         &self.release_ids
     }
 
-    /// The data set whose budget paid.
+    /// The data set whose budget was charged.
     #[must_use]
     pub fn data_set_id(&self) -> &str {
         &self.data_set_id
     }
 
-    /// The neighbours for which the releases were paid.
+    /// The adjacency for which the releases were charged.
     #[must_use]
     pub const fn adjacency(&self) -> Adjacency {
         self.adjacency
     }
 
-    /// Number of releases, taken ones included.
+    /// Number of releases, including taken ones.
     #[must_use]
     pub fn len(&self) -> usize {
         self.release_ids.len()
@@ -254,7 +257,7 @@ impl Reservation {
     }
 }
 
-/// One release as a certificate states it.
+/// One release as listed in a certificate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ReleaseRecord {
     /// The label that the plan gave the release.
@@ -263,10 +266,11 @@ pub struct ReleaseRecord {
     pub event: DpEvent,
     /// Number of noise draws.
     pub n_draws: u64,
-    /// Its name in the ledger that paid for it, 64 lowercase hexadecimal digits; see [`Spend::release_id`].
+    /// Its id in the ledger that was charged, 64 lowercase hexadecimal digits; see
+    /// [`Spend::release_id`].
     pub release_id: String,
-    /// Hash of the release in the run's list of releases, 64 lowercase hexadecimal digits; absent where the release was paid for and
-    /// not made, or made outside a run.
+    /// Hash of the release in the run's list of releases, 64 lowercase hexadecimal digits; absent
+    /// if the release was charged and not made, or made outside a run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entry_hash: Option<String>,
 }

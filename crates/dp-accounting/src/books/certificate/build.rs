@@ -5,7 +5,7 @@ use super::{
 use crate::books::ledger::sha256_hex;
 use crate::{Error, Plan, PlannedRelease, ReleaseRecord, Result};
 
-/// What trainers assume of settings: words that every such assumption has.
+/// The words in every assumption of a trainer about how its settings were chosen.
 const NOT_CHOSEN_BY_LOOKING: &str = "not chosen by looking at";
 
 impl Certificate {
@@ -43,8 +43,9 @@ impl Certificate {
 }
 
 impl Certificate {
-    /// Adds an assumption, and renews the digest: for what the training code cannot know, such as whether a ledger counts
-    /// all runs. It can only weaken what the certificate says.
+    /// Adds an assumption and recomputes the digest. For facts that the training code cannot know,
+    /// such as whether a ledger counts all runs. An additional assumption can only weaken the
+    /// certificate.
     #[must_use]
     pub fn with_assumption(mut self, assumption: impl Into<String>) -> Self {
         self.assume(assumption.into());
@@ -60,8 +61,10 @@ impl Certificate {
         self.assumptions.push(assumption);
     }
 
-    /// Takes back that settings were not chosen by looking, and names what was looked at: `explorations` of the same data that nobody
-    /// paid for, as the ledger notes them. Renews the digest; without any, the certificate stays as it is.
+    /// Withdraws the assumption that settings were not chosen by looking at the data, and names
+    /// what was looked at: `explorations` of the same data that were not charged to the budget, as
+    /// noted in the ledger. Recomputes the digest. If the list is empty, the certificate stays
+    /// unchanged.
     #[must_use]
     pub fn after_explorations(mut self, explorations: &[&str]) -> Self {
         if explorations.is_empty() {
@@ -80,8 +83,8 @@ impl Certificate {
         ))
     }
 
-    /// Says when and on what the run was made, and renews the digest. Certificates before version 3 have no place for it and
-    /// stay as they are.
+    /// Adds when and on what the run was made, and recomputes the digest. Certificates before
+    /// version 3 have no field for this and stay unchanged.
     #[must_use]
     pub fn with_making(mut self, made: Making) -> Self {
         if self.schema_version >= RECORDED_SCHEMA {
@@ -91,7 +94,7 @@ impl Certificate {
         self
     }
 
-    /// Adds something that the guarantee does not cover, and renews the digest.
+    /// Adds an output that the guarantee does not cover, and recomputes the digest.
     #[must_use]
     pub fn with_not_covered(mut self, output: impl Into<String>) -> Self {
         self.not_covered.push(output.into());
@@ -99,13 +102,14 @@ impl Certificate {
         self
     }
 
-    /// Binds a file to the certificate by the hash of its bytes, and renews the digest.
+    /// Binds a file to the certificate by the hash of its bytes, and recomputes the digest.
     #[must_use]
     pub fn with_artifact(self, name: impl Into<String>, bytes: &[u8]) -> Self {
         self.with_hashed_artifact(name, sha256_hex(bytes))
     }
 
-    /// [`with_artifact`](Self::with_artifact) of a file whose hash is known: `sha256` in lower-case hexadecimal.
+    /// Like [`with_artifact`](Self::with_artifact), for a file whose hash is known: `sha256` in
+    /// lower-case hexadecimal.
     #[must_use]
     pub fn with_hashed_artifact(
         mut self,
@@ -120,7 +124,8 @@ impl Certificate {
         self
     }
 
-    /// The same with held-out metrics that one of its releases paid for. The digest is recomputed.
+    /// Sets the held-out metrics, which must come from one of the certificate's releases, and
+    /// recomputes the digest.
     #[must_use]
     pub fn with_metrics(mut self, metrics: Vec<ReleasedMetric>) -> Self {
         self.metrics = metrics;
@@ -129,9 +134,9 @@ impl Certificate {
     }
 }
 
-/// Collects what a [`Certificate`] says besides its guarantee.
+/// Collects everything in a [`Certificate`] except its guarantee.
 ///
-/// Defaults: private, no tuning included, all lists empty.
+/// Defaults: private, tuning not included, all lists empty.
 #[derive(Debug, Clone)]
 pub struct CertificateBuilder {
     certificate: Certificate,
@@ -139,14 +144,15 @@ pub struct CertificateBuilder {
 }
 
 impl CertificateBuilder {
-    /// The releases made, in the plan's order; see [`crate::Spend::record`].
+    /// Sets the releases that were made, in the plan's order; see [`crate::Spend::record`].
     #[must_use]
     pub fn releases(mut self, releases: Vec<ReleaseRecord>) -> Self {
         self.certificate.releases = releases;
         self
     }
 
-    /// The releases of the plan that follow those made, when the run ended early: they count as if they had been made.
+    /// Sets the remaining releases of the plan, if the run ended early. They count as if they had
+    /// been made.
     #[must_use]
     pub fn not_made(mut self, rest: &[PlannedRelease]) -> Self {
         let rest = rest.iter().map(|release| NotMade {
@@ -158,7 +164,7 @@ impl CertificateBuilder {
         self
     }
 
-    /// Adds an output and who may see it.
+    /// Adds an output and the audience that receives it.
     #[must_use]
     pub fn released_output(mut self, what: impl Into<String>, to: impl Into<String>) -> Self {
         self.certificate.released.push(ReleasedOutput {
@@ -168,7 +174,7 @@ impl CertificateBuilder {
         self
     }
 
-    /// Adds something that the guarantee rests on.
+    /// Adds an assumption of the guarantee.
     #[must_use]
     pub fn assumption(mut self, assumption: impl Into<String>) -> Self {
         self.certificate.assume(assumption.into());
@@ -182,7 +188,7 @@ impl CertificateBuilder {
         self
     }
 
-    /// Says whether hyper-parameters were chosen within the guarantee.
+    /// Sets whether the choice of hyper-parameters is covered by the guarantee.
     #[must_use]
     pub fn tuning_included(mut self, included: bool) -> Self {
         self.certificate.tuning_included = included;
@@ -190,7 +196,7 @@ impl CertificateBuilder {
     }
 
     /// Marks the run as not private, for example because of `seeded noise`. The certificate then
-    /// carries no guarantee.
+    /// contains no guarantee.
     #[must_use]
     pub fn not_private(mut self, reason: impl Into<String>) -> Self {
         self.certificate.status = Status::NotPrivate {
@@ -202,9 +208,9 @@ impl CertificateBuilder {
     /// Computes the guarantee and the digest.
     ///
     /// # Errors
-    /// [`Error::CertificateMismatch`] when the releases are not those of the plan;
-    /// [`Error::NothingReleased`] when a private run released nothing; and whatever
-    /// [`Certificate::verify`] would object to.
+    /// [`Error::CertificateMismatch`] if the releases are not those of the plan;
+    /// [`Error::NothingReleased`] if a private run released nothing; and the errors of
+    /// [`Certificate::verify`].
     pub fn build(self) -> Result<Certificate> {
         let mut certificate = self.certificate;
         check_against_plan(&certificate.counted(), &self.planned)?;
@@ -222,7 +228,7 @@ impl CertificateBuilder {
     }
 }
 
-/// The releases made must be the releases planned, one for one.
+/// The releases that were made must be the planned ones, in the same order.
 fn check_against_plan(made: &[ReleaseRecord], planned: &[PlannedRelease]) -> Result<()> {
     let same = |(record, plan): (&ReleaseRecord, &PlannedRelease)| {
         record.label == plan.label()

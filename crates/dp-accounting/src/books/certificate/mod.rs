@@ -1,4 +1,4 @@
-//! What a run guarantees, in a form that can be checked without the run.
+//! The guarantee of a run, in a form that can be checked without repeating the run.
 
 mod build;
 mod verify;
@@ -14,23 +14,24 @@ use crate::{Error, Method, ReleaseRecord, Result};
 pub use build::CertificateBuilder;
 pub use verify::Verified;
 
-/// Version of the certificate's layout that this crate writes. Version 1, which knows Gaussian
-/// mechanisms only and has neither `method` nor `epsilon_lower`, and version 2, whose assumptions are
-/// plain texts and which says nothing of how it was made, are read and verified as well.
+/// Version of the certificate layout that this crate writes. Older versions are read and verified
+/// as well: version 1, which supports Gaussian mechanisms only and has neither `method` nor
+/// `epsilon_lower`, and version 2, whose assumptions are plain texts and which does not record how
+/// it was made.
 pub const CERTIFICATE_SCHEMA: u32 = 3;
-/// First version that says how a run was made, and under which neighbours an assumption is needed.
+/// First version that records how a run was made, and for which adjacency an assumption is needed.
 const RECORDED_SCHEMA: u32 = 3;
 
 /// The statement of a run's guarantee, written as `certificate.json`.
 ///
-/// Everything that [`guarantee`](Self::guarantee) claims follows from `releases`, `adjacency`
-/// and `target.delta`, and [`verify`](Self::verify) recomputes it from those. What a reader
-/// must take on trust is listed in `assumptions`. `docs/certificate.md` describes the format and
+/// Everything that [`guarantee`](Self::guarantee) claims follows from `releases`, `adjacency` and
+/// `target.delta`, and [`verify`](Self::verify) recomputes it from those. What a reader must take
+/// on trust is listed in `assumptions`. `docs/certificate.md` describes the format, and
 /// `docs/certificate.schema.json` is its JSON schema.
 ///
-/// `digest` is the SHA-256 hash of the certificate's compact JSON without the digest. It guards
-/// against accidents such as a mistyped or truncated copy, not against forgery: whoever edits a
-/// certificate can hash it again.
+/// `digest` is the SHA-256 hash of the certificate's compact JSON without the digest. It protects
+/// against accidents such as a mistyped or truncated copy, not against forgery: anyone who edits a
+/// certificate can recompute the hash.
 ///
 /// # Examples
 /// ```
@@ -54,14 +55,14 @@ const RECORDED_SCHEMA: u32 = 3;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Certificate {
-    /// Layout version: [`CERTIFICATE_SCHEMA`], or an older one as read from a file.
+    /// Layout version: [`CERTIFICATE_SCHEMA`], or an older one read from a file.
     pub schema_version: u32,
-    /// The software that wrote it.
+    /// The software that wrote the certificate.
     pub project: Project,
-    /// When and on what the run was made; absent where whoever made it did not say.
+    /// When and on what the run was made; absent if this was not recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub made: Option<Making>,
-    /// Whether anything is guaranteed at all.
+    /// Whether there is a guarantee at all.
     pub status: Status,
     /// Name of the data set, as in its ledger.
     pub data_set_id: String,
@@ -69,26 +70,29 @@ pub struct Certificate {
     pub unit: String,
     /// Which data sets count as neighbours.
     pub adjacency: Adjacency,
-    /// What the run was calibrated to.
+    /// The guarantee that the run was calibrated to.
     pub target: ApproxDp,
-    /// What holds for the outputs; absent when the run is not private.
+    /// The guarantee of the outputs; absent if the run is not private.
     pub guarantee: Option<Guarantee>,
     /// Every use of the private data, in the plan's order.
     pub releases: Vec<ReleaseRecord>,
-    /// Releases of the plan that were not made because the run ended early. The guarantee counts them: when a run ends may depend on what
-    /// it released, and a running total does not hold for a moment that is chosen from outputs.
+    /// Releases of the plan that were not made because the run ended early. The guarantee counts
+    /// them: when a run ends may depend on what it released, and a running total is not a guarantee
+    /// at a moment that depends on outputs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_made: Vec<NotMade>,
-    /// What leaves the run, and to whom.
+    /// The outputs that leave the run, and who receives them.
     pub released: Vec<ReleasedOutput>,
-    /// Held-out metrics that were paid for and released; empty where the run released none.
+    /// Held-out metrics that the run released, with their privacy cost in the guarantee; empty if
+    /// it released none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<ReleasedMetric>,
-    /// Files that the run wrote, so that the certificate cannot be laid beside another run's.
+    /// Files that the run wrote. Their hashes prevent the certificate from being used for another
+    /// run's files.
     pub artifacts: Vec<Artifact>,
     /// Whether the choice of hyper-parameters on this data is part of the guarantee.
     pub tuning_included: bool,
-    /// What the guarantee rests on.
+    /// The assumptions of the guarantee.
     pub assumptions: Vec<Assumption>,
     /// Outputs of the same run that the guarantee does not cover.
     pub not_covered: Vec<String>,
@@ -104,30 +108,32 @@ pub struct Project {
     pub name: String,
     /// Its version.
     pub version: String,
-    /// The revision of its source, where the build was told: the variable `DP_REVISION` of its environment.
+    /// The revision of its source, if the environment variable `DP_REVISION` was set at build time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
 }
 
-/// When and on what a run was made. None of it is needed to verify the guarantee, and none of it depends on the data
-/// but through released values.
+/// When and on what a run was made. None of this is needed to verify the guarantee, and none of it
+/// depends on the data except through released values.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Making {
-    /// When the certificate was made out, UTC, as `2026-01-31T12:00:00Z`; absent where the noise was seeded, so that the same
-    /// run writes the same bytes.
+    /// When the certificate was issued, in UTC, as `2026-01-31T12:00:00Z`. Absent if the noise was
+    /// seeded, so that repeating the run writes the same bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time: Option<String>,
-    /// Vector instructions that the sums were computed with: between different ones the last digits may differ.
+    /// Vector instructions that were used for the sums. With different ones the last digits may
+    /// differ.
     pub instructions: String,
-    /// SHA-256 of the file that lists the releases, where it is published. The hash of the last release
-    /// ([`entry_hash`](crate::ReleaseRecord::entry_hash)) covers the whole list in any case.
+    /// SHA-256 of the file that lists the releases, if it is published. The hash of the last
+    /// release ([`entry_hash`](crate::ReleaseRecord::entry_hash)) covers the whole list in any
+    /// case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub release_list_sha256: Option<String>,
 }
 
 impl Making {
-    /// Now, in UTC.
+    /// The current time in UTC.
     #[must_use]
     pub fn now() -> String {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
@@ -135,11 +141,11 @@ impl Making {
     }
 }
 
-/// Seconds since 1970 as a date and a time of the day in UTC, by ISO 8601: `2026-11-23T08:42:16Z`.
+/// Formats seconds since 1970 as an ISO 8601 date and time in UTC: `2026-11-23T08:42:16Z`.
 #[must_use]
 pub fn utc(seconds: u64) -> String {
     let (days, second) = (seconds / 86_400, seconds % 86_400);
-    // years begin in March, so that the leap day is the last; eras have 400 years
+    // years begin in March, so that the leap day is the last day; an era has 400 years
     let shifted = days + 719_468;
     let (era, day) = (shifted / 146_097, shifted % 146_097);
     let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
@@ -152,7 +158,7 @@ pub fn utc(seconds: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
-/// Something that a guarantee rests on.
+/// An assumption of a guarantee.
 ///
 /// # Examples
 /// ```
@@ -174,7 +180,7 @@ pub struct Assumption {
 }
 
 impl Assumption {
-    /// What is assumed so that the guarantee holds between neighbours of this kind.
+    /// An assumption that the guarantee needs under this adjacency.
     #[must_use]
     pub fn new(text: impl Into<String>, adjacency: Adjacency) -> Self {
         Self {
@@ -183,7 +189,8 @@ impl Assumption {
         }
     }
 
-    /// Between which neighbours the guarantee rests on it; certificates before version 3 do not say.
+    /// The adjacency under which the guarantee needs the assumption; `None` in certificates before
+    /// version 3.
     #[must_use]
     pub const fn adjacency(&self) -> Option<Adjacency> {
         self.adjacency
@@ -210,7 +217,7 @@ impl PartialEq<str> for Assumption {
     }
 }
 
-/// An assumption as it stands in a file.
+/// An assumption as it is written in a file.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged, deny_unknown_fields)]
 enum WrittenAssumption {
@@ -237,15 +244,15 @@ impl From<Assumption> for WrittenAssumption {
     }
 }
 
-/// Whether a run keeps a guarantee.
+/// Whether a run has a guarantee.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Status {
     /// The guarantee holds under the certificate's assumptions.
     Private,
-    /// Nothing is guaranteed.
+    /// There is no guarantee.
     NotPrivate {
-        /// Why, for example `seeded noise`.
+        /// The reason, for example `seeded noise`.
         reason: String,
     },
 }
@@ -258,53 +265,53 @@ pub enum GuaranteeKind {
     Dp,
 }
 
-/// What holds for the released outputs together.
+/// The guarantee of all released outputs together.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Guarantee {
-    /// Which notion of privacy.
+    /// The notion of privacy.
     pub kind: GuaranteeKind,
-    /// How epsilon was found; absent in version 1, where it is always `gdp`.
+    /// How epsilon was computed; absent in version 1, where it is always `gdp`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub method: Option<Method>,
-    /// Epsilon in nats at `delta`, under the certificate's adjacency: the figure that is promised,
-    /// never below the true value.
+    /// Epsilon in nats at `delta`, under the certificate's adjacency: the guaranteed value, never
+    /// below the true value.
     pub epsilon: f64,
-    /// A number that the true epsilon is not below; 0 where nothing is known. Absent in version 1.
+    /// A lower bound on the true epsilon; 0 if none is known. Absent in version 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epsilon_lower: Option<f64>,
-    /// Delta, the error of the noise sampler included.
+    /// Delta, including the error of the noise sampler.
     pub delta: f64,
-    /// mu of the ideal mechanisms together; absent unless all are Gaussian.
+    /// mu of all ideal mechanisms together; absent unless all are Gaussian.
     pub gdp_mu: Option<f64>,
-    /// rho of zero-concentrated privacy, mu^2 / 2; absent unless all are Gaussian.
+    /// rho of zero-concentrated DP, mu^2 / 2; absent unless all are Gaussian.
     pub rho: Option<f64>,
-    /// Epsilon at `delta` if neighbours add or remove one unit; absent where undefined.
+    /// Epsilon at `delta` if neighbours differ by adding or removing one unit; absent if undefined.
     pub epsilon_add_remove: Option<f64>,
-    /// Epsilon at `delta` if neighbours replace one unit; absent where undefined.
+    /// Epsilon at `delta` if neighbours differ by replacing one unit; absent if undefined.
     pub epsilon_replace: Option<f64>,
-    /// The guarantee in a sentence, personal models included.
+    /// The guarantee as a sentence, including personal models.
     pub statement: String,
 }
 
-/// Something that leaves the run.
+/// An output that leaves the run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReleasedOutput {
     /// What it is, for example `item factors`.
     pub what: String,
-    /// Who may see it, for example `everyone`.
+    /// Who receives it, for example `everyone`.
     pub to: String,
 }
 
-/// A mean over users of a held-out metric, computed from the noisy sums of one of the certificate's releases: accuracy that may be
-/// published.
+/// The mean over users of a held-out metric, computed from the noisy sums of one of the
+/// certificate's releases. It may be published.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReleasedMetric {
-    /// Label of the release.
+    /// Label of the release that it was computed from.
     pub release: String,
     /// What is measured, such as `RMSE` or `Recall@20`.
     pub metric: String,
-    /// Of what: `model`, a baseline, or the gain of the model over a baseline.
+    /// What was evaluated: `model`, a baseline, or the gain of the model over a baseline.
     pub method: String,
     /// The estimate.
     pub value: f64,
@@ -312,7 +319,7 @@ pub struct ReleasedMetric {
     pub lower: f64,
     /// Upper end of the confidence interval. The interval covers the noise and the sampling of users.
     pub upper: f64,
-    /// How often such intervals hold the true mean, such as 0.95.
+    /// Coverage probability of the interval, such as 0.95.
     pub confidence: f64,
     /// The public range that each user's own value was clipped to.
     pub clipped_to: [f64; 2],
@@ -340,7 +347,8 @@ pub struct NotMade {
 }
 
 impl Certificate {
-    /// All that the guarantee counts: what was made, and what was planned beside.
+    /// All releases that the guarantee counts: those that were made and those that were planned but
+    /// not made.
     fn counted(&self) -> Vec<ReleaseRecord> {
         let rest = self.not_made.iter().map(|release| ReleaseRecord {
             label: release.label.clone(),
@@ -353,7 +361,8 @@ impl Certificate {
     }
 }
 
-/// What follows from the releases alone, as a certificate of the given version states it.
+/// The guarantee that follows from the releases alone, in the form that the given version of the
+/// certificate uses.
 fn guarantee_of(
     schema_version: u32,
     releases: &[ReleaseRecord],
@@ -395,18 +404,20 @@ fn n_draws(releases: &[ReleaseRecord]) -> u64 {
         .fold(0, |sum, release| sum.saturating_add(release.n_draws))
 }
 
-/// Never above epsilon of what really ran: the sampler, too, moves delta by its reserve at most.
+/// Never above the epsilon of the mechanisms that really ran: the sampler changes delta by at most
+/// its reserve in this direction, too.
 fn lower(releases: &[ReleaseRecord], adjacency: Adjacency, delta: f64) -> f64 {
     let widened = (delta * (1.0 + DELTA_RESERVE)).next_up();
     ideal_lower(events(releases), adjacency, widened)
 }
 
-/// Shares of delta that the sampler may have under the other adjacency, smallest first. The plan
-/// was not calibrated for it, so its larger epsilon can need more than the usual reserve.
+/// Fractions of delta that may be reserved for the sampler under the other adjacency, smallest
+/// first. The plan was not calibrated for that adjacency, so its larger epsilon can need more than
+/// the usual reserve.
 const COUNTERPART_RESERVES: [f64; 4] = [crate::DELTA_RESERVE, 1e-4, 1e-2, 0.5];
 
-/// Epsilon under the other adjacency at the same delta, sampler included; `None` when a mechanism
-/// has no guarantee there, or no share of delta covers the sampler.
+/// Epsilon under the other adjacency at the same delta, including the sampler; `None` if a
+/// mechanism has no guarantee there, or if no fraction of delta covers the sampler.
 fn counterpart_epsilon(
     releases: &[ReleaseRecord],
     adjacency: Adjacency,
@@ -421,7 +432,7 @@ fn counterpart_epsilon(
     })
 }
 
-/// The same unit with the other way of making neighbours.
+/// The adjacency with the same unit and the other neighbouring relation.
 const fn counterpart(adjacency: Adjacency) -> Adjacency {
     match adjacency {
         Adjacency::AddRemoveUser => Adjacency::ReplaceUser,
@@ -447,23 +458,22 @@ fn statement(adjacency: Adjacency) -> String {
     )
 }
 
-/// The one field that every version has.
+/// The only field that every version has.
 #[derive(Deserialize)]
 struct Versioned {
     schema_version: u32,
 }
 
 impl Certificate {
-    /// Reads a certificate. Spaces and line breaks between members do not matter; everything
-    /// else must be as [`to_json`](Self::to_json) writes it, down to the digits of each number,
-    /// so that an edit too small to change any f64 is noticed as well. The contents are not
+    /// Reads a certificate. Spaces and line breaks between members do not matter. Everything else
+    /// must be exactly as [`to_json`](Self::to_json) writes it, including the digits of each
+    /// number, so that even an edit too small to change any f64 is detected. The contents are not
     /// verified yet: see [`verify`](Self::verify).
     ///
     /// # Errors
-    /// [`Error::CertificateSyntax`] when the text is no certificate,
-    /// [`Error::CertificateSchema`] for an unknown layout version, and
-    /// [`Error::CertificateEdited`] for a text that this crate would have written otherwise
-    /// (unknown or repeated members, another order, other digits).
+    /// [`Error::CertificateSyntax`] if the text is not a certificate, [`Error::CertificateSchema`]
+    /// for an unknown layout version, and [`Error::CertificateEdited`] for a text that this crate
+    /// would have written differently (unknown or repeated members, another order, other digits).
     pub fn from_json(text: &str) -> Result<Self> {
         let version: Versioned = serde_json::from_str(text).map_err(Error::CertificateSyntax)?;
         if !(1..=CERTIFICATE_SCHEMA).contains(&version.schema_version) {
@@ -492,7 +502,7 @@ impl Certificate {
         text
     }
 
-    /// The certificate as JSON without any space between members; this is what is hashed.
+    /// The certificate as JSON without any space between members; this is the text that is hashed.
     pub(super) fn compact(&self) -> String {
         serde_json::to_string(self).expect("certificates are plain JSON")
     }

@@ -1,4 +1,4 @@
-//! Verification: of a certificate from its events alone, and of its releases against a ledger.
+//! Verification of a certificate from its events alone, and of its releases against a ledger.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Debug;
@@ -7,26 +7,26 @@ use super::{CERTIFICATE_SCHEMA, Certificate, Guarantee, RECORDED_SCHEMA, Status,
 use crate::books::ledger::{LedgerSummary, sha256_hex};
 use crate::{Error, ReleaseRecord, Result};
 
-/// Relative difference up to which a claimed figure counts as equal to the recomputed one. It
-/// allows for another version's rounding; the digest catches smaller edits.
+/// Relative difference up to which a claimed value counts as equal to the recomputed one. It allows
+/// for the rounding of another version; the digest detects smaller edits.
 const TOLERANCE: f64 = 1e-10;
 
-/// The same for figures that do not come from a closed form: a transform rounds differently on
+/// The same for values that do not come from a closed form: a transform may round differently on
 /// another processor.
 const NUMERICAL_TOLERANCE: f64 = 1e-8;
 
-/// A certificate's claim, recomputed. Look at the status before anything else.
+/// The recomputed claim of a certificate. Check the status first.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Verified {
-    /// Private, or not and why.
+    /// Private, or not private with the reason.
     pub status: Status,
-    /// The recomputed guarantee; `None` when the run is not private.
+    /// The recomputed guarantee; `None` if the run is not private.
     pub guarantee: Option<Guarantee>,
 }
 
 impl Verified {
-    /// Whether the certificate claims, and its events support, a guarantee.
+    /// Whether the certificate claims a guarantee and its events support it.
     #[must_use]
     pub fn is_private(&self) -> bool {
         self.status == Status::Private
@@ -34,21 +34,21 @@ impl Verified {
 }
 
 impl Certificate {
-    /// Recomputes every figure from the releases and compares.
+    /// Recomputes every value from the releases and compares it with the claim.
     ///
-    /// A certificate that says `not-private` verifies as just that: its digest is checked, it
-    /// must carry no guarantee, and the result says so.
+    /// A certificate with status `not-private` verifies as not private: its digest is checked, it
+    /// must contain no guarantee, and the result has that status.
     ///
-    /// The figures of Gaussian releases have a closed form and must agree. With other mechanisms
-    /// among them epsilon is a bound, which another version of this crate may find by another method
-    /// and closer to the truth: the claim then holds when what is recomputed is not above it
-    /// and its own lower figure not above what is recomputed.
+    /// The values for Gaussian releases have a closed form and must agree. If there are other
+    /// mechanisms, epsilon is a bound, which another version of this crate may compute by another
+    /// method and more tightly. The claim then holds if the recomputed bound is not above the
+    /// claimed epsilon and the claimed lower bound is not above the recomputed bound.
     ///
     /// # Errors
     /// [`Error::CertificateMismatch`] naming the first field that disagrees (`digest`, `unit`,
     /// `release_id`, `guarantee` and its members, `target`); [`Error::CertificateSchema`];
     /// [`Error::NothingReleased`]; [`Error::NonPrivateEvent`], [`Error::Param`] or
-    /// [`Error::SamplerAllowance`] when the events have no guarantee at this delta.
+    /// [`Error::SamplerAllowance`] if the events have no guarantee at this delta.
     pub fn verify(&self) -> Result<Verified> {
         if !(1..=CERTIFICATE_SCHEMA).contains(&self.schema_version) {
             return Err(Error::CertificateSchema {
@@ -77,8 +77,8 @@ impl Certificate {
     /// Checks the bytes of a file against the certificate.
     ///
     /// # Errors
-    /// [`Error::CertificateMismatch`] with field `artifact` when the certificate names no such
-    /// file, or the bytes are not those it was issued for.
+    /// [`Error::CertificateMismatch`] with field `artifact` if the certificate names no such file,
+    /// or if the bytes are not those it was issued for.
     pub fn verify_artifact(&self, name: &str, bytes: &[u8]) -> Result<()> {
         let claimed = self.artifacts.iter().find(|artifact| artifact.name == name);
         let found = sha256_hex(bytes);
@@ -88,8 +88,8 @@ impl Certificate {
         }
     }
 
-    /// From version 3 on every assumption names its neighbours, which are those of the certificate; before, nothing of that kind
-    /// is there.
+    /// From version 3 on, every assumption names its adjacency, which must be that of the
+    /// certificate. Earlier versions must not have these fields.
     fn check_recorded(&self) -> Result<()> {
         let adjacency = (self.schema_version >= RECORDED_SCHEMA).then_some(self.adjacency);
         for assumption in &self.assumptions {
@@ -102,7 +102,8 @@ impl Certificate {
         Ok(())
     }
 
-    /// A metric names a release that was made, and its value lies in an interval of finite ends.
+    /// A metric must name a release that was made, and its value must lie in an interval with
+    /// finite ends.
     fn check_metrics(&self) -> Result<()> {
         for metric in &self.metrics {
             let mut made = self.releases.iter();
@@ -122,7 +123,7 @@ impl Certificate {
         Ok(())
     }
 
-    /// A payment covers one release, so no id may occur twice.
+    /// A release id stands for exactly one release, so no id may occur twice.
     fn check_release_ids(&self) -> Result<()> {
         let ids: HashSet<&str> = self
             .releases
@@ -158,7 +159,7 @@ impl Certificate {
     }
 }
 
-/// Every member of the guarantee.
+/// Compares every member of the guarantee.
 fn compare(claimed: &Guarantee, recomputed: &Guarantee) -> Result<()> {
     agree("kind", &claimed.kind, &recomputed.kind)?;
     agree("statement", &claimed.statement, &recomputed.statement)?;
@@ -194,7 +195,8 @@ fn compare(claimed: &Guarantee, recomputed: &Guarantee) -> Result<()> {
 /// A member of the guarantee and its name.
 type Figure = (&'static str, fn(&Guarantee) -> Option<f64>);
 
-/// Every figure must be there in both or in neither, and `holds(claimed, recomputed)`.
+/// Every value must be present in both or in neither, and `holds(claimed, recomputed)` must be
+/// true.
 fn compare_figures(
     figures: &[Figure],
     claimed: &Guarantee,
@@ -218,7 +220,7 @@ fn close(have: f64, want: f64) -> bool {
     (have - want).abs() <= TOLERANCE * want.abs()
 }
 
-/// A bound may be larger than need be.
+/// A bound may be larger than necessary.
 fn enough(have: f64, want: f64) -> bool {
     have >= want * (1.0 - NUMERICAL_TOLERANCE)
 }
@@ -255,13 +257,13 @@ fn mismatch(
 }
 
 impl LedgerSummary {
-    /// Checks that this ledger paid for every release of `certificate`: same data set, same
-    /// neighbours, and each release id with the same event and number of draws, handed out and not
+    /// Checks that this ledger was charged for every release of `certificate`: same data set, same
+    /// adjacency, and each release id with the same event and number of draws, handed out and not
     /// merely held.
     ///
     /// # Errors
-    /// [`Error::CertificateMismatch`] for another data set or adjacency, [`Error::NotInLedger`]
-    /// for the first release that the ledger does not hold as stated.
+    /// [`Error::CertificateMismatch`] for another data set or adjacency, [`Error::NotInLedger`] for
+    /// the first release that the ledger does not contain as stated.
     pub fn covers(&self, certificate: &Certificate) -> Result<()> {
         let same = |field, claimed: String, recomputed: String| {
             if claimed == recomputed {

@@ -1,4 +1,4 @@
-//! Filters for Gaussian mechanisms: one budget for everybody, or one for each person.
+//! Filters for Gaussian mechanisms: one common budget, or one budget per person.
 
 use dp_core::{Adjacency, ApproxDp, DpEvent, Gdp, Private};
 
@@ -12,13 +12,14 @@ use crate::{Error, Measure, Result};
 /// the next mechanism may run   iff   Σ mu_i^2 (it included) <= mu_B^2
 /// ```
 ///
-/// with `mu_B` the largest mu that is (epsilon, delta)-DP for the target. Whatever is run, in
-/// whatever order and however the noise was chosen from earlier outputs, all outputs together are
-/// `mu_B`-GDP, so nothing is lost against a plan made in advance.
+/// with `mu_B` the largest mu that is (epsilon, delta)-DP for the target. Whatever mechanisms run,
+/// in whatever order and however the noise was chosen from earlier outputs, all outputs together
+/// are `mu_B`-GDP, so nothing is lost compared with a plan made in advance.
 ///
 /// Sources: Smith, Thakurta, arXiv 2210.17520; Koskela, Tobaben, Honkela, arXiv 2209.15596.
 ///
-/// It counts the ideal mechanisms; a [`crate::Ledger`] also sets delta aside for the sampler.
+/// The filter counts the ideal mechanisms; a [`crate::Ledger`] also sets delta aside for the
+/// sampler.
 ///
 /// # Examples
 /// ```
@@ -44,10 +45,10 @@ pub struct GaussianFilter {
 }
 
 impl GaussianFilter {
-    /// A filter with all of `target` left.
+    /// Creates a filter with all of `target` unspent.
     ///
     /// # Errors
-    /// [`Error::Param`] when the target's epsilon is not finite and positive or its delta does not
+    /// [`Error::Param`] if the target's epsilon is not finite and positive or its delta does not
     /// lie strictly between 0 and 1.
     pub fn new(target: ApproxDp, adjacency: Adjacency) -> Result<Self> {
         Ok(Self {
@@ -58,10 +59,10 @@ impl GaussianFilter {
         })
     }
 
-    /// Counts `event`, or refuses it and stays as it was.
+    /// Counts `event`, or rejects it and stays unchanged.
     ///
     /// # Errors
-    /// [`Error::BudgetSpent`]; those of [`gdp::mu_squared`].
+    /// [`Error::BudgetSpent`] and the errors of [`gdp::mu_squared`].
     pub fn spend(&mut self, event: &DpEvent) -> Result<()> {
         let cost = self.cost(event)?;
         let mut after = *self;
@@ -88,18 +89,18 @@ impl GaussianFilter {
         }
     }
 
-    /// mu^2 of `event`.
+    /// The mu^2 of `event`.
     pub(crate) fn cost(&self, event: &DpEvent) -> Result<f64> {
         mu_squared(event, self.adjacency)
     }
 
-    /// Counts a cost whether it fits or not.
+    /// Counts a cost, whether or not it fits.
     pub(crate) fn count(&mut self, mu_squared: f64) {
         self.spent = self.spent.plus(mu_squared);
     }
 
-    /// Whether what was counted is within the budget. The budget in mu^2 is rounded down, and a
-    /// plan at exactly its own guarantee would miss it by that rounding, so near the edge the
+    /// Whether the total so far is within the budget. The budget in mu^2 is rounded down, and a
+    /// plan at exactly its own guarantee would miss it by that rounding. So near the limit the
     /// certified epsilon of the sum decides. That is still a fixed budget: the largest f64 sum
     /// whose certified epsilon is within the target.
     pub(crate) fn covers(&self) -> bool {
@@ -108,7 +109,7 @@ impl GaussianFilter {
         total <= self.mu_squared_budget || epsilon() <= self.target.epsilon
     }
 
-    /// mu^2 spent so far and allowed.
+    /// The mu^2 spent so far and the mu^2 allowed.
     pub(crate) fn figures(&self) -> (f64, f64) {
         (self.spent.total(), self.mu_squared_budget)
     }
@@ -130,11 +131,12 @@ pub(crate) fn largest_mu_squared(target: ApproxDp) -> Result<f64> {
     Ok((mu * mu).next_down().max(0.0))
 }
 
-/// Gives every unit its own Gaussian budget: who contributes little stays in longer.
+/// Gives every unit its own Gaussian budget: units that contribute little can take part in more
+/// steps.
 ///
-/// Before each step every unit is charged for what *it* would add, mu = (L2 norm of its own
-/// contribution) / (noise standard deviation). A unit whose account would go over the budget is
-/// left out of the step, and of nothing else:
+/// Before each step, every unit is charged for what *it* would add, mu = (L2 norm of its own
+/// contribution) / (noise standard deviation). A unit whose account would exceed the budget is left
+/// out of that step only:
 ///
 /// ```text
 /// unit i takes part in step t   iff   Σ_{s <= t, i took part} mu_s(i)^2 + mu_t(i)^2 <= mu_B^2
@@ -142,8 +144,9 @@ pub(crate) fn largest_mu_squared(target: ApproxDp) -> Result<f64> {
 ///
 /// All outputs together are then `mu_B`-GDP for adding or removing any one unit, under full
 /// adaptivity (Koskela, Tobaben, Honkela, arXiv 2209.15596; Feldman, Zrnic, arXiv 2008.11193, for
-/// the idea). Under replacement each account holds a quarter of the squared budget. With m the
-/// unit's own costs and m' its stand-in's, the neighbours differ by at most m + m' in each step, and
+/// the idea). Under replacement, each account has a quarter of the squared budget. With m the costs
+/// of the unit and m' those of its replacement, the neighbours differ by at most m + m' in each
+/// step, and
 ///
 /// ```text
 /// √(Σ (m_t + m'_t)^2) <= √(Σ m_t^2) + √(Σ m'_t^2) <= mu_B        (Minkowski)
@@ -151,11 +154,11 @@ pub(crate) fn largest_mu_squared(target: ApproxDp) -> Result<f64> {
 ///
 /// # Privacy
 /// **The accounts are private data.** How much a unit has spent, whether it is still active, and
-/// how many are, depend on its records; none of it may be published, logged or looked at to
-/// choose the next step. So the type has no `Debug`, `Clone` or serialisation, costs come in and
-/// decisions go out behind [`Private`], and a cost that is not a number leaves its unit out
-/// instead of raising an error. The only public facts are the budget and the adjacency. Noise and
-/// everything else about a step must be chosen from earlier *outputs* alone.
+/// how many units are active depend on its records; none of this may be published, logged or used
+/// to choose the next step. Therefore the type has no `Debug`, `Clone` or serialisation, costs come
+/// in and decisions go out wrapped in [`Private`], and a cost that is not a number leaves its unit
+/// out instead of raising an error. The only public facts are the budget and the adjacency. Noise
+/// and everything else about a step must be chosen from earlier *outputs* alone.
 ///
 /// ```compile_fail
 /// let target = dp_core::ApproxDp::target(1.0, 1e-5).unwrap();
@@ -165,8 +168,8 @@ pub(crate) fn largest_mu_squared(target: ApproxDp) -> Result<f64> {
 /// ```
 ///
 /// # Numerics
-/// Eight bytes a unit. Every addition is rounded up, so an account is at most one unit in the last
-/// place a step above the truth and never below it.
+/// Eight bytes per unit. Every addition is rounded up, so an account exceeds the true value by at
+/// most one unit in the last place per step and is never below it.
 ///
 /// # Examples
 /// ```
@@ -193,11 +196,11 @@ pub struct IndividualGaussianFilter {
 }
 
 impl IndividualGaussianFilter {
-    /// A filter for `n_units` units, numbered from 0, each with all of `target` left.
+    /// Creates a filter for `n_units` units, numbered from 0, each with all of `target` unspent.
     ///
     /// # Errors
-    /// [`crate::Error::Param`] when the target's epsilon is not finite and positive or its delta
-    /// does not lie strictly between 0 and 1.
+    /// [`crate::Error::Param`] if the target's epsilon is not finite and positive or its delta does
+    /// not lie strictly between 0 and 1.
     pub fn new(target: ApproxDp, adjacency: Adjacency, n_units: usize) -> Result<Self> {
         let budget = largest_mu_squared(target)?;
         let shares = if adjacency.is_replace() { 4.0 } else { 1.0 };
@@ -207,9 +210,9 @@ impl IndividualGaussianFilter {
         })
     }
 
-    /// Charges one unit, if it can pay, and says whether it takes part in the step. Call it once
-    /// a step for a unit that contributes. A unit that is not among those of [`new`](Self::new)
-    /// takes no part.
+    /// Charges one unit if its budget allows, and returns whether it takes part in the step. Call
+    /// this once per step for each unit that contributes. A unit outside the range given to
+    /// [`new`](Self::new) does not take part.
     #[must_use = "a unit that is not admitted must be left out of the step"]
     pub fn admit(&mut self, unit: impl TryInto<usize>, mu: f64) -> Private<bool> {
         let allowed = self.allowed;
@@ -217,9 +220,9 @@ impl IndividualGaussianFilter {
         Private::new(account.is_some_and(|spent| charge(spent, mu, allowed)))
     }
 
-    /// [`admit`](Self::admit) for all units at once: `mu[i]` is the cost of unit i. Units beyond
-    /// the end of `mu` contribute nothing and are not admitted; costs of unknown units are
-    /// ignored. The answer has one entry a unit.
+    /// Like [`admit`](Self::admit), for all units at once: `mu[i]` is the cost of unit i. Units
+    /// beyond the end of `mu` contribute nothing and are not admitted; costs of unknown units are
+    /// ignored. The result has one entry per unit.
     #[must_use = "units that are not admitted must be left out of the step"]
     pub fn admit_all(&mut self, mu: &Private<Vec<f64>>) -> Private<Vec<bool>> {
         let allowed = self.allowed;
@@ -232,8 +235,8 @@ impl IndividualGaussianFilter {
     }
 }
 
-/// Adds mu^2 to an account if the sum stays within `allowed`. A cost that is negative or NaN never
-/// does.
+/// Adds mu^2 to an account if the sum stays within `allowed`. A negative or NaN cost is never
+/// accepted.
 fn charge(spent: &mut f64, mu: f64, allowed: f64) -> bool {
     let after = add_up(*spent, mul_up(mu, mu));
     let admitted = mu >= 0.0 && after <= allowed;

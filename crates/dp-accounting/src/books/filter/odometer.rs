@@ -7,11 +7,11 @@ use crate::{Error, Result};
 /// Growth of mu^2 from one level of an [`Odometer`] to the next.
 const GROWTH: f64 = 2.0;
 
-/// Says at any moment what Gaussian mechanisms chosen step by step have cost so far.
+/// Reports at any time what Gaussian mechanisms chosen step by step have cost so far.
 ///
-/// The running root of Σ mu² is not a guarantee by itself: whoever stops when the outputs look
-/// telling has stopped at a moment that depends on them. An odometer fixes a ladder of budgets
-/// up front and reads off the first rung that holds what was spent:
+/// The running root of Σ mu² is not a guarantee by itself: someone who stops when the outputs look
+/// revealing has stopped at a moment that depends on them. An odometer fixes a ladder of budgets in
+/// advance and reports the first rung that covers what was spent:
 ///
 /// ```text
 /// b_j = b_0 g^j,   δ_j = δ / ((j+1)(j+2)),   Σ_j δ_j = δ
@@ -19,17 +19,17 @@ const GROWTH: f64 = 2.0;
 /// ```
 ///
 /// > For every rule that stops by looking at the outputs, every set S of transcripts and all
-/// > neighbours P, Q:  P(S) <= E_Q\[e^(ε_J); S\] + δ.  In particular, who stops only while the
-/// > reading is at most ε has run an (ε, δ)-DP mechanism.
+/// > neighbours P, Q:  P(S) <= E_Q\[e^(ε_J); S\] + δ.  In particular, a rule that stops only
+/// > while the reading is at most ε is an (ε, δ)-DP mechanism.
 /// >
 /// > Proof. Let M_j be the same interaction behind a [`crate::GaussianFilter`] of budget b_j; it
-/// > is √b_j-GDP. Where J = j nothing ever exceeded b_j, so the transcript is that of M_j, and
+/// > is √b_j-GDP. If J = j then nothing ever exceeded b_j, so the transcript is that of M_j, and
 /// > P(S, J = j) <= e^(ε_j) Q(S, J = j) + δ_j. Sum over j.
 ///
 /// The definition is that of Rogers, Roth, Ullman, Vadhan, arXiv 1605.08294; the ladder is the
-/// plainest of several (Whitehouse, Ramdas, Rogers, Wu, arXiv 2203.05481, have smoother ones).
-/// Against a filter of exactly the right budget it loses at most a factor √g of mu and the
-/// logarithm of (j+1)(j+2): start the ladder near what will be spent.
+/// simplest of several (Whitehouse, Ramdas, Rogers, Wu, arXiv 2203.05481, have smoother ones).
+/// Compared with a filter of exactly the right budget it loses at most a factor √g of mu and the
+/// logarithm of (j+1)(j+2), so start the ladder near the expected total.
 ///
 /// # Examples
 /// ```
@@ -54,11 +54,11 @@ pub struct Odometer {
 }
 
 impl Odometer {
-    /// An odometer at zero whose first rung is `first`. The rungs double mu^2.
+    /// Creates an odometer at zero whose first rung is `first`. Each rung doubles mu^2.
     ///
     /// # Errors
-    /// [`Error::Param`] unless delta lies strictly between 0 and 1 and `first` is finite and
-    /// positive, its square too.
+    /// [`Error::Param`] unless delta lies strictly between 0 and 1 and both `first` and its square
+    /// are finite and positive.
     pub fn new(delta: f64, adjacency: Adjacency, first: Gdp) -> Result<Self> {
         params::finite_positive("mu", first.mu)?;
         Ok(Self {
@@ -70,10 +70,12 @@ impl Odometer {
         })
     }
 
-    /// The same with another growth of mu^2 from rung to rung, before anything is composed.
+    /// Sets another growth factor of mu^2 from rung to rung. Only allowed before anything is
+    /// composed.
     ///
     /// # Errors
-    /// [`Error::Param`] unless it is finite and at least 1.01, or when something was composed.
+    /// [`Error::Param`] unless it is finite and at least 1.01, or if something was composed
+    /// already.
     pub fn with_growth(self, growth: f64) -> Result<Self> {
         let started = self.spent != UpwardSum::EMPTY;
         if started || !growth.is_finite() || growth < 1.01 {
@@ -86,10 +88,10 @@ impl Odometer {
         Ok(Self { growth, ..self })
     }
 
-    /// Adds `count` runs of `event`. On an error nothing changes.
+    /// Adds `count` runs of `event`. On an error, nothing changes.
     ///
     /// # Errors
-    /// Those of [`gdp::mu_squared`].
+    /// The errors of [`gdp::mu_squared`].
     pub fn compose(&mut self, event: &DpEvent, count: u64) -> Result<()> {
         let cost = repeated_cost(event, count, self.adjacency)?;
         let spent = self.spent.plus(cost);
@@ -98,10 +100,10 @@ impl Odometer {
         Ok(())
     }
 
-    /// The guarantee up to now; zero before the first event.
+    /// The guarantee so far; zero before the first event.
     ///
     /// # Errors
-    /// [`Error::Param`] when the rung's epsilon is not finite.
+    /// [`Error::Param`] if the rung's epsilon is not finite.
     pub fn reading(&self) -> Result<ApproxDp> {
         let total = self.spent.total();
         let mut epsilon = 0.0;
@@ -116,14 +118,15 @@ impl Odometer {
         })
     }
 
-    /// What has been spent, rounded up. Not a guarantee at a moment that depends on outputs.
+    /// What has been spent, rounded up. This is not a guarantee at a moment that depends on
+    /// outputs.
     #[must_use]
     pub fn spent(&self) -> Gdp {
         from_mu_squared(self.spent.total())
     }
 
-    /// The first rung that holds `total`: its number and its mu^2. The rungs are one fixed list of
-    /// numbers, so how their product rounds does not matter.
+    /// The first rung that covers `total`: its number and its mu^2. The rungs are one fixed list of
+    /// numbers, so it does not matter how their product rounds.
     fn rung(&self, total: f64) -> (f64, f64) {
         let (mut level, mut budget) = (0.0, self.first);
         while budget < total {

@@ -1,4 +1,4 @@
-//! The filter of one Renyi order.
+//! The privacy filter for Renyi divergences.
 
 use dp_core::{Adjacency, ApproxDp, DpEvent, ParamError};
 
@@ -14,23 +14,24 @@ use crate::{Error, Measure, RdpAccountant, Result};
 /// B_α = ε - ln(1 - 1/α) + ln(α δ) / (α - 1)
 /// ```
 ///
-/// and lets a step run while the sum of the divergences of order α, the step's included, is at
-/// most `B_α`. Then all outputs together have divergence at most `B_α` of order α, however the steps were
-/// chosen (Feldman, Zrnic, arXiv 2008.11193, Theorem 3.1; Lécuyer, arXiv 2103.01379), and that is (ε, δ)-DP
-/// (Canonne, Kamath, Steinke, arXiv 2004.00010, Proposition 12).
+/// and allows a step while the sum of the divergences of order α, including that of the step, is at
+/// most `B_α`. Then all outputs together have divergence at most `B_α` of order α, however the
+/// steps were chosen (Feldman, Zrnic, arXiv 2008.11193, Theorem 3.1; Lécuyer, arXiv 2103.01379),
+/// and that is (ε, δ)-DP (Canonne, Kamath, Steinke, arXiv 2004.00010, Proposition 12).
 ///
-/// The order must be fixed before the first step. Taking at every moment the order that looks
-/// best is a different rule: the best order then depends on the outputs, and no single
-/// divergence is bounded. It can be paid for, though. With k orders and δ/k for each, a
-/// step may run while *some* order is within its budget:
+/// The order must be fixed before the first step. Using whichever order looks best at each moment
+/// is a different rule: the best order then depends on the outputs, and no single divergence is
+/// bounded. It is possible at a cost, though. With k orders and δ/k for each, a step may run while
+/// *some* order is within its budget:
 ///
 /// > Let J be an order still within its budget at the end, and M_α the same interaction with a
-/// > filter of α alone. Sums only grow, so where J = α no step exceeded `B_α`, and the
-/// > transcript is the one of M_α. For any set S of transcripts, on neighbours P and Q,
+/// > filter of α alone. Sums only grow, so if J = α then no step exceeded `B_α`, and the
+/// > transcript is that of M_α. For any set S of transcripts, on neighbours P and Q,
 /// > P(S) = Σ_α P(S, J = α) <= Σ_α (e^ε Q(S, J = α) + δ/k) = e^ε Q(S) + δ.
 ///
 /// So [`over_orders`](Self::over_orders) costs ln(k)/(α-1) of epsilon and needs no guess, while
-/// [`at_order`](Self::at_order) is best where the schedule is known roughly; `for_schedule` picks its order.
+/// [`at_order`](Self::at_order) is best if the schedule is known roughly; `for_schedule` picks its
+/// order.
 ///
 /// # Examples
 /// ```
@@ -51,20 +52,20 @@ pub struct RdpFilter {
 }
 
 impl RdpFilter {
-    /// A filter of one order.
+    /// Creates a filter of one order.
     ///
     /// # Errors
-    /// [`Error::Param`] for a target that cannot be aimed at, an order that is not finite and
-    /// above 1, and an order so small that it has no budget at this target.
+    /// [`Error::Param`] for an invalid target, an order that is not finite and above 1, and an
+    /// order so small that it has no budget at this target.
     pub fn at_order(target: ApproxDp, adjacency: Adjacency, order: f64) -> Result<Self> {
         Self::over_orders(target, adjacency, &[order])
     }
 
-    /// A filter that goes on while one of `orders` is within its budget, each with an equal part
-    /// of delta. Orders without any budget take their part of delta all the same.
+    /// Creates a filter that accepts steps while one of `orders` is within its budget. Each has an
+    /// equal part of delta, including orders without any budget.
     ///
     /// # Errors
-    /// As [`at_order`](Self::at_order), for any order; without a single order that has a budget.
+    /// As [`at_order`](Self::at_order), for any order; also if no order has a budget.
     pub fn over_orders(target: ApproxDp, adjacency: Adjacency, orders: &[f64]) -> Result<Self> {
         let target = ApproxDp::target(target.epsilon, target.delta)?;
         let each = ApproxDp {
@@ -84,12 +85,12 @@ impl RdpFilter {
         Ok(Self { orders: useful })
     }
 
-    /// A filter of the one order, out of a fixed grid from 1.01 to 10^6, at which the expected
-    /// `schedule` (events with counts) would use the smallest part of the budget. The schedule is
-    /// public and only a guess: the guarantee holds whatever is run in its place.
+    /// Creates a filter of the one order, from a fixed grid from 1.01 to 10^6, at which the
+    /// expected `schedule` (events with counts) would use the smallest part of the budget. The
+    /// schedule is public and only a guess: the guarantee holds whatever is run instead.
     ///
     /// # Errors
-    /// As [`at_order`](Self::at_order); those of the events' divergences.
+    /// As [`at_order`](Self::at_order), and the errors of the events' divergences.
     pub fn for_schedule(
         target: ApproxDp,
         adjacency: Adjacency,
@@ -99,10 +100,10 @@ impl RdpFilter {
         Self::at_order(target, adjacency, best_order(target, adjacency, schedule)?)
     }
 
-    /// Counts `event`, or refuses it and stays as it was.
+    /// Counts `event`, or rejects it and stays unchanged.
     ///
     /// # Errors
-    /// [`Error::BudgetSpent`], with the figures of the order that came closest;
+    /// [`Error::BudgetSpent`], with the values of the order that came closest;
     /// [`Error::UnsupportedEvent`] for an event without a Renyi divergence; [`Error::Param`].
     pub fn spend(&mut self, event: &DpEvent) -> Result<()> {
         let mut after = self.orders.clone();
@@ -117,7 +118,7 @@ impl RdpFilter {
         Ok(())
     }
 
-    /// What every order has spent. Where there are several, one within its budget is enough.
+    /// What each order has spent. If there are several, it is enough that one is within its budget.
     #[must_use]
     pub fn balances(&self) -> Vec<OrderBalance> {
         self.orders.iter().map(OrderAccount::balance).collect()
@@ -159,7 +160,7 @@ pub(crate) struct OrderAccount {
 }
 
 impl OrderAccount {
-    /// An account that alone keeps `target`.
+    /// An account that guarantees `target` by itself.
     pub(crate) fn new(target: ApproxDp, adjacency: Adjacency, order: f64) -> Result<Self> {
         let budget = budget_at(order, target)?;
         if budget > 0.0 {
@@ -181,7 +182,7 @@ impl OrderAccount {
         rdp_of(event, self.adjacency, self.order)
     }
 
-    /// Counts a cost whether it fits or not.
+    /// Counts a cost, whether or not it fits.
     pub(crate) fn count(&mut self, rdp: f64) {
         self.spent = self.spent.plus(rdp);
     }
@@ -198,7 +199,7 @@ impl OrderAccount {
         }
     }
 
-    /// The error for a step that leads from this account to `after`.
+    /// The error for a step that would change this account to `after`.
     pub(crate) fn refusal(&self, after: &Self) -> Error {
         Error::BudgetSpent {
             requested: after.spent.total() - self.spent.total(),
@@ -229,7 +230,8 @@ pub(crate) fn best_order(
     best.1.ok_or_else(|| no_budget(f64::NAN))
 }
 
-/// An epsilon whose budget at `order` and `delta` is positive and at least `rdp`; the least one up to rounding.
+/// An epsilon whose budget at `order` and `delta` is positive and at least `rdp`; the smallest one
+/// up to rounding.
 pub(crate) fn epsilon_for(rdp: f64, order: f64, delta: f64) -> Result<f64> {
     let budget = |epsilon| budget_at(order, ApproxDp { epsilon, delta });
     let at_zero = budget(0.0)?;
@@ -250,8 +252,8 @@ fn cost_of_schedule(schedule: &[(DpEvent, u64)], adjacency: Adjacency, order: f6
     Ok(sum.total())
 }
 
-/// Divergence of order `order` that is enough for `target`, rounded down; not positive where the
-/// order is too small for the target's delta.
+/// Divergence of order `order` that suffices for `target`, rounded down; not positive if the order
+/// is too small for the target's delta.
 fn budget_at(order: f64, target: ApproxDp) -> Result<f64> {
     const MARGIN: f64 = 1e-14;
     if !(order.is_finite() && order > 1.0) {
@@ -267,7 +269,7 @@ fn budget_at(order: f64, target: ApproxDp) -> Result<f64> {
     Ok(target.epsilon + gain + price - MARGIN * size)
 }
 
-/// Orders from 1.01 to 10^6, eight a decade of order - 1.
+/// Orders from 1.01 to 10^6, eight per decade of order - 1.
 fn grid() -> impl Iterator<Item = f64> {
     (-16..=48).map(|step| 1.0 + libm::pow(10.0, f64::from(step) / 8.0))
 }
@@ -282,11 +284,11 @@ const fn no_budget(order: f64) -> Error {
 
 /// Renyi divergence of `event` at `order`, the worse of the two directions, rounded up.
 ///
-/// This is the only door through which the filters learn what an event costs in Renyi terms.
+/// This is the only function through which the filters obtain the Renyi cost of an event.
 fn rdp_of(event: &DpEvent, adjacency: Adjacency, order: f64) -> Result<f64> {
     let composition = Composition::of(event, adjacency)?;
     let divergence = RdpAccountant::divergences(&composition, &[order])?[0];
-    // no event is free, however little it tells
+    // no event is free, however little it reveals
     let divergence = dp_core::params::finite("rdp", divergence.next_up())?;
     Ok(divergence.max(f64::MIN_POSITIVE))
 }

@@ -1,4 +1,4 @@
-//! What may be spent, and what of it was.
+//! The budget of a ledger, and how much of it was spent.
 
 use std::fmt;
 
@@ -12,23 +12,24 @@ use crate::engines::gdp::{self, from_mu_squared};
 use crate::engines::rounding::UpwardSum;
 use crate::{Error, Measure, Plan, PlannedRelease, Result};
 
-/// How a ledger decides what may still be spent. All three are valid when every plan is chosen
-/// after looking at everything released before. The kind is fixed when the ledger is made: whoever chose it after seeing
-/// outputs would be covered at the sum of the kinds' deltas only, see [`crate::Ledger::upgrade`].
+/// How a ledger decides what may still be spent. All three kinds are valid if every plan is chosen
+/// after looking at everything released before. The kind is fixed when the ledger is created:
+/// choosing it after seeing outputs would be covered only at the sum of the kinds' deltas, see
+/// [`crate::Ledger::upgrade`].
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind", deny_unknown_fields)]
 pub enum BudgetKind {
-    /// Gaussian mechanisms only, added up exactly; see [`crate::GaussianFilter`].
+    /// Gaussian mechanisms only, composed exactly; see [`crate::GaussianFilter`].
     #[default]
     Gaussian,
-    /// Any mechanism with a Renyi divergence, at one order fixed when the ledger is made; see
+    /// Any mechanism with a Renyi divergence, at one order fixed when the ledger is created; see
     /// [`crate::RdpFilter`].
     Rdp {
         /// The order.
         order: f64,
     },
-    /// One plan of any mechanisms, reserved whole, and nothing after it. This is what privacy
-    /// loss distributions need: as a filter they are invalid.
+    /// One plan of any mechanisms, reserved as a whole, and nothing after it. Privacy loss
+    /// distributions need this, because they are invalid as a filter.
     Schedule,
 }
 
@@ -42,7 +43,7 @@ impl fmt::Display for BudgetKind {
     }
 }
 
-/// What may be spent on one data set, over all runs.
+/// The privacy budget of one data set, over all runs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Budget {
     target: ApproxDp,
@@ -52,16 +53,16 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// A budget of `target` under `adjacency` for Gaussian mechanisms.
+    /// Creates a budget of `target` under `adjacency` for Gaussian mechanisms.
     ///
     /// # Errors
-    /// [`Error::Param`] when the target's epsilon is not finite and positive or its delta does
-    /// not lie strictly between 0 and 1.
+    /// [`Error::Param`] if the target's epsilon is not finite and positive or its delta does not
+    /// lie strictly between 0 and 1.
     pub fn new(target: ApproxDp, adjacency: Adjacency) -> Result<Self> {
         Self::of_kind(target, adjacency, BudgetKind::Gaussian)
     }
 
-    /// A budget for mechanisms with a Renyi divergence, counted at `order` and no other.
+    /// Creates a budget for mechanisms with a Renyi divergence, counted at `order` only.
     ///
     /// # Errors
     /// As [`new`](Self::new), and for an order that is not finite and above 1.
@@ -69,13 +70,13 @@ impl Budget {
         Self::of_kind(target, adjacency, BudgetKind::Rdp { order })
     }
 
-    /// A budget for mechanisms with a Renyi divergence, counted at the order at which `expected`, plans with how often each
-    /// is run, would take the smallest part of it; without plans, the order at which most Gaussian releases fit. The
-    /// plans are public and only a guess: the guarantee holds whatever is run in their place. Settle them before anything is
-    /// released.
+    /// Creates a budget for mechanisms with a Renyi divergence, counted at the order at which
+    /// `expected` (plans, each with its number of runs) would use the smallest part of it; without
+    /// plans, at the order at which most Gaussian releases fit. The plans are public and only a
+    /// guess: the guarantee holds whatever is run instead. Fix them before anything is released.
     ///
     /// # Errors
-    /// As [`rdp`](Self::rdp); those of the events' divergences.
+    /// As [`rdp`](Self::rdp), and the errors of the events' divergences.
     ///
     /// # Examples
     /// ```
@@ -110,7 +111,7 @@ impl Budget {
         Self::rdp(target, adjacency, order)
     }
 
-    /// A budget for one plan, reserved whole on an empty ledger.
+    /// Creates a budget for one plan, reserved as a whole on an empty ledger.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -141,7 +142,7 @@ impl Budget {
         })
     }
 
-    /// The same with a part of delta that covers what was released under earlier ledgers.
+    /// The same budget with a part of delta that covers what was released under earlier ledgers.
     pub(super) fn carrying(self, carried_delta: f64) -> Result<Self> {
         if carried_delta >= 0.0 && carried_delta < self.target.delta {
             return Ok(Self {
@@ -156,7 +157,8 @@ impl Budget {
         }))
     }
 
-    /// The guarantee that the filter alone must keep: delta without the part of earlier ledgers.
+    /// The guarantee that the filter alone must provide: delta without the part for earlier
+    /// ledgers.
     pub(super) fn filter_target(&self) -> ApproxDp {
         let mut target = self.target;
         if self.carried_delta > 0.0 {
@@ -165,14 +167,15 @@ impl Budget {
         target
     }
 
-    /// The part of delta that covers what was released under the ledgers that this one followed, before it took over; 0 where it
-    /// followed none, or counts as they did.
+    /// The part of delta that covers what was released under this ledger's predecessors before it
+    /// took over; 0 if it has no predecessors, or counts in the same way as they did.
     #[must_use]
     pub const fn carried_delta(&self) -> f64 {
         self.carried_delta
     }
 
-    /// What `plan` costs in a ledger of this budget, in its measure (mu^2, Renyi divergence, or epsilon of the whole plan), rounded up.
+    /// The cost of `plan` in a ledger of this budget, in its measure (mu^2, Renyi divergence, or
+    /// epsilon of the whole plan), rounded up.
     ///
     /// # Errors
     /// [`Error::UnsupportedEvent`] for an event that the budget's kind cannot count; [`Error::Param`].
@@ -190,7 +193,8 @@ impl Budget {
         Ok(sum.total())
     }
 
-    /// An epsilon with which a budget of this kind and delta allows `cost` in all; the least one up to rounding.
+    /// An epsilon at which a budget of this kind and delta allows a total of `cost`; the smallest
+    /// one up to rounding.
     ///
     /// # Errors
     /// [`Error::Param`] for a cost without a finite epsilon.
@@ -205,46 +209,46 @@ impl Budget {
         Ok(dp_core::params::finite("epsilon", epsilon)?)
     }
 
-    /// The guarantee that all releases together must keep.
+    /// The guarantee for all releases together.
     #[must_use]
     pub const fn target(&self) -> ApproxDp {
         self.target
     }
 
-    /// The neighbours that it is for.
+    /// The adjacency of the guarantee.
     #[must_use]
     pub const fn adjacency(&self) -> Adjacency {
         self.adjacency
     }
 
-    /// How it is counted.
+    /// How spending is counted.
     #[must_use]
     pub const fn kind(&self) -> BudgetKind {
         self.kind
     }
 }
 
-/// What a ledger has spent, in the measure that it counts in.
+/// What has been spent from a ledger, in the measure that it counts in.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Balance {
-    /// What the figures are.
+    /// The measure of the two values.
     pub measure: Measure,
-    /// Spent so far, rounded up. A schedule that is reserved has spent everything.
+    /// Spent so far, rounded up. A reserved schedule has spent everything.
     pub spent: f64,
     /// What may be spent, rounded down.
     pub budget: f64,
 }
 
 impl Balance {
-    /// What is left, rounded down; 0 where more was counted than the budget allows.
+    /// What is left, rounded down; 0 if more was counted than the budget allows.
     #[must_use]
     pub fn left(&self) -> f64 {
         (self.budget - self.spent).next_down().max(0.0)
     }
 }
 
-/// What was spent of a budget, the sampler's part of delta set aside.
+/// What was spent from a budget, with the sampler's part of delta set aside.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Account {
     Gaussian(GaussianFilter),
@@ -270,7 +274,8 @@ impl Account {
         })
     }
 
-    /// What one release costs; a schedule is judged as a whole, so its releases cost nothing singly.
+    /// The cost of one release. A schedule is accounted for as a whole, so its releases cost
+    /// nothing individually.
     pub(super) fn cost(&self, event: &DpEvent) -> Result<f64> {
         match self {
             Self::Gaussian(filter) => filter.cost(event),
@@ -279,12 +284,12 @@ impl Account {
         }
     }
 
-    /// What each release of a plan costs.
+    /// The cost of each release of a plan.
     pub(super) fn costs(&self, plan: &Plan) -> Result<Vec<f64>> {
         let mut costs = Vec::with_capacity(plan.releases().len());
         let mut last: Option<(&DpEvent, f64)> = None;
         for release in plan.releases() {
-            // steps of a schedule are alike, and a divergence takes its time
+            // the steps of a schedule are often identical, and computing a divergence takes time
             let cost = match last {
                 Some((event, cost)) if event == release.event() => cost,
                 _ => self.cost(release.event())?,
@@ -295,7 +300,7 @@ impl Account {
         Ok(costs)
     }
 
-    /// The error for more than the budget covers, counted from nothing.
+    /// The error for spending more than the budget covers, counted from an empty account.
     pub(super) fn overdraft(&self) -> Option<Error> {
         let covers = match self {
             Self::Gaussian(filter) => filter.covers(),
@@ -315,7 +320,7 @@ impl Account {
         })
     }
 
-    /// Counts a release, whether it fits or not.
+    /// Counts a release, whether or not it fits.
     pub(super) fn count(&mut self, cost: f64) {
         match self {
             Self::Gaussian(filter) => filter.count(cost),
@@ -324,7 +329,7 @@ impl Account {
         }
     }
 
-    /// Refuses a plan that led from this account to `after` when the budget does not cover it.
+    /// Rejects a plan that changes this account to `after` if the budget does not cover it.
     pub(super) fn check(&self, after: &Self, plan: &Plan) -> Result<()> {
         match (self, after) {
             (Self::Gaussian(before), Self::Gaussian(now)) if !now.covers() => {
@@ -365,7 +370,8 @@ impl Account {
     }
 }
 
-/// The events of plans with how often each is run; a Gaussian mechanism where there are none.
+/// The events of the plans with the number of times each is run; one Gaussian mechanism if there
+/// are no plans.
 fn schedule_of(plans: &[(&Plan, u64)]) -> Vec<(DpEvent, u64)> {
     let mut schedule: Vec<(DpEvent, u64)> = Vec::new();
     for &(plan, times) in plans {

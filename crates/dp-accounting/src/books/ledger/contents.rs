@@ -1,4 +1,5 @@
-//! What a ledger's lines say beside their sum: the releases, what has become of each, notes, remains.
+//! The contents of a ledger's lines: the releases and the state of each, notes, and remains of
+//! interrupted lines.
 
 use std::collections::HashMap;
 
@@ -10,21 +11,21 @@ use super::nights::LedgerNight;
 use super::summary::LedgerNote;
 use crate::ReleaseRecord;
 
-/// What has become of a release that was paid for.
+/// The state of a release that was charged to the budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Standing {
-    /// Its spend was handed out when it was paid.
+    /// Its spend was handed out when it was reserved.
     HandedOut,
     /// Its spend may still be handed out, once.
     Held,
-    /// It was held, and its spend has been handed out.
+    /// It was held, and its spend has been handed out since.
     Taken,
-    /// It pays for the nights of a paced lifetime; its own spend is never handed out.
+    /// It covers the nights of a paced lifetime; its own spend is never handed out.
     Paced,
 }
 
-/// A line that pays for a release.
+/// A line that records a release.
 #[derive(Debug, Clone)]
 pub(super) struct Entry {
     pub(super) release: ReleaseRecord,
@@ -56,7 +57,7 @@ pub(super) struct CountedRemains {
     pub(super) cost: f64,
 }
 
-/// All that a ledger says, in the order of its lines.
+/// Everything recorded in a ledger, in the order of its lines.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
     pub(super) entries: Vec<Entry>,
@@ -66,8 +67,8 @@ pub(super) struct Contents {
 }
 
 impl Contents {
-    /// Enters a release that was paid for by `record`, a line of this hash; false, and nothing changes, where its id
-    /// is taken.
+    /// Adds a release recorded by `record`, a line with this hash. Returns false and changes
+    /// nothing if its id is already in use.
     pub(super) fn add(&mut self, record: Record, cost: f64, hash: String) -> bool {
         let release_id = record.id.unwrap_or_else(|| hash.clone());
         if self.by_id.contains_key(&release_id) {
@@ -100,18 +101,18 @@ impl Contents {
         true
     }
 
-    /// The release of this id.
+    /// The release with this id.
     pub(super) fn get(&self, id: &str) -> Option<&Entry> {
         self.by_id.get(id).map(|&at| &self.entries[at])
     }
 
-    /// The lifetime of this id.
+    /// The paced lifetime with this id.
     pub(super) fn paced_mut(&mut self, id: &str) -> Option<&mut PacedEntry> {
         let at = *self.by_id.get(id)?;
         self.entries[at].paced.as_mut()
     }
 
-    /// Marks a held release as handed out; false, and nothing changes, unless it is held.
+    /// Marks a held release as handed out. Returns false and changes nothing if it is not held.
     pub(super) fn mark_taken(&mut self, id: &str, time: Option<u64>) -> bool {
         let found = self.by_id.get(id).map(|&at| &mut self.entries[at]);
         let Some(entry) = found.filter(|entry| entry.standing == Standing::Held) else {
@@ -122,7 +123,7 @@ impl Contents {
         true
     }
 
-    /// Ids of the releases of one standing.
+    /// Ids of the releases in one state.
     pub(super) fn ids(&self, wanted: Standing) -> Vec<String> {
         self.entries
             .iter()

@@ -1,8 +1,8 @@
-//! The lines of a ledger file and the hash that ends each.
+//! The lines of a ledger file and the hash that ends each of them.
 //!
-//! Every line is one JSON object on one line whose last member is
-//! `"hash":"<SHA-256 of the line's bytes up to this member>"`. Every line but the first also
-//! holds the previous line's hash, so a change anywhere breaks the chain from there on.
+//! Every line is one JSON object whose last member is `"hash":"<SHA-256 of the line's bytes up to
+//! this member>"`. Every line except the first also contains the previous line's hash, so a change
+//! anywhere breaks the chain from that line on.
 
 use dp_core::{Adjacency, DpEvent};
 use serde::de::DeserializeOwned;
@@ -12,40 +12,42 @@ use sha2::{Digest, Sha256};
 use super::budget::BudgetKind;
 use crate::Pace;
 
-/// Version of the line format written in the header of new ledgers. Older files are read and continued in their own
-/// format: version 1 knows Gaussian budgets only, version 2 cannot hold releases, and up to version 3 a release is named by the
-/// hash of its line, lines have no time, and there are no notes; up to version 4 there are no paced lifetimes.
+/// Version of the line format in the header of new ledgers. Older files are read and continued in
+/// their own format: version 1 supports Gaussian budgets only, version 2 cannot hold releases; up
+/// to version 3 the id of a release is the hash of its line, lines have no time, and there are no
+/// notes; up to version 4 there are no paced lifetimes.
 pub const LEDGER_SCHEMA: u32 = 5;
 
 /// First version whose records may be paced lifetimes and which has [`Night`] lines.
 pub(super) const PACED_SCHEMA: u32 = 5;
 
-/// First version whose releases have names of their own, whose lines have a time, and which has [`Note`] lines.
+/// First version whose releases have their own ids, whose lines have a time, and which has [`Note`]
+/// lines.
 pub(super) const NAMING_SCHEMA: u32 = 4;
 
 /// First version whose records may be held and which has [`Taken`] lines.
 pub(super) const HOLDING_SCHEMA: u32 = 3;
 
-/// How every header begins; tells a half-written ledger from somebody else's file.
+/// The beginning of every header. It distinguishes a half-written ledger from an unrelated file.
 const HEADER_START: &[u8] = br#"{"ledger":"dp-personal","schema_version":"#;
 pub(super) const LEDGER_NAME: &str = "dp-personal";
 
-/// How every [`Taken`] line begins, and no other.
+/// The beginning of every [`Taken`] line, and of no other.
 pub(super) const TAKEN_START: &[u8] = br#"{"taken":"#;
 
-/// How every [`Note`] line begins, and no other.
+/// The beginning of every [`Note`] line, and of no other.
 pub(super) const NOTE_START: &[u8] = br#"{"note":"#;
 
-/// How every [`Night`] line begins, and no other.
+/// The beginning of every [`Night`] line, and of no other.
 pub(super) const NIGHT_START: &[u8] = br#"{"night":"#;
 
-/// How every [`Closed`] line begins, and no other.
+/// The beginning of every [`Closed`] line, and of no other.
 pub(super) const CLOSED_START: &[u8] = br#"{"closed":"#;
 
-/// Stands between torn bytes and the seal on their line. JSON text never holds this byte.
+/// Separates torn bytes from the seal on their line. JSON text never contains this byte.
 const SEAL_MARK: u8 = 0x1e;
 
-/// The first line: whose budget this is.
+/// The first line: the budget and what it belongs to.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Header {
     pub(super) ledger: String,
@@ -57,17 +59,18 @@ pub(super) struct Header {
     /// Absent in version 1, where every budget is Gaussian.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) filter: Option<BudgetKind>,
-    /// The part of delta that covers what was released under the ledgers that this one follows. Since version 4.
+    /// The part of delta that covers what was released under this ledger's predecessors. Since
+    /// version 4.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(super) carried_delta: f64,
-    /// The ledgers that this one follows. Since version 4.
+    /// The predecessors of this ledger. Since version 4.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) follows: Vec<Followed>,
-    /// Nanoseconds since 1970. Keeps release ids of different files apart up to version 3.
+    /// Nanoseconds since 1970. Up to version 3 it makes release ids of different files distinct.
     pub(super) created: u64,
 }
 
-/// A ledger whose spends another one goes on with.
+/// A ledger whose spends are continued in this one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Followed {
     pub(super) schema_version: u32,
@@ -80,11 +83,11 @@ pub(super) struct Followed {
     pub(super) head: String,
 }
 
-/// One release that was paid for.
+/// One release that was charged to the budget.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Record {
     pub(super) seq: u64,
-    /// Random name of the release. Since version 4; before, the line's hash is its name.
+    /// Random id of the release. Since version 4; before, the id is the line's hash.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) id: Option<String>,
     /// Nanoseconds since 1970. Since version 4.
@@ -100,22 +103,24 @@ pub(super) struct Record {
     /// Cost in a ledger with a Renyi budget.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) rdp: Option<f64>,
-    /// Paid for and not handed out: a [`Taken`] line has to come first. Since version 3.
+    /// The release was charged and not handed out: that requires a [`Taken`] line first. Since
+    /// version 3.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) held: bool,
-    /// Terms of a paced lifetime, which is held for good: [`Night`] lines hand out its nights. Since version 5.
+    /// Terms of a paced lifetime, which stays held: [`Night`] lines hand out its nights. Since
+    /// version 5.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) paced: Option<PacedTerms>,
-    /// The run that it was paid for. Since version 4.
+    /// The run that the release belongs to. Since version 4.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) run: Option<String>,
-    /// Hash of the line of an older ledger that paid for it. Since version 4.
+    /// Hash of the line of an older ledger that recorded the release first. Since version 4.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) paid_by: Option<String>,
     pub(super) previous_hash: String,
 }
 
-/// What a paced lifetime was reserved with.
+/// The terms under which a paced lifetime was reserved.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PacedTerms {
@@ -124,15 +129,17 @@ pub(super) struct PacedTerms {
     pub(super) first_seen: String,
 }
 
-/// Hands out a night of a paced lifetime, or says that its store of first nights has changed. Since version 5.
+/// Hands out a night of a paced lifetime, or records that its store of first nights has changed.
+/// Since version 5.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Night {
     /// The lifetime's release id.
     pub(super) night: String,
-    /// Absent where only the store has changed.
+    /// Absent if only the store has changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) number: Option<u32>,
-    /// MAC of the store from here on. Absent only where a rewritten file goes on from an interrupted line.
+    /// MAC of the store from this line on. Absent only if a rewritten file continues after an
+    /// interrupted line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) first_seen: Option<String>,
     pub(super) n_draws: u64,
@@ -151,7 +158,7 @@ pub(super) struct Taken {
     pub(super) previous_hash: String,
 }
 
-/// Says something about the data set or its runs, and costs nothing. Since version 4.
+/// Records a text about the data set or its runs, at no cost. Since version 4.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Note {
     pub(super) note: String,
@@ -160,8 +167,8 @@ pub(super) struct Note {
     pub(super) previous_hash: String,
 }
 
-/// Says that another ledger goes on with the spends of this one, which pays for nothing more. The last line of
-/// a file of any version.
+/// Records that the spends of this ledger are continued in another one, and that this one accepts
+/// no more charges. The last line of a file of any version.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Closed {
     /// Name of the other ledger's file.
@@ -170,7 +177,7 @@ pub(super) struct Closed {
     pub(super) previous_hash: String,
 }
 
-/// Says that the bytes before it on its line are the remains of an interrupted write.
+/// Records that the bytes before it on its line are the remains of an interrupted write.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Seal {
     sealed_bytes: usize,
@@ -195,10 +202,10 @@ fn is_zero(value: &f64) -> bool {
     *value == 0.0
 }
 
-/// Returns the line for `body`, newline included, and its hash.
+/// Returns the line for `body`, including the newline, and its hash.
 ///
 /// # Panics
-/// Never: the bodies above hold nothing that JSON cannot express.
+/// Never: JSON can represent everything in the bodies above.
 pub(super) fn close<T: Serialize>(body: &T) -> (String, String) {
     let mut line = serde_json::to_string(body).expect("ledger lines are plain JSON");
     line.pop();
@@ -208,7 +215,7 @@ pub(super) fn close<T: Serialize>(body: &T) -> (String, String) {
     (line, hash)
 }
 
-/// Reads a line without its newline: the body and the hash, or nothing if either is wrong.
+/// Reads a line without its newline. Returns the body and the hash, or `None` if either is wrong.
 pub(super) fn read<T: DeserializeOwned>(line: &[u8]) -> Option<(T, String)> {
     const MEMBER_LEN: usize = r#","hash":""}"#.len() + 64;
     let (body, member) = line.split_at_checked(line.len().checked_sub(MEMBER_LEN)?)?;
@@ -223,7 +230,7 @@ fn hash_member(hash: &str) -> String {
     format!(r#","hash":"{hash}"}}"#)
 }
 
-/// What must follow `torn` bytes on their line so that the chain can go on, and its hash.
+/// What must follow `torn` bytes on their line so that the chain can continue, and its hash.
 pub(super) fn seal(torn: &[u8], previous_hash: &str) -> (Vec<u8>, String) {
     let (line, hash) = close(&Seal {
         sealed_bytes: torn.len(),
@@ -235,7 +242,7 @@ pub(super) fn seal(torn: &[u8], previous_hash: &str) -> (Vec<u8>, String) {
     (bytes, hash)
 }
 
-/// Reads a sealed line: the torn bytes, the seal and its hash; `None` where the line is no intact
+/// Reads a sealed line: the torn bytes, the seal and its hash; `None` if the line is not an intact
 /// sealed line.
 pub(super) fn read_sealed(line: &[u8]) -> Option<(&[u8], Seal, String)> {
     let mark = line.iter().rposition(|&byte| byte == SEAL_MARK)?;
@@ -245,20 +252,21 @@ pub(super) fn read_sealed(line: &[u8]) -> Option<(&[u8], Seal, String)> {
     matches.then_some((torn, seal, hash))
 }
 
-/// The part of torn bytes before a seal that was itself interrupted.
+/// The part of torn bytes that precedes a seal which was itself interrupted.
 pub(super) fn before_seal(torn: &[u8]) -> &[u8] {
     torn.split(|&byte| byte == SEAL_MARK).next().unwrap_or(torn)
 }
 
-/// Whether a last line without newline is what an interrupted write leaves: a JSON object that
-/// is never closed, perhaps followed by an interrupted seal. A whole object followed by anything
-/// is not: its spend may have been handed out.
+/// Whether a last line without newline can be the result of an interrupted write: a JSON object
+/// that is never closed, perhaps followed by an interrupted seal. A complete object followed by
+/// anything is not: its spend may have been handed out.
 pub(super) fn is_torn(tail: &[u8]) -> bool {
     let start = before_seal(tail);
     start.starts_with(b"{") && object_end(start).is_none()
 }
 
-/// Where every brace that `text` opens outside strings has been closed, one past the last.
+/// The position after the last brace that closes the outermost object in `text`, ignoring braces
+/// inside strings; `None` if it is not closed.
 fn object_end(text: &[u8]) -> Option<usize> {
     let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
     for (at, &byte) in text.iter().enumerate() {
@@ -277,16 +285,17 @@ fn object_end(text: &[u8]) -> Option<usize> {
     None
 }
 
-/// Whether a file never got past its header: empty, or a header without newline, whole or in part.
-/// Nothing can have been handed out from such a file. A header that anything but a newline follows
-/// is a damaged ledger.
+/// Whether a file contains at most an incomplete header: it is empty, or has a header without
+/// newline, complete or in part. Nothing can have been handed out from such a file. A header
+/// followed by anything but a newline is a damaged ledger.
 pub(super) fn is_unborn(bytes: &[u8]) -> bool {
     let begun = HEADER_START.starts_with(bytes) || bytes.starts_with(HEADER_START);
     let end = object_end(bytes).unwrap_or(bytes.len());
     begun && !bytes.contains(&b'\n') && end == bytes.len()
 }
 
-/// The members of a record that its cost needs. The rest of the line may be missing.
+/// The members of a record that are needed to compute its cost. The rest of the line may be
+/// missing.
 #[derive(Debug, PartialEq, Deserialize)]
 pub(super) struct Remains {
     pub(super) seq: u64,
@@ -299,13 +308,13 @@ pub(super) struct Remains {
     pub(super) rdp: Option<f64>,
 }
 
-/// The member of a [`Taken`] line that says what it hands out.
+/// The member of a [`Taken`] line that names what it hands out.
 #[derive(Debug, PartialEq, Deserialize)]
 pub(super) struct TakenRemains {
     pub(super) taken: String,
 }
 
-/// The members of a [`Night`] line that say what it hands out.
+/// The members of a [`Night`] line that name what it hands out.
 #[derive(Debug, PartialEq, Deserialize)]
 pub(super) struct NightRemains {
     pub(super) night: String,
@@ -317,9 +326,9 @@ pub(super) struct NightRemains {
     pub(super) n_draws: u64,
 }
 
-/// Reads the whole members of a line that breaks off; `None` when they do not make a `T`.
+/// Reads the complete members of a truncated line; `None` if they do not form a `T`.
 ///
-/// The member that breaks off is left out: a number cut short would read as another number.
+/// The truncated member is left out, because a shortened number would read as another number.
 pub(super) fn remains<T: DeserializeOwned>(torn: &[u8]) -> Option<T> {
     let line = before_seal(torn);
     member_ends(line).into_iter().rev().find_map(|end| {
@@ -329,7 +338,7 @@ pub(super) fn remains<T: DeserializeOwned>(torn: &[u8]) -> Option<T> {
     })
 }
 
-/// Where the commas between the members of the outermost object stand.
+/// Positions of the commas between the members of the outermost object.
 fn member_ends(line: &[u8]) -> Vec<usize> {
     let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
     let mut ends = Vec::new();
@@ -397,7 +406,7 @@ mod tests {
         }
         assert!(!is_unborn(line.as_bytes()));
         assert!(!is_unborn(b"shopping list"));
-        // every newline of a ledger destroyed
+        // a ledger in which every newline was destroyed
         assert!(!is_unborn(
             format!("{} {{\"seq\":0", line.trim_end()).as_bytes()
         ));

@@ -1,4 +1,4 @@
-//! Write-ahead bookkeeping of privacy spending.
+//! Write-ahead accounting of privacy spending.
 
 mod budget;
 mod contents;
@@ -34,7 +34,7 @@ use replay::{Chain, Replayed, Tail, replay};
 use store::Store;
 pub use summary::{LedgerEntry, LedgerNote, LedgerSummary};
 
-/// The account book of one data set: a plan is paid here before any noise is drawn.
+/// The privacy ledger of one data set: every plan is charged here before any noise is drawn.
 ///
 /// ```text
 /// budget                what has to hold before a plan is paid
@@ -45,49 +45,53 @@ pub use summary::{LedgerEntry, LedgerNote, LedgerSummary};
 ///
 /// each at [`crate::usable_delta`]. The first two are filters, valid under full adaptivity: each
 /// plan may depend on everything released before; see [`crate::GaussianFilter`] and
-/// [`crate::RdpFilter`] for budgets and sources. The third takes any mechanisms, sampled ones
-/// included, because the one plan is fixed before anything is released. The noise draws of all releases
-/// together must fit [`crate::DELTA_RESERVE`].
+/// [`crate::RdpFilter`] for budgets and sources. The third accepts any mechanisms, including
+/// sampled ones, because its only plan is fixed before anything is released. The noise draws of all
+/// releases together must fit [`crate::DELTA_RESERVE`].
 ///
 /// # File
-/// One JSON object a line. The first names schema, data set, adjacency, epsilon, delta and the kind
-/// of budget; each further line pays for one release or hands out a held one, and every line carries
-/// the SHA-256 hash of itself and of the line before. The lines of a plan are written in one write and flushed to the device before
-/// the first [`Spend`] exists, so a crash can count a release that never happened but not miss
-/// one that did. There are no refunds.
+/// One JSON object per line. The first line contains the schema, data set, adjacency, epsilon,
+/// delta and the kind of budget; each further line charges one release or hands out a held one.
+/// Every line contains its own SHA-256 hash and that of the previous line. The lines of a plan are
+/// written in one write and flushed to the device before the first [`Spend`] exists, so a crash can
+/// count a release that never happened but cannot miss one that did. There are no refunds.
 ///
-/// [`reserve`](Self::reserve) hands out the spends at once. [`hold`](Self::hold) pays for the same
-/// lines, marked as held, and hands out nothing: a run that has to survive a crash takes the spends one
-/// by one with [`take`](Self::take), each after a line of its own is durable that names the release.
-/// Taking costs nothing. A release whose taking returned is never handed out again, by whichever
-/// process; what was not taken can be, after [`held`](Self::held) has found it by its ids.
+/// [`reserve`](Self::reserve) hands out the spends at once. [`hold`](Self::hold) writes the same
+/// charges, marked as held, and hands out nothing: a run that has to survive a crash takes the
+/// spends one by one with [`take`](Self::take), which first writes a durable line that names the
+/// release. Taking costs nothing. A release that was taken is never handed out again, by any
+/// process. A release that was not taken can still be, after [`held`](Self::held) has looked it up
+/// by its id.
 ///
-/// A crash during a write can leave whole lines, which are counted, and a last line without its
-/// end. If that line is whole but for its newline it is counted. If it breaks off earlier, its
-/// write never returned and nothing was handed out for it, unless the file has lost bytes that were
-/// durable; so it is counted too if its event and draws can be read, and a held release counts as
-/// taken if its id can be read. The remains are kept and a seal
-/// that names their length and hash is appended on the same line. Anything else that is malformed or
-/// breaks the chain is [`Error::LedgerCorrupt`]. The chain guards against accidents and careless
-/// edits; whoever can rewrite or roll back the whole file is not stopped by it. A crash that leaves
-/// the first lines of a schedule counts the whole schedule as reserved.
+/// A crash during a write can leave complete lines, which are counted, and an incomplete last line.
+/// If only its newline is missing, the line is counted. If it breaks off earlier, its write never
+/// returned and nothing was handed out for it, unless the file has lost bytes that were durable. So
+/// it is counted, too, if its event and draws can be read, and a held release counts as taken if
+/// its id can be read. The remains are kept, and a seal that records their length and hash is
+/// appended on the same line. Anything else that is malformed or breaks the chain is
+/// [`Error::LedgerCorrupt`]. The chain protects against accidents and careless edits; it cannot
+/// stop anyone who can rewrite or roll back the whole file. A crash that leaves the first lines of
+/// a schedule counts the whole schedule as reserved.
 ///
-/// A ledger is made on purpose, by [`create`](Self::create), and gets its name when its first line is durable. An existing file that is empty
-/// or breaks off in its first line has lost what was spent, and is refused. The path must go on naming the file that was opened: before
-/// and after each write device, inode, length and last line are compared. A copy that a program put in the file's place is locked and
-/// read; an older one gets the lines that it lacks. Where neither is possible, nothing is handed out any more ([`Error::LedgerReplaced`]). What
-/// remains: a process that dies after its file was replaced by an older copy cannot mend it, and two processes that have one of two
-/// copies each find out only at their next payment.
+/// A ledger is created explicitly by [`create`](Self::create), and its file gets its name when the
+/// first line is durable. An existing file that is empty or breaks off in its first line has lost
+/// the record of what was spent, and is rejected. The path must keep naming the file that was
+/// opened: before and after each write, device, inode, length and last line are compared. If a
+/// program replaced the file by a copy, the copy is locked and read; an older copy is completed
+/// with the lines that it lacks. If neither is possible, nothing is handed out any more
+/// ([`Error::LedgerReplaced`]). Two risks remain: a process that dies after its file was replaced
+/// by an older copy cannot repair it, and two processes that each have one of two copies notice it
+/// only at their next charge.
 ///
-/// Each release has a name of 256 random bits, which is what certificates show: nothing can be learned from it about the
-/// lines of the file.
+/// Each release has an id of 256 random bits, which certificates show. The id reveals nothing about
+/// the lines of the file.
 ///
-/// [`reserve_lifetime`](Self::reserve_lifetime) pays for one event whose nights [`take_night`](Self::take_night) hands out, each after a line
-/// of its own.
+/// [`reserve_lifetime`](Self::reserve_lifetime) charges one event whose nights are handed out by
+/// [`take_night`](Self::take_night), each after a durable line of its own.
 ///
-/// New files are of version 5. Those of version 1, all Gaussian, and of version 2, which have no held releases, of version 3,
-/// where a release is named by the hash of its line, and of version 4, which have no paced lifetimes, are opened and go on in their own format;
-/// [`upgrade`](Self::upgrade) rewrites them.
+/// New files have version 5. Older files are opened and continued in their own format: version 1
+/// (Gaussian only), version 2 (no held releases), version 3 (the id of a release is the hash of its
+/// line) and version 4 (no paced lifetimes). [`upgrade`](Self::upgrade) rewrites them.
 ///
 /// # Examples
 /// ```
@@ -124,37 +128,38 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Opens the ledger of `data_set_id` at `path`, with the budget that it was made with. The file
-    /// stays locked until the ledger is dropped. Never makes a file.
+    /// Opens the ledger of `data_set_id` at `path`, with the budget that it was created with. The
+    /// file stays locked until the ledger is dropped. Never creates a file.
     ///
     /// # Errors
-    /// [`Error::LedgerMissing`] where there is none, [`Error::LedgerCutOff`] where it is empty or lacks a part of its first line;
-    /// [`Error::LedgerLocked`] while another writer has it; [`Error::LedgerMismatch`] when it was
-    /// made for another data set or adjacency, or by a newer schema version;
-    /// [`Error::LedgerCorrupt`] when it is damaged; [`Error::Io`].
+    /// [`Error::LedgerMissing`] if there is no file, [`Error::LedgerCutOff`] if it is empty or its
+    /// first line is incomplete; [`Error::LedgerLocked`] while another writer has it open;
+    /// [`Error::LedgerMismatch`] if it was created for another data set or adjacency, or by a newer
+    /// schema version; [`Error::LedgerCorrupt`] if it is damaged; [`Error::Io`].
     pub fn open(path: impl AsRef<Path>, data_set_id: &str, adjacency: Adjacency) -> Result<Self> {
         let path = path.as_ref();
         Self::of_file(path, |found| {
-            // the neighbours are never taken over from the file
+            // the adjacency is never taken from the file
             let budget = found.budget;
             let expected = Budget::of_kind(budget.target(), adjacency, budget.kind())?;
             check_header(found, data_set_id, expected, path)
         })
     }
 
-    /// Makes the ledger of `data_set_id` at `path`, where nothing may be. The file gets its name
-    /// when its first line is durable, so a crash leaves a whole ledger or none.
+    /// Creates the ledger of `data_set_id` at `path`, where no file may exist. The file gets its
+    /// name when its first line is durable, so a crash leaves a complete ledger or none.
     ///
     /// # Errors
-    /// [`Error::LedgerExists`], also for an empty file; [`Error::Param`] for a budget whose delta is too small to
-    /// aim at, or whose order has no budget; [`Error::EntropyUnavailable`]; [`Error::Io`].
+    /// [`Error::LedgerExists`], also for an empty file; [`Error::Param`] for a budget whose delta
+    /// is too small to be a target, or whose order has no budget; [`Error::EntropyUnavailable`];
+    /// [`Error::Io`].
     pub fn create(path: impl AsRef<Path>, data_set_id: &str, budget: Budget) -> Result<Self> {
         let (mut ledger, line) = Self::begun(data_set_id, budget)?;
         ledger.store = Some(Store::create(path.as_ref(), line.as_bytes())?);
         Ok(ledger)
     }
 
-    /// A ledger without a file, and the line that its file would begin with.
+    /// A ledger without a file, and the first line that its file would have.
     fn begun(data_set_id: &str, budget: Budget) -> Result<(Self, String)> {
         let (account, created) = (Account::new(&budget)?, now());
         let (line, hash) = close(&header(data_set_id, budget, created));
@@ -171,12 +176,12 @@ impl Ledger {
         Ok((ledger, line))
     }
 
-    /// Opens the ledger of `data_set_id` at `path`, which must have been made with `budget`, or makes
-    /// it where there is no file.
+    /// Opens the ledger of `data_set_id` at `path`, which must have been created with `budget`, or
+    /// creates it if there is no file.
     ///
     /// # Errors
-    /// As [`open`](Self::open) and [`create`](Self::create), and [`Error::LedgerMismatch`] for another
-    /// epsilon, delta or kind.
+    /// As [`open`](Self::open) and [`create`](Self::create), and [`Error::LedgerMismatch`] for
+    /// another epsilon, delta or kind.
     pub fn open_or_create(
         path: impl AsRef<Path>,
         data_set_id: &str,
@@ -190,7 +195,7 @@ impl Ledger {
             outcome => return outcome,
         }
         match Self::create(path, data_set_id, budget) {
-            // somebody else was faster
+            // another process was faster
             Err(Error::LedgerExists { .. }) => open(),
             outcome => outcome,
         }
@@ -201,8 +206,8 @@ impl Ledger {
         Self::of_bytes(store, &bytes, None, check)
     }
 
-    /// `check` refuses files before anything in them is mended. A closed ledger is read for its `heir` alone, the ledger that it
-    /// was closed for, and must not be written to.
+    /// `check` rejects unsuitable files before anything in them is repaired. A closed ledger is
+    /// read only on behalf of `heir`, its successor, and must not be written to.
     fn of_bytes(
         mut store: Store,
         bytes: &[u8],
@@ -239,9 +244,10 @@ impl Ledger {
         })
     }
 
-    /// Brings the state up to what the path names now. A synchronising program may have put a copy in the
-    /// file's place; the copy is locked and read, with what others added to it, if it goes on from what this
-    /// ledger knows. An older copy first gets the lines that it lacks from the file that it displaced, which is still open here.
+    /// Updates the state to the file that the path names now. A synchronising program may have
+    /// replaced the file by a copy. If the copy continues from what this ledger knows, it is locked
+    /// and read, including what others have added. An older copy is first completed with the lines
+    /// that it lacks, from the displaced file, which is still open here.
     fn refresh(&mut self) -> Result<()> {
         let Some(store) = &mut self.store else {
             return Ok(());
@@ -264,29 +270,31 @@ impl Ledger {
         }
         let mut found = Self::of_bytes(reopened, &bytes, None, |_| Ok(()))?;
         found.run = self.run.clone();
-        self.store = None; // what is dropped here has nothing left to refresh
+        self.store = None; // what is dropped here must not be refreshed again
         *self = found;
         Ok(())
     }
 
-    /// Makes sure that everything that this ledger handed out is in the file that its path names now. Call it before
-    /// anything leaves the machine that was paid for a while ago: a file can be replaced at any moment, after a payment too. An
-    /// older copy that took the file's place gets the lines that it lacks. Dropping a ledger does the same as far as
-    /// it can, and says nothing.
+    /// Makes sure that everything this ledger handed out is in the file that its path names now.
+    /// Call it before anything that was charged some time ago leaves the machine: a file can be
+    /// replaced at any moment, also after a charge. An older copy that replaced the file is
+    /// completed with the lines that it lacks. Dropping a ledger does the same as far as possible,
+    /// without reporting errors.
     ///
     /// # Errors
-    /// [`Error::LedgerReplaced`] when the file lacks lines of this ledger; [`Error::LedgerLocked`] when a copy
-    /// took its place and another writer has it; [`Error::LedgerPoisoned`]; [`Error::Io`].
+    /// [`Error::LedgerReplaced`] if the file lacks lines of this ledger; [`Error::LedgerLocked`] if
+    /// a copy replaced it and another writer has that copy open; [`Error::LedgerPoisoned`];
+    /// [`Error::Io`].
     pub fn confirm(&mut self) -> Result<()> {
         self.refresh()
     }
 
-    /// Reads the ledger at `path` without locking, mending or changing it: for auditors, and while
-    /// a writer is at work. A line that a crash tore is no release, but counts as by
-    /// [`open`](Self::open).
+    /// Reads the ledger at `path` without locking, repairing or changing it: for auditors, and
+    /// while a writer is active. A line torn by a crash is not listed as a release, but its cost
+    /// counts, as in [`open`](Self::open).
     ///
     /// # Errors
-    /// [`Error::LedgerCorrupt`] when it is damaged or no ledger; [`Error::Io`].
+    /// [`Error::LedgerCorrupt`] if it is damaged or not a ledger; [`Error::Io`].
     pub fn audit(path: impl AsRef<Path>) -> Result<LedgerSummary> {
         let path = path.as_ref();
         let bytes = std::fs::read(path).map_err(|source| Error::Io {
@@ -296,24 +304,25 @@ impl Ledger {
         LedgerSummary::of(&bytes, path)
     }
 
-    /// A ledger that forgets when the process ends, for experiments and tests. Whoever runs it
-    /// twice on one data set must add the two budgets.
+    /// Creates a ledger that lasts only as long as the process, for experiments and tests. Whoever
+    /// runs it twice on one data set must add the two budgets.
     ///
     /// # Errors
-    /// [`Error::Param`] for a budget whose delta is too small to aim at, or whose order has none.
+    /// [`Error::Param`] for a budget whose delta is too small to be a target, or whose order has no
+    /// budget.
     pub fn in_memory(data_set_id: &str, budget: Budget) -> Result<Self> {
         Ok(Self::begun(data_set_id, budget)?.0)
     }
 
-    /// Pays for every release of `plan`, or for none, and hands out one [`Spend`] a release in
-    /// the plan's order.
+    /// Charges every release of `plan`, or none, and returns one [`Spend`] per release in the
+    /// plan's order.
     ///
     /// # Errors
     /// [`Error::BudgetSpent`], [`Error::ScheduleReserved`], [`Error::SamplerAllowance`],
-    /// [`Error::AdjacencyMismatch`] and an event that the budget's kind cannot count
-    /// ([`Error::UnsupportedEvent`]) leave the ledger as it was. [`Error::Io`] means that the write failed: nothing is handed out,
-    /// what reached the disk will be counted when the ledger is opened again, and until then
-    /// every call gives [`Error::LedgerPoisoned`].
+    /// [`Error::AdjacencyMismatch`] and [`Error::UnsupportedEvent`] (an event that the budget's
+    /// kind cannot count) leave the ledger unchanged. [`Error::Io`] means that the write failed:
+    /// nothing is handed out, what reached the disk will be counted when the ledger is opened
+    /// again, and until then every call returns [`Error::LedgerPoisoned`].
     pub fn reserve(&mut self, plan: &Plan) -> Result<Vec<Spend>> {
         self.refresh()?;
         let ids = self.pay(plan, false, None)?;
@@ -324,9 +333,10 @@ impl Ledger {
             .collect())
     }
 
-    /// Pays for every release of `plan`, or for none, and hands out nothing: each release is handed
-    /// out by [`take`](Self::take) when it is due, once, by this process or a later one. This is how a
-    /// whole schedule is paid by a run that may have to be resumed. What is never taken stays spent.
+    /// Charges every release of `plan`, or none, and hands out nothing. Each release is handed out
+    /// once by [`take`](Self::take) when it is due, by this process or a later one. A run that may
+    /// have to be resumed reserves its whole schedule in this way. Releases that are never taken
+    /// stay spent.
     ///
     /// # Errors
     /// As [`reserve`](Self::reserve), and [`Error::CannotHold`] for a file of version 1 or 2.
@@ -342,14 +352,14 @@ impl Ledger {
         Ok(self.reservation(plan.releases().to_vec(), ids))
     }
 
-    /// Hands out release `index` of `reservation`, counted from 0, after a line that names it as
-    /// taken is durable. It was paid for when it was held and costs nothing more.
+    /// Hands out release `index` of `reservation`, counted from 0, after a line that marks it as
+    /// taken is durable. It was charged when it was held and costs nothing more.
     ///
     /// # Errors
-    /// [`Error::AlreadyTaken`] when it was handed out before, whenever and by whom;
-    /// [`Error::NotHeld`] when this ledger holds no such release. Both leave the ledger as it was.
-    /// [`Error::Io`] means that the write failed: nothing is handed out, whether the release counts as
-    /// taken shows when the ledger is opened again, and until then every call gives
+    /// [`Error::AlreadyTaken`] if it was handed out before, at any time and by any process;
+    /// [`Error::NotHeld`] if this ledger holds no such release. Both leave the ledger unchanged.
+    /// [`Error::Io`] means that the write failed: nothing is handed out, whether the release counts
+    /// as taken is known when the ledger is opened again, and until then every call returns
     /// [`Error::LedgerPoisoned`].
     pub fn take(&mut self, reservation: &Reservation, index: usize) -> Result<Spend> {
         let id = reservation
@@ -382,11 +392,11 @@ impl Ledger {
         Ok(self.spend(release, id.clone()))
     }
 
-    /// Finds held releases again by their ids, in the order of the ids, taken ones included.
+    /// Looks up held releases by their ids, in the order of the ids, including taken ones.
     ///
     /// # Errors
-    /// [`Error::NotHeld`] for an id that is no release of this ledger, and for a release that was
-    /// handed out when it was paid.
+    /// [`Error::NotHeld`] for an id that is not a release of this ledger, and for a release that
+    /// was handed out when it was reserved.
     pub fn held(&self, release_ids: &[String]) -> Result<Reservation> {
         let releases = release_ids
             .iter()
@@ -395,8 +405,9 @@ impl Ledger {
         Ok(self.reservation(releases, release_ids.to_vec()))
     }
 
-    /// The releases that a ledger for one schedule holds for `plan`, when it holds exactly those and has handed out none: what a run
-    /// left that ended between its payment and its first release.
+    /// The reservation for `plan` in a ledger for one schedule, if the ledger holds exactly these
+    /// releases and has handed out none of them. This is the state after a run that ended between
+    /// its reservation and its first release.
     #[must_use]
     pub fn untouched(&self, plan: &Plan) -> Option<Reservation> {
         if self.budget.kind() != BudgetKind::Schedule {
@@ -411,21 +422,21 @@ impl Ledger {
         same.then_some(reservation)
     }
 
-    /// Whether a held release has been handed out; `None` when the ledger does not know the id, or
-    /// the release was never held.
+    /// Whether a held release has been handed out; `None` if the ledger does not know the id or the
+    /// release was never held.
     #[must_use]
     pub fn is_taken(&self, release_id: &str) -> Option<bool> {
         let entry = self.held_entry(release_id).ok()?;
         Some(entry.standing == Standing::Taken)
     }
 
-    /// Whether this is the id of a release that this ledger paid for, held or not.
+    /// Whether this is the id of a release that was charged to this ledger, held or not.
     #[must_use]
     pub fn contains(&self, release_id: &str) -> bool {
         self.contents.get(release_id).is_some()
     }
 
-    /// The release of an id, if it is or was held.
+    /// The release with this id, if it is or was held.
     fn held_entry(&self, id: &str) -> Result<&Entry> {
         let reason = match self.contents.get(id) {
             Some(entry) if matches!(entry.standing, Standing::Held | Standing::Taken) => {
@@ -443,17 +454,18 @@ impl Ledger {
         })
     }
 
-    /// Names the run that what follows is paid for, in lines of version 4: a public text, such as the hash of the run's
-    /// settings.
+    /// Sets the run that later charges belong to, which is written in lines of version 4: a public
+    /// text, such as the hash of the run's settings.
     pub fn set_run(&mut self, run: Option<String>) {
         self.run = run;
     }
 
-    /// Appends a line that says `text` about `name`, costs nothing and is durable when this returns. The file is the operator's own:
-    /// no certificate shows a line of it or its hash.
+    /// Appends a line with the note `text` about `name`, which costs nothing and is durable when
+    /// this returns. The file is the operator's own: no certificate shows any of its lines or their
+    /// hashes.
     ///
     /// # Errors
-    /// [`Error::LedgerVersion`] up to version 3; those of writing, as [`reserve`](Self::reserve).
+    /// [`Error::LedgerVersion`] up to version 3; write errors as for [`reserve`](Self::reserve).
     pub fn note(&mut self, name: &str, text: &str) -> Result<()> {
         self.refresh()?;
         if self.schema_version < NAMING_SCHEMA {
@@ -480,26 +492,27 @@ impl Ledger {
         Ok(())
     }
 
-    /// What was noted, in order.
+    /// The notes, in order.
     #[must_use]
     pub fn notes(&self) -> &[LedgerNote] {
         &self.contents.notes
     }
 
-    /// The time that lines of this version have.
+    /// The time for new lines, if lines of this version have one.
     fn time(&self) -> Option<u64> {
         (self.schema_version >= NAMING_SCHEMA).then(now)
     }
 
-    /// Whether the budget has room for `plan` now, without paying for it.
+    /// Checks whether the budget has room for `plan` now, without charging it.
     ///
     /// # Errors
-    /// As [`reserve`](Self::reserve), but for those of writing.
+    /// As [`reserve`](Self::reserve), except for write errors.
     pub fn affords(&self, plan: &Plan) -> Result<()> {
         self.costs(plan).map(|_| ())
     }
 
-    /// What `plan` costs here, in the measure of [`balance`](Self::balance), rounded up, whether there is room for it or not.
+    /// The cost of `plan` in this ledger, in the measure of [`balance`](Self::balance), rounded up,
+    /// whether or not there is room for it.
     ///
     /// # Errors
     /// As [`Budget::cost`].
@@ -507,7 +520,7 @@ impl Ledger {
         self.budget.cost(plan)
     }
 
-    /// What each release of `plan` costs, if the budget has room for it.
+    /// The cost of each release of `plan`, if the budget has room for it.
     fn costs(&self, plan: &Plan) -> Result<Vec<f64>> {
         if plan.adjacency() != self.budget.adjacency() {
             return Err(Error::AdjacencyMismatch {
@@ -526,7 +539,7 @@ impl Ledger {
         Ok(costs)
     }
 
-    /// Pays for every release of `plan`, or for none; returns their ids once they are durable.
+    /// Charges every release of `plan`, or none; returns their ids once the lines are durable.
     fn pay(&mut self, plan: &Plan, held: bool, paced: Option<&PacedTerms>) -> Result<Vec<String>> {
         if plan.releases().is_empty() && plan.adjacency() == self.budget.adjacency() {
             return Ok(Vec::new());
@@ -549,7 +562,7 @@ impl Ledger {
         Ok(ids)
     }
 
-    /// The lines that pay for `releases`.
+    /// The lines that charge `releases`.
     fn entries(
         &self,
         releases: &[PlannedRelease],
@@ -593,7 +606,7 @@ impl Ledger {
         }
     }
 
-    /// Makes lines durable; in memory there is nothing to do.
+    /// Makes lines durable; does nothing for a ledger in memory.
     fn append(&mut self, lines: &str) -> Result<()> {
         match &mut self.store {
             Some(store) => store.append(lines.as_bytes()),
@@ -616,9 +629,9 @@ impl Ledger {
         Reservation::new(releases, ids, self.data_set_id.clone(), adjacency)
     }
 
-    /// A ledger for one schedule pays once.
+    /// A ledger for one schedule accepts a single reservation.
     fn check_schedule_is_free(&self) -> Result<()> {
-        // the readable remains of an interrupted line count as well
+        // readable remains of an interrupted line count as well
         if self.budget.kind() == BudgetKind::Schedule && self.balance().spent > 0.0 {
             return Err(Error::ScheduleReserved {
                 n_releases: self.n_releases(),
@@ -627,8 +640,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// What has been reserved so far and what the budget allows, in the measure that this kind of
-    /// budget counts in.
+    /// What has been reserved so far and what the budget allows, in the measure of this kind of
+    /// budget.
     #[must_use]
     pub fn balance(&self) -> Balance {
         self.chain.account.balance()
@@ -642,15 +655,16 @@ impl Ledger {
         self.gaussian().map(GaussianFilter::spent)
     }
 
-    /// What Gaussian releases can still be reserved, rounded down: `sqrt(mu_B^2 - mu_spent^2)`, and in a ledger of
-    /// mixed mechanisms `sqrt(2 (B_α - D_α) / α)`. What else is left there, [`affords`](Self::affords) and [`balance`](Self::balance) tell.
+    /// The Gaussian releases that can still be reserved, as one mu, rounded down: `sqrt(mu_B^2 -
+    /// mu_spent^2)`, and in a ledger for mixed mechanisms `sqrt(2 (B_α - D_α) / α)`. For other
+    /// mechanisms, see [`affords`](Self::affords) and [`balance`](Self::balance).
     ///
     /// # Errors
-    /// [`Error::NotGaussian`] where the ledger pays for one schedule.
+    /// [`Error::NotGaussian`] if the ledger is for one schedule.
     pub fn remaining(&self) -> Result<Gdp> {
         match (&self.chain.account, self.budget.kind()) {
             (Account::Rdp(_), BudgetKind::Rdp { order }) => {
-                // a hair less than the cost of a Gaussian release, which is rounded up
+                // slightly less than the cost of a Gaussian release, which is rounded up
                 let left = self.balance().left() * (1.0 - 1e-12);
                 let mu = (left / div_up(order, 2.0)).next_down().max(0.0).sqrt();
                 Ok(Gdp {
@@ -682,13 +696,14 @@ impl Ledger {
         &self.data_set_id
     }
 
-    /// Number of releases paid for so far, held ones included.
+    /// Number of releases charged so far, including held ones.
     #[must_use]
     pub const fn n_releases(&self) -> u64 {
         self.chain.next_seq
     }
 
-    /// The ids of all releases paid for so far, in the order of payment, which [`upgrade`](Self::upgrade) keeps.
+    /// The ids of all releases charged so far, in the order of the charges, which
+    /// [`upgrade`](Self::upgrade) preserves.
     pub fn release_ids(&self) -> impl Iterator<Item = &str> {
         let entries = self.contents.entries.iter();
         entries.map(|entry| entry.release.release_id.as_str())
@@ -708,13 +723,13 @@ fn planned(record: &ReleaseRecord) -> PlannedRelease {
 }
 
 impl Drop for Ledger {
-    /// Mends what a replacement of the file lost, as [`confirm`](Self::confirm) does.
+    /// Repairs what a replacement of the file lost, as [`confirm`](Self::confirm) does.
     fn drop(&mut self) {
         let _ = self.refresh();
     }
 }
 
-/// A line that pays for a release, before or after it is written.
+/// A line that charges a release, before or after it is written.
 struct PaidLine {
     record: Record,
     cost: f64,

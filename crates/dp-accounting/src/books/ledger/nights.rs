@@ -1,4 +1,4 @@
-//! Paced lifetimes: one Gaussian event that pays for the releases of many nights.
+//! Paced lifetimes: one Gaussian event that covers the releases of many nights.
 
 use dp_core::{Adjacency, DpEvent, ReplaceFactor};
 use serde::Serialize;
@@ -9,49 +9,53 @@ use super::lines::{Night, NightRemains, PACED_SCHEMA, PacedTerms, Record, close}
 use super::{Ledger, planned};
 use crate::{Error, NightSpend, Pace, Plan, PlannedRelease, Result};
 
-/// A night of a paced lifetime, or a change of its store of first nights, as a ledger's line says it.
+/// A night of a paced lifetime, or a change of its store of first nights, as recorded in a ledger's
+/// line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct LedgerNight {
-    /// Number of the night; absent where only the store changed.
+    /// Number of the night; absent if only the store changed.
     pub number: Option<u32>,
-    /// Noise draws of its release.
+    /// Noise draws of the night's release.
     pub n_draws: u64,
-    /// The MAC of the store from this line on; absent where an interrupted line lacks it.
+    /// The MAC of the store from this line on; absent if an interrupted line lacks it.
     pub first_seen: Option<String>,
-    /// When it was written, nanoseconds since 1970, where that is known.
+    /// When it was written, in nanoseconds since 1970, if known.
     pub time: Option<u64>,
 }
 
-/// How far a paced lifetime is.
+/// The progress of a paced lifetime.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct LifetimeState {
-    /// The event that was reserved and all its noise draws.
+    /// The reserved event with the noise draws of all nights.
     pub release: PlannedRelease,
     /// How users' budgets are spread over nights.
     pub pace: Pace,
-    /// The last night that was paid for.
+    /// The last night that was handed out.
     pub last_night: Option<u32>,
-    /// Nights that were paid for, made or lost.
+    /// Number of nights that were handed out, whether their releases were made or lost.
     pub n_nights: usize,
-    /// Noise draws that are left for the nights to come.
+    /// Noise draws that are left for later nights.
     pub draws_left: u64,
     /// The MAC of the store of first nights: 64 lowercase hexadecimal digits.
     pub first_seen: String,
 }
 
 impl Ledger {
-    /// Pays for one Gaussian event whose nights are handed out one at a time by [`take_night`](Self::take_night), and returns its
-    /// release id. `first_seen` is the MAC of the store that says when each user was first seen; the line names it.
+    /// Charges one Gaussian event whose nights are handed out one at a time by
+    /// [`take_night`](Self::take_night), and returns its release id. `first_seen` is the MAC of the
+    /// store that records when each user was first seen; the line names it.
     ///
-    /// The plan has one release, Gaussian, with the multiplier of the whole lifetime and the noise draws of **all** nights: nights times
-    /// coordinates of a night, growth included. `docs/nights.md` proves that nights whose bounds keep to `pace` are this one event, whatever
-    /// is released in between and by whatever this ledger pays for beside them. The event is never handed out as a [`crate::Spend`].
+    /// The plan has one release, Gaussian, with the multiplier of the whole lifetime and the noise
+    /// draws of **all** nights: nights times coordinates of a night, including growth.
+    /// `docs/nights.md` proves that nights whose bounds follow `pace` are equivalent to this one
+    /// event, whatever is released in between and whatever else this ledger charges. The event is
+    /// never handed out as a [`crate::Spend`].
     ///
     /// # Errors
-    /// As [`reserve`](Self::reserve); [`Error::LifetimePlan`] for another plan, or neighbours that bounds per user do not cover;
-    /// [`Error::LedgerVersion`] for a file up to version 4.
+    /// As [`reserve`](Self::reserve); [`Error::LifetimePlan`] for another plan, or an adjacency
+    /// that bounds per user do not cover; [`Error::LedgerVersion`] for a file up to version 4.
     pub fn reserve_lifetime(
         &mut self,
         plan: &Plan,
@@ -82,16 +86,19 @@ impl Ledger {
         })
     }
 
-    /// Pays for night `night` of a lifetime, a release with `n_draws` noise draws, after a line is durable that names the night and
-    /// the MAC of the store of first nights as it is from now on. Nothing is charged: the lifetime was paid for when it was reserved.
+    /// Hands out night `night` of a lifetime, a release with `n_draws` noise draws, after a line is
+    /// durable that names the night and the MAC of the store of first nights from now on. Nothing
+    /// is charged, because the whole lifetime was charged when it was reserved.
     ///
-    /// `first_seen` is the MAC of the store that the night was prepared with and that of the next one. Nights increase strictly, so none is handed
-    /// out twice, whatever crashes. What is not released stays lost.
+    /// `first_seen` contains the MAC of the store that the night was prepared with and that of the
+    /// next store. Night numbers increase strictly, so none is handed out twice, whatever crashes.
+    /// A night that is handed out but not released stays lost.
     ///
     /// # Errors
-    /// [`Error::NightPassed`] for a night that is not after the last one; [`Error::NightDraws`] when the reserved draws do not
-    /// suffice; [`Error::FirstSeenChanged`] when the ledger names another store by now; [`Error::NotALifetime`]. These leave the ledger as it
-    /// was. [`Error::Io`] as for [`take`](Self::take).
+    /// [`Error::NightPassed`] for a night that is not after the last one; [`Error::NightDraws`] if
+    /// the reserved draws do not suffice; [`Error::FirstSeenChanged`] if the ledger names another
+    /// store by now; [`Error::NotALifetime`]. These leave the ledger unchanged. [`Error::Io`] as
+    /// for [`take`](Self::take).
     pub fn take_night(
         &mut self,
         release_id: &str,
@@ -112,10 +119,11 @@ impl Ledger {
         ))
     }
 
-    /// Whether [`take_night`](Self::take_night) would hand out this night: asked before the users are summed.
+    /// Whether [`take_night`](Self::take_night) would hand out this night. Checked before the users
+    /// are summed.
     ///
     /// # Errors
-    /// Those of [`take_night`](Self::take_night) but for writing.
+    /// Those of [`take_night`](Self::take_night) except for write errors.
     pub fn check_night(&self, release_id: &str, night: u32, n_draws: u64) -> Result<()> {
         let state = self.lifetime(release_id)?;
         let passed = state.last_night.filter(|&last| night <= last);
@@ -133,19 +141,22 @@ impl Ledger {
         Ok(())
     }
 
-    /// Writes that the store of first nights of a lifetime has changed without a night, as when somebody is erased from it: from the one with the
-    /// first MAC to that with the second.
+    /// Records that the store of first nights of a lifetime has changed without a night, for
+    /// example because a user was erased from it. The first MAC is that of the old store, the
+    /// second that of the new one.
     ///
     /// # Errors
-    /// [`Error::FirstSeenChanged`], [`Error::NotALifetime`]; those of writing, as for [`take`](Self::take).
+    /// [`Error::FirstSeenChanged`], [`Error::NotALifetime`]; write errors as for
+    /// [`take`](Self::take).
     pub fn rebind_first_seen(&mut self, release_id: &str, first_seen: [&str; 2]) -> Result<()> {
         self.refresh()?;
         self.goes_on_from(release_id, first_seen[0])?;
         self.write_night(release_id, None, 0, first_seen[1])
     }
 
-    /// The lifetime, if the store that was changed is the one that it has. Another program's nights may have come with a copy of the file, and
-    /// a store without their newcomers would make them new again.
+    /// The lifetime, if the store that was changed is its current one. A copy of the file may
+    /// contain nights of another program, and a store without their newcomers would treat these
+    /// users as new again.
     fn goes_on_from(&self, release_id: &str, first_seen: &str) -> Result<LifetimeState> {
         let state = self.lifetime(release_id)?;
         if state.first_seen == first_seen {
@@ -179,7 +190,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// How far the lifetime of this release id is.
+    /// The progress of the lifetime with this release id.
     ///
     /// # Errors
     /// [`Error::NotALifetime`].
@@ -198,14 +209,14 @@ impl Ledger {
         Ok(entry.lifetime(paced))
     }
 
-    /// The release ids of all lifetimes that were paid for, in order.
+    /// The release ids of all reserved lifetimes, in order.
     pub fn lifetimes(&self) -> impl Iterator<Item = &str> {
         let entries = self.contents.entries.iter();
         let paced = entries.filter(|entry| entry.paced.is_some());
         paced.map(|entry| entry.release.release_id.as_str())
     }
 
-    /// Whether this night of a lifetime was paid for.
+    /// Whether this night of a lifetime was handed out.
     #[must_use]
     pub fn has_night(&self, release_id: &str, night: u32) -> bool {
         let paced = self.contents.get(release_id);
@@ -225,7 +236,8 @@ impl Ledger {
     }
 }
 
-/// One Gaussian on all users whose contributions may be anything within their bound.
+/// Whether this is one Gaussian mechanism on all users whose contributions may be anything within
+/// their bound.
 const fn is_plain_gaussian(event: &DpEvent) -> bool {
     matches!(
         event,
@@ -236,7 +248,8 @@ const fn is_plain_gaussian(event: &DpEvent) -> bool {
     )
 }
 
-/// Whether the terms of a lifetime stand where they may: from version 5 on, on a release that is never handed out.
+/// Whether the terms of a lifetime occur only where they may: from version 5 on, on a release that
+/// is never handed out.
 pub(super) fn fits(record: &Record, version: u32) -> bool {
     record.paced.as_ref().is_none_or(|terms| {
         version >= PACED_SCHEMA
@@ -304,7 +317,8 @@ impl Contents {
         }
     }
 
-    /// Enters a night that a line names; false, and nothing changes, where it cannot follow the lines before.
+    /// Adds a night named by a line. Returns false and changes nothing if it cannot follow the
+    /// lines before.
     pub(super) fn replay_night(&mut self, line: Night) -> bool {
         let id = line.night.clone();
         let Some(entry) = self.get(&id) else {
@@ -330,7 +344,7 @@ impl Contents {
         fits
     }
 
-    /// Counts a night that an interrupted line names, as far as it can be read.
+    /// Counts a night named by an interrupted line, as far as it can be read.
     pub(super) fn replay_torn_night(&mut self, found: NightRemains) {
         let reserved = self.get(&found.night).map(|entry| entry.release.n_draws);
         if let (Some(reserved), Some(paced)) = (reserved, self.paced_mut(&found.night)) {

@@ -1,4 +1,4 @@
-//! Starting a ledger file, and opening one that is there.
+//! Creating a ledger file and opening an existing one.
 
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -24,14 +24,14 @@ pub(super) fn header(data_set_id: &str, budget: Budget, created: u64) -> Header 
     }
 }
 
-/// Nanoseconds since 1970, 0 where the clock cannot say.
+/// Nanoseconds since 1970, or 0 if the clock is unavailable.
 pub(super) fn now() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |age| u64::try_from(age.as_nanos()).unwrap_or(0))
 }
 
-/// Mends the end of a file that a crash may have torn.
+/// Repairs the end of a file that a crash may have torn.
 pub(super) fn mend(store: &mut Store, mut chain: Chain, tail: &Tail<'_>) -> Result<Chain> {
     match tail {
         Tail::Clean => {}
@@ -45,7 +45,7 @@ pub(super) fn mend(store: &mut Store, mut chain: Chain, tail: &Tail<'_>) -> Resu
     Ok(chain)
 }
 
-/// Refuses a file of a version that is not known yet.
+/// Rejects a file of an unknown version.
 pub(super) fn check_version(found: &Replayed<'_>, path: &Path) -> Result<()> {
     let version = found.header.schema_version;
     if version <= LEDGER_SCHEMA {
@@ -59,7 +59,7 @@ pub(super) fn check_version(found: &Replayed<'_>, path: &Path) -> Result<()> {
     })
 }
 
-/// Refuses a file that was made for something else.
+/// Rejects a file that was created for something else.
 pub(super) fn check_header(
     found: &Replayed<'_>,
     data_set_id: &str,

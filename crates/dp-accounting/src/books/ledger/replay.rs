@@ -1,4 +1,4 @@
-//! Reading a ledger back: check the chain, count what was spent.
+//! Reads a ledger back: checks the chain and counts what was spent.
 
 use dp_core::DpEvent;
 
@@ -13,22 +13,22 @@ use super::lines::{
 use super::nights;
 use super::summary::LedgerNote;
 
-/// The state that the lines so far add up to.
+/// The state after the lines so far.
 #[derive(Debug, Clone)]
 pub(super) struct Chain {
-    /// Hash of the last line but the one that closes the ledger.
+    /// Hash of the last line other than the one that closes the ledger.
     pub(super) head: String,
     /// Number of the next record.
     pub(super) next_seq: u64,
-    /// What the budget has left.
+    /// What was spent from the budget.
     pub(super) account: Account,
     /// Sum of noise draws.
     pub(super) n_draws: u64,
-    /// The ledger that goes on with this one's spends.
+    /// The ledger in which the spends of this one are continued.
     pub(super) successor: Option<String>,
 }
 
-/// What a file says.
+/// The contents of a file.
 pub(super) struct Replayed<'a> {
     pub(super) header: Header,
     pub(super) budget: Budget,
@@ -37,7 +37,7 @@ pub(super) struct Replayed<'a> {
     pub(super) tail: Tail<'a>,
 }
 
-/// A line, counted from 1, that cannot be what this crate wrote.
+/// The number, counted from 1, of a line that this crate cannot have written.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct BadLine(pub(super) usize);
 
@@ -46,9 +46,9 @@ pub(super) struct BadLine(pub(super) usize);
 pub(super) enum Tail<'a> {
     /// With a newline.
     Clean,
-    /// With a whole line that lacks its newline; it is counted.
+    /// With a complete line that lacks its newline; it is counted.
     NoNewline,
-    /// With the beginning of a line; counted if what it pays for or hands out can be read.
+    /// With the beginning of a line; counted if what it charges or hands out can be read.
     Torn(&'a [u8]),
 }
 
@@ -63,8 +63,8 @@ impl Chain {
         }
     }
 
-    /// Counts one line and enters what it pays for, hands out or says in `contents`. Nothing changes when
-    /// the line does not continue the chain.
+    /// Counts one line and adds its contents to `contents`. Nothing changes if the line does not
+    /// continue the chain.
     fn absorb(&mut self, line: &[u8], header: &Header, contents: &mut Contents) -> Option<()> {
         if self.successor.is_some() {
             return None;
@@ -108,7 +108,7 @@ impl Chain {
         if line.starts_with(CLOSED_START) {
             let (closed, _): (Closed, String) = read(line)?;
             continues(&closed.previous_hash)?;
-            self.successor = Some(closed.closed); // the last line: the head stays what the successor follows
+            self.successor = Some(closed.closed); // the last line: the head stays the one that the successor names
             return Some(());
         }
         let (record, hash): (Record, String) = read(line)?;
@@ -127,8 +127,8 @@ impl Chain {
         Some(())
     }
 
-    /// Counts what a line that breaks off paid for or handed out, as far as it can be read. The
-    /// number of a release is given to the next record.
+    /// Counts what a truncated line charged or handed out, as far as it can be read. The number of
+    /// a release is given to the next record.
     fn absorb_torn(&mut self, torn: &[u8], header: &Header, contents: &mut Contents) {
         if let Some(found) = remains::<TakenRemains>(torn) {
             contents.mark_taken(&found.taken, None);
@@ -168,7 +168,7 @@ impl Chain {
     }
 }
 
-/// Whether a record has the names and times of its version, and no others.
+/// Whether a record has the ids and times of its version, and no others.
 fn is_named(record: &Record, version: u32) -> bool {
     if version >= NAMING_SCHEMA {
         return record.id.as_deref().is_some_and(is_release_id);
@@ -177,7 +177,7 @@ fn is_named(record: &Record, version: u32) -> bool {
 }
 
 /// The larger of the recorded and the recomputed cost. The cost must be recorded in the measure of
-/// the budget, and in no other.
+/// the budget only.
 fn cost_of(
     event: &DpEvent,
     recorded: (Option<f64>, Option<f64>),
@@ -193,7 +193,7 @@ fn cost_of(
     }
 }
 
-/// The budget that a header names: version 1 knows one kind and does not say so.
+/// The budget that a header names. Version 1 supports one kind and does not name it.
 fn budget_of(header: &Header) -> Option<Budget> {
     let kind = match (header.schema_version, header.filter) {
         (1, None) => BudgetKind::Gaussian,
@@ -258,7 +258,7 @@ mod tests {
     use crate::Measure;
     use crate::books::ledger::LedgerSummary;
 
-    /// A header and records whose bodies are given as JSON, chained and hashed as they should be.
+    /// A header and records with bodies given as JSON, chained and hashed correctly.
     fn chained(header: &str, records: &[String]) -> Vec<u8> {
         let mut bytes = Vec::new();
         let mut previous: Option<String> = None;
@@ -354,7 +354,7 @@ mod tests {
         };
         let (without, taken) = held(3, ",\"held\":true");
         assert!(without.unwrap().len() == 1 && taken.unwrap());
-        // what was handed out when it was paid cannot be taken
+        // a release that was handed out when it was reserved cannot be taken
         let (without, taken) = held(3, "");
         assert!(without.unwrap().is_empty() && taken.is_err());
         let (without, taken) = held(2, ",\"held\":true");
@@ -379,7 +379,7 @@ mod tests {
         for version in [2, 3] {
             assert!(read(version, none(), &[]).is_ok() && read(version, named(), &[]).is_err());
         }
-        // each release has a name of its own
+        // each release has its own id
         for bad in [
             none(),
             [name("a"), name("a")],
@@ -399,12 +399,12 @@ mod tests {
         let note = ["{\"note\":\"n\",\"text\":\"t\",\"time\":7}".to_owned()];
         assert_eq!(read(4, named(), &note).unwrap().notes[0].text, "t");
         assert!(read(3, none(), &note).is_err());
-        // nothing follows the line that closes a ledger of any version
+        // nothing follows the line that closes a ledger, in any version
         let closed = "{\"closed\":\"next\",\"time\":7}".to_owned();
         let found = read(2, none(), std::slice::from_ref(&closed)).unwrap();
         assert_eq!(found.successor.as_deref(), Some("next"));
         assert!(read(4, named(), &[closed, note[0].clone()]).is_err());
-        // and only a ledger of version 4 follows others
+        // only a ledger of version 4 has predecessors
         let follows = |version| {
             let filter = format!("{GAUSSIAN},\"carried_delta\":0.000005,\"follows\":[]");
             let bytes = chained(&header(version, &filter), &[]);
@@ -451,8 +451,8 @@ mod tests {
         }
     }
 
-    /// Replaces what stands at a pseudo-random place and hashes the chain again, so that the reader
-    /// gets to see what is wrong with the contents.
+    /// Replaces bytes at a pseudo-random position and recomputes the hash chain, so that the reader
+    /// has to detect what is wrong with the contents.
     #[test]
     fn rehashed_mutations_are_errors_and_never_panics() {
         const SNIPPETS: [&str; 14] = [

@@ -1,5 +1,5 @@
-//! The ledger's file: made on purpose, one writer, append only, durable before it returns, and
-//! bound to the file that its path names.
+//! The ledger's file: created explicitly, one writer, append only, durable before a write returns,
+//! and bound to the file that its path names.
 
 use std::fs::{self, File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use crate::{Error, Result};
 
-/// How often a file that is replaced between being opened and being locked is opened again.
+/// How often opening is retried if the file is replaced between being opened and being locked.
 const OPENINGS: usize = 16;
 
-/// How many of the file's last bytes are compared before it is written to: the hash that ends
-/// every line is among them.
+/// How many of the file's last bytes are compared before it is written to. They include the hash
+/// that ends every line.
 const ENDING: usize = 80;
 
-/// A locked file, and how it was left.
+/// A locked file, and its state after the last access.
 #[derive(Debug)]
 pub(super) struct Store {
     file: File,
@@ -25,17 +25,18 @@ pub(super) struct Store {
     length: u64,
     /// The last of these bytes.
     ending: Vec<u8>,
-    /// Set while a write is under way, and for good once one fails.
+    /// Set while a write is in progress, and permanently once one fails.
     poisoned: bool,
-    /// Whether lines were written that nobody counted, because the path named another file by then.
+    /// Whether lines were written that no reader counted, because the path already named another
+    /// file.
     displaced: bool,
-    /// Takes the place of the file for writes.
+    /// Receives the writes instead of the file.
     #[cfg(all(test, target_os = "linux"))]
     full_device: Option<File>,
 }
 
 impl Store {
-    /// Opens the file at `path`, locks it and reads it; never makes one.
+    /// Opens the file at `path`, locks it and reads it; never creates one.
     pub(super) fn open(path: &Path) -> Result<(Self, Vec<u8>)> {
         let io = |source| io_error(path, source);
         for _ in 0..OPENINGS {
@@ -52,7 +53,7 @@ impl Store {
                 .open(path)
                 .map_err(|source| missing_or_io(path, source))?;
             lock(&file, path)?;
-            // whoever held the lock may have put another file in its place
+            // whoever held the lock may have replaced the file
             let locked = file.metadata().map_err(io)?;
             if fs::metadata(path).is_ok_and(|named| is_same_file(&locked, &named)) {
                 return Self::read(file, path);
@@ -83,8 +84,8 @@ impl Store {
         Ok((store, bytes))
     }
 
-    /// Makes the file at `path`, which must not exist, with `contents`. It gets its name when it is
-    /// whole and durable, so a crash leaves it whole or not at all.
+    /// Creates the file at `path`, which must not exist, with `contents`. It gets its name when it
+    /// is complete and durable, so a crash leaves it complete or not at all.
     pub(super) fn create(path: &Path, contents: &[u8]) -> Result<Self> {
         if path.symlink_metadata().is_ok() {
             return Err(already_there(path));
@@ -103,7 +104,8 @@ impl Store {
         named
     }
 
-    /// The file that is being written to is the one that the path names, and it ends as it was left.
+    /// Whether the open file is still the one that the path names, and ends as it did after the
+    /// last access.
     pub(super) fn is_bound(&mut self) -> Result<bool> {
         if self.displaced {
             return Ok(false);
@@ -128,7 +130,7 @@ impl Store {
         Ok(ending == self.ending)
     }
 
-    /// Opens and reads again what the path names now; locks it where it is another file.
+    /// Opens and reads again what the path names now; locks it if it is another file.
     pub(super) fn reopen(&self) -> Result<(Self, Vec<u8>)> {
         self.check_health()?;
         let io = |source| io_error(&self.path, source);
@@ -139,12 +141,12 @@ impl Store {
         Self::open(&self.path)
     }
 
-    /// The first bytes of a file that was read again, as many as were known before.
+    /// The beginning of a file that was read again, as many bytes as were known before.
     pub(super) fn known_part<'b>(&self, bytes: &'b [u8]) -> Option<&'b [u8]> {
         bytes.get(..usize::try_from(self.length).ok()?)
     }
 
-    /// Refuses a file whose state on disk is unknown.
+    /// Rejects a file whose state on disk is unknown.
     pub(super) fn check_health(&self) -> Result<()> {
         if self.poisoned {
             return Err(Error::LedgerPoisoned {
@@ -155,9 +157,10 @@ impl Store {
     }
 
     /// Appends `bytes` to the file that the path names and waits until they are durable. After a
-    /// failure nobody knows what is on disk, so every later call fails until the file is opened and
-    /// read again. A file that was replaced or changed is refused: before the write it is left alone, and
-    /// after it nobody may rely on what was written until it is read again, see [`reopen`](Self::reopen).
+    /// failure the contents of the disk are unknown, so every later call fails until the file is
+    /// opened and read again. A file that was replaced or changed is rejected. If this is noticed
+    /// before the write, nothing is written; if after, what was written must not be relied on until
+    /// it is read again, see [`reopen`](Self::reopen).
     pub(super) fn append(&mut self, bytes: &[u8]) -> Result<()> {
         self.check_health()?;
         if !self.is_bound()? {
@@ -182,11 +185,12 @@ impl Store {
         Ok(())
     }
 
-    /// Appends to `copy`, an older copy of this file that took its place and holds `bytes`, what it lacks. Returns all that it
-    /// holds then.
+    /// Completes `copy`, an older copy of this file that replaced it and contains `bytes`, with
+    /// what it lacks. Returns its whole contents after that.
     ///
     /// # Errors
-    /// [`Error::LedgerReplaced`] where it is no such copy, or this file is not as it was left either; those of [`append`](Self::append).
+    /// [`Error::LedgerReplaced`] if it is not such a copy, or this file has changed as well; the
+    /// errors of [`append`](Self::append).
     pub(super) fn complete(&self, copy: &mut Self, bytes: &[u8]) -> Result<Vec<u8>> {
         let again = self.file.try_clone();
         let (_, own) = Self::read(again.map_err(|e| io_error(&self.path, e))?, &self.path)?;
@@ -199,8 +203,9 @@ impl Store {
         Ok(own)
     }
 
-    /// Puts a file with `contents` in this one's place, in one step. This one is kept under the name that is
-    /// returned, with `last_line` as the last one that it ever gets, whatever fails once it was replaced.
+    /// Replaces this file by a file with `contents`, in one step. The old file is kept under the
+    /// name that is returned. Its last line is `last_line`, even if something fails after the
+    /// replacement.
     pub(super) fn replace_with(&mut self, contents: &[u8], last_line: &[u8]) -> Result<PathBuf> {
         self.check_health()?;
         if !self.is_bound()? {
@@ -233,7 +238,7 @@ impl Store {
             match fs::hard_link(&self.path, &backup) {
                 Ok(()) => return Ok(backup),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                // a file system without links
+                // a file system without hard links
                 Err(_) => {
                     let bytes = fs::read(&self.path).map_err(|e| io_error(&self.path, e))?;
                     match write_new(&backup, &bytes, &self.path) {
@@ -247,7 +252,7 @@ impl Store {
         Err(already_there(&self.path))
     }
 
-    /// Appends the last line that this file ever gets, whatever its name is by now.
+    /// Appends the final line of this file, whatever its name is by now.
     fn finish(&mut self, line: &[u8]) -> Result<()> {
         self.check_health()?;
         self.poisoned = true;
@@ -287,7 +292,7 @@ impl Store {
         self.full_device.as_mut().unwrap_or(&mut self.file)
     }
 
-    /// Sends what is written from now on to a device that is always full.
+    /// Redirects all further writes to a device that is always full.
     #[cfg(all(test, target_os = "linux"))]
     pub(super) fn fill_disk(&mut self) -> io::Result<()> {
         self.full_device = Some(OpenOptions::new().write(true).open("/dev/full")?);
@@ -295,7 +300,8 @@ impl Store {
     }
 }
 
-/// A file that is whole, durable and locked, and has a hidden name in the folder of the path that will name it.
+/// A complete, durable and locked file under a hidden name, in the folder of the path that will
+/// name it.
 pub(super) struct Pending {
     file: File,
     name: PathBuf,
@@ -303,7 +309,8 @@ pub(super) struct Pending {
 }
 
 impl Pending {
-    /// One that is found again by [`find`](Self::find) after a crash. What an earlier one left there is removed.
+    /// Writes a file that [`find`](Self::find) finds again after a crash. Removes what an earlier
+    /// attempt left there.
     pub(super) fn write(path: &Path, contents: &[u8]) -> Result<Self> {
         let name = Self::name_for(path)?;
         match Store::open(&name) {
@@ -320,10 +327,10 @@ impl Pending {
         })
     }
 
-    /// The one that was written for `path`.
+    /// Finds the file that was written for `path`.
     ///
     /// # Errors
-    /// [`Error::LedgerMissing`] where there is none; those of [`Store::open`].
+    /// [`Error::LedgerMissing`] if there is none; the errors of [`Store::open`].
     pub(super) fn find(path: &Path) -> Result<Self> {
         let name = Self::name_for(path)?;
         let (Store { file, .. }, contents) = Store::open(&name)?;
@@ -342,7 +349,8 @@ impl Pending {
         &self.contents
     }
 
-    /// Whether `bytes`, those of the file at `path`, begin with all of the one that was written for it, if that is still there.
+    /// Whether `bytes`, the contents of the file at `path`, begin with the complete contents of the
+    /// pending file for that path, if it still exists.
     pub(super) fn is_within(path: &Path, bytes: &[u8]) -> Result<bool> {
         let name = Self::name_for(path)?;
         match fs::read(&name) {
@@ -352,20 +360,21 @@ impl Pending {
         }
     }
 
-    /// Removes the one that was written for `path`, which has its name.
+    /// Removes the pending file for `path`, after it has been given its name.
     pub(super) fn clear(path: &Path) -> Result<()> {
         let _ = fs::remove_file(Self::name_for(path)?);
         Ok(())
     }
 
-    /// Gives it its name, which nothing may have. The hidden name goes only when this is durable.
+    /// Gives the file its name, which must not exist yet. The hidden name is removed only when this
+    /// is durable.
     pub(super) fn named(self, path: &Path) -> Result<Store> {
         let file = match fs::hard_link(&self.name, path) {
             Ok(()) => self.file,
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 return Err(already_there(path));
             }
-            // a file system without links: a crash in between leaves a file that is refused
+            // a file system without hard links: a crash in between leaves a file that is rejected
             Err(_) => write_new(path, &self.contents, path)?,
         };
         sync_folder_of(path)?;
@@ -388,7 +397,7 @@ fn hidden_name(path: &Path, word: &str) -> Result<std::ffi::OsString> {
     Ok(hidden)
 }
 
-/// Writes a file of another name in the folder of `path`, durably, and locks it.
+/// Writes a file under another name in the folder of `path`, durably, and locks it.
 fn write_pending(path: &Path, contents: &[u8]) -> Result<(File, PathBuf)> {
     let pending = path.with_file_name(hidden_name(path, &super::ids::random_hex(8)?)?);
     let written = write_new(&pending, contents, path);
@@ -398,7 +407,7 @@ fn write_pending(path: &Path, contents: &[u8]) -> Result<(File, PathBuf)> {
     Ok((written?, pending))
 }
 
-/// Makes the file `at`, locks it and writes it durably; errors name `path`.
+/// Creates the file `at`, locks it and writes it durably; errors name `path`.
 fn write_new(at: &Path, contents: &[u8], path: &Path) -> Result<File> {
     let io = |source| io_error(path, source);
     let mut file = OpenOptions::new()
@@ -423,8 +432,9 @@ fn already_there(path: &Path) -> Error {
     }
 }
 
-/// Takes the lock of a file, or finds it held for a fifth of a second. One try is not enough: a process that starts another
-/// shares its locks with it for an instant, even when it lets go of the file meanwhile.
+/// Locks a file, or fails if it stays locked for a fifth of a second. One attempt is not enough: a
+/// process that starts another shares its locks with it for an instant, even if it closes the file
+/// meanwhile.
 fn lock(file: &File, path: &Path) -> Result<()> {
     let mut tries = 0;
     loop {
@@ -450,7 +460,7 @@ fn is_same_file(a: &Metadata, b: &Metadata) -> bool {
     (a.dev(), a.ino()) == (b.dev(), b.ino())
 }
 
-/// Where files have no number, the moment at which they were made tells them apart.
+/// On systems where files have no inode number, their creation times are compared.
 #[cfg(not(unix))]
 fn is_same_file(a: &Metadata, b: &Metadata) -> bool {
     a.len() == b.len() && a.created().ok() == b.created().ok()
@@ -502,7 +512,7 @@ mod tests {
         static DEED: RefCell<Option<Deed>> = const { RefCell::new(None) };
     }
 
-    /// Runs once what the test wants to happen right after a write.
+    /// Test hook that runs once, right after a write.
     pub(super) fn between_write_and_check(path: &Path) {
         if let Some(deed) = DEED.with_borrow_mut(Option::take) {
             deed(path);

@@ -1,10 +1,11 @@
-//! One ledger that goes on with the spends of others.
+//! A ledger in which the spends of other ledgers are continued.
 //!
 //! # What it costs
-//! A filter keeps its guarantee for every choice of plans, but it must be fixed before the first output is seen. Whoever
-//! sees outputs and then counts in another way has not run one filter. With the ledgers i = 1, 2, ... at `(ε_i, δ_i)`, and a
-//! new filter F at `(ε_F, δ_F)` that counts every release ever paid for, split the transcripts of the whole interaction into those
-//! where F never took over (A) and those where it did (B). Any set S of transcripts has, on neighbours P and Q,
+//! A filter keeps its guarantee for every choice of plans, but it must be fixed before the first
+//! output is seen. Whoever sees outputs and then counts in another way has not run one filter. With
+//! the ledgers i = 1, 2, ... at `(ε_i, δ_i)`, and a new filter F at `(ε_F, δ_F)` that counts every
+//! release ever charged, split the transcripts of the whole interaction into those where F never
+//! took over (A) and those where it did (B). Any set S of transcripts has, on neighbours P and Q,
 //!
 //! ```text
 //! P(S ∩ A) <= e^(Σ ε_i) Q(S ∩ A) + Σ δ_i     the old filters side by side
@@ -12,14 +13,15 @@
 //! P(S)     <= e^ε       Q(S)     + Σ δ_i + δ_F,      ε >= ε_F, ε >= Σ ε_i
 //! ```
 //!
-//! The first line is the composition of interactive mechanisms that are used at the same time (Vadhan, Wang, arXiv 2105.14427;
-//! Lyu, arXiv 2207.08335; for one old ledger it is that filter's own guarantee). So the new delta is split: `carried_delta = Σ δ_i` covers A, and F has the
-//! rest. Where F's budget holds all of the old budgets together, F would have let every transcript of A pass, too; then F alone
-//! covers everything, and nothing is carried. That is so for a larger budget of the same kind, and for the merger of ledgers into
-//! a budget at least the sum of theirs.
+//! The first line is the concurrent composition of interactive mechanisms (Vadhan, Wang, arXiv
+//! 2105.14427; Lyu, arXiv 2207.08335; for one old ledger it is that filter's own guarantee). So the
+//! new delta is split: `carried_delta = Σ δ_i` covers A, and F has the rest. If F's budget covers
+//! all of the old budgets together, F would have accepted every transcript of A, too. Then F alone
+//! covers everything, and nothing is carried. This is the case for a larger budget of the same
+//! kind, and for merging ledgers into a budget that is at least the sum of theirs.
 //!
-//! Whether and when a ledger takes over may depend on outputs. Its kind, order and target may not: each further set of them that outputs might
-//! have led to would need a delta of its own.
+//! Whether and when a ledger takes over may depend on outputs. Its kind, order and target may not:
+//! each further set of them that outputs might have led to would need a delta of its own.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -36,26 +38,33 @@ use crate::books::allowance::check_draws;
 use crate::engines::rounding::{UpwardSum, mul_up};
 use crate::{Error, Result};
 
-/// By how much a budget must exceed the sum of others to be sure to hold it: they are covered up to a rounding of epsilon.
+/// How much a budget must exceed the sum of others to be certain to cover it: they are met up to a
+/// rounding of epsilon.
 const HEADROOM: f64 = 1e-9;
 
-/// The label of what an interrupted line paid for.
+/// The label of what an interrupted line charged.
 const REMAINS: &str = "remains of an interrupted line";
 
 impl Ledger {
-    /// Rewrites the ledger at `path` as one of the newest version, `kind` and `target`. Every release keeps its name, its event and
-    /// whether it was handed out, and names the hash of the line that paid for it. The old file is kept beside the new one as
-    /// `.bak-1` or the next free number, closed: it pays for nothing more. The new file takes its place in one step, so a crash leaves the old ledger or
-    /// the new one. A crash right after that step leaves the kept file open: never pay from it. Returns the path of the old file.
+    /// Rewrites the ledger at `path` in the newest version, with the given `kind` and `target`.
+    /// Every release keeps its id, its event and whether it was handed out, and records the hash of
+    /// the line that charged it first. The old file is kept next to the new one as `.bak-1` or the
+    /// next free number, closed: it accepts no more charges. The new file replaces it in one step,
+    /// so a crash leaves the old ledger or the new one. A crash right after that step leaves the
+    /// kept file open: never charge it. Returns the path of the old file.
     ///
-    /// With its own kind, a ledger needs at least its own epsilon and delta. A ledger of Gaussian releases, for one schedule or of another order
-    /// becomes one of mixed mechanisms ([`BudgetKind::Rdp`]) if epsilon is at least the old one and delta above the old one: the old delta
-    /// covers that the change was decided after seeing outputs, and the new filter has what is above it. Settle kind, order and target
-    /// without looking at the outputs, for example by [`Budget::rdp_for`] without plans.
+    /// To keep its kind, a ledger needs at least its old epsilon and delta. A ledger of Gaussian
+    /// releases, for one schedule, or of another order can become one for mixed mechanisms
+    /// ([`BudgetKind::Rdp`]) if epsilon is at least the old one and delta is above the old one: the
+    /// old delta covers the fact that the change was decided after seeing outputs, and the new
+    /// filter gets the difference. Choose kind, order and target without looking at the outputs,
+    /// for example by [`Budget::rdp_for`] without plans.
     ///
     /// # Errors
-    /// [`Error::LedgerSuccession`] with the reason; [`Error::BudgetSpent`] and [`Error::SamplerAllowance`] when what was spent does not
-    /// fit; [`Error::UnsupportedEvent`] for a release without a Renyi divergence; those of [`open`](Self::open). The ledger is then as it was.
+    /// [`Error::LedgerSuccession`] with the reason; [`Error::BudgetSpent`] and
+    /// [`Error::SamplerAllowance`] if what was spent does not fit; [`Error::UnsupportedEvent`] for
+    /// a release without a Renyi divergence; the errors of [`open`](Self::open). The ledger is then
+    /// unchanged.
     pub fn upgrade(path: impl AsRef<Path>, kind: BudgetKind, target: ApproxDp) -> Result<PathBuf> {
         let mut old = [Self::of_file(path.as_ref(), |_| Ok(()))?];
         let budget = successor(&old, kind, target)?;
@@ -69,21 +78,26 @@ impl Ledger {
         Ok(backup)
     }
 
-    /// Adds up ledgers of one data set in a new one at `out`, which counts every line of each. The old files stay where they are and are
-    /// closed: they pay for nothing more.
+    /// Merges ledgers of one data set into a new one at `out`, which counts every line of each. The
+    /// old files stay where they are and are closed: they accept no more charges.
     ///
-    /// The new budget must hold the sum of the old ones in its own measure (Gaussian: `Σ mu_B²`), or epsilon must be at least the sum of
-    /// the epsilons and delta above the sum of the deltas, which the new filter gets what is above of; and everything that was spent must fit. Kind and
-    /// target are to be settled without looking at outputs, as for [`upgrade`](Self::upgrade).
+    /// The new budget must cover the sum of the old ones in its own measure (Gaussian: `Σ mu_B²`).
+    /// Otherwise epsilon must be at least the sum of the epsilons and delta above the sum of the
+    /// deltas, and the new filter gets the difference. In both cases everything that was spent must
+    /// fit. Choose kind and target without looking at outputs, as for [`upgrade`](Self::upgrade).
     ///
-    /// The old files are closed before the new one gets its name. Should the machine stop in between, run the same merge again: it finds the
-    /// new file in the folder of `out` under a hidden name that ends in `.pending`, closes the old files that are still open, provided that they
-    /// paid for nothing since, and gives the new one its name. Do not rename that file: an old one that is still open would pay twice. A
-    /// merge that was finished changes nothing when it is run again.
+    /// The old files are closed before the new one gets its name. If the machine stops in between,
+    /// run the same merge again: it finds the new file in the folder of `out` under a hidden name
+    /// that ends in `.pending`, closes the old files that are still open, provided that nothing was
+    /// charged to them since, and gives the new one its name. Do not rename that file: an old
+    /// ledger that is still open would then be spent twice. Running a finished merge again changes
+    /// nothing.
     ///
     /// # Errors
-    /// As [`upgrade`](Self::upgrade); [`Error::LedgerMismatch`] for ledgers of different data sets or neighbours; [`Error::LedgerExists`]
-    /// where `out` is another ledger; [`Error::LedgerSuccession`] where an interrupted merge was that of other ledgers or another total.
+    /// As [`upgrade`](Self::upgrade); [`Error::LedgerMismatch`] for ledgers of different data sets
+    /// or adjacencies; [`Error::LedgerExists`] if `out` is another ledger;
+    /// [`Error::LedgerSuccession`] if an interrupted merge was that of other ledgers or another
+    /// target.
     pub fn merge<P: AsRef<Path>>(
         paths: &[P],
         out: impl AsRef<Path>,
@@ -137,7 +151,7 @@ impl Ledger {
     }
 }
 
-/// Closes the ledgers that still pay, durably.
+/// Closes, durably, the ledgers that still accept charges.
 fn close_all(old: &mut [Ledger], successor: &Path) -> Result<()> {
     for ledger in old {
         if ledger.chain.successor.is_none() {
@@ -149,7 +163,8 @@ fn close_all(old: &mut [Ledger], successor: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Whether these are the bytes of a ledger of `budget` that goes on with the old ones as they are now.
+/// Whether these are the bytes of a ledger of `budget` that continues the old ones in their current
+/// state.
 fn follows(bytes: &[u8], old: &[Ledger], budget: Budget) -> bool {
     replay(bytes).is_ok_and(|found| {
         let now = old.iter().map(Followed::of);
@@ -192,7 +207,8 @@ fn check_alike<P: AsRef<Path>>(old: &[Ledger], paths: &[P]) -> Result<()> {
     Ok(())
 }
 
-/// The budget of a ledger that takes over, with the part of delta that it carries; see the top of this file.
+/// The budget of a ledger that takes over, with the part of delta that it carries; see the module
+/// documentation.
 fn successor(old: &[Ledger], kind: BudgetKind, target: ApproxDp) -> Result<Budget> {
     let refused = |reason: String| Error::LedgerSuccession {
         kind,
@@ -251,8 +267,8 @@ fn successor(old: &[Ledger], kind: BudgetKind, target: ApproxDp) -> Result<Budge
     Err(refused(reason))
 }
 
-/// A budget of this kind that holds all of the old ones; `None` where there is none, or one of them carries a part of
-/// delta itself.
+/// The combined size of the old budgets, for a budget of this kind that covers all of them; `None`
+/// if there is none, or if one of them carries a part of delta itself.
 fn joint_budget(old: &[Ledger], kind: BudgetKind) -> Option<f64> {
     let mut sum = UpwardSum::EMPTY;
     for ledger in old {
@@ -270,7 +286,7 @@ fn joint_budget(old: &[Ledger], kind: BudgetKind) -> Option<f64> {
     Some(sum.total() * (1.0 + HEADROOM))
 }
 
-/// The text of a ledger of `budget` that has all lines of the old ones.
+/// The text of a ledger of `budget` that contains all lines of the old ones.
 fn rewritten(old: &[Ledger], budget: Budget) -> Result<String> {
     let data_set = old.first().map_or("", |ledger| ledger.data_set_id.as_str());
     let mut header = header(data_set, budget, now());
@@ -308,7 +324,7 @@ fn rewritten(old: &[Ledger], budget: Budget) -> Result<String> {
         }
         check_draws(budget.filter_target(), new.chain.n_draws)?;
     }
-    // what cannot be read back never takes anything's place
+    // a text that cannot be read back never replaces anything
     let found = replay(new.text.as_bytes()).map_err(|bad| super::corrupt(Path::new(""), bad.0))?;
     debug_assert_eq!(
         found.chain.head, new.chain.head,
@@ -331,7 +347,7 @@ impl Followed {
     }
 }
 
-/// A ledger's text as it grows.
+/// The text of a ledger while it is being written.
 struct Writer<'a> {
     chain: Chain,
     data_set: &'a str,
@@ -339,7 +355,7 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// Writes again the line that paid for a release.
+    /// Rewrites the line that charged a release.
     fn pay(&mut self, ledger: &Ledger, entry: &Entry) -> Result<()> {
         let (release, account) = (&entry.release, &self.chain.account);
         let cost = converted(ledger, &release.event, entry.cost, account)?;
@@ -363,7 +379,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Writes lines for what interrupted lines of the old ledger paid for.
+    /// Writes lines for what interrupted lines of the old ledger charged.
     fn pay_for_remains(&mut self, ledger: &Ledger) -> Result<()> {
         for remains in &ledger.contents.remains {
             let cost = converted(ledger, &remains.event, remains.cost, &self.chain.account)?;
@@ -399,7 +415,7 @@ impl Writer<'_> {
         self.chain.add(cost, record.n_draws, hash);
     }
 
-    /// Writes which held releases were taken, the nights of lifetimes, and the notes.
+    /// Writes lines for the held releases that were taken, the nights of lifetimes, and the notes.
     fn hand_over(&mut self, contents: &Contents) {
         for entry in &contents.entries {
             if entry.standing == Standing::Taken {
@@ -434,7 +450,8 @@ impl Writer<'_> {
     }
 }
 
-/// What an event costs in `account` that cost `counted` in an old ledger, which may be more than the event says.
+/// The cost in `account` of an event that cost `counted` in an old ledger, which may be more than
+/// the event implies.
 fn converted(ledger: &Ledger, event: &DpEvent, counted: f64, account: &Account) -> Result<f64> {
     let here = account.cost(event)?;
     let there = match (ledger.budget.kind(), account) {

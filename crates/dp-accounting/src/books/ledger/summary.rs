@@ -13,7 +13,7 @@ use super::replay::{Tail, replay};
 use crate::engines::rounding::UpwardSum;
 use crate::{ReleaseRecord, Result};
 
-/// What a ledger file says, read without touching it; see [`crate::Ledger::audit`].
+/// The contents of a ledger file, read without changing it; see [`crate::Ledger::audit`].
 ///
 /// # Examples
 /// ```no_run
@@ -33,26 +33,28 @@ pub struct LedgerSummary {
     pub data_set_id: String,
     /// The budget.
     pub budget: Budget,
-    /// When the file was made, nanoseconds since 1970.
+    /// When the file was created, in nanoseconds since 1970.
     pub created: u64,
-    /// Every release paid for, in order, whether handed out or not.
+    /// Every charged release, in order, whether handed out or not.
     pub releases: Vec<ReleaseRecord>,
-    /// Ids of the releases that are held: paid for, and not handed out yet.
+    /// Ids of the releases that are held: charged, and not handed out yet.
     pub held: Vec<String>,
     /// Ids of the releases that were held and have been handed out since, in the order of
-    /// `releases`. Every release in neither list was handed out when it was paid, or is a paced lifetime.
+    /// `releases`. Every release in neither list was handed out when it was reserved, or is a paced
+    /// lifetime.
     pub taken: Vec<String>,
-    /// What the lines say of each of `releases` beside what was released.
+    /// Further details of the line of each of `releases`.
     pub entries: Vec<LedgerEntry>,
-    /// What was noted, in order.
+    /// The notes, in order.
     pub notes: Vec<LedgerNote>,
     /// The nights of each paced lifetime, by its release id.
     pub nights: Vec<(String, Vec<LedgerNight>)>,
-    /// What was spent of the budget, readable remains of torn lines included.
+    /// What was spent from the budget, including readable remains of torn lines.
     pub balance: Balance,
-    /// Name of the ledger that goes on with the spends of this one, which pays for nothing more.
+    /// Name of the ledger in which the spends of this one are continued; this one accepts no more
+    /// charges.
     pub successor: Option<String>,
-    /// Whether the file ends in a line that a crash tore and no writer has sealed yet.
+    /// Whether the file ends in a line torn by a crash that no writer has sealed yet.
     pub torn: bool,
 }
 
@@ -60,7 +62,7 @@ impl LedgerSummary {
     /// Reads the bytes of a ledger file.
     ///
     /// # Errors
-    /// [`crate::Error::LedgerCorrupt`], with an empty path, when they are not a whole ledger;
+    /// [`crate::Error::LedgerCorrupt`], with an empty path, if they are not a complete ledger;
     /// [`crate::Error::LedgerMismatch`] for a newer `schema_version`.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         Self::of(bytes, Path::new(""))
@@ -107,8 +109,9 @@ impl LedgerSummary {
         })
     }
 
-    /// The positions in `releases` of each run, in order: neighbouring lines that name one run, or, where they name none, that
-    /// were paid for at one time. Up to version 3 lines have neither, and every line is a run of its own.
+    /// The positions in `releases` of each run, in order: adjacent lines that name the same run,
+    /// or, if they name none, that were charged at the same time. Up to version 3 lines have
+    /// neither, and every line is a run of its own.
     pub fn runs(&self) -> impl Iterator<Item = Range<usize>> {
         let is_one = |a: &LedgerEntry, b: &LedgerEntry| match (&a.run, a.time) {
             (None, None) => false,
@@ -129,7 +132,8 @@ impl LedgerSummary {
         self.runs().last().unwrap_or(0..0)
     }
 
-    /// The guarantee of several ledgers together: the sum of their epsilons and that of their deltas, both rounded up.
+    /// The guarantee of several ledgers together: the sums of their epsilons and of their deltas,
+    /// both rounded up.
     #[must_use]
     pub fn joint_target<'a>(ledgers: impl IntoIterator<Item = &'a Self>) -> ApproxDp {
         let (mut epsilon, mut delta) = (UpwardSum::EMPTY, UpwardSum::EMPTY);
@@ -144,8 +148,9 @@ impl LedgerSummary {
         }
     }
 
-    /// What another run like the last one would leave of the budget, in the measure of `balance`; `None` where it does not
-    /// fit, nothing was paid yet, or the ledger pays for one schedule.
+    /// What would be left of the budget after another run like the last one, in the measure of
+    /// `balance`; `None` if it does not fit, nothing was charged yet, or the ledger is for one
+    /// schedule.
     #[must_use]
     pub fn left_after_another(&self) -> Option<f64> {
         let run = self.entries.get(self.last_run())?;
@@ -166,28 +171,29 @@ impl LedgerSummary {
     }
 }
 
-/// A line of a ledger that pays for a release.
+/// A line of a ledger that charges a release.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct LedgerEntry {
-    /// When it was paid for, nanoseconds since 1970; unknown up to version 3.
+    /// When it was charged, in nanoseconds since 1970; unknown up to version 3.
     pub time: Option<u64>,
-    /// What it cost, in the measure of the balance; 0 in a ledger for one schedule, which is paid for as a whole.
+    /// Its cost, in the measure of the balance; 0 in a ledger for one schedule, which is charged as
+    /// a whole.
     pub cost: f64,
-    /// Whether its spend was handed out.
+    /// The state of its spend.
     pub standing: Standing,
-    /// The run that it was paid for, where it is known; see [`crate::Ledger::set_run`].
+    /// The run that it belongs to, if known; see [`crate::Ledger::set_run`].
     pub run: Option<String>,
 }
 
-/// A line of a ledger that says something and costs nothing; see [`crate::Ledger::note`].
+/// A note in a ledger, which costs nothing; see [`crate::Ledger::note`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct LedgerNote {
-    /// What it is about.
+    /// What the note is about.
     pub name: String,
-    /// What it says.
+    /// The text of the note.
     pub text: String,
-    /// When it was written, nanoseconds since 1970.
+    /// When it was written, in nanoseconds since 1970.
     pub time: u64,
 }

@@ -10,7 +10,8 @@ const TARGET: ApproxDp = ApproxDp {
     delta: 1e-5,
 };
 
-/// A place for a ledger, its budget and a plan that takes it whole; nothing where no disk can be full.
+/// A path for a ledger, its budget and a plan that uses it completely; `None` on systems without an
+/// always-full device.
 #[allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
 fn scratch() -> Option<(tempfile::TempDir, PathBuf, Budget, Plan)> {
     if !Path::new("/dev/full").exists() {

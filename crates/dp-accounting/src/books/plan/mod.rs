@@ -1,4 +1,4 @@
-//! Plans: what a run will release, the noise of each release, the guarantee of the whole.
+//! Plans: what a run will release, the noise of each release, and the guarantee of the whole run.
 
 mod requests;
 #[cfg(test)]
@@ -15,15 +15,15 @@ use crate::{Error, Result, calibrate};
 
 pub use requests::Requests;
 
-/// Relative amount by which calibrated noise exceeds the exact solution: 2^-48. It covers the
-/// dozen roundings between the share of a release and its recomputed cost.
+/// Relative amount by which calibrated noise exceeds the exact solution: 2^-48. It covers the dozen
+/// roundings between the share of a release and its recomputed cost.
 const NOISE_MARGIN: f64 = 1.0 / ((1_u64 << 48) as f64);
 
-/// What a run will release, with the noise of each release and the guarantee of the whole.
+/// What a run will release, with the noise of each release and the guarantee of the whole run.
 ///
-/// A plan holds public values only; it can be printed and compared before any data is read.
-/// The delta of its guarantee covers the mechanisms and, with
-/// [`crate::DELTA_RESERVE`] of it, the error of the noise sampler.
+/// A plan contains only public values; it can be printed and compared before any data is read. The
+/// delta of its guarantee covers the mechanisms and, with [`crate::DELTA_RESERVE`] of it, the error
+/// of the noise sampler.
 ///
 /// # Examples
 /// ```
@@ -47,27 +47,26 @@ pub struct Plan {
     target: ApproxDp,
     adjacency: Adjacency,
     releases: Vec<PlannedRelease>,
-    /// Absent when a release is not Gaussian.
+    /// Absent if a release is not Gaussian.
     mu_squared: Option<f64>,
     guarantee: ApproxDp,
 }
 
 impl Plan {
-    /// Gives each request the noise that makes the whole meet `target` under `adjacency`.
+    /// Gives each request the noise with which the whole plan meets `target` under `adjacency`.
     ///
     /// ```text
     /// z_i = f_i / (μ √(share_i / Σ share)),   f_i = 1 (add/remove), 2 or √2 (replace)
     /// ```
     ///
-    /// with μ = [`crate::gdp::mu_for`] at `target.epsilon` and [`usable_delta`]`(target.delta)`, rounded
-    /// up so that the recomputed cost stays within μ^2. Without requests the plan releases nothing
-    /// and costs nothing, which is what a non-private baseline asks for.
+    /// with μ = [`crate::gdp::mu_for`] at `target.epsilon` and [`usable_delta`]`(target.delta)`,
+    /// rounded up so that the recomputed cost stays within μ^2. Without requests the plan releases
+    /// nothing and costs nothing, which is the case of a non-private baseline.
     ///
     /// # Errors
-    /// [`Error::Param`] for a target that cannot be aimed at, a share that is not finite and
-    /// positive, or shares that differ beyond the range of f64; [`Error::SamplerAllowance`] when
-    /// the draws are too many for the reserve of delta; [`Error::TargetMissed`] should rounding
-    /// exceed its margin.
+    /// [`Error::Param`] for an invalid target, a share that is not finite and positive, or shares
+    /// that differ beyond the range of f64; [`Error::SamplerAllowance`] if there are too many draws
+    /// for the reserve of delta; [`Error::TargetMissed`] if rounding exceeds its margin.
     pub fn calibrate(
         target: ApproxDp,
         adjacency: Adjacency,
@@ -102,19 +101,19 @@ impl Plan {
         Ok(plan)
     }
 
-    /// A plan of any mechanisms with the noise that the caller chose, and the guarantee that
-    /// follows at `delta`. Its target is its own guarantee, so that a [`crate::Budget`] for the
-    /// target pays for it; where the guarantee's epsilon is 0 the target's is the smallest
+    /// Creates a plan of any mechanisms with the noise that the caller chose, and the guarantee
+    /// that follows at `delta`. The plan's target is its own guarantee, so that a [`crate::Budget`]
+    /// for that target covers it; if the guarantee's epsilon is 0, the target's is the smallest
     /// positive number.
     ///
-    /// Gaussian releases alone are accounted for exactly; with others among them,
-    /// [`crate::TightestAccountant`] says what the whole is worth.
+    /// Gaussian releases alone are accounted for exactly; if there are others,
+    /// [`crate::TightestAccountant`] computes the guarantee of the whole plan.
     ///
     /// # Errors
-    /// [`Error::Param`] for a `delta` outside (0, 1), a parameter of an event that is out of
-    /// range, or noise so small that cost or epsilon is not finite; [`Error::NonPrivateEvent`];
-    /// what the accountant refuses; [`Error::SamplerAllowance`] when the draws are too many
-    /// for the reserve of delta (no draws at all are covered above epsilon 50 or so).
+    /// [`Error::Param`] for a `delta` outside (0, 1), a parameter of an event that is out of range,
+    /// or noise so small that cost or epsilon is not finite; [`Error::NonPrivateEvent`]; the errors
+    /// of the accountant; [`Error::SamplerAllowance`] if there are too many draws for the reserve
+    /// of delta (above epsilon 50 or so, no draws at all are covered).
     pub fn with_noise_multipliers(
         delta: f64,
         adjacency: Adjacency,
@@ -130,26 +129,27 @@ impl Plan {
         Ok(plan)
     }
 
-    /// A plan of some of the releases, counted from 0, with the guarantee that follows from them at this plan's delta; of none where
-    /// the plan has fewer.
+    /// The plan that consists of some of the releases, counted from 0, with its guarantee at this
+    /// plan's delta. If the plan has fewer releases than the range, the result is empty.
     ///
     /// # Errors
-    /// Those of [`with_noise_multipliers`](Self::with_noise_multipliers).
+    /// The errors of [`with_noise_multipliers`](Self::with_noise_multipliers).
     pub fn part(&self, releases: std::ops::Range<usize>) -> Result<Self> {
         let part = self.releases.get(releases).unwrap_or_default().to_vec();
         Self::with_noise_multipliers(self.target.delta, self.adjacency, part)
     }
 
-    /// The least noise for which the releases that `releases` lists meet `target`, for mechanisms of
-    /// any kind: the route for sampled steps. Returns the plan and the noise multiplier found.
+    /// Finds the smallest noise multiplier for which the list returned by `releases` meets
+    /// `target`, for mechanisms of any kind, such as sampled steps. Returns the plan and the noise
+    /// multiplier.
     ///
-    /// `releases` makes the list from the noise multiplier z, the same list but for z each time, of
-    /// a cost that falls with z. Reserve it with [`crate::Budget::schedule`].
+    /// `releases` returns the list for a noise multiplier z. The lists must be equal except for z,
+    /// and their cost must decrease with z. Reserve the plan with [`crate::Budget::schedule`].
     ///
     /// # Errors
-    /// Those of [`crate::calibrate::noise`] and of the accountant; [`Error::TargetOutOfReach`] too
-    /// should the list cost more when it is made again; [`Error::SamplerAllowance`] when the draws are
-    /// too many for the reserve of delta.
+    /// The errors of [`crate::calibrate::noise`] and of the accountant; [`Error::TargetOutOfReach`]
+    /// also if the list costs more when it is computed again; [`Error::SamplerAllowance`] if there
+    /// are too many draws for the reserve of delta.
     ///
     /// # Examples
     /// ```
@@ -212,25 +212,25 @@ impl Plan {
         })
     }
 
-    /// The releases, in the order in which they were asked for.
+    /// The releases, in the order of the requests.
     #[must_use]
     pub fn releases(&self) -> &[PlannedRelease] {
         &self.releases
     }
 
-    /// The neighbours that the guarantee is for.
+    /// The adjacency of the guarantee.
     #[must_use]
     pub const fn adjacency(&self) -> Adjacency {
         self.adjacency
     }
 
-    /// What the plan was calibrated to.
+    /// The target that the plan was calibrated to.
     #[must_use]
     pub const fn target(&self) -> ApproxDp {
         self.target
     }
 
-    /// What the plan guarantees, at the target's delta, sampler included.
+    /// The guarantee of the plan at the target's delta, including the sampler.
     #[must_use]
     pub const fn guarantee(&self) -> ApproxDp {
         self.guarantee
@@ -239,7 +239,7 @@ impl Plan {
     /// Total cost of Gaussian releases, rounded up.
     ///
     /// # Errors
-    /// [`Error::NotGaussian`] when a release is not Gaussian.
+    /// [`Error::NotGaussian`] if a release is not Gaussian.
     pub fn mu_squared(&self) -> Result<f64> {
         self.mu_squared.ok_or_else(|| Error::NotGaussian {
             what: "the plan".to_owned(),
@@ -249,7 +249,7 @@ impl Plan {
     /// The guarantee of the ideal mechanisms as mu-GDP.
     ///
     /// # Errors
-    /// [`Error::NotGaussian`] when a release is not Gaussian.
+    /// [`Error::NotGaussian`] if a release is not Gaussian.
     pub fn gdp(&self) -> Result<Gdp> {
         Ok(from_mu_squared(self.mu_squared()?))
     }
@@ -257,21 +257,21 @@ impl Plan {
     /// The guarantee of the ideal mechanisms as zCDP.
     ///
     /// # Errors
-    /// [`Error::NotGaussian`] when a release is not Gaussian.
+    /// [`Error::NotGaussian`] if a release is not Gaussian.
     pub fn zcdp(&self) -> Result<Zcdp> {
         Ok(Zcdp {
             rho: 0.5 * self.mu_squared()?,
         })
     }
 
-    /// Number of noise draws of all releases.
+    /// Total number of noise draws of all releases.
     #[must_use]
     pub fn n_draws(&self) -> u64 {
         n_draws(&self.releases)
     }
 }
 
-/// mu^2 that a target allows, rounded down, with the sampler's part of delta set aside.
+/// The mu^2 that a target allows, rounded down, with the sampler's part of delta set aside.
 fn mu_squared_budget(target: ApproxDp) -> Result<f64> {
     let target = ApproxDp::target(target.epsilon, target.delta)?;
     largest_mu_squared(ApproxDp {
@@ -305,21 +305,21 @@ fn n_draws(releases: &[PlannedRelease]) -> u64 {
         .fold(0, |sum, release| sum.saturating_add(release.n_draws()))
 }
 
-/// One release that a run wants to make, before its noise is known.
+/// A release that a run will make, before its noise is determined.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReleaseRequest {
     /// A name for the release, such as `item-gramians-2`.
     pub label: String,
     /// Share of mu^2 under the plan's adjacency, relative to the other requests; above 0.
     pub budget_share: f64,
-    /// Growth of the sensitivity under replacement.
+    /// Factor by which the sensitivity grows under replacement.
     pub replace_factor: ReplaceFactor,
     /// Number of noise coordinates that the release draws.
     pub n_draws: u64,
 }
 
 impl ReleaseRequest {
-    /// A request with the given fields.
+    /// Creates a request with the given fields.
     #[must_use]
     pub fn new(
         label: impl Into<String>,
@@ -345,8 +345,8 @@ pub struct PlannedRelease {
 }
 
 impl PlannedRelease {
-    /// A release of any mechanism, for [`crate::Plan::with_noise_multipliers`]. Whether the event has a
-    /// guarantee is found when the plan is made.
+    /// Creates a release of any mechanism, for [`crate::Plan::with_noise_multipliers`]. Whether the
+    /// event has a guarantee is checked when the plan is created.
     #[must_use]
     pub fn new(label: impl Into<String>, event: DpEvent, n_draws: u64) -> Self {
         Self {
@@ -356,10 +356,10 @@ impl PlannedRelease {
         }
     }
 
-    /// A Gaussian release whose noise the caller chooses.
+    /// Creates a Gaussian release with noise chosen by the caller.
     ///
     /// # Errors
-    /// [`Error::Param`] when `noise_multiplier` is not finite and positive.
+    /// [`Error::Param`] if `noise_multiplier` is not finite and positive.
     pub fn gaussian(
         label: impl Into<String>,
         noise_multiplier: f64,
@@ -380,9 +380,10 @@ impl PlannedRelease {
         &self.label
     }
 
-    /// Noise standard deviation over the L2 sensitivity under add/remove, of a release that is one
-    /// Gaussian mechanism on all units. A sampled one has none: its noise multiplier taken alone
-    /// says little about what it costs, and a spend for it must not pay for an unsampled release.
+    /// Noise standard deviation divided by the L2 sensitivity under add/remove, for a release that
+    /// is one Gaussian mechanism on all units. A sampled mechanism has none: its noise multiplier
+    /// alone says little about its cost, and a spend for it must not be usable for an unsampled
+    /// release.
     ///
     /// # Errors
     /// [`Error::NotGaussian`] for every other mechanism.
@@ -397,7 +398,7 @@ impl PlannedRelease {
         }
     }
 
-    /// The mechanism, for the accountant.
+    /// The mechanism, as the accountants use it.
     #[must_use]
     pub const fn event(&self) -> &DpEvent {
         &self.event

@@ -1,11 +1,11 @@
-//! What a training run asks for: releases whose noise is still open, or fixed.
+//! The releases that a training run requests, with noise to be determined or fixed.
 
 use dp_core::{Adjacency, ApproxDp, DpEvent};
 
 use super::{Plan, PlannedRelease, ReleaseRequest};
 use crate::{Error, Result};
 
-/// The releases of a training run before it is known how much noise they get.
+/// The releases of a training run before their noise is determined.
 ///
 /// # Examples
 /// ```
@@ -21,23 +21,24 @@ use crate::{Error, Result};
 pub enum Requests {
     /// Gaussian releases on all users, which divide the budget by their shares.
     Shares(Vec<ReleaseRequest>),
-    /// Releases that have one noise multiplier in common, such as those on samples of the users.
+    /// Releases with a common noise multiplier, such as those on samples of the users.
     Schedule(Box<dyn Fn(f64) -> Vec<PlannedRelease>>),
     /// Releases whose cost is part of the settings, such as exponential mechanisms.
     Fixed(Vec<PlannedRelease>),
 }
 
 impl Requests {
-    /// Requests for releases that have one noise multiplier in common.
+    /// Requests for releases with a common noise multiplier.
     pub fn schedule(releases: impl Fn(f64) -> Vec<PlannedRelease> + 'static) -> Self {
         Self::Schedule(Box::new(releases))
     }
 
-    /// The plan with the least noise that meets `target`; of fixed releases, the plan that they make at its delta.
+    /// The plan with the smallest noise that meets `target`. For fixed releases, the plan that
+    /// consists of them, at the target's delta.
     ///
     /// # Errors
-    /// As [`Plan::calibrate`] and [`Plan::calibrate_noise`]; [`Error::TargetOutOfReach`] where fixed releases cost more than `target`
-    /// allows.
+    /// As [`Plan::calibrate`] and [`Plan::calibrate_noise`]; [`Error::TargetOutOfReach`] if fixed
+    /// releases cost more than `target` allows.
     pub fn calibrate(&self, target: ApproxDp, adjacency: Adjacency) -> Result<Plan> {
         match self {
             Self::Shares(requests) => Plan::calibrate(target, adjacency, requests),
@@ -57,8 +58,10 @@ impl Requests {
         }
     }
 
-    /// The label of the first release in which `plan` differs from these requests, whatever the noise where it is still open: its label, its number of draws,
-    /// its mechanism or its being there at all. A plan that was calibrated for these requests has none.
+    /// The label of the first release in which `plan` differs from these requests: in its label,
+    /// its number of draws, its mechanism, or because it is missing in one of them. Noise that is
+    /// still to be determined is not compared. A plan that was calibrated for these requests has no
+    /// difference.
     #[must_use]
     pub fn first_difference(&self, plan: &Plan) -> Option<String> {
         let wanted = match self {
@@ -95,7 +98,7 @@ impl ReleaseRequest {
     }
 }
 
-/// Whether two events are one mechanism but for the noise of a Gaussian.
+/// Whether two events are the same mechanism except for the noise of a Gaussian.
 fn same_mechanism(a: &DpEvent, b: &DpEvent) -> bool {
     use DpEvent::{Gaussian, PoissonSampled, SampledWithoutReplacement};
     match (a, b) {

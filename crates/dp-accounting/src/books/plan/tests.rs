@@ -80,7 +80,7 @@ fn chosen_noise_gives_its_own_guarantee() {
         .collect();
     let plan = Plan::with_noise_multipliers(1e-5, Adjacency::AddRemoveUser, releases).unwrap();
     assert!((plan.mu_squared().unwrap() - 1.0).abs() < 1e-15);
-    // epsilon(mu = 1, 1e-5) = 4.3771780956812246 and a little for the reserve.
+    // epsilon(mu = 1, 1e-5) = 4.3771780956812246, plus a little for the reserve.
     let epsilon = plan.guarantee().epsilon;
     assert!(
         epsilon > 4.377_178_095 && epsilon < 4.377_178_6,

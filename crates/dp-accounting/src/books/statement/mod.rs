@@ -1,4 +1,4 @@
-//! What a certificate promises, in words for the people it is about.
+//! The promise of a certificate, in words for the people whose data was used.
 
 #[cfg(test)]
 mod tests;
@@ -16,10 +16,10 @@ use crate::{Accountant, Method, Result};
 
 /// The privacy statement of a run: short, in plain words, and as fields for programs.
 ///
-/// `Display` prints it for a terminal. It is made from a certificate after its figures were
+/// `Display` prints it for a terminal. It is created from a certificate after its values were
 /// recomputed, so it never repeats a claim that does not hold.
 ///
-/// The two readings of (ε, δ):
+/// The two interpretations of (ε, δ):
 ///
 /// ```text
 /// conclusions  P(S) <= e^ε Q(S) + δ for every set S of outputs: the definition itself. It does not say
@@ -48,7 +48,7 @@ use crate::{Accountant, Method, Result};
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct PrivacyStatement {
-    /// Whether anything is promised.
+    /// Whether anything is guaranteed.
     pub status: Status,
     /// Name of the data set.
     pub data_set_id: String,
@@ -56,34 +56,34 @@ pub struct PrivacyStatement {
     pub unit: String,
     /// Which data sets count as neighbours.
     pub adjacency: Adjacency,
-    /// The recomputed guarantee; absent when nothing is promised.
+    /// The recomputed guarantee; absent if nothing is guaranteed.
     pub guarantee: Option<Guarantee>,
-    /// How epsilon was found.
+    /// How epsilon was computed.
     pub method: Option<Method>,
-    /// e^epsilon: with a given unit taking part anything that can be concluded from the outputs is
-    /// at most so many times as likely as without, or the reverse, and delta more.
+    /// e^epsilon: anything that can be concluded from the outputs is at most this many times as
+    /// likely with a given unit taking part as without, or the reverse, plus delta.
     pub likelihood_factor: Option<f64>,
-    /// What the best attacker can do.
+    /// The success rate of the best attacker.
     pub attacker: Option<Attacker>,
-    /// What leaves the run, and to whom.
+    /// The outputs that leave the run, and who receives them.
     pub released: Vec<ReleasedOutput>,
-    /// What the guarantee rests on.
+    /// The assumptions of the guarantee.
     pub assumptions: Vec<String>,
-    /// Outputs of the run that it does not cover.
+    /// Outputs of the run that the guarantee does not cover.
     pub not_covered: Vec<String>,
     /// Whether the choice of settings on this data is part of the guarantee.
     pub tuning_included: bool,
 }
 
 impl PrivacyStatement {
-    /// Stands for an epsilon that does not exist: the mechanisms have none under these neighbours,
-    /// or it is so large that the error bound of the noise sampler exceeds delta.
+    /// Shown in place of an epsilon that does not exist: the mechanisms have none under this
+    /// adjacency, or it is so large that the error bound of the noise sampler exceeds delta.
     pub const NOT_CERTIFIED: &str = "none certified at this delta";
 
-    /// The statement of `certificate`.
+    /// The statement for `certificate`.
     ///
     /// # Errors
-    /// Those of [`Certificate::verify`].
+    /// The errors of [`Certificate::verify`].
     pub fn of(certificate: &Certificate) -> Result<Self> {
         let verified = certificate.verify()?;
         let guarantee = verified.guarantee;
@@ -113,7 +113,7 @@ impl PrivacyStatement {
         })
     }
 
-    /// Epsilon under both ways of making neighbours, in words.
+    /// Epsilon under both neighbouring relations, in words.
     #[must_use]
     pub fn epsilons(&self) -> Vec<(String, String)> {
         let Some(guarantee) = &self.guarantee else {
@@ -135,7 +135,7 @@ impl PrivacyStatement {
         ]
     }
 
-    /// How epsilon was found, and the Gaussian figures where there are any.
+    /// How epsilon was computed, and the Gaussian values if there are any.
     #[must_use]
     pub fn method_line(&self) -> Option<String> {
         let guarantee = self.guarantee.as_ref()?;
@@ -154,7 +154,7 @@ impl PrivacyStatement {
         Some(format!("{figures} ({})", self.adjacency))
     }
 
-    /// What the figures mean: two or three sentences.
+    /// The meaning of the values: two or three sentences.
     #[must_use]
     pub fn meaning(&self) -> Vec<String> {
         let (Some(guarantee), Some(factor), Some(attacker)) =
@@ -192,7 +192,7 @@ impl PrivacyStatement {
         ]
     }
 
-    /// What is said about the choice of settings.
+    /// A sentence about the choice of settings.
     #[must_use]
     pub const fn tuning_line(&self) -> &'static str {
         if self.tuning_included {
@@ -203,30 +203,31 @@ impl PrivacyStatement {
     }
 }
 
-/// The best possible test of whether a given unit took part, against a guarantee.
+/// The best possible test of whether a given unit took part, under a guarantee.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Attacker {
-    /// How often the test may accuse somebody who did not take part.
+    /// The fraction of non-participants that the test wrongly accuses.
     pub false_positive_rate: f64,
-    /// How often it then finds somebody who did, at most.
+    /// An upper bound on the fraction of participants that the test then detects.
     pub true_positive_rate: f64,
 }
 
-/// The attacker of the statement is wrong about 5 in 100 of those who did not take part.
+/// The attacker in the statement wrongly accuses 5 in 100 of those who did not take part.
 const FALSE_POSITIVE_RATE: f64 = 0.05;
 
-/// The point below which a standard normal falls with that probability.
+/// The quantile of the standard normal at that probability.
 pub(super) const QUANTILE: f64 = -1.644_853_626_951_472_7;
 
 impl Attacker {
-    /// How many of 100 who took part the test finds at most, rounded up to a tenth: the figure of the statement.
+    /// The number of participants out of 100 that the test detects at most, rounded up to a tenth,
+    /// as shown in the statement.
     #[must_use]
     pub fn found_of_100(&self) -> f64 {
         percent(self.true_positive_rate)
     }
 
-    /// The attacker that the events leave room for, the sampler's part of delta added.
+    /// The best attacker that the events allow, with the sampler's part of delta added.
     fn against(guarantee: &Guarantee, certificate: &Certificate) -> Self {
         // n TV is at most half the reserve, and no bound rises faster than 20 TPR per FPR here
         let sampler = 11.0 * (guarantee.delta - usable_delta(guarantee.delta));
@@ -242,7 +243,8 @@ impl Attacker {
     }
 }
 
-/// The least bound over a range of the releases' profile; 1 where the accountant does not answer.
+/// The smallest bound over a range of the releases' privacy profile; 1 if the accountant gives no
+/// answer.
 fn profile_rate(certificate: &Certificate) -> f64 {
     let events = certificate.releases.iter().map(|release| &release.event);
     let Ok(accountant) = tightest(events, certificate.adjacency) else {
@@ -254,14 +256,14 @@ fn profile_rate(certificate: &Certificate) -> f64 {
         .fold(1.0, f64::min)
 }
 
-/// Largest true-positive rate that (epsilon, delta) allows.
+/// The largest true-positive rate that (epsilon, delta) allows.
 fn rate(epsilon: f64, delta: f64) -> f64 {
     let direct = libm::exp(epsilon) * FALSE_POSITIVE_RATE + delta;
     let reverse = 1.0 - libm::exp(-epsilon) * (1.0 - delta - FALSE_POSITIVE_RATE);
     direct.min(reverse).min(1.0)
 }
 
-/// The statement for a terminal, two spaces in.
+/// The statement for a terminal, indented by two spaces.
 impl fmt::Display for PrivacyStatement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "  data set  {}", self.data_set_id)?;
@@ -302,7 +304,7 @@ impl fmt::Display for PrivacyStatement {
     }
 }
 
-/// Lines of about 90 characters, four spaces in.
+/// Wraps lines at about 90 characters, indented by four spaces.
 fn wrapped(f: &mut fmt::Formatter<'_>, sentence: &str) -> fmt::Result {
     let mut length = 0;
     for word in sentence.split(' ') {
@@ -327,7 +329,7 @@ fn list(f: &mut fmt::Formatter<'_>, title: &str, entries: &[String]) -> fmt::Res
         .try_for_each(|entry| writeln!(f, "    {entry}"))
 }
 
-/// At least `value`, to three digits.
+/// Formats a number that is at least `value`, with three digits.
 fn short(value: f64) -> String {
     if !value.is_finite() || value >= 1e6 {
         return rounded_up(value);
@@ -336,7 +338,7 @@ fn short(value: f64) -> String {
     format!("{}", (value * scale * (1.0 - 1e-12)).ceil() / scale)
 }
 
-/// At least a probability, in per cent to a tenth.
+/// A number that is at least the given probability, in per cent with one decimal.
 fn percent(probability: f64) -> f64 {
     let tenths = (probability * 1000.0 * (1.0 - 1e-12)).ceil();
     (tenths / 10.0).min(100.0)

@@ -38,7 +38,7 @@ fn the_attacker_is_the_one_of_the_gaussian_trade_off() {
 
 #[test]
 fn a_profile_of_several_points_bounds_the_exact_rate() {
-    // the bound that other mechanisms get, applied to a Gaussian
+    // the bound for other mechanisms, applied to a Gaussian
     for mu in [0.1, 0.5, 1.0, 3.0] {
         let exact = 0.5 * libm::erfc(-(QUANTILE + mu) * std::f64::consts::FRAC_1_SQRT_2);
         let bound = (0..400)
