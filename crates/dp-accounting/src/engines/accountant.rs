@@ -1,4 +1,4 @@
-//! The contract that every accountant keeps, and what it answers with.
+//! The contract that every accountant satisfies, and the type of its answers.
 
 use std::fmt;
 
@@ -7,55 +7,56 @@ use serde::{Deserialize, Serialize};
 
 use crate::Result;
 
-/// Adds up what mechanisms cost and states the guarantee of the whole.
+/// Composes mechanisms and computes the guarantee of the whole composition.
 ///
-/// Every implementation keeps to this:
+/// Every implementation satisfies the following:
 ///
-/// * `compose(e, n)` leaves the same state as n calls of `compose(e, 1)`.
-/// * An event is checked whole before anything changes; on an error the accountant is as it was.
+/// * `compose(e, n)` leads to the same state as n calls of `compose(e, 1)`.
+/// * An event is checked completely before anything changes; on an error the accountant is
+///   unchanged.
 /// * The `upper` of every answer holds for adaptive composition of everything composed so far.
-/// * Epsilon does not rise with delta, and neither figure falls when an event is added.
-/// * Before the first event there is nothing to state: [`crate::Error::NothingComposed`].
+/// * Epsilon does not increase with delta, and neither value decreases when an event is added.
+/// * Before the first event there is no guarantee to compute: [`crate::Error::NothingComposed`].
 pub trait Accountant {
-    /// The neighbours that the account is for.
+    /// The adjacency of the guarantee.
     fn adjacency(&self) -> Adjacency;
 
     /// Adds `count` runs of `event`.
     ///
     /// # Errors
-    /// [`crate::Error::Param`] for a parameter out of range, a count of zero or one that
-    /// overflows; [`crate::Error::UnsupportedEvent`] where this accountant, or the adjacency, has
-    /// no answer for the event; [`crate::Error::NonPrivateEvent`].
+    /// [`crate::Error::Param`] for a parameter out of range, and a count that is zero or overflows;
+    /// [`crate::Error::UnsupportedEvent`] if this accountant does not support the event, or not
+    /// under this adjacency; [`crate::Error::NonPrivateEvent`].
     fn compose(&mut self, event: &DpEvent, count: u64) -> Result<()>;
 
-    /// The smallest epsilon, in nats, at which everything composed is (epsilon, `delta`)-DP.
+    /// The smallest epsilon, in nats, for which the composition is (epsilon, `delta`)-DP.
     ///
     /// # Errors
     /// [`crate::Error::Param`] unless delta lies strictly between 0 and 1;
-    /// [`crate::Error::NothingComposed`]; [`crate::Error::NoFiniteEpsilon`] when the mechanisms fail
-    /// altogether with a probability above delta; others where a method does not apply.
+    /// [`crate::Error::NothingComposed`]; [`crate::Error::NoFiniteEpsilon`] if the mechanisms fail
+    /// completely with a probability above delta; others if a method does not apply.
     fn epsilon(&self, delta: f64) -> Result<PrivacyBound>;
 
-    /// The smallest delta at which everything composed is (`epsilon`, delta)-DP.
+    /// The smallest delta for which the composition is (`epsilon`, delta)-DP.
     ///
     /// # Errors
     /// As [`epsilon`](Self::epsilon); epsilon must be finite and at least 0.
     fn delta(&self, epsilon: f64) -> Result<PrivacyBound>;
 }
 
-/// An epsilon or a delta, with what is known about it from both sides.
+/// An epsilon or a delta with bounds from both sides.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct PrivacyBound {
-    /// The best single figure: the exact value where the method is exact, else `upper`.
+    /// The best single value: the exact value if the method is exact, otherwise `upper`.
     pub value: f64,
-    /// Never above the true value; 0 where the method knows nothing from below.
+    /// A lower bound on the true value; 0 if the method provides none.
     pub lower: f64,
-    /// Never below the true value: the figure to promise.
+    /// An upper bound on the true value: the value to report as the guarantee.
     pub upper: f64,
-    /// How it was found.
+    /// How it was computed.
     pub method: Method,
-    /// The neighbours that it is for.
+    /// The adjacency that it holds for.
     pub adjacency: Adjacency,
 }
 
@@ -78,8 +79,8 @@ impl PrivacyBound {
         }
     }
 
-    /// As an answer for delta at `epsilon`: what was composed has losses, so delta at 0 is not 0
-    /// even where it is too small for a number.
+    /// The same bound as an answer for delta at `epsilon`. The composition has privacy loss, so
+    /// delta at 0 is not 0, even if it is too small to be represented.
     pub(crate) const fn as_delta_at(mut self, epsilon: f64) -> Self {
         let smallest = f64::from_bits(1);
         if epsilon == 0.0 && self.upper < smallest {
@@ -88,7 +89,7 @@ impl PrivacyBound {
         self
     }
 
-    /// A bound from above only.
+    /// An upper bound only.
     pub(crate) const fn at_most(upper: f64, method: Method, adjacency: Adjacency) -> Self {
         Self {
             value: upper,
@@ -100,7 +101,7 @@ impl PrivacyBound {
     }
 }
 
-/// How a figure was found.
+/// How a value was computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -114,14 +115,14 @@ pub enum Method {
     SaddlePoint,
     /// Discretised privacy loss distribution: a bracket.
     Pld,
-    /// Renyi divergences of many orders: a bound from above.
+    /// Renyi divergences of many orders: an upper bound.
     Rdp,
-    /// Zero-concentrated differential privacy: a bound from above.
+    /// Zero-concentrated differential privacy: an upper bound.
     Zcdp,
 }
 
 impl Method {
-    /// The name used in files and on the screen.
+    /// The name used in files and for display.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

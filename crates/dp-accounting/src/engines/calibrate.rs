@@ -1,10 +1,10 @@
-//! The one parameter that is left open, so that a guarantee is just met.
+//! Solves for one free parameter such that a guarantee is just met.
 //!
 //! The event is a function of the parameter, so any number anywhere in an event tree can be the
-//! open one: a noise multiplier, a number of steps, a sampling probability, the scale of a budget
-//! share. A function may answer [`DpEvent::NonPrivate`] where the parameter makes no sense; that
-//! misses any target. The answer is on the safe side: at the parameter returned, the tightest accountant's
-//! `upper` meets the target.
+//! free one: a noise multiplier, a number of steps, a sampling probability, the scale of a budget
+//! share. The function may return [`DpEvent::NonPrivate`] for a parameter that makes no sense,
+//! which misses any target. The result is on the safe side: at the returned parameter, the tightest
+//! accountant's `upper` meets the target.
 //!
 //! # Examples
 //! ```
@@ -40,17 +40,20 @@ pub struct Calibrated<T = f64> {
     pub bound: PrivacyBound,
 }
 
-/// Noise multipliers searched.
+/// Range of noise multipliers searched.
 const NOISE: (f64, f64) = (1e-6, 1e9);
 
-/// Sampling probabilities searched.
+/// Range of sampling probabilities searched.
 const PROBABILITY: (f64, f64) = (1e-12, 1.0);
 
-/// The smallest noise multiplier (or scale) from 1e-6 to 1e9 that meets `target`, rounded up: that of ideal noise.
+/// The smallest noise multiplier (or scale) from 1e-6 to 1e9 that meets `target`, rounded up, for
+/// ideal noise.
 ///
-/// A ledger keeps [`DELTA_RESERVE`](crate::DELTA_RESERVE) of its delta for the sampler of the noise, so that it refuses, by a part in 10^7 or so, a schedule with what
-/// is found for its own target. To be paid out of [`Budget::schedule`](crate::Budget::schedule), noise is calibrated by
-/// [`Plan::calibrate_noise`](crate::Plan::calibrate_noise), or here at [`usable_delta`](crate::usable_delta) of the ledger's delta.
+/// A ledger sets [`DELTA_RESERVE`](crate::DELTA_RESERVE) of its delta aside for the noise sampler.
+/// It therefore refuses, by a part in 10^7 or so, a schedule with the noise found for exactly its
+/// own target. To spend from [`Budget::schedule`](crate::Budget::schedule), calibrate the noise
+/// with [`Plan::calibrate_noise`](crate::Plan::calibrate_noise), or here at
+/// [`usable_delta`](crate::usable_delta) of the ledger's delta.
 ///
 /// # Examples
 /// ```
@@ -90,17 +93,17 @@ pub fn sampling_probability(
     largest(target, adjacency, PROBABILITY, event)
 }
 
-/// The smallest x within `range` that meets `target`, for a cost that falls with x.
+/// The smallest x within `range` that meets `target`, for a cost that decreases with x.
 ///
 /// # Errors
-/// [`Error::Param`] for a target that cannot be aimed at or a range that is not 0 < low < high;
-/// [`Error::TargetOutOfReach`] when even the end of the range misses the target; those of the
+/// [`Error::Param`] for an invalid target or a range that is not 0 < low < high;
+/// [`Error::TargetOutOfReach`] if even the end of the range misses the target; the errors of the
 /// accountant.
 ///
 /// # Numerics
-/// Guarded secants on ln epsilon against ln x, with quick estimates where there are any; the last
-/// few steps use the certified upper end. The epsilon of the answer is below the target by at most
-/// a twentieth of its own bracket, or 1e-11 where that is closer.
+/// Safeguarded secant steps on ln epsilon against ln x, with fast estimates where available; the
+/// last few steps use the certified upper bound. The epsilon of the result is below the target by
+/// at most a twentieth of the width of its own bracket, or 1e-11 if that is larger.
 pub fn smallest(
     target: ApproxDp,
     adjacency: Adjacency,
@@ -111,7 +114,7 @@ pub fn smallest(
     Search::new(target, adjacency)?.boundary(low, high, &event)
 }
 
-/// The largest x within `range` that meets `target`, for a cost that rises with x.
+/// The largest x within `range` that meets `target`, for a cost that increases with x.
 ///
 /// # Errors
 /// As [`smallest`].
@@ -128,8 +131,8 @@ pub fn largest(
 /// The largest count that meets `target`, exactly: one more would miss it.
 ///
 /// # Errors
-/// As [`smallest`]; [`Error::TargetOutOfReach`] too when a single run misses the target, and
-/// [`Error::Param`] when 2^50 runs still meet it.
+/// As [`smallest`]; also [`Error::TargetOutOfReach`] if a single run misses the target, and
+/// [`Error::Param`] if 2^50 runs still meet it.
 pub fn count(
     target: ApproxDp,
     adjacency: Adjacency,
@@ -157,16 +160,17 @@ struct Search {
     adjacency: Adjacency,
 }
 
-/// Logarithm of an epsilon of 0: nothing further below says where the target lies.
+/// Stands for the logarithm of an epsilon of 0. Below this, values give no information about the
+/// position of the target.
 const FLOOR: f64 = -200.0;
 
 /// Relative distance to the exact solution at which the search ends.
 const PRECISION: f64 = 1e-11;
 
-/// The part of a bracket's width that the answer may stay below the target.
+/// The fraction of a bracket's width by which the result may stay below the target.
 const OF_THE_WIDTH: f64 = 0.05;
 
-/// Where the search for a count begins.
+/// The first count tried in the search.
 const FIRST_COUNT: u64 = 1 << 10;
 
 impl Search {
@@ -175,7 +179,7 @@ impl Search {
         Ok(Self { target, adjacency })
     }
 
-    /// The parameter nearest to `bad` that meets the target, between `bad` and `good`.
+    /// The parameter closest to `bad` that meets the target, between `bad` and `good`.
     fn boundary(&self, bad: f64, good: f64, event: impl Fn(f64) -> DpEvent) -> Result<Calibrated> {
         let (bad, good) = (libm::log(bad), libm::log(good));
         let at = |x: f64| event(libm::exp(x));
@@ -203,8 +207,8 @@ impl Search {
         Ok(Calibrated { value, bound })
     }
 
-    /// By how much a bound misses the target, as ln of epsilon over the target's epsilon: nearly
-    /// linear in the logarithm of a noise, a count or a probability.
+    /// By how much a bound misses the target, as ln of epsilon divided by the target's epsilon. It
+    /// is nearly linear in the logarithm of a noise, a count or a probability.
     fn excess(&self, upper: f64) -> f64 {
         let ratio = libm::log(upper / self.target.epsilon);
         if upper <= self.target.epsilon {
@@ -214,7 +218,7 @@ impl Search {
         }
     }
 
-    /// The excess of an estimate, or of a bound where there is none.
+    /// The excess of an estimate, or of a bound if there is no estimate.
     fn roughly(&self, event: &DpEvent) -> Result<f64> {
         let ApproxDp { epsilon, delta } = self.target;
         if matches!(event, DpEvent::NonPrivate) {
@@ -231,7 +235,7 @@ impl Search {
         }
     }
 
-    /// The excess of the best bound; infinite, without a bound, where epsilon is.
+    /// The excess of the best bound; infinite, without a bound, if epsilon is infinite.
     fn certified(&self, event: &DpEvent) -> Result<(f64, Option<PrivacyBound>)> {
         if matches!(event, DpEvent::NonPrivate) {
             return Ok((f64::INFINITY, None));
@@ -249,7 +253,8 @@ impl Search {
         Ok(accountant)
     }
 
-    /// From a logarithm near the boundary, with the slope there where it is known, to one that provably meets the target, next to it.
+    /// Starting from a logarithm near the boundary, with the slope there if it is known, finds one
+    /// next to it that provably meets the target.
     fn settle(
         &self,
         (near, slope): (f64, Option<f64>),
@@ -316,7 +321,7 @@ fn width(bound: &PrivacyBound) -> f64 {
     }
 }
 
-/// Whether a search that is kept between two ends is at this one.
+/// Whether the position of a search that is clamped between two ends is at this end.
 const fn is(x: f64, end: f64) -> bool {
     (x - end).abs() <= 0.0
 }
@@ -327,8 +332,8 @@ type Count = (u64, f64);
 /// The largest count searched.
 const LARGEST: u64 = 1 << 50;
 
-/// A count that meets the target and one that misses it, from `first` outwards in steps that
-/// double; only one of them where [`LARGEST`] still meets it, or even a single run misses it.
+/// A count that meets the target and one that misses it, searched from `first` with steps that
+/// double. Only one of them if [`LARGEST`] still meets it, or if a single run already misses it.
 fn gallop(
     first: u64,
     mut step: u64,
@@ -393,26 +398,28 @@ fn unbounded() -> Error {
     })
 }
 
-/// The logarithm of a parameter with its excess: positive where the target is missed.
+/// The logarithm of a parameter with its excess, which is positive if the target is missed.
 type Point = (f64, f64);
 
 /// Distance in ln x, or of the excess from 0, at which a search by estimates ends.
 const SECANT_PRECISION: f64 = 1e-6;
 
-/// Distance in ln x over which a slope is no longer taken.
+/// Distance in ln x above which a slope is not used.
 const SLOPE_OVER: f64 = 1e-5;
 
-/// The step of a search outwards, relative to the excess at first and then to where the line through two points leads.
+/// Factors for the step of a search outwards: relative to the excess at first, later relative to
+/// the step predicted by the line through two points.
 const OUTWARDS: (f64, f64) = (0.5, 1.2);
 
-/// The least such step.
+/// The smallest such step.
 const LEAST_STEP: f64 = 0.02;
 
-/// Most evaluations within a bracket.
+/// Maximum number of evaluations within a bracket.
 const MOST_ROUNDS: u32 = 60;
 
-/// Where the excess turns positive, from 0 (or the end nearest to it) outwards, so that extremes
-/// are tried only when needed, with its slope where two points next to it are known; an end where it does not turn.
+/// The point where the excess becomes positive, searched from 0 (or the end closest to it)
+/// outwards, so that extreme values are tried only if needed. With the slope there, if two points
+/// close to it are known. If the sign does not change, an end of the range.
 fn boundary(
     (bad, good): (f64, f64),
     excess: impl Fn(f64) -> Result<f64>,
@@ -471,7 +478,7 @@ fn close_in(
     Ok((secant.good.0, slope))
 }
 
-/// Where the line between two points reaches `-below`; the middle where it leads out of them.
+/// Where the line between two points reaches `-below`; the midpoint if that is outside of them.
 fn between(bad: Point, good: Point, below: f64) -> f64 {
     let share = (-below - good.1) / (bad.1 - good.1);
     let middle = 0.5 * (bad.0 + good.0);
@@ -510,9 +517,9 @@ impl Secant {
         self.rounds += 1;
     }
 
-    /// Where to look next: the root of the secant through the last two points, pushed a little away
-    /// from the nearer end of the bracket, by `least` at least, so that both ends close in; the
-    /// middle where the secant leads out of the bracket, and every sixth time.
+    /// The next point to evaluate: the root of the secant through the last two points, moved
+    /// slightly away from the closer end of the bracket, by at least `least`, so that both ends
+    /// converge. The midpoint if the secant leads out of the bracket, and in every sixth step.
     fn next(&self, least: f64) -> f64 {
         let (low, high) = (self.bad.0.min(self.good.0), self.bad.0.max(self.good.0));
         let middle = low + 0.5 * (high - low);

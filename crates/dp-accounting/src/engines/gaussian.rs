@@ -1,4 +1,4 @@
-//! The accountant of Gaussian mechanisms alone.
+//! The accountant for Gaussian mechanisms only.
 
 use dp_core::{Adjacency, DpEvent, Gdp, Zcdp};
 
@@ -9,7 +9,7 @@ use crate::engines::rounding::UpwardSum;
 use crate::engines::tightest::TightestAccountant;
 use crate::{Error, Result};
 
-/// Exact accountant for Gaussian mechanisms: it keeps mu^2 under one adjacency.
+/// Exact accountant for Gaussian mechanisms: it tracks mu^2 under one adjacency.
 ///
 /// ```text
 /// mu^2 = Σ_i f_i^2 / z_i^2,   f_i = 1 (add/remove), 2 or √2 (replace)
@@ -35,7 +35,7 @@ pub struct GdpAccountant {
 }
 
 impl GdpAccountant {
-    /// An accountant that has seen nothing.
+    /// Creates an accountant without any events.
     #[must_use]
     pub fn new(adjacency: Adjacency) -> Self {
         Self {
@@ -47,8 +47,8 @@ impl GdpAccountant {
     /// Adds `count` runs of `event`. On an error the accountant is unchanged.
     ///
     /// # Errors
-    /// Those of [`gdp::mu_squared`], and [`crate::Error::Param`] when the total is not finite or
-    /// a count does not fit 64 bits.
+    /// The errors of [`gdp::mu_squared`], and [`crate::Error::Param`] if the total is not finite or
+    /// a count does not fit in 64 bits.
     pub fn compose(&mut self, event: &DpEvent, count: u64) -> Result<()> {
         Composition::new(self.adjacency).add(event, count)?;
         let cost = repeated_cost(event, count, self.adjacency)?;
@@ -58,7 +58,7 @@ impl GdpAccountant {
         Ok(())
     }
 
-    /// The neighbours that the account is for.
+    /// The adjacency of the guarantee.
     #[must_use]
     pub const fn adjacency(&self) -> Adjacency {
         self.adjacency

@@ -1,11 +1,12 @@
-//! What mechanisms cost: events in, bounds on epsilon and delta out.
+//! Accountants: they take events and compute bounds on epsilon and delta.
 //!
-//! From the ground up: [`rounding`] and [`quadrature`]; [`accountant`], the contract; [`gdp`], the
-//! Gaussian profile in closed form; [`loss`], the privacy loss of one mechanism; [`composition`], a
-//! list of them; [`profile`], delta of a single loss; [`rdp`], [`zcdp`], [`saddle_point`] and [`pld`],
-//! which bound a composition each in its own way; [`tightest`], which takes the best of them;
-//! [`gaussian`], the accountant of Gaussian mechanisms alone; [`calibrate`], which searches for the parameter that
-//! meets a target. Nothing here imports from the books or the questions.
+//! From the bottom up: [`rounding`] and [`quadrature`]; [`accountant`], the common contract;
+//! [`gdp`], the Gaussian profile in closed form; [`loss`], the privacy loss of one mechanism;
+//! [`composition`], a list of them; [`profile`], delta of a single loss; [`rdp`], [`zcdp`],
+//! [`saddle_point`] and [`pld`], which bound a composition, each by its own method; [`tightest`],
+//! which returns the best of their bounds; [`gaussian`], the accountant for Gaussian mechanisms
+//! only; [`calibrate`], which searches for the parameter that meets a target. Nothing here imports
+//! from the books or the questions.
 
 pub(crate) mod accountant;
 pub mod calibrate;

@@ -1,11 +1,11 @@
-//! The privacy profile of one mechanism, run once: no composition, no grid.
+//! The privacy profile of one mechanism that runs once: no composition, no grid.
 //!
 //! ```text
 //! δ(ε) = P(L > ε) - e^ε Q(L > ε)      (both tails at the same point; atoms term by term)
 //! ```
 //!
-//! The difference cancels when the loss beyond ε is small; what is lost is known and goes into
-//! the bracket, so the answer is proved whatever it is worth.
+//! The difference cancels if the loss beyond ε is small. The resulting error is bounded and
+//! included in the bracket, so the result is proved however accurate it is.
 
 use dp_core::Adjacency;
 
@@ -14,14 +14,14 @@ use crate::engines::loss::{Loss, ULP};
 use crate::engines::rounding::first_true;
 use crate::{Error, Result};
 
-/// Delta of a single mechanism at `epsilon`, from both sides.
+/// Lower and upper bounds on delta of a single mechanism at `epsilon`.
 pub(crate) fn single_delta(
     loss: &Loss,
     epsilon: f64,
     adjacency: Adjacency,
 ) -> Result<PrivacyBound> {
     let (lower, upper) = delta(loss, epsilon)?;
-    // What is too small for a number is not 0.
+    // a value that is too small to be represented is not 0
     let smallest = f64::from_bits(1);
     let upper = if loss.max_finite() > epsilon {
         upper.max(smallest)
@@ -38,7 +38,7 @@ pub(crate) fn single_delta(
     ))
 }
 
-/// Epsilon of a single mechanism at `delta`, from both sides, by bisection over the
+/// Lower and upper bounds on epsilon of a single mechanism at `delta`, by bisection over the
 /// floating-point numbers.
 pub(crate) fn single_epsilon(
     loss: &Loss,
@@ -105,8 +105,8 @@ fn delta(loss: &Loss, epsilon: f64) -> Result<(f64, f64)> {
 
 /// The continuous part and a bound on its error.
 ///
-/// The tails are those of a point within `shift` of epsilon. {L > that point} is not the best
-/// test at epsilon, but it misses the best by at most the mass between times the shift.
+/// The tails are those of a point within `shift` of epsilon. {L > that point} is not the best test
+/// at epsilon, but it falls short of the best by at most the mass in between times the shift.
 fn density_part(loss: &Loss, epsilon: f64) -> (f64, f64) {
     if let Some(exact) = exponential(loss, epsilon) {
         return exact;
@@ -123,7 +123,7 @@ fn density_part(loss: &Loss, epsilon: f64) -> (f64, f64) {
     if q.is_nan() {
         return (0.0, p);
     }
-    // For the larger tail the error is that of its complement.
+    // for the larger tail, the error is that of its complement
     let relative = |tail: crate::engines::loss::Tail| {
         tail.error * tail.above.min(tail.below) + ULP * tail.above
     };
@@ -135,8 +135,8 @@ fn density_part(loss: &Loss, epsilon: f64) -> (f64, f64) {
     (value, rounding.min(p + 1e-307))
 }
 
-/// Truncated exponentials, without cancellation: with top loss m and scale A,
-/// ∫ from ε to m of (1 - e^(ε - l)) dP = A (1 - e^((ε - m)/2))².
+/// Truncated exponentials, without cancellation: with largest loss m and scale A, ∫ from ε to m of
+/// (1 - e^(ε - l)) dP = A (1 - e^((ε - m)/2))².
 fn exponential(loss: &Loss, epsilon: f64) -> Option<(f64, f64)> {
     let (top, scale) = match *loss {
         Loss::Laplace { epsilon } => (epsilon, 0.5),
@@ -166,7 +166,7 @@ mod tests {
         })
     }
 
-    /// From `tests/pld_values.py`: the closed form at 50 digits.
+    /// From `tests/pld_values.py`: the closed form with 50 digits.
     #[test]
     fn sampled_gaussian_profile() {
         let table = [
@@ -182,7 +182,7 @@ mod tests {
         }
     }
 
-    /// mpmath at 50 digits.
+    /// Reference value from mpmath with 50 digits.
     #[test]
     fn sampled_gaussian_profile_with_a_tiny_sample() {
         let table = [

@@ -1,9 +1,8 @@
 //! Rules for one-dimensional integrals, and the search for the parts of the line that matter.
 //!
-//! What a rule needs to know of an integrand, and the bound on its error, stands with the rule where
-//! it is general and with the integrand where it is not: mixtures of normals in
-//! [`crate::engines::loss`] and [`crate::engines::saddle_point`] take the plain trapezoidal rule with a step of
-//! their own.
+//! What a rule requires of an integrand, and the bound on its error, is documented with the rule if
+//! it is general, and otherwise with the integrand: mixtures of normals in [`crate::engines::loss`]
+//! and [`crate::engines::saddle_point`] use the plain trapezoidal rule with a step of their own.
 
 use std::sync::LazyLock;
 
@@ -44,12 +43,13 @@ const REACH: f64 = 4.0;
 /// Nodes and weights for an integral from `low` to `high` of a function that grows at most like
 /// e^(rate |v|) for a complex displacement v.
 ///
-/// A panel of half-width a has a rate <= 4. On the ellipse with semi-axis sum ρ = 20 around it the
-/// function is at most e^(4 (ρ + 1/ρ)/2) = e^40.1 times its largest value on the panel, and the
-/// error of the rule at most (64/15) e^40.1 ρ^-40 / (1 - ρ^-2) = e^-78 of that, times the panel
-/// (Trefethen, Approximation Theory and Approximation Practice, Theorem 19.3).
+/// On a panel of half-width a, the rate times a is <= 4. On the ellipse with semi-axis sum ρ = 20
+/// around it, the function is at most e^(4 (ρ + 1/ρ)/2) = e^40.1 times its largest value on the
+/// panel, and the error of the rule is at most (64/15) e^40.1 ρ^-40 / (1 - ρ^-2) = e^-78 of that,
+/// times the panel (Trefethen, Approximation Theory and Approximation Practice, Theorem 19.3).
 ///
-/// Where that takes more than `most_nodes`, there are a few more than those, for the caller to refuse.
+/// If this takes more than `most_nodes`, the result has a few more than that, which the caller must
+/// reject.
 pub(crate) fn panels(
     low: f64,
     high: f64,
@@ -67,15 +67,15 @@ pub(crate) fn panels(
     })
 }
 
-/// Step of the trapezoidal rule; halving it from 1/12 changes no result by more than 2e-15.
+/// Step of the trapezoidal rule. Halving it from 1/12 changes no result by more than 2e-15.
 const STEP: f64 = 1.0 / 16.0;
-/// The rule runs over `FIRST..=LAST` steps: outside, the weight is below 1e-20 of the total.
+/// The rule runs over `FIRST..=LAST` steps. Outside, the weight is below 1e-20 of the total.
 const FIRST: i32 = -64;
 const LAST: i32 = 96;
 
-/// Nodes `u` and weights `w` for an integral over u from 0 to infinity: the trapezoidal rule in t with
-/// u = exp(t - exp(-t)), by which an integrand that falls like e^-u decays doubly exponentially on both
-/// sides, where the rule converges exponentially.
+/// Nodes `u` and weights `w` for an integral over u from 0 to infinity: the trapezoidal rule in t
+/// with u = exp(t - exp(-t)). With this substitution, an integrand that decreases like e^-u decays
+/// doubly exponentially on both sides, so the rule converges exponentially.
 pub(crate) static HALF_LINE: LazyLock<Vec<(f64, f64)>> = LazyLock::new(|| {
     (FIRST..=LAST)
         .map(|k| {
@@ -87,16 +87,16 @@ pub(crate) static HALF_LINE: LazyLock<Vec<(f64, f64)>> = LazyLock::new(|| {
         .collect()
 });
 
-/// Intervals looked at for every piece that may be kept: bisection visits twice as many as it
+/// Number of intervals examined per piece that may be kept: bisection visits twice as many as it
 /// keeps, and some for every piece that is dropped.
 const LOOKS: usize = 64;
 
-/// Bisects `[from, to]` into pieces that are kept whole.
+/// Bisects `[from, to]` and returns the pieces that matter.
 ///
-/// `judge(a, b, floor)` gives a bound from above on the logarithm of what lies in the interval, a
-/// value reached inside it, and whether the piece is small enough. A piece is dropped when its
-/// bound is below the floor, which is `floor` or `drop` below the largest value seen. `None` as
-/// soon as more than `limit` pieces are kept, or far more were looked at.
+/// `judge(a, b, floor)` returns an upper bound on the logarithm of what lies in the interval, a
+/// value attained inside it, and whether the piece is small enough. A piece is dropped if its bound
+/// is below the floor, which is `floor` or `drop` below the largest value seen. Returns `None` as
+/// soon as more than `limit` pieces are kept, or far more were examined.
 pub(crate) fn relevant(
     (from, to): (f64, f64),
     floor: f64,
@@ -134,18 +134,18 @@ pub(crate) fn relevant(
     Some(kept.into_iter().map(|(a, b, _)| (a, b)).collect())
 }
 
-/// What is known of one interval.
+/// The bounds on one interval.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Judgement {
-    /// Bound from above on the log-integrand.
+    /// Upper bound on the log-integrand.
     pub(crate) upper: f64,
     /// The log-integrand is at least this somewhere inside, as far as it may raise the floor.
     pub(crate) reached: f64,
-    /// Whether the piece need not be cut further.
+    /// Whether the piece does not need to be divided further.
     pub(crate) small: bool,
 }
 
-/// A positive count that was computed as a number; what exceeds the largest is the largest.
+/// A positive count that was computed as a floating-point number, saturating at the largest value.
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

@@ -1,10 +1,10 @@
 //! Sums, products and quotients of non-negative numbers, rounded up.
 //!
-//! A cost must never come out below its true value. Each operation is done in the usual
-//! rounding, its exact error is found with a fused multiply-add (or Knuth's two-sum), and the
-//! result moves to the next number up when the error says that it is too small.
+//! A computed cost must never be below its true value. Each operation is computed with the usual
+//! rounding, its exact error is determined with a fused multiply-add (or Knuth's two-sum), and the
+//! result is replaced by the next larger number if the error shows that it is too small.
 
-/// Below this a fused residual may itself underflow, so results are always moved up.
+/// Below this, a fused residual may itself underflow, so results are always rounded up.
 const RESIDUAL_FLOOR: f64 = 1e-280;
 
 /// a b, rounded up.
@@ -57,7 +57,8 @@ pub(crate) fn two_sum(a: f64, b: f64) -> (f64, f64) {
     (sum, (a - (sum - b_part)) + (b - b_part))
 }
 
-/// Running sum whose rounding errors are added in: with n terms, the total is off by one unit of rounding of itself and n² units squared of the terms' sizes.
+/// Running sum with compensation of rounding errors: with n terms, the total is off by one unit of
+/// rounding of itself and n² units squared of the terms' sizes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct CompensatedSum {
     sum: f64,
@@ -76,7 +77,8 @@ impl CompensatedSum {
     }
 }
 
-/// Sum within a unit in the last place, however many terms there are, unless they cancel.
+/// Sum that is accurate to one unit in the last place, however many terms there are, unless they
+/// cancel.
 pub(crate) fn accurate_sum(terms: impl Iterator<Item = f64>) -> f64 {
     let mut sum = CompensatedSum::default();
     terms.for_each(|term| sum.add(term));
@@ -85,8 +87,8 @@ pub(crate) fn accurate_sum(terms: impl Iterator<Item = f64>) -> f64 {
 
 /// Running sum of non-negative numbers whose total is rounded up.
 ///
-/// The error of every addition is kept, so that the total of n terms is too large by about one
-/// unit in the last place, not n.
+/// The error of every addition is tracked, so the total of n terms is too large by about one unit
+/// in the last place, not n.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct UpwardSum {
     sum: f64,
@@ -94,7 +96,7 @@ pub(crate) struct UpwardSum {
 }
 
 impl UpwardSum {
-    /// The sum of nothing.
+    /// The empty sum.
     pub(crate) const EMPTY: Self = Self {
         sum: 0.0,
         error: 0.0,
@@ -106,7 +108,7 @@ impl UpwardSum {
         let (errors, lost) = two_sum(self.error, error);
         Self {
             sum,
-            // what the sum of the errors loses is rounded up as well, so that no term is ever lost
+            // rounding of the sum of errors is rounded up as well, so that no term is ever lost
             error: if lost > 0.0 { errors.next_up() } else { errors },
         }
     }
@@ -124,8 +126,9 @@ impl UpwardSum {
     }
 }
 
-/// The smallest non-negative f64 at which a monotone `test` holds, infinity if at none.
-/// The bits of non-negative numbers are ordered as the numbers are, so 64 halvings suffice.
+/// The smallest non-negative f64 for which a monotone `test` holds; infinity if there is none. The
+/// bit patterns of non-negative numbers have the same order as the numbers, so 64 bisections
+/// suffice.
 pub(crate) fn first_true(test: impl Fn(f64) -> bool) -> f64 {
     if test(0.0) {
         return 0.0;
@@ -180,7 +183,8 @@ mod tests {
         assert_eq!(exact.total(), 0.75);
     }
 
-    /// The sign of the exact sum: the terms as numbers that do not overlap (Shewchuk), of which the largest decides.
+    /// The sign of the exact sum: the terms are expanded into non-overlapping numbers (Shewchuk),
+    /// of which the largest determines the sign.
     fn sign_of_sum(terms: impl Iterator<Item = f64>) -> f64 {
         let mut parts: Vec<f64> = Vec::new();
         for mut rest in terms {
@@ -204,7 +208,7 @@ mod tests {
         };
         for _ in 0..2_000 {
             let n = bits() % 40;
-            // of any size up to 2, subnormal numbers included, most of them close to each other
+            // of any size up to 2, including subnormal numbers, most of them close to each other
             let lowest = bits() % 1024;
             let terms: Vec<f64> = (0..n)
                 .map(|_| {

@@ -8,16 +8,16 @@ use crate::engines::rounding::UpwardSum;
 use crate::engines::{gdp, pld, profile, saddle_point};
 use crate::{Error, Result};
 
-/// The accountant to use when in doubt: it knows every event, asks the methods that apply and
-/// answers with the best of them.
+/// The default accountant: it supports every event, tries the methods that apply and returns the
+/// best of their answers.
 ///
-/// | composed | method |
+/// | composition | method |
 /// | --- | --- |
 /// | Gaussian mechanisms only | closed form ([`Method::Gdp`]) |
 /// | a single run of another mechanism with a known pair | closed form ([`Method::Profile`]) |
 /// | smooth losses: anything with a Gaussian, or enough sampled or Laplace ones | inversion ([`Method::SaddlePoint`]) |
 /// | other mechanisms with a known pair of distributions | bracket ([`Method::Pld`]) |
-/// | anything else, or where that bracket is the worse bound | Renyi divergences ([`Method::Rdp`]) |
+/// | anything else, or if that bracket is the worse bound | Renyi divergences ([`Method::Rdp`]) |
 ///
 /// # Examples
 /// ```
@@ -37,7 +37,7 @@ pub struct TightestAccountant {
     composition: Composition,
 }
 
-/// What is asked.
+/// The requested quantity.
 #[derive(Debug, Clone, Copy)]
 enum Question {
     /// Epsilon at this delta.
@@ -46,14 +46,14 @@ enum Question {
     DeltaAt(f64),
 }
 
-/// Relative width of a bracket that no other method is asked to improve.
+/// Relative width of a bracket that no other method needs to improve.
 const CLOSE: f64 = 1e-6;
 
 /// Relative error allowed for the closed form of Gaussian mechanisms.
 const GDP_ERROR: f64 = 4e-12;
 
 impl TightestAccountant {
-    /// An accountant that has seen nothing.
+    /// Creates an accountant without any events.
     #[must_use]
     pub const fn new(adjacency: Adjacency) -> Self {
         Self {
@@ -61,20 +61,21 @@ impl TightestAccountant {
         }
     }
 
-    /// An accountant of Gaussian mechanisms with a total of `mu_squared`.
+    /// An accountant for Gaussian mechanisms with a total of `mu_squared`.
     pub(crate) const fn of_gaussian(mu_squared: UpwardSum, adjacency: Adjacency) -> Self {
         Self {
             composition: Composition::of_gaussian(mu_squared, adjacency),
         }
     }
 
-    /// Epsilon at `delta`: the best bound or, where that is hard to get, any whose upper end is at
-    /// most `enough`.
+    /// Epsilon at `delta`: the best bound or, if that is expensive, any whose upper end is at most
+    /// `enough`.
     pub(crate) fn epsilon_unless(&self, delta: f64, enough: f64) -> Result<PrivacyBound> {
         self.answer(Question::EpsilonAt(delta), enough)
     }
 
-    /// About epsilon at `delta`, quickly and without any guarantee, best where it is `near`; `None` where there is no quick way.
+    /// A fast approximation of epsilon at `delta` without any guarantee, most accurate if it is
+    /// close to `near`; `None` if there is no fast method.
     pub(crate) fn estimate(&self, delta: f64, near: f64) -> Option<f64> {
         let composition = self.composition.nonempty().ok()?;
         let question = Question::EpsilonAt(delta);
@@ -131,7 +132,7 @@ impl TightestAccountant {
     }
 }
 
-/// The closed form of a single mechanism, else the inversion; nothing where neither answers.
+/// The closed form of a single mechanism, otherwise the inversion; `None` if neither applies.
 fn quick(composition: &Composition, question: Question) -> Result<Option<PrivacyBound>> {
     if let Some(bound) = single(composition, question).filter(is_close) {
         return Ok(Some(bound));
@@ -142,7 +143,7 @@ fn quick(composition: &Composition, question: Question) -> Result<Option<Privacy
     })
 }
 
-/// Nothing where a method does not apply; other errors are errors.
+/// `None` if a method does not apply; other errors remain errors.
 fn optional(answer: Result<PrivacyBound>) -> Result<Option<PrivacyBound>> {
     match answer {
         Ok(bound) => Ok(Some(bound)),
@@ -151,12 +152,12 @@ fn optional(answer: Result<PrivacyBound>) -> Result<Option<PrivacyBound>> {
     }
 }
 
-/// Whether a bracket needs no improvement; a lower end of 0 is no bracket.
+/// Whether a bracket needs no improvement; a lower end of 0 does not count as a bracket.
 fn is_close(bound: &PrivacyBound) -> bool {
     bound.upper - bound.lower <= CLOSE * bound.upper
 }
 
-/// The best of what two sound methods know.
+/// Combines the bounds of two sound methods.
 fn better(a: PrivacyBound, b: PrivacyBound) -> PrivacyBound {
     let lower = a.lower.max(b.lower);
     let best = if b.upper < a.upper { b } else { a };
@@ -169,7 +170,7 @@ fn better(a: PrivacyBound, b: PrivacyBound) -> PrivacyBound {
     )
 }
 
-/// Gaussian mechanisms alone: exact, rounded up.
+/// Gaussian mechanisms only: exact, rounded up.
 fn gaussian(composition: &Composition, question: Question) -> PrivacyBound {
     let mu = gdp::from_mu_squared(composition.gaussian()).mu;
     let adjacency = composition.adjacency();

@@ -1,4 +1,4 @@
-//! The trade-off function: what the best test of whether one unit took part must get wrong.
+//! The trade-off function: lower bounds on the errors of any test of whether one unit took part.
 
 use dp_core::params;
 use serde::Serialize;
@@ -6,17 +6,20 @@ use serde::Serialize;
 use crate::Result;
 use crate::engines::accountant::{Accountant, Method};
 
-/// The type II error of the best test at one type I error, from both sides.
+/// The type II error of the best test at one type I error, with bounds from both sides.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct TradeOff {
-    /// The type I error: how often the test accuses a unit that did not take part, between 0 and 1.
+    /// The type I error: the probability that the test accuses a unit that did not take part,
+    /// between 0 and 1.
     pub alpha: f64,
-    /// Never above the true type II error: every test misses a unit that took part at least so often. The figure to promise.
+    /// A lower bound on the true type II error: every test misses a unit that took part at least
+    /// this often. This is the value to report.
     pub lower: f64,
-    /// Never below the true type II error; `1 - alpha` where the accountant knows nothing from below.
+    /// An upper bound on the true type II error; `1 - alpha` if the accountant has no lower bound
+    /// on delta.
     pub upper: f64,
-    /// How the accountant found delta.
+    /// How the accountant computed delta.
     pub method: Method,
 }
 
@@ -26,15 +29,18 @@ pub struct TradeOff {
 /// f(α) = max over ε >= 0 of  0,  1 - δ(ε) - e^ε α,  e^-ε (1 - δ(ε) - α)
 /// ```
 ///
-/// (Dong, Roth, Su, arXiv 1905.02383, Proposition 2.12.) It says the same as the whole privacy profile: everything composed is (ε, δ(ε))-DP for every ε
-/// exactly where each test between neighbours with type I error α has a type II error of f(α) or more.
+/// (Dong, Roth, Su, arXiv 1905.02383, Proposition 2.12.) It is equivalent to the whole privacy
+/// profile: the composition is (ε, δ(ε))-DP for every ε if and only if each test between neighbours
+/// with type I error α has a type II error of f(α) or more.
 ///
-/// Written over `s = e^ε`, or `e^-ε` for the second line, the maximum is that of one concave function of `s > 0`. A golden-section search finds it
-/// with about 40 questions for delta, which cost what they cost the accountant. Every point that was asked bounds f from below; the chords between them, continued, bound it
-/// from above, because the function is concave.
+/// Written over `s = e^ε`, or `e^-ε` for the second line, the maximum is that of one concave
+/// function of `s > 0`. A golden-section search finds it with about 40 evaluations of delta by the
+/// accountant. Every evaluated point gives a lower bound on f; the extended chords between them
+/// give an upper bound, because the function is concave.
 ///
 /// # Errors
-/// [`crate::Error::Param`] unless alpha lies strictly between 0 and 1, and those of [`Accountant::delta`].
+/// [`crate::Error::Param`] unless alpha lies strictly between 0 and 1, and the errors of
+/// [`Accountant::delta`].
 ///
 /// # Examples
 /// ```
@@ -56,7 +62,7 @@ pub fn trade_off(accountant: &dyn Accountant, alpha: f64) -> Result<TradeOff> {
     let high = climb(middle, 1.0, -libm::log(alpha), at, &mut points)?;
     search(low, high, at, &mut points)?;
     let lower = points.iter().map(|point| point.lower).fold(0.0, f64::max);
-    // what is known of the ends
+    // what is known about the ends
     let end = |s: f64, lower: f64| Point {
         s,
         lower,
@@ -74,7 +80,8 @@ pub fn trade_off(accountant: &dyn Accountant, alpha: f64) -> Result<TradeOff> {
     })
 }
 
-/// Steps from the middle, each twice as far, to one that is lower than the step before it or to the limit.
+/// Steps from the midpoint, each twice as long, to a point that is lower than the previous one or
+/// to the limit.
 fn climb(
     middle: Point,
     first: f64,
@@ -98,7 +105,7 @@ fn climb(
     }
 }
 
-/// Golden section between two values of t.
+/// Golden-section search between two values of t.
 fn search(
     mut low: f64,
     mut high: f64,
@@ -125,7 +132,7 @@ fn search(
     Ok(())
 }
 
-/// The share of the longer part of a golden section.
+/// The fraction of the longer part of a golden section.
 const GOLDEN: f64 = 0.618_033_988_749_894_8;
 /// Smallest log s; the function is below s.
 const LEAST: f64 = -60.0;
@@ -166,7 +173,7 @@ fn above(points: &[Point]) -> f64 {
     let mut bound: f64 = 0.0;
     for at in 0..points.len() - 1 {
         let (a, b) = (points[at], points[at + 1]);
-        // continued chords of the neighbours on either side
+        // extended chords of the neighbours on either side
         let rising = at
             .checked_sub(1)
             .map(|before| Line::through(points[before], a));
@@ -177,7 +184,7 @@ fn above(points: &[Point]) -> f64 {
             (None, None) => f64::INFINITY,
         });
     }
-    bound * (1.0 + 1e-12) // lines that meet are computed in floating point numbers
+    bound * (1.0 + 1e-12) // the intersection of the lines is computed in floating point
 }
 
 /// A line above the function beyond the point through which it goes.

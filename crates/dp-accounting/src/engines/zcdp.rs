@@ -1,4 +1,4 @@
-//! Zero-concentrated differential privacy: one number for every order at once.
+//! Zero-concentrated differential privacy: a single number that covers all orders.
 
 use dp_core::{Adjacency, DpEvent, Zcdp, params};
 
@@ -9,7 +9,7 @@ use crate::engines::rdp::conversion::log_tail;
 use crate::engines::rounding::{UpwardSum, count_up, div_up, mul_up};
 use crate::{Error, Result};
 
-/// Accountant that adds up rho, where rho-zCDP says that the Renyi divergence of every order a is
+/// Accountant that adds up rho. A mechanism is rho-zCDP if the Renyi divergence of every order a is
 /// at most rho a.
 ///
 /// | event | rho |
@@ -22,17 +22,17 @@ use crate::{Error, Result};
 /// | zCDP | itself |
 ///
 /// Sources: Bun, Steinke, arXiv 1605.02065, Propositions 1.4, 1.6; Cesar, Rogers, arXiv 2004.07223
-/// (bounded range); Canonne, Kamath, Steinke, arXiv 2004.00010 (discrete Gaussian). What can fail
-/// with positive probability, is known at one order only, or is selected from several runs has no
-/// rho and is refused.
+/// (bounded range); Canonne, Kamath, Steinke, arXiv 2004.00010 (discrete Gaussian). A mechanism
+/// that can fail with positive probability, is known at one order only, or is selected from several
+/// runs has no rho and is rejected.
 #[derive(Debug, Clone)]
 pub struct ZcdpAccountant {
     composition: Composition,
-    /// rho within a few units in the last place, as it was added up.
+    /// rho within a few units in the last place, as accumulated.
     rough: f64,
 }
 
-/// Below this rho need not be recomputed to know that it is finite.
+/// Below this, rho does not need to be recomputed to know that it is finite.
 const SURELY_FINITE: f64 = 1e300;
 
 impl PartialEq for ZcdpAccountant {
@@ -42,7 +42,7 @@ impl PartialEq for ZcdpAccountant {
 }
 
 impl ZcdpAccountant {
-    /// An accountant that has seen nothing.
+    /// Creates an accountant without any events.
     #[must_use]
     pub const fn new(adjacency: Adjacency) -> Self {
         Self {
@@ -51,7 +51,7 @@ impl ZcdpAccountant {
         }
     }
 
-    /// rho of everything so far, rounded up; 0 at first.
+    /// rho of everything so far, rounded up; initially 0.
     #[must_use]
     pub fn rho(&self) -> f64 {
         total(&self.composition).unwrap_or(f64::INFINITY)
@@ -125,7 +125,7 @@ fn delta(rho: f64, epsilon: f64) -> f64 {
     libm::exp(cost - gain + tail + rounding).min(1.0)
 }
 
-/// Root of a function that rises from below 0, over twelve hundred powers of e; any s is sound.
+/// Root of a function that increases from below 0, over twelve hundred powers of e; any s is sound.
 fn root(f: impl Fn(f64) -> f64) -> f64 {
     let (mut low, mut high) = (-600.0, 600.0);
     for _ in 0..80 {
@@ -152,7 +152,7 @@ fn total(composition: &Composition) -> Result<f64> {
     Ok(sum.total())
 }
 
-/// rho of one part, rounded up, or the name of what has none.
+/// rho of one part, rounded up, or the name of a part that has none.
 fn rho(part: &Part) -> Result<f64, &'static str> {
     match part {
         Part::Pair(pair) => {

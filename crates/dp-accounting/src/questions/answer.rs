@@ -11,7 +11,7 @@ use crate::engines::rdp::conversion::{self, Conversion};
 use crate::engines::rounding::count_up;
 use crate::engines::tightest::TightestAccountant;
 
-/// What a question asks for.
+/// The quantity that a question asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Quantity {
@@ -36,7 +36,7 @@ pub enum Quantity {
 }
 
 impl Quantity {
-    /// The name used in files and on the screen.
+    /// The name used in files and for display.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -52,8 +52,8 @@ impl Quantity {
         }
     }
 
-    /// Whether the larger figure is the one that may be relied on: true of what is lost and of
-    /// noise, false of what is used up.
+    /// Whether the larger value is the safe one: true for privacy loss and noise, false for
+    /// quantities that use up the budget.
     #[must_use]
     pub const fn safe_above(self) -> bool {
         !matches!(self, Self::Rate | Self::SamplingProbability | Self::Count)
@@ -66,26 +66,26 @@ impl fmt::Display for Quantity {
     }
 }
 
-/// An answer, known from both sides.
+/// An answer with bounds from both sides.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct Answer {
-    /// What the figures are.
+    /// The quantity of the three values.
     pub quantity: Quantity,
-    /// The best single figure. Of a calibration it is the one that certainly meets the target.
+    /// The best single value. For a calibration, it is one that certainly meets the target.
     pub value: f64,
-    /// Never above the true value.
+    /// A lower bound on the true value.
     pub lower: f64,
-    /// Never below the true value.
+    /// An upper bound on the true value.
     pub upper: f64,
-    /// How it was found.
+    /// How it was computed.
     pub method: Method,
-    /// Something to know about how the question was understood.
+    /// A remark on how the question was interpreted.
     pub note: Option<&'static str>,
 }
 
 impl Answer {
-    /// Refuses what is no bracket of finite numbers.
+    /// Rejects what is not a bracket of finite numbers.
     pub(super) fn new(
         quantity: Quantity,
         value: f64,
@@ -105,13 +105,14 @@ impl Answer {
         })
     }
 
-    /// The figures of an accountant.
+    /// The answer given by an accountant.
     pub(super) fn of_bound(quantity: Quantity, bound: PrivacyBound) -> Result<Self> {
         let ends = (bound.lower, bound.upper);
         Self::new(quantity, bound.value, ends, bound.method)
     }
 
-    /// A number of repetitions that meets the target, and the first that certainly does not.
+    /// The answer for a number of repetitions that meets the target, and the first that certainly
+    /// does not.
     pub(super) fn of_count(count: u64, too_many: u64, method: Method) -> Result<Self> {
         let ends = (count_up(count), count_up(too_many.saturating_sub(1)));
         Self::new(
@@ -122,7 +123,8 @@ impl Answer {
         )
     }
 
-    /// This answer with the lower end of another, to a question that is certainly cheaper.
+    /// This answer with the lower bound of another one, for a question whose privacy cost is
+    /// certainly lower.
     pub(super) fn down_to(mut self, cheaper: Self) -> Self {
         self.lower = cheaper.lower.min(self.lower);
         self
@@ -133,7 +135,7 @@ impl Answer {
         self
     }
 
-    /// Width of the bracket over the value; 0 when both are.
+    /// Width of the bracket divided by the value; 0 if both are 0.
     #[must_use]
     pub fn relative_width(&self) -> f64 {
         let width = self.upper - self.lower;
@@ -145,43 +147,45 @@ impl Answer {
     }
 }
 
-/// Why a file of questions, or one question, has no answer.
+/// Why a question file, or a single question, has no answer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum QuestionError {
-    /// Not JSON, an unknown mechanism or query, a parameter missing, superfluous or no number.
+    /// Not JSON, an unknown mechanism or query, or a parameter that is missing, superfluous or not
+    /// a number.
     #[error("{0}")]
     Syntax(#[from] serde_json::Error),
-    /// The file has a layout that this version does not know.
+    /// The file has a layout that this version does not support.
     #[error("schema_version is {found}; expected 1")]
     Schema {
         /// Version in the file.
         found: u64,
     },
-    /// The file states its figures in another unit.
+    /// The file states its values in another unit.
     #[error("units are {found:?}; expected \"nats\"")]
     Units {
         /// Unit in the file.
         found: String,
     },
-    /// An event file must ask one thing.
+    /// An event file must ask for exactly one quantity.
     #[error("state delta, or epsilon, or both and one parameter of the event that is null")]
     Unclear,
-    /// A parameter is null that the query does not ask for, or that cannot be solved for.
+    /// A parameter is null, but the query does not ask for it, or it cannot be solved for.
     #[error("{name} is null, and the query does not ask for it")]
     NotAsked {
         /// The parameter.
         name: String,
     },
-    /// The query asks for a parameter, and not exactly one of its kind is null.
+    /// The query asks for a parameter, but the number of null parameters of that kind is not one.
     #[error("the query asks for one {asked}: exactly one must be null, found {found}")]
     Unknowns {
-        /// The parameter asked for.
+        /// The requested parameter.
         asked: Quantity,
         /// How many are null.
         found: usize,
     },
-    /// A discrete mechanism under `replace_one` beside one that is defined by single records.
+    /// A discrete mechanism under `replace_one` together with one that is defined by single
+    /// records.
     #[error(
         "a discrete mechanism at the odd distance {sensitivity} under replace_one, together with a \
          sampled or local one, cannot be stated"
@@ -193,18 +197,18 @@ pub enum QuestionError {
     /// A conversion formula that does not apply to these mechanisms.
     #[error("the formula does not apply: {reason}")]
     Formula {
-        /// What it would need.
+        /// What it requires.
         reason: &'static str,
     },
-    /// The query is about another mechanism.
+    /// The query does not apply to this mechanism.
     #[error("{query} is defined for {expected} only")]
     WrongMechanism {
         /// The query.
         query: &'static str,
-        /// What it is defined for.
+        /// The mechanism that it is defined for.
         expected: &'static str,
     },
-    /// An accountant returned something that is no bracket. That is a mistake in this crate.
+    /// An accountant returned something that is not a bracket. This is a bug in this crate.
     #[error("the accountant returned the bracket {lower} to {upper}")]
     NoBracket {
         /// Its lower end.
@@ -212,7 +216,7 @@ pub enum QuestionError {
         /// Its upper end.
         upper: f64,
     },
-    /// A parameter is out of range, or no accountant has an answer.
+    /// A parameter is out of range, or no accountant can answer.
     #[error(transparent)]
     Accounting(#[from] Error),
 }
@@ -223,7 +227,7 @@ impl From<ParamError> for QuestionError {
     }
 }
 
-/// Result of asking.
+/// Result of answering a question.
 pub(super) type Result<T, E = QuestionError> = std::result::Result<T, E>;
 
 /// Events with their counts.
@@ -276,7 +280,7 @@ pub(super) fn renyi(
     orders.iter().map(|&order| accountant.rdp(order)).collect()
 }
 
-/// Epsilon or delta that follows from Renyi divergence `rdp` of `order`.
+/// Epsilon or delta implied by Renyi divergence `rdp` of order `order`.
 pub(super) fn converted(
     order: f64,
     rdp: f64,
@@ -294,7 +298,7 @@ pub(super) fn converted(
     }
 }
 
-/// Whether `event` certainly misses `target`; false where that is not known.
+/// Whether `event` certainly misses `target`; false if this is not known.
 pub(super) fn certainly_misses(event: &DpEvent, adjacency: Adjacency, target: ApproxDp) -> bool {
     let events = [(event.clone(), 1)];
     profile(&events, adjacency, Given::Epsilon(target.epsilon))
@@ -309,7 +313,7 @@ pub(super) enum Trial {
 }
 
 impl Trial {
-    /// Some value in range.
+    /// An arbitrary value within range.
     pub(super) const fn anything(quantity: Quantity) -> Self {
         match quantity {
             Quantity::Count => Self::Whole(1),
@@ -319,29 +323,29 @@ impl Trial {
     }
 }
 
-/// A calibration: the unknown, the target, and everything composed as a function of the unknown.
+/// A calibration: the unknown, the target, and the whole composition as a function of the unknown.
 pub(super) struct Calibration<'a> {
     pub(super) quantity: Quantity,
-    /// Noise is solved for in units of this.
+    /// Noise is solved for in multiples of this.
     pub(super) unit: f64,
     pub(super) target: ApproxDp,
     pub(super) adjacency: Adjacency,
-    /// What ran, never cheaper than the question says.
+    /// The composition with ratios rounded so that it never costs less than the question states.
     pub(super) costlier: &'a dyn Fn(Trial) -> DpEvent,
-    /// What ran, never costlier than the question says.
+    /// The composition with ratios rounded so that it never costs more than the question states.
     pub(super) cheaper: &'a dyn Fn(Trial) -> DpEvent,
 }
 
-/// Relative distances at which the other side of the best value is looked for.
+/// Relative distances at which a value on the other side of the best one is searched.
 const DISTANCES: [f64; 9] = [1e-10, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2];
 
-/// The search ends within 1e-11 of the best value; the promised end of a bracket leaves room for
-/// another program's rounding as well.
+/// The search ends within 1e-11 of the best value; the guaranteed end of a bracket also leaves room
+/// for the rounding of another program.
 const SEARCH: f64 = 1e-10;
 
 impl Calibration<'_> {
-    /// The value that certainly meets the target, alone and in a bracket whose other end is the
-    /// nearest value found that certainly does not.
+    /// Returns the value that certainly meets the target, both alone and in a bracket whose other
+    /// end is the closest value found that certainly does not.
     pub(super) fn solve(&self) -> Result<(Answer, Trial)> {
         match self.quantity {
             Quantity::Count => self.count(),

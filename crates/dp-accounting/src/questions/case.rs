@@ -17,9 +17,9 @@ pub struct QuestionFile {
     cases: Vec<Case>,
 }
 
-/// One question: a case of a question file, or an event file under one kind of neighbours.
+/// One question: a case of a question file, or an event file under one adjacency.
 ///
-/// It is read when it is asked, so a case that makes no sense is an error of that case only.
+/// It is parsed when it is answered, so an invalid case is an error of that case only.
 #[derive(Debug, Clone)]
 pub struct Case {
     id: String,
@@ -35,7 +35,7 @@ enum Body {
     Event(EventQuestion),
 }
 
-/// What tells the two layouts apart.
+/// The members that distinguish the two layouts.
 #[derive(Deserialize)]
 struct Kind {
     event: Option<IgnoredAny>,
@@ -55,11 +55,11 @@ struct Id {
 }
 
 impl QuestionFile {
-    /// Reads a question file or an event file. Cases are not looked into yet.
+    /// Reads a question file or an event file. The cases are not parsed yet.
     ///
     /// # Errors
     /// [`QuestionError::Syntax`] for a text that is neither, [`QuestionError::Schema`] and
-    /// [`QuestionError::Units`]; of an event file also those of [`EventQuestion::from_json`].
+    /// [`QuestionError::Units`]; for an event file also the errors of [`EventQuestion::from_json`].
     pub fn from_json(text: &str) -> Result<Self> {
         let text = quoted_non_numbers(text);
         let kind: Kind = serde_json::from_str(&text)?;
@@ -71,8 +71,8 @@ impl QuestionFile {
         Ok(Self { cases })
     }
 
-    /// The questions in the order of the file; of an event file one for each kind of neighbours,
-    /// the file's own first.
+    /// The questions in the order of the file. For an event file, one for each adjacency, starting
+    /// with that of the file.
     #[must_use]
     pub fn cases(&self) -> &[Case] {
         &self.cases
@@ -110,14 +110,14 @@ fn event_cases(question: EventQuestion) -> Vec<Case> {
 }
 
 impl Case {
-    /// The id in the file, or the place in it as `#1`, `#2` and so on; of an event file the
+    /// The id in the file, or its position as `#1`, `#2` and so on; for an event file the
     /// adjacency.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// What is asked, in a few words; empty when that cannot be read.
+    /// A short description of what is asked; empty if it cannot be parsed.
     #[must_use]
     pub fn asked(&self) -> String {
         match &self.body {
@@ -136,7 +136,7 @@ impl Case {
     /// The answer.
     ///
     /// # Errors
-    /// [`QuestionError`]: whatever keeps this one question from being answered.
+    /// [`QuestionError`] if this question cannot be answered.
     pub fn answer(&self) -> Result<Answer> {
         match &self.body {
             Body::Event(question) => question.answer(),

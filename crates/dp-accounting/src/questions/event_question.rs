@@ -9,7 +9,7 @@ use super::question::{Given, Word, quoted_non_numbers, words};
 use super::{Answer, Quantity};
 use crate::engines::accountant::PrivacyBound;
 
-/// An event file: one [`DpEvent`] and what is asked of it.
+/// An event file: one [`DpEvent`] and one question about it.
 ///
 /// ```text
 /// {"adjacency": A, "event": E, "delta": d}                epsilon at delta
@@ -17,8 +17,8 @@ use crate::engines::accountant::PrivacyBound;
 /// {"adjacency": A, "event": E, "epsilon": e, "delta": d}  the parameter that is null in E
 /// ```
 ///
-/// The adjacency is `add-remove-user` when none is given. What may be null: `noise_multiplier`,
-/// `sigma`, `rate`, `sampling_probability` and `count`.
+/// The adjacency is `add-remove-user` if none is given. The parameters that may be null are
+/// `noise_multiplier`, `sigma`, `rate`, `sampling_probability` and `count`.
 ///
 /// # Examples
 /// ```
@@ -53,7 +53,7 @@ enum Asked {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Solved {
-    /// The parameter.
+    /// The value of the parameter.
     pub answer: Answer,
     /// The event with the parameter filled in, at the value that certainly meets the target.
     pub event: DpEvent,
@@ -73,8 +73,8 @@ impl EventQuestion {
     /// Reads an event file.
     ///
     /// # Errors
-    /// [`QuestionError::Syntax`]; [`QuestionError::Unclear`] unless exactly one thing is asked;
-    /// [`QuestionError::NotAsked`] for a null that cannot be solved for;
+    /// [`QuestionError::Syntax`]; [`QuestionError::Unclear`] unless exactly one quantity is asked
+    /// for; [`QuestionError::NotAsked`] for a null parameter that cannot be solved for;
     /// [`QuestionError::Accounting`] for an epsilon or a delta out of range.
     pub fn from_json(text: &str) -> Result<Self> {
         let file: File = serde_json::from_str(&quoted_non_numbers(text))?;
@@ -104,13 +104,13 @@ impl EventQuestion {
         Ok(question)
     }
 
-    /// The neighbours asked for.
+    /// The adjacency of the question.
     #[must_use]
     pub const fn adjacency(&self) -> Adjacency {
         self.adjacency
     }
 
-    /// The same question about the same unit with the other kind of neighbours.
+    /// The same question for the same unit under the other neighbouring relation.
     #[must_use]
     pub fn under_other_neighbours(&self) -> Self {
         let adjacency = other(self.adjacency);
@@ -120,7 +120,7 @@ impl EventQuestion {
         }
     }
 
-    /// What is asked, in a few words.
+    /// A short description of what is asked.
     #[must_use]
     pub fn asked(&self) -> String {
         match &self.asked {
@@ -134,7 +134,7 @@ impl EventQuestion {
     /// The answer.
     ///
     /// # Errors
-    /// [`QuestionError`]: whatever keeps the question from being answered.
+    /// [`QuestionError`] if the question cannot be answered.
     pub fn answer(&self) -> Result<Answer> {
         match &self.asked {
             &Asked::Profile(given) => {
@@ -146,7 +146,7 @@ impl EventQuestion {
         }
     }
 
-    /// The target, when a parameter is asked for.
+    /// The target, if a parameter is asked for.
     #[must_use]
     pub const fn target(&self) -> Option<ApproxDp> {
         match self.asked {
@@ -158,7 +158,7 @@ impl EventQuestion {
     /// Solves for the parameter that is null.
     ///
     /// # Errors
-    /// [`QuestionError::Unclear`] when nothing is null; else as [`answer`](Self::answer).
+    /// [`QuestionError::Unclear`] if nothing is null; otherwise as [`answer`](Self::answer).
     pub fn solve(&self) -> Result<Solved> {
         let &Asked::Parameter {
             quantity, target, ..
@@ -202,14 +202,14 @@ impl Solved {
     /// Epsilon at `delta` under `adjacency` with the parameter as solved.
     ///
     /// # Errors
-    /// Those of [`crate::Accountant`].
+    /// The errors of [`crate::Accountant`].
     pub fn epsilon(&self, adjacency: Adjacency, delta: f64) -> crate::Result<PrivacyBound> {
         let events = [(self.event.clone(), 1)];
         profile(&events, adjacency, Given::Delta(delta))
     }
 }
 
-/// The quantity of a null, told by the name of its member.
+/// The quantity of a null parameter, determined by the name of its member.
 fn solvable(event: &str, null: &Word) -> Result<Quantity> {
     let name = null.key.clone().map_or("", |key| &event[key]);
     match name {

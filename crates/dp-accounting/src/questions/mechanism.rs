@@ -1,4 +1,4 @@
-//! The mechanisms of a question file, and the events that they are.
+//! The mechanisms of a question file, and the events that they correspond to.
 
 use dp_core::{Adjacency, DpEvent, ParamError, Relation, params};
 use serde::{Deserialize, Deserializer};
@@ -8,7 +8,7 @@ use super::answer::{QuestionError, Result};
 use crate::Error;
 use crate::engines::rounding::div_up;
 
-/// How neighbours are made.
+/// The neighbouring relation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Neighbour {
@@ -17,7 +17,7 @@ pub(super) enum Neighbour {
     ZeroOut,
 }
 
-/// One entry of `events`. `None` is a parameter that is null: the unknown.
+/// One entry of `events`. `None` stands for a null parameter: the unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, tag = "mechanism", rename_all = "snake_case")]
 pub(super) enum Mechanism {
@@ -130,7 +130,7 @@ impl Mechanism {
         }
     }
 
-    /// The largest distance between outputs, 1 where there is none.
+    /// The largest distance between outputs, or 1 if the mechanism has no sensitivity.
     pub(super) fn sensitivity(&self) -> Result<f64> {
         match *self {
             Self::Gaussian { sensitivity, .. }
@@ -162,12 +162,12 @@ pub(super) fn given<T>(name: &str, value: Option<T>) -> Result<T> {
 }
 
 impl Mechanism {
-    /// One run as an event of [`Frame::adjacency`], its count left out.
+    /// One run as an event of [`Frame::adjacency`], without its count.
     ///
     /// # Errors
     /// `QuestionError::Accounting` for a noise or a sensitivity out of range,
-    /// `QuestionError::NotAsked` for a null, `QuestionError::OddDistance`. Other ranges are
-    /// left to the accountants.
+    /// `QuestionError::NotAsked` for a null, `QuestionError::OddDistance`. Other ranges are checked
+    /// by the accountants.
     fn event(&self, frame: Frame, toward: Toward) -> Result<DpEvent> {
         let relation = frame.adjacency().relation();
         let sensitivity = self.sensitivity()?;
@@ -216,7 +216,7 @@ const fn approx_dp(epsilon: f64, delta: f64, relation: Relation) -> DpEvent {
     DpEvent::approx_dp(epsilon, delta, relation)
 }
 
-/// A noise parameter that is given and can be divided.
+/// A noise parameter that must be present, finite and positive.
 fn noise(name: &'static str, value: Option<f64>) -> Result<f64> {
     Ok(params::finite_positive(name, given(name, value)?)?)
 }
@@ -244,7 +244,7 @@ pub(in crate::questions) fn events(
         .collect()
 }
 
-/// Which way a ratio that is no f64 is rounded.
+/// The direction in which a ratio is rounded if it is not an f64.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::questions) enum Toward {
     /// More privacy loss.
@@ -253,15 +253,16 @@ pub(in crate::questions) enum Toward {
     Cheaper,
 }
 
-/// How the distances of a case are written as events.
+/// How the sensitivities of a case are represented in events.
 ///
 /// A [`DpEvent`] has its sensitivity under add/remove, and a replacement doubles it. Mechanisms
-/// whose output depends on their distance alone are therefore stated under add/remove even where
-/// the case is about replacement: it is the same pair of distributions. Beside a mechanism that
-/// knows how neighbours are made, they are stated under replacement with half the distance.
+/// whose output depends only on the distance are therefore represented under add/remove even if the
+/// case uses replacement, because the pair of distributions is the same. Together with a mechanism
+/// that depends on the neighbouring relation, they are represented under replacement with half the
+/// distance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::questions) enum Frame {
-    /// Add/remove, distances as they are.
+    /// Add/remove, distances unchanged.
     Whole,
     /// Replacement, distances halved.
     Half,
@@ -284,7 +285,7 @@ impl Frame {
         }
     }
 
-    /// Noise over half or all of the sensitivity.
+    /// Noise divided by the sensitivity or half of it.
     fn ratio(self, noise: f64, sensitivity: f64, toward: Toward) -> f64 {
         let times = if self == Self::Half { 2.0 } else { 1.0 };
         divided(times * noise, sensitivity, toward)
@@ -299,7 +300,7 @@ impl Frame {
     }
 }
 
-/// a / b; cheaper is the larger.
+/// a / b. The larger quotient is the cheaper one.
 fn divided(a: f64, b: f64, toward: Toward) -> f64 {
     let up = div_up(a, b);
     let exact = up.mul_add(b, -a) == 0.0;
@@ -324,7 +325,7 @@ fn whole<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<u64, D::Erro
     Whole::deserialize(from)?.number()
 }
 
-/// A whole number, perhaps written as 1e6.
+/// A whole number, possibly written as 1e6.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "expected a whole number")]
 enum Whole {
@@ -384,7 +385,7 @@ impl Mechanism {
         .collect()
     }
 
-    /// A copy with the null of this kind, noise or probability, set to `x`.
+    /// A copy in which the null parameter of this kind, noise or probability, is set to `x`.
     pub(in crate::questions) fn filled(&self, x: f64) -> Self {
         let mut copy = *self;
         let place = match &mut copy {
@@ -417,7 +418,7 @@ impl Mechanism {
         copy
     }
 
-    /// A copy with its count set.
+    /// A copy with this count.
     pub(in crate::questions) fn repeated(&self, n: u64) -> Self {
         let mut copy = *self;
         *copy.count_mut() = Some(n);
@@ -454,8 +455,8 @@ mod tests {
             assert_eq!(costlier(neighbour, &alone), expected, "{neighbour}");
             assert_eq!(read(neighbour, &alone).0, Frame::Whole);
         }
-        // Replacement doubles what is stated here, so half of the distance is stated. A record
-        // in a sample is at most its norm away from not being there: nothing is halved.
+        // Replacement doubles the stated distance, so half of it is stated. In a sampled mechanism,
+        // a record differs from its absence by at most its norm, so nothing is halved.
         let beside = format!("[{GAUSSIAN},{LAPLACE},{SAMPLED}]");
         let expected = vec![
             DpEvent::gaussian(3.0),

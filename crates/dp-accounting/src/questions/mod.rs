@@ -1,6 +1,7 @@
-//! Questions about privacy written in JSON, and their answers.
+//! Privacy questions written in JSON, and their answers.
 //!
-//! Two layouts are read. A *question file* holds many cases, each a list of mechanisms and one query:
+//! Two layouts are supported. A *question file* contains many cases, each with a list of mechanisms
+//! and one query:
 //!
 //! ```text
 //! {"schema_version": 1, "units": "nats", "default_orders": [...], "cases": [
@@ -9,8 +10,8 @@
 //!    "query": {"kind": "epsilon_at_delta", "delta": 1e-5}}]}
 //! ```
 //!
-//! An *event file* holds one [`DpEvent`](dp_core::DpEvent) and is answered for both kinds of
-//! neighbours:
+//! An *event file* contains one [`DpEvent`](dp_core::DpEvent) and is answered for both neighbouring
+//! relations:
 //!
 //! ```text
 //! {"adjacency": "add-remove-user", "event": {"mechanism": "laplace", "noise_multiplier": 3}, "delta": 1e-5}
@@ -18,22 +19,23 @@
 //!
 //! A parameter that is `null` is the unknown of a calibration.
 //!
-//! # What a question file means
+//! # Interpretation of a question file
 //!
-//! `sensitivity` is the distance between the outputs on the two neighbours, whatever `neighbour` says;
-//! only for `poisson_subsampled_gaussian` under `replace_one` is it the largest norm of one record.
-//! (A [`DpEvent`](dp_core::DpEvent) states sensitivities for add/remove instead.) `zero_out`, where one
-//! record is exchanged for an empty one, compares the same pairs of distributions as `add_remove`
-//! at the same distance, and is answered with them.
+//! `sensitivity` is the distance between the outputs on the two neighbours, whatever `neighbour`
+//! is, with one exception: for `poisson_subsampled_gaussian` under `replace_one` it is the largest
+//! norm of one record. (A [`DpEvent`](dp_core::DpEvent) states sensitivities for add/remove
+//! instead.) `zero_out`, where one record is replaced by an empty one, compares the same pairs of
+//! distributions as `add_remove` at the same distance, and is answered in the same way.
 //!
-//! Mechanisms in a case are composed. What is read is checked whole: an unknown mechanism, a
-//! missing or superfluous parameter, a number out of range end in a [`QuestionError`] for that case
-//! alone. Members of a case beside the four above are not looked at.
+//! The mechanisms in a case are composed. Input is checked completely: an unknown mechanism, a
+//! missing or superfluous parameter, or a number out of range is a [`QuestionError`] for that case
+//! alone. Other members of a case than the four above are ignored.
 //!
 //! # Numerics
 //!
-//! Where sigma/sensitivity is no f64, the question is asked twice, with the ratio rounded either
-//! way, so that a bracket holds for the numbers in the file and not only for the rounded ones.
+//! If sigma/sensitivity is not exactly an f64, the question is answered twice, with the ratio
+//! rounded in both directions, so that the bracket is valid for the numbers in the file and not
+//! only for the rounded ones.
 
 mod answer;
 mod case;

@@ -1,4 +1,4 @@
-//! A case that was read: mechanisms, neighbours and one query.
+//! A parsed case: mechanisms, neighbouring relation and one query.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,7 +14,7 @@ use super::{Answer, Quantity};
 use crate::engines::accountant::Method;
 use crate::engines::gdp;
 
-/// The members of a case that matter.
+/// The members of a case that are used.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub(super) struct Question {
     neighbour: Neighbour,
@@ -79,7 +79,7 @@ impl Question {
         events(&self.mechanisms, self.frame(), toward)
     }
 
-    /// Asks once with the events of the file, or twice where a ratio had to be rounded.
+    /// Answers once with the events of the file, or twice if a ratio had to be rounded.
     pub(super) fn ask(&self, ask: impl Fn(&Counted) -> Result<Answer>) -> Result<Answer> {
         let costlier = self.events(Toward::Costlier)?;
         let cheaper = self.events(Toward::Cheaper)?;
@@ -115,7 +115,7 @@ impl Question {
     }
 
     /// ln(1 + q (e^epsilon - 1)) (Balle, Barthe, Gaboardi, arXiv 1807.01647, Theorem 8), which
-    /// holds where leaving the record out of the sample is as good as not having it.
+    /// holds if leaving the record out of the sample is equivalent to not having it.
     fn amplified(&self) -> Result<Answer> {
         let one = match self.mechanisms.as_slice() {
             [only] if self.neighbour != Neighbour::ReplaceOne => only,
@@ -144,7 +144,7 @@ impl Question {
         let (quantity, target) = asked?;
         let at = self.blank(quantity)?;
         let event = |trial, toward| self.with(at, trial, toward);
-        // Whatever else is wrong is found before anything is solved.
+        // Other errors are detected before anything is solved.
         event(Trial::anything(quantity), Toward::Costlier)?;
         let (answer, _) = Calibration {
             quantity,
@@ -158,7 +158,7 @@ impl Question {
         Ok(answer)
     }
 
-    /// The place of the only mechanism with a null, which is the parameter asked for.
+    /// The position of the only mechanism with a null parameter, which must be the requested one.
     fn blank(&self, asked: Quantity) -> Result<usize> {
         let nulls: Vec<(usize, Quantity)> = (self.mechanisms.iter().enumerate())
             .flat_map(|(at, mechanism)| mechanism.unknowns().into_iter().map(move |q| (at, q)))
@@ -176,7 +176,7 @@ impl Question {
         }
     }
 
-    /// Everything composed, with the null of one mechanism filled in.
+    /// The whole composition, with the null parameter of one mechanism filled in.
     fn with(&self, at: usize, trial: Trial, toward: Toward) -> Result<DpEvent> {
         let mut mechanisms = self.mechanisms.clone();
         mechanisms[at] = match trial {
@@ -210,7 +210,7 @@ fn log_mixed(q: f64, epsilon: f64) -> (f64, f64) {
     (value.max(0.0), ULPS * (epsilon - log_q))
 }
 
-/// Renyi divergence of order `alpha` of everything composed.
+/// Renyi divergence of order `alpha` of the whole composition.
 fn divergence(question: &Question, alpha: f64) -> Result<Answer> {
     let alpha = order("alpha", alpha)?;
     question.ask(|events| {
@@ -222,8 +222,8 @@ fn divergence(question: &Question, alpha: f64) -> Result<Answer> {
     })
 }
 
-/// The figure of `formula`: minimised over `orders` where they are given, at the one order of
-/// `rdp_point`, or minimised over all real orders where divergence is rho times the order.
+/// The value given by `formula`: minimised over `orders` if they are given, at the single order of
+/// `rdp_point`, or minimised over all real orders if the divergence is rho times the order.
 fn by_formula(
     question: &Question,
     given: Given,
@@ -243,7 +243,7 @@ fn by_formula(
     to.answer(order, rho * order, Method::Zcdp)
 }
 
-/// The common order of mechanisms that are all known at one order, and their divergence.
+/// The common order of mechanisms that are all known at one order, and their total divergence.
 fn one_point(mechanisms: &[Mechanism]) -> Result<Option<(f64, f64)>> {
     let mut found: Option<(f64, f64)> = None;
     for mechanism in mechanisms {
@@ -284,7 +284,7 @@ fn rho(events: &Counted, question: &Question) -> Result<f64> {
     Ok(dp_core::params::finite("rho", sum)?)
 }
 
-/// A formula and what it starts from.
+/// A conversion formula and its input.
 #[derive(Clone, Copy)]
 struct Converter {
     given: Given,
@@ -296,7 +296,7 @@ impl Converter {
         Ok(answer::converted(order, rdp, self.given, self.formula)?)
     }
 
-    /// The figure at one order, with the rounding error of the formula on either side.
+    /// The value at one order, with the rounding error of the formula on either side.
     fn answer(self, order: f64, rdp: f64, method: Method) -> Result<Answer> {
         let value = self.convert(order, rdp)?;
         let error = self.rounding(value, order, rdp);
@@ -308,7 +308,7 @@ impl Converter {
         let bounds = answer::renyi(events, question.adjacency(), orders)?;
         let (mut lower, mut value, mut upper) = (f64::INFINITY, f64::INFINITY, f64::INFINITY);
         for (&order, bound) in orders.iter().zip(&bounds) {
-            // An order whose divergence is beyond the range of f64 says nothing.
+            // An order whose divergence is beyond the range of f64 gives no bound.
             if !bound.upper.is_finite() {
                 continue;
             }
@@ -336,7 +336,7 @@ impl Converter {
     /// Bound on the error of evaluating a formula in f64.
     fn rounding(self, value: f64, order: f64, rdp: f64) -> f64 {
         const ULPS: f64 = 16.0 * f64::EPSILON;
-        // The formula of Asoodeh et al. has no closed form: its minimum is found to about 1e-12.
+        // The formula of Asoodeh et al. has no closed form: its minimum is computed to about 1e-12.
         let search = if self.formula == Formula::Asoodeh2020 {
             1e-11
         } else {
@@ -354,8 +354,8 @@ impl Converter {
         }
     }
 
-    /// The order at which divergence rho a gives the least: the best of a grid in ln(a - 1),
-    /// then golden sections around it.
+    /// The order at which divergence rho a gives the smallest value: the best of a grid in ln(a -
+    /// 1), then golden-section search around it.
     fn best_order(self, rho: f64) -> Result<f64> {
         const POINTS: i32 = 280;
         let at = |t: f64| {
@@ -437,7 +437,7 @@ pub(super) enum Formula {
     Asoodeh2020,
 }
 
-/// An accountant asked for by name.
+/// An accountant requested by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Named {
@@ -452,7 +452,7 @@ pub(super) enum Orders {
     Listed(Vec<f64>),
 }
 
-/// The list of the file.
+/// The list given in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum DefaultOrders {
@@ -460,7 +460,7 @@ pub(super) enum DefaultOrders {
 }
 
 impl Orders {
-    /// The orders, each above 1; those of the file where the query says `default`.
+    /// The orders, each above 1; those of the file if the query says `default`.
     pub(super) fn list(&self, default: Option<&RawValue>) -> Result<Vec<f64>> {
         let orders = match (self, default) {
             (Self::Listed(orders), _) => orders.clone(),
@@ -475,12 +475,12 @@ impl Orders {
     }
 }
 
-/// Which end of the privacy profile is given.
+/// Which of the two parameters of the privacy profile is given.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Given {
-    /// Epsilon is asked at this delta.
+    /// Epsilon is requested at this delta.
     Delta(f64),
-    /// Delta is asked at this epsilon.
+    /// Delta is requested at this epsilon.
     Epsilon(f64),
 }
 
@@ -511,7 +511,7 @@ impl fmt::Display for Given {
 }
 
 impl Query {
-    /// The parameter to solve for and the target, when this is a calibration.
+    /// The parameter to solve for and the target, if this is a calibration.
     pub(super) fn calibration(&self) -> Option<Result<(Quantity, ApproxDp)>> {
         let (quantity, epsilon, delta) = match *self {
             Self::SigmaForEpsilonDelta { epsilon, delta } => (Quantity::Sigma, epsilon, delta),
@@ -571,7 +571,7 @@ fn target(f: &mut fmt::Formatter<'_>, name: &str, epsilon: f64, delta: f64) -> f
     write!(f, "{name} for ({}, {})", plain(epsilon), plain(delta))
 }
 
-/// The shorter of 0.001 and 1e-3.
+/// The shorter of the two notations 0.001 and 1e-3.
 fn plain(x: f64) -> String {
     let (fixed, scientific) = (format!("{x}"), format!("{x:e}"));
     if fixed.len() <= scientific.len() + 1 {
@@ -590,16 +590,16 @@ fn order(name: &'static str, value: f64) -> Result<f64> {
     Err(ParamError::new(name, value, expected).into())
 }
 
-/// A number, `null` or any other bare word.
+/// A number, `null` or any other bare word of JSON text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Word {
-    /// Where it stands.
+    /// Its position.
     pub(super) place: Range<usize>,
-    /// The member it belongs to: where the last name before a colon stands, quotes not included.
+    /// The member it belongs to: the position of the last name before a colon, without the quotes.
     pub(super) key: Option<Range<usize>>,
 }
 
-/// All bare words of `text` in their order; of a text that is no JSON, something.
+/// All bare words of `text` in order. If the text is not JSON, the result is unspecified.
 pub(super) fn words(text: &str) -> Vec<Word> {
     let bytes = text.as_bytes();
     let (mut found, mut at) = (Vec::new(), 0);
@@ -638,8 +638,8 @@ fn end_of_string(bytes: &[u8], mut at: usize) -> usize {
     at.min(bytes.len())
 }
 
-/// The same text with the words NaN, Infinity and -Infinity in quotes. Some programs write
-/// them although JSON has none; in quotes they spoil one case instead of the file.
+/// The same text with the words NaN, Infinity and -Infinity in quotes. Some programs write them
+/// although JSON does not have them; in quotes they invalidate one case instead of the whole file.
 pub(super) fn quoted_non_numbers(text: &str) -> Cow<'_, str> {
     let is_none = |word: &Word| {
         matches!(

@@ -1,4 +1,5 @@
-//! What was composed, flattened: Gaussian cost in one sum, everything else as counted parts.
+//! The flattened composition: the Gaussian cost as one sum, all other mechanisms as parts with
+//! counts.
 
 mod resolve;
 
@@ -13,19 +14,19 @@ use crate::engines::rounding::UpwardSum;
 use crate::{Error, Result};
 
 /// Independent mechanisms under one adjacency, each with its count. The order of composition does
-/// not matter to any accountant and is not kept.
+/// not matter to any accountant and is not stored.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Composition {
     adjacency: Adjacency,
     /// mu^2 of all Gaussian mechanisms together.
     gaussian: UpwardSum,
     parts: Vec<(Part, u64)>,
-    /// Fingerprints of the parts with their places.
+    /// Fingerprints of the parts with their positions.
     places: BTreeSet<(u64, usize)>,
 }
 
 impl Composition {
-    /// Nothing yet.
+    /// The empty composition.
     pub(crate) const fn new(adjacency: Adjacency) -> Self {
         Self {
             adjacency,
@@ -45,7 +46,7 @@ impl Composition {
         }
     }
 
-    /// Adds all of `other`; on an error nothing changes.
+    /// Adds all of `other`. On an error, nothing changes.
     pub(crate) fn merge(&mut self, other: Self) -> Result<()> {
         let gaussian = self.gaussian.plus(other.gaussian());
         finite_cost(gaussian.total())?;
@@ -69,7 +70,7 @@ impl Composition {
         Ok(())
     }
 
-    /// Where a part equal to `part` is kept.
+    /// The position of a part equal to `part`.
     fn place(&self, part: &Part, key: u64) -> Option<usize> {
         let alike = self.places.range((key, 0)..=(key, usize::MAX));
         alike.map(|&(_, i)| i).find(|&i| self.parts[i].0 == *part)
@@ -89,7 +90,7 @@ impl Composition {
         &self.parts
     }
 
-    /// Refuses an empty composition.
+    /// Rejects an empty composition.
     pub(crate) fn nonempty(&self) -> Result<&Self> {
         if self.gaussian() == 0.0 && self.parts.is_empty() {
             return Err(Error::NothingComposed);
@@ -97,7 +98,7 @@ impl Composition {
         Ok(self)
     }
 
-    /// The directions of which the worst counts.
+    /// The directions to consider; the worst one counts.
     pub(crate) const fn directions(&self) -> &'static [Direction] {
         if self.adjacency.is_replace() {
             &[Direction::Remove]
@@ -106,9 +107,9 @@ impl Composition {
         }
     }
 
-    /// Whether some mechanism that fits the events has exactly the composed losses, so that no bound
-    /// below them can be true. The supremum over all mechanisms of bounded range is attained at
-    /// one epsilon at a time, so by a single run but not by a composition.
+    /// Whether some mechanism that fits the events has exactly the composed losses, so that no
+    /// bound below them can be true. The supremum over all mechanisms of bounded range is attained
+    /// at one epsilon at a time, that is, by a single run but not by a composition.
     pub(crate) fn is_attained(&self) -> bool {
         let range =
             |part: &Part| matches!(part, Part::Pair(Pair::Envelope(Loss::BoundedRange { .. })));
@@ -122,7 +123,7 @@ impl Composition {
     /// The privacy losses in one direction with their counts, the Gaussian one first.
     ///
     /// # Errors
-    /// [`Error::UnsupportedEvent`] when a part is known only by a Renyi bound.
+    /// [`Error::UnsupportedEvent`] if a part is known only by a Renyi bound.
     pub(crate) fn losses(&self, direction: Direction) -> Result<Vec<(Loss, u64)>> {
         let gaussian = (self.gaussian() > 0.0).then(|| {
             let mu_squared = self.gaussian();
@@ -155,7 +156,7 @@ fn too_many() -> Error {
     })
 }
 
-/// One mechanism with its sensitivity under the composition's adjacency worked in.
+/// One mechanism, with its sensitivity under the composition's adjacency taken into account.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Part {
     /// A mechanism with a known dominating pair.
@@ -172,23 +173,23 @@ pub(crate) enum Part {
         /// The divergence.
         epsilon: f64,
     },
-    /// Each unit in `n_selected` of `n_steps` Gaussian steps, at random.
+    /// Each unit takes part in `n_selected` of `n_steps` Gaussian steps, chosen at random.
     RandomAllocation {
-        /// Distance over standard deviation of one step; under replacement still that of
-        /// add/remove, and `replace` is set.
+        /// Distance divided by the standard deviation of one step. Under replacement this is still
+        /// the distance under add/remove, and `replace` is set.
         mu: f64,
-        /// Steps a unit takes part in.
+        /// Number of steps that a unit takes part in.
         n_selected: u64,
-        /// Steps in all.
+        /// Number of steps in total.
         n_steps: u64,
-        /// Whether neighbours are made by replacement.
+        /// Whether neighbours differ by replacement.
         replace: bool,
     },
-    /// The best of a random number of runs.
+    /// The best result of a random number of runs.
     RepeatAndSelect {
         /// One run.
         run: Box<Composition>,
-        /// How many runs.
+        /// Distribution of the number of runs.
         stopping: Stopping,
     },
 }
@@ -203,8 +204,8 @@ pub(crate) enum Pair {
     },
     /// A pair whose loss has the same distribution in both directions.
     Symmetric(Loss),
-    /// The same, where no mechanism that fits the event need have exactly this loss: a bound from
-    /// above only.
+    /// The same, if no mechanism that fits the event needs to have exactly this loss: an upper
+    /// bound only.
     Envelope(Loss),
     /// A mixture of normals under add/remove.
     Mixture {
@@ -217,12 +218,12 @@ pub(crate) enum Pair {
     },
     /// Laplace on a Poisson sample, under add/remove.
     SampledLaplace {
-        /// Sensitivity over scale.
+        /// Sensitivity divided by scale.
         epsilon: f64,
         /// Sampling probability.
         q: f64,
     },
-    /// (epsilon, delta)-DP on a Poisson sample or another pair of two finite losses.
+    /// (epsilon, delta)-DP on a Poisson sample, or another pair of two finite losses.
     Finite {
         /// With the unit.
         remove: FiniteLoss,
@@ -260,8 +261,8 @@ impl Pair {
     }
 }
 
-/// The same number for equal parts; different parts seldom share one, and what is found by it is
-/// compared.
+/// A hash that is equal for equal parts. Different parts rarely share one, and candidates found by
+/// it are compared.
 fn fingerprint(part: &Part) -> u64 {
     let mut key = Key(DefaultHasher::new());
     key.part(part);
@@ -275,7 +276,7 @@ impl Key {
         value.hash(&mut self.0);
     }
 
-    /// Bits of numbers; 0 and -0 are equal and have the same.
+    /// The bit patterns of numbers; 0 and -0 are equal and have the same.
     fn reals(&mut self, values: &[f64]) {
         self.0.write_usize(values.len());
         for value in values {
@@ -400,7 +401,7 @@ mod tests {
         (0..n).map(|i| DpEvent::laplace(scale(i))).collect()
     }
 
-    /// Quadratic merging took ten seconds.
+    /// Regression test: quadratic merging took ten seconds.
     #[test]
     fn many_distinct_parts_merge_in_the_order_they_came() {
         let n = 100_000;

@@ -1,5 +1,5 @@
-//! From an event to the pairs or bounds that account for it under one adjacency, and their addition to
-//! a composition.
+//! Translates an event into the pairs or bounds that account for it under one adjacency, and adds
+//! them to a composition.
 
 use dp_core::{Adjacency, DpEvent, ParamError, Relation, ReplaceFactor, Stopping, params};
 
@@ -15,12 +15,13 @@ impl Composition {
         Self::new(adjacency).addition(event, 1)
     }
 
-    /// Adds `count` runs of `event`; on an error nothing changes.
+    /// Adds `count` runs of `event`. On an error, nothing changes.
     pub(crate) fn add(&mut self, event: &DpEvent, count: u64) -> Result<()> {
         self.merge(self.addition(event, count)?)
     }
 
-    /// `count` runs of `event` alone, under the same adjacency. All that follows may recurse.
+    /// `count` runs of `event` alone, under the same adjacency. Checks the nesting depth, so the
+    /// code that follows may recurse.
     pub(crate) fn addition(&self, event: &DpEvent, count: u64) -> Result<Self> {
         event.check_depth()?;
         let mut addition = Self::new(self.adjacency);
@@ -102,7 +103,7 @@ fn resolve(event: &DpEvent, adjacency: Adjacency) -> Result<Part> {
             relation,
         } => {
             let loss = Loss::Finite(approx_dp(epsilon, delta, relation, adjacency)?);
-            // What is made of two neighbours is a bound, not the worst case.
+            // If the relation differs, the result of two steps is a bound, not the worst case.
             if relation == adjacency.relation() {
                 symmetric(loss)
             } else {
@@ -193,8 +194,8 @@ fn distance(sensitivity: u32, adjacency: Adjacency) -> Result<u64> {
     Ok(if adjacency.is_replace() { 2 * one } else { one })
 }
 
-/// How many neighbours of `relation` lie between two of `adjacency`: 1, or 2 when a replacement
-/// is made of a removal and an addition.
+/// How many steps of `relation` lead from one neighbour of `adjacency` to the other: 1, or 2 if a
+/// replacement consists of a removal and an addition.
 fn steps_between(relation: Relation, adjacency: Adjacency, event: &'static str) -> Result<f64> {
     match (relation, adjacency.relation()) {
         (Relation::AddRemove, Relation::Replace) => Ok(2.0),
@@ -222,7 +223,7 @@ fn randomized_response(p: f64, buckets: u32, adjacency: Adjacency) -> Result<Par
     ))))
 }
 
-/// A replacement is a removal and an addition: (2 epsilon, (1 + e^epsilon) delta).
+/// A replacement is a removal followed by an addition: (2 epsilon, (1 + e^epsilon) delta).
 fn approx_dp(
     epsilon: f64,
     delta: f64,
@@ -295,7 +296,8 @@ fn check_stopping(stopping: Stopping) -> Result<Stopping> {
     Ok(stopping)
 }
 
-/// What runs on the sample, at add/remove sensitivity; a sample of one is no sample.
+/// The mechanism that runs on the sample, at add/remove sensitivity. A sampling probability of one
+/// means no sampling.
 fn poisson_sampled(q: f64, event: &DpEvent, adjacency: Adjacency) -> Result<Part> {
     let q = probability("sampling_probability", q)?;
     let base = Composition::of(event, add_remove(adjacency))?;
@@ -331,7 +333,7 @@ fn poisson_sampled(q: f64, event: &DpEvent, adjacency: Adjacency) -> Result<Part
     }
 }
 
-/// The same unit with neighbours that add or remove.
+/// The adjacency of the same unit under add/remove.
 const fn add_remove(adjacency: Adjacency) -> Adjacency {
     match adjacency {
         Adjacency::AddRemoveUser | Adjacency::ReplaceUser => Adjacency::AddRemoveUser,
@@ -339,7 +341,7 @@ const fn add_remove(adjacency: Adjacency) -> Adjacency {
     }
 }
 
-/// A sample of everybody is no sample.
+/// Sampling with probability one, which is no sampling.
 fn gaussian_part(event: &DpEvent, adjacency: Adjacency) -> Result<Part> {
     let mu_squared = Composition::of(event, adjacency)?.gaussian();
     Ok(Part::Pair(Pair::Gaussian { mu_squared }))
@@ -378,8 +380,8 @@ fn sampled_laplace(epsilon: f64, q: f64, adjacency: Adjacency) -> Part {
     Part::Pair(Pair::SampledLaplace { epsilon, q })
 }
 
-/// Amplification of a mechanism known only as (epsilon, delta)-DP under add/remove; a replacement
-/// is a removal and an addition.
+/// Amplification of a mechanism known only as (epsilon, delta)-DP under add/remove. A replacement
+/// is a removal followed by an addition.
 fn sampled_approx_dp(epsilon: f64, delta: f64, q: f64, adjacency: Adjacency) -> Result<Part> {
     if q >= 1.0 || adjacency.is_replace() {
         let amplified = libm::log1p(q * libm::expm1(epsilon)).next_up();
@@ -500,14 +502,15 @@ fn mixture(sigma: f64, shifts: Vec<f64>, weights: Vec<f64>, adjacency: Adjacency
     })
 }
 
-/// Largest distance of a sum of probabilities from 1 that is taken for rounding, and divided out.
+/// Largest distance of a sum of probabilities from 1 that is treated as rounding and divided out.
 const PROBABILITY_SLACK: f64 = 1e-9;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A sum of 1 + 1e-9 made the loss too small where outputs come from the noise alone.
+    /// Regression test: with a sum of 1 + 1e-9, the loss was too small for outputs drawn from the
+    /// noise alone.
     #[test]
     fn probabilities_are_divided_by_their_sum() {
         for factor in [1.0 + 9e-10, 1.0 - 9e-10, 1.0] {

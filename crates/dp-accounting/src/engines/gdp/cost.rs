@@ -1,4 +1,4 @@
-//! What an event costs, in mu^2.
+//! The cost of an event in mu^2.
 
 use dp_core::{Adjacency, DpEvent, Gdp, ParamError, ReplaceFactor, params};
 
@@ -19,9 +19,9 @@ use crate::{Error, Result};
 /// adaptive ones.
 ///
 /// # Errors
-/// [`Error::NonPrivateEvent`] when a part has no guarantee; [`Error::UnsupportedEvent`] when one is
-/// not Gaussian; [`Error::Param`] when a noise multiplier is not finite and positive or so small
-/// that the cost is not finite, a count is 0, or the event is nested too deep.
+/// [`Error::NonPrivateEvent`] if a part has no guarantee; [`Error::UnsupportedEvent`] if a part is
+/// not Gaussian; [`Error::Param`] if a noise multiplier is not finite and positive or so small that
+/// the cost is not finite, a count is 0, or the event is nested too deeply.
 ///
 /// # Numerics
 /// At most a few units in the last place above the true value; exact results stay exact.
@@ -40,7 +40,7 @@ pub fn mu_squared(event: &DpEvent, adjacency: Adjacency) -> Result<f64> {
     cost_of(event, adjacency)
 }
 
-/// The same for what is known not to be nested too deep.
+/// The same for an event whose nesting depth has been checked.
 fn cost_of(event: &DpEvent, adjacency: Adjacency) -> Result<f64> {
     let cost = match event {
         DpEvent::Gaussian {
@@ -89,7 +89,7 @@ fn composed(events: &[DpEvent], adjacency: Adjacency) -> Result<f64> {
     Ok(sum.total())
 }
 
-/// A participation touches one node on each level of the tree.
+/// One participation affects one node on each level of the tree.
 fn tree(z: f64, n_steps: u64, adjacency: Adjacency) -> Result<f64> {
     if n_steps == 0 {
         return Err(zero_count("n_steps"));
@@ -144,7 +144,7 @@ pub(crate) fn sensitivity_squared(factor: ReplaceFactor, adjacency: Adjacency) -
     }
 }
 
-/// Refuses a cost that overflowed.
+/// Rejects a cost that overflowed.
 pub(crate) fn finite_cost(mu_squared: f64) -> Result<f64> {
     if mu_squared.is_finite() {
         return Ok(mu_squared);
@@ -156,7 +156,7 @@ pub(crate) fn finite_cost(mu_squared: f64) -> Result<f64> {
     }))
 }
 
-/// The guarantee that a cost stands for, rounded up.
+/// The guarantee that corresponds to a cost, rounded up.
 pub(crate) fn from_mu_squared(mu_squared: f64) -> Gdp {
     Gdp {
         mu: sqrt_up(mu_squared),

@@ -1,8 +1,8 @@
-//! Gaussian differential privacy, exactly.
+//! Exact Gaussian differential privacy.
 //!
 //! A Gaussian mechanism with noise multiplier z is mu-GDP with mu = 1/z, and any adaptive
-//! composition of Gaussian mechanisms is mu-GDP with mu^2 the sum of theirs. What follows is
-//! the exact privacy profile of that composition, not a bound on it.
+//! composition of Gaussian mechanisms is mu-GDP with mu^2 equal to the sum of theirs. This module
+//! computes the exact privacy profile of that composition, not a bound on it.
 //!
 //! Sources: Dong, Roth, Su, *Gaussian Differential Privacy*, arXiv 1905.02383 (Theorem 2.7:
 //! mechanism; Corollary 2.13: profile; Corollary 3.3: composition); Balle, Wang, *Improving the Gaussian Mechanism for

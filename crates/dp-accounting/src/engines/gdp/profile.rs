@@ -1,4 +1,4 @@
-//! delta(mu, epsilon), and its two inverses, each rounded to the side that promises less.
+//! delta(mu, epsilon) and its two inverses, each rounded towards the weaker guarantee.
 
 use dp_core::ApproxDp;
 
@@ -20,16 +20,17 @@ use crate::engines::rounding::{first_true, two_sum};
 /// `mu` - at least 0. `epsilon` - nats, at least 0.
 ///
 /// # Numerics
-/// Relative error below 4e-15 for mu up to 100, tiny mu and delta down to 1e-300 included; below
-/// 1e-14 for mu up to 1e4, and 3e-12 beyond together with a > 0 (epsilon above 5e7). Not rounded
-/// to either side: [`epsilon`](super::epsilon) and [`mu_for`](super::mu_for) add the margin.
+/// Relative error below 4e-15 for mu up to 100, including tiny mu and delta down to 1e-300; below
+/// 1e-14 for mu up to 1e4, and 3e-12 beyond that together with a > 0 (epsilon above 5e7). Not
+/// rounded to either side: [`epsilon`](super::epsilon) and [`mu_for`](super::mu_for) add the
+/// margin.
 ///
 /// | input | result |
 /// | --- | --- |
 /// | mu = 0 | 0 |
 /// | mu infinite | 1 |
 /// | result below the subnormals | 0 |
-/// | NaN, negative mu, negative epsilon | 1, the costliest answer |
+/// | NaN, negative mu, negative epsilon | 1, the most conservative value |
 ///
 /// # Examples
 /// ```
@@ -42,11 +43,11 @@ pub fn delta(mu: f64, epsilon: f64) -> f64 {
     (libm::exp(profile.log_scale) * (1.0 + profile.log_scale_rest) * profile.factor).min(1.0)
 }
 
-/// Returns the natural logarithm of [`delta`], also where delta itself underflows.
+/// Returns the natural logarithm of [`delta`], also if delta itself underflows.
 ///
 /// # Numerics
-/// Absolute error below 1e-14 + 2e-16 |ln delta|. Minus infinity for mu = 0, and where even the
-/// logarithm is beyond 1e200; 0 where `delta` returns 1.
+/// Absolute error below 1e-14 + 2e-16 |ln delta|. Minus infinity for mu = 0, and if even the
+/// logarithm is beyond 1e200; 0 if `delta` returns 1.
 #[must_use]
 pub fn log_delta(mu: f64, epsilon: f64) -> f64 {
     let profile = Profile::at(mu, epsilon);
@@ -56,7 +57,7 @@ pub fn log_delta(mu: f64, epsilon: f64) -> f64 {
 /// `delta = exp(log_scale + log_scale_rest) * factor`.
 struct Profile {
     log_scale: f64,
-    /// What rounding dropped from `log_scale`; tiny.
+    /// The rounding error of `log_scale`; tiny.
     log_scale_rest: f64,
     factor: f64,
 }
@@ -93,7 +94,7 @@ impl Profile {
     }
 }
 
-/// a = epsilon/mu - mu/2 and what rounding dropped from it; delta moves by exp(-a da).
+/// a = epsilon/mu - mu/2 and its rounding error; delta changes by a factor exp(-a da).
 fn tail_point(mu: f64, epsilon: f64) -> (f64, f64) {
     let quotient = epsilon / mu;
     let (a, sum_rest) = two_sum(quotient, -0.5 * mu);
@@ -112,9 +113,9 @@ fn normal_density(x: f64) -> f64 {
 /// R(a) - R(a + mu) = integral from 0 to infinity of exp(-a s - s^2/2) (1 - exp(-mu s)) ds
 /// ```
 ///
-/// The integrand is positive, so nothing cancels; an infinite `mu` gives R(a) itself. It is taken
-/// over s = L u, L = 1/(1 + max(a, 0)), by the rule [`HALF_LINE`].
-/// Valid for a >= -1; relative error below 3e-15 for mu up to 1e4 or infinite, 3e-12 beyond.
+/// The integrand is positive, so nothing cancels; an infinite `mu` gives R(a) itself. It is
+/// computed over s = L u, L = 1/(1 + max(a, 0)), by the rule [`HALF_LINE`]. Valid for a >= -1;
+/// relative error below 3e-15 for mu up to 1e4 or infinite, 3e-12 beyond.
 fn mills_difference(a: f64, mu: f64) -> f64 {
     let length = 1.0 / (1.0 + a.max(0.0));
     let sum: f64 = HALF_LINE
@@ -139,11 +140,11 @@ fn mills_ratio(x: f64) -> f64 {
 /// `mu` - at least 0. `delta` - probability.
 ///
 /// # Numerics
-/// Bisection over the floating-point numbers themselves: at most 64 steps end at two
-/// neighbours, whatever the scale. The equation solved is `log_delta(mu, eps) = ln delta - m`
-/// with a margin m of 1e-14 + 4e-16 |ln delta| for the error of `log_delta`. That moves epsilon up
-/// by m (R(a)/R(a + mu) - 1) in the notation of [`delta`](super::delta): by a relative 1e-13 or
-/// less as a rule, more where delta is so near its largest value that epsilon is small.
+/// Bisection over the floating-point numbers themselves: at most 64 steps lead to two adjacent
+/// numbers, whatever the scale. The equation solved is `log_delta(mu, eps) = ln delta - m` with a
+/// margin m of 1e-14 + 4e-16 |ln delta| for the error of `log_delta`. This increases epsilon by m
+/// (R(a)/R(a + mu) - 1) in the notation of [`delta`](super::delta): usually by a relative 1e-13 or
+/// less, and by more if delta is so close to its largest value that epsilon is small.
 ///
 /// | input | result |
 /// | --- | --- |
@@ -174,8 +175,8 @@ pub fn epsilon(mu: f64, delta: f64) -> f64 {
 /// `delta(mu, target.epsilon) <= target.delta`, and `epsilon(mu, target.delta) <= target.epsilon`.
 ///
 /// # Errors
-/// [`crate::Error::Param`] when the target's epsilon is not finite and positive or its delta
-/// does not lie strictly between 0 and 1.
+/// [`crate::Error::Param`] if the target's epsilon is not finite and positive or its delta does not
+/// lie strictly between 0 and 1.
 ///
 /// # Numerics
 /// Bisection as in [`epsilon`], with twice its margin so that the second inequality survives

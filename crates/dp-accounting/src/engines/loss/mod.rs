@@ -1,8 +1,8 @@
-//! The privacy loss of one mechanism, in the form that the exact accountants work on.
+//! The privacy loss of one mechanism, in the form that the exact accountants use.
 //!
-//! For an ordered pair of neighbours with output distributions P and Q the privacy loss is
-//! L = ln(dP/dQ) with the output drawn from P. A mechanism's *dominating pair* has, at every
-//! epsilon, at least the hockey-stick divergence of any neighbours, and dominating pairs compose
+//! For an ordered pair of neighbours with output distributions P and Q the privacy loss is L =
+//! ln(dP/dQ) with the output drawn from P. A mechanism's *dominating pair* has, at every epsilon,
+//! at least the hockey-stick divergence of any pair of neighbours, and dominating pairs compose
 //! (Zhu, Dong, Wang, arXiv 2106.08567, Theorem 10). Composition adds independent losses.
 
 mod mgf;
@@ -31,7 +31,7 @@ pub(crate) enum Loss {
     },
     /// Pair Laplace(0, 1/epsilon), Laplace(1, 1/epsilon).
     Laplace {
-        /// Sensitivity over scale: the largest loss.
+        /// Sensitivity divided by scale: the largest loss.
         epsilon: f64,
     },
     /// Truncated exponential density e^((epsilon + l)/2) / (2 (e^epsilon - 1)) on
@@ -54,18 +54,18 @@ pub(crate) enum Loss {
     Mixture(MixtureLoss),
     /// Laplace mechanism (scale 1/epsilon at distance 1) on a Poisson sample.
     SampledLaplace {
-        /// Sensitivity under add/remove over scale.
+        /// Sensitivity under add/remove divided by scale.
         epsilon: f64,
         /// Sampling probability.
         q: f64,
-        /// Which pair.
+        /// Which pair is compared.
         side: Side,
     },
     /// The Gaussian pair at distance `mu`, on a subset of fixed size: for losses above 0 the pair
-    /// ((1-q) Q + q P, Q), for losses below 0 the pair (P, (1-q) P + q Q), the remaining mass at 0
-    /// (Zhu, Dong, Wang, arXiv 2106.08567, Theorem 11).
+    /// ((1-q) Q + q P, Q), for losses below 0 the pair (P, (1-q) P + q Q), and the remaining mass
+    /// at 0 (Zhu, Dong, Wang, arXiv 2106.08567, Theorem 11).
     WithoutReplacement {
-        /// Distance over standard deviation, replacement factor included.
+        /// Distance divided by the standard deviation, including the replacement factor.
         mu: f64,
         /// Sampled fraction.
         q: f64,
@@ -85,19 +85,19 @@ impl Loss {
 /// A loss with finitely many values under P, and infinity with probability `infinite_mass`.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct FiniteLoss {
-    /// Values in ascending order with their probabilities under P. Under Q each has e^-loss
-    /// times as much; what Q has left lies where P has nothing.
+    /// Values in ascending order with their probabilities under P. Under Q each has e^-loss times
+    /// the probability; the rest of Q's mass lies where P has none.
     pub(crate) atoms: Vec<(f64, f64)>,
-    /// Probability under P of an outcome that Q never gives.
+    /// Probability under P of an outcome that is impossible under Q.
     pub(crate) infinite_mass: f64,
-    /// A number of which every loss is an integer multiple, up to rounding; absent where there is
-    /// none, 0 where every loss is 0.
+    /// A number of which every loss is an integer multiple, up to rounding; `None` if there is
+    /// none, 0 if every loss is 0.
     pub(crate) step: Option<f64>,
 }
 
 impl FiniteLoss {
-    /// The worst (epsilon, delta)-DP mechanism: fails with probability delta, else binary
-    /// randomised response (Kairouz, Oh, Viswanath, arXiv 1311.0776).
+    /// The worst (epsilon, delta)-DP mechanism: it fails with probability delta, and is otherwise
+    /// binary randomised response (Kairouz, Oh, Viswanath, arXiv 1311.0776).
     pub(crate) fn approx_dp(epsilon: f64, delta: f64) -> Self {
         let low = (1.0 - delta) / (1.0 + libm::exp(epsilon));
         let high = (1.0 - delta) / (1.0 + libm::exp(-epsilon));
@@ -108,8 +108,9 @@ impl FiniteLoss {
         }
     }
 
-    /// k-ary randomised response for two true values a and b: loss ln(p/q) on answering a, its
-    /// negative on b, and 0 on all others, with p the probability of the truth and q of a lie.
+    /// k-ary randomised response for two true values a and b: the loss is ln(p/q) if the answer is
+    /// a, its negative for b, and 0 for all others, where p is the probability of the true answer
+    /// and q that of a particular false one.
     pub(crate) fn randomized_response(noise_probability: f64, buckets: f64) -> Self {
         let lie = noise_probability / buckets;
         let truth = 1.0 - noise_probability + lie;
@@ -125,7 +126,7 @@ impl FiniteLoss {
         }
     }
 
-    /// Two-sided geometric noise at 0 against the same at s: loss rate (|y - s| - |y|).
+    /// Two-sided geometric noise centred at 0 against the same at s: loss rate (|y - s| - |y|).
     pub(crate) fn discrete_laplace(rate: f64, s: u64) -> Self {
         let epsilon = rate * s as f64;
         let tail = 1.0 / (1.0 + libm::exp(-rate));
@@ -147,7 +148,7 @@ impl FiniteLoss {
     }
 
     /// [`approx_dp`](Self::approx_dp) on a Poisson sample, q below 1: with N the worst mechanism
-    /// without the unit and M with it, the pair (1-q) N + q M against N, or N against that.
+    /// without the unit and M with it, the pair (1-q) N + q M against N, or the reverse.
     pub(crate) fn sampled_approx_dp(epsilon: f64, delta: f64, q: f64, side: Side) -> Self {
         let mixed = |loss: f64| libm::log1p(q * libm::expm1(loss));
         let (low, high, none) = (mixed(-epsilon), mixed(epsilon), libm::log1p(-q));
@@ -172,7 +173,7 @@ impl FiniteLoss {
     }
 }
 
-/// Drops what has no probability and joins equal losses; `atoms` are in ascending order.
+/// Removes atoms without probability and joins equal losses; `atoms` are in ascending order.
 fn merged(atoms: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
     let mut out: Vec<(f64, f64)> = Vec::with_capacity(atoms.len());
     for (loss, p) in atoms.into_iter().filter(|(_, p)| *p > 0.0) {
@@ -203,11 +204,11 @@ pub(crate) enum Side {
 /// Replace: P = M, Q = M mirrored, L = ℓ(x) - ℓ(-x)
 /// ```
 ///
-/// The shifts are not negative, so ℓ rises with x. That these pairs dominate in every dimension
-/// follows from Neyman and Pearson: among the events of a given probability under N(0, σ²), the
-/// half-space of all x whose first coordinate is above some t has at once the largest probability
-/// under a normal shifted by a given length in any direction and the smallest under one shifted by
-/// as much in any other.
+/// The shifts are not negative, so ℓ increases with x. That these pairs dominate in every dimension
+/// follows from the Neyman-Pearson lemma: among the events of a given probability under N(0, σ²),
+/// the half-space of all x whose first coordinate is above some t has at once the largest
+/// probability under a normal shifted by a given length in any direction and the smallest under one
+/// shifted by the same length in any other.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct MixtureLoss {
     /// Standard deviation of the noise.
@@ -216,7 +217,7 @@ pub(crate) struct MixtureLoss {
     pub(crate) shifts: Vec<f64>,
     /// Weights, positive, with sum 1.
     pub(crate) weights: Vec<f64>,
-    /// Which pair.
+    /// Which pair is compared.
     pub(crate) side: Side,
 }
 
@@ -229,7 +230,7 @@ impl MixtureLoss {
         self.shifts.last().copied().unwrap_or(0.0)
     }
 
-    /// ℓ(x); accurate relative to itself where it is small.
+    /// ℓ(x), with relative accuracy even if it is small.
     pub(crate) fn log_ratio(&self, x: f64) -> f64 {
         let variance = self.sigma * self.sigma;
         let largest = self.largest_shift();
@@ -247,7 +248,8 @@ impl MixtureLoss {
         top + libm::log(scaled)
     }
 
-    /// dℓ/dx, the posterior mean shift over σ²; rises with x from 0 or more to the largest shift over σ².
+    /// dℓ/dx, the posterior mean shift divided by σ². It increases with x from 0 or more to the
+    /// largest shift divided by σ².
     pub(crate) fn log_ratio_slope(&self, x: f64) -> f64 {
         let variance = self.sigma * self.sigma;
         let exponent = |s: f64| s * (x - 0.5 * s) / variance;

@@ -1,4 +1,4 @@
-//! The bracket for one direction: how hard to try, and when to stop.
+//! The bracket for one direction, and the effort spent on narrowing it.
 
 use super::composed::Composed;
 use super::lattice::Side;
@@ -6,7 +6,7 @@ use super::plan::{Effort, Plan, Query};
 use crate::engines::loss::Loss;
 use crate::{Error, Result};
 
-/// First a bracket that is good enough for nearly all; then, where it is not, a closer one.
+/// First a bracket that is sufficient for nearly all cases; then, if it is not, narrower ones.
 pub(super) const EFFORTS: [Effort; 3] = [
     Effort {
         goal: 5e-6,
@@ -25,7 +25,7 @@ pub(super) const EFFORTS: [Effort; 3] = [
 /// A relative width at which no further effort is made.
 const CLOSE: f64 = 1e-4;
 
-/// How many units of 1/λ epsilon may lie from where the tilt was chosen for.
+/// Maximum distance, in units of 1/λ, between epsilon and the point that the tilt was chosen for.
 const OFF: f64 = 4.0;
 
 /// Bounds for one direction.
@@ -40,8 +40,8 @@ impl Bracket {
         self.upper - self.lower <= CLOSE * self.upper
     }
 
-    /// One round of a plan. The lower end is left as it is when the upper one is not above
-    /// `known`. Returns whether there was a composition.
+    /// One round of a plan. The lower end is not computed if the upper end is not above `known`.
+    /// Returns whether there was a composition.
     fn improve(
         &mut self,
         plan: &Plan<'_>,
@@ -67,8 +67,8 @@ impl Bracket {
     }
 }
 
-/// What is known of epsilon at first. A composition that leaves it at that is all error, and a
-/// greater effort would be too.
+/// What is known about epsilon initially. If a composition does not improve on it, its error
+/// dominates, and a greater effort would not help either.
 const NOTHING: Bracket = Bracket {
     lower: 0.0,
     upper: f64::INFINITY,
@@ -84,7 +84,8 @@ fn infinite_mass(losses: &[(Loss, f64)]) -> f64 {
 
 const NO_PLAN: &str = "no tilt or window fits the losses";
 
-/// The bracket of epsilon at `delta`; only its upper end is of use when that is not above `known`.
+/// The bracket of epsilon at `delta`. Only its upper end is meaningful if that is not above
+/// `known`.
 pub(super) fn epsilon(
     losses: &[(Loss, f64)],
     delta: f64,
@@ -149,7 +150,8 @@ fn end(side: Side, composed: &Composed, delta: f64, plan: &Plan<'_>) -> f64 {
     }
 }
 
-/// The bracket of delta at `epsilon`; only its upper end is of use when that is not above `known`.
+/// The bracket of delta at `epsilon`. Only its upper end is meaningful if that is not above
+/// `known`.
 pub(super) fn delta(
     losses: &[(Loss, f64)],
     epsilon: f64,
@@ -181,7 +183,7 @@ pub(super) const fn refused(reason: &'static str) -> Error {
     }
 }
 
-/// A decreasing function of epsilon with the value wanted, on a logarithmic scale.
+/// The logarithm of a decreasing function of epsilon divided by the target value.
 fn log_ratio(value: f64, target: f64) -> f64 {
     if value <= 0.0 {
         -800.0
@@ -190,7 +192,7 @@ fn log_ratio(value: f64, target: f64) -> f64 {
     }
 }
 
-/// The smallest epsilon found with `delta(epsilon) <= target`; `None` when none is found.
+/// The smallest epsilon found with `delta(epsilon) <= target`; `None` if none is found.
 fn smallest_below(
     delta: impl Fn(f64) -> f64,
     target: f64,
@@ -199,13 +201,13 @@ fn smallest_below(
     bracket(delta, target, (guess, scale)).map(|(_, above)| above)
 }
 
-/// The largest epsilon found with `delta(epsilon) > target`; 0 when not even that one has it.
+/// The largest epsilon found with `delta(epsilon) > target`; 0 if not even 0 satisfies this.
 fn largest_above(delta: impl Fn(f64) -> f64, target: f64, (guess, scale): (f64, f64)) -> f64 {
     bracket(delta, target, (guess, scale)).map_or(0.0, |(below, _)| below)
 }
 
-/// Two close numbers, delta above `target` at the first and not at the second. The search stays
-/// near the guess, where the tilt makes delta sharp, and looks at 0 last.
+/// Two close numbers, with delta above `target` at the first and not above it at the second. The
+/// search stays near the guess, where the tilt makes delta accurate, and tries 0 last.
 fn bracket(
     delta: impl Fn(f64) -> f64,
     target: f64,
@@ -246,21 +248,21 @@ fn bracket(
 /// Relative width at which a search ends.
 const NARROW: f64 = 1e-13;
 
-/// Regula falsi with the Illinois rule, halving when it stalls.
+/// Regula falsi with the Illinois modification, and bisection if it stalls.
 fn narrow(
     f: impl Fn(f64) -> f64,
     (mut low, mut f_low): (f64, f64),
     (mut high, mut f_high): (f64, f64),
 ) -> Option<(f64, f64)> {
     let mut width = high - low;
-    // Which end moved last: 1 for the lower.
+    // which end moved last: 1 for the lower one
     let mut moved = 0;
     for round in 0..80 {
         if high - low <= NARROW * high {
             break;
         }
         let secant = low + (high - low) * (f_low / (f_low - f_high));
-        // A root hit to rounding would leave the other end where it is.
+        // a root that is hit up to rounding would leave the other end unchanged
         let margin = (0.02 * (high - low)).min(0.4 * NARROW * high.max(1e-290));
         let halve = round % 3 == 2 && high - low > 0.5 * width;
         if round % 3 == 2 {

@@ -1,8 +1,9 @@
-//! The loss cut into cells between points of a lattice, wide where little depends on them.
+//! Divides the loss into cells between points of a lattice, wide where the result depends little on
+//! them.
 
 use crate::engines::loss::{Edge, Loss, Mass, ULP, mass_between};
 
-/// How a loss is cut.
+/// Parameters of the division of a loss into cells.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cutting {
     /// Step of the lattice.
@@ -10,7 +11,7 @@ pub(super) struct Cutting {
     /// Tilt and logarithm of its normaliser.
     pub(super) lambda: f64,
     pub(super) log_m: f64,
-    /// A cell is halved while its tilted mass times its squared width is above this.
+    /// A cell is bisected while its tilted mass times its squared width is above this.
     pub(super) tolerance: f64,
     /// Ends of the lattice.
     pub(super) first: i64,
@@ -18,15 +19,16 @@ pub(super) struct Cutting {
 }
 
 impl Cutting {
-    /// Whether a cell of this tilted mass and width is to be cut further.
+    /// Whether a cell of this tilted mass and width must be divided further.
     pub(super) fn is_heavy(&self, tilted: f64, width: f64) -> bool {
         let steep = (self.lambda + 1.0) * width;
         tilted * width * width > self.tolerance || (steep > 1.0 && tilted > 1e-20)
     }
 }
 
-/// How often a loss may be cut: enough for any bracket that is of use. Every component of a mixture
-/// makes a cut dearer, and mixtures of many have to do with fewer.
+/// Maximum number of bisections for a loss: enough for any useful bracket. Every component of a
+/// mixture makes a bisection more expensive, and mixtures with many components are limited to
+/// fewer.
 pub(super) fn affordable_cuts(loss: &Loss) -> usize {
     let components = match loss {
         Loss::Mixture(mixture) => mixture.shifts.len().max(2),
@@ -35,7 +37,7 @@ pub(super) fn affordable_cuts(loss: &Loss) -> usize {
     MOST_CUTS / components.saturating_mul(components)
 }
 
-/// Cuts times squared components.
+/// Bisections times squared number of components.
 const MOST_CUTS: usize = 4_000_000;
 
 /// One cell, in P-mass.
@@ -46,7 +48,8 @@ pub(super) struct Cell {
     /// P-mass of the cell and its error.
     pub(super) mass: f64,
     pub(super) error: f64,
-    /// At least the part of the mass that belongs on the right end so that P and Q are kept.
+    /// A lower bound on the part of the mass that must be put on the right end so that both P and Q
+    /// are preserved.
     pub(super) right: f64,
 }
 
@@ -76,7 +79,7 @@ struct Cutter<'a> {
     how: &'a Cutting,
     anchor: f64,
     cells: Vec<Cell>,
-    /// How often a cell may still be halved.
+    /// How often a cell may still be bisected.
     cuts: usize,
 }
 
@@ -110,13 +113,13 @@ impl Cutter<'_> {
         self.anchor + index as f64 * self.how.step
     }
 
-    /// The part (p - q e^a) / (1 - e^-w) belongs on the right end.
+    /// The part (p - q e^a) / (1 - e^-w) must be put on the right end.
     fn cell(&self, a: (i64, Edge), b: (i64, Edge), mass: &Mass) -> Cell {
         let (low, high) = (self.at(a.0), self.at(b.0));
         let width = (b.0 - a.0) as f64 * self.how.step;
         let grow = libm::exp(low);
         let moved = mass.q * grow;
-        // Of e^a q, the error of the points included.
+        // relative error of e^a q, including the error of the points
         let relative =
             2.0 * a.1.shift.max(b.1.shift) + 4.0 * ULP * (1.0 + low.abs().max(high.abs()));
         let error = mass.p_error + mass.q_error * grow + (moved + mass.p) * relative;

@@ -9,8 +9,8 @@
 //! S_k(ε) = Σ_{J in the window, l_J > ε} g(l_J - ε) e^(i z_k J)       (two geometric series)
 //! ```
 //!
-//! so an evaluation costs one pass over the frequencies that count. Errors, all added up:
-//! frequencies left out (certified to be below a bound), mass outside the window (Chernoff),
+//! so an evaluation takes one pass over the frequencies that matter. The errors, all added up:
+//! omitted frequencies (certified to be below a bound), mass outside the window (Chernoff),
 //! rounding of the weights, of the transform (norm-wise) and of the sums.
 
 use realfft::num_complex::Complex64;
@@ -21,23 +21,23 @@ use super::tilt::{Window, log_peak};
 use crate::engines::loss::ULP;
 use crate::engines::rounding::CompensatedSum;
 
-/// ln of a modulus that is left out.
+/// ln of a modulus that is negligible.
 const NEGLIGIBLE: f64 = -56.0;
-/// Relative error of a term by its turn (16 products of complex numbers, 3 roundings each, and the
-/// first sine and cosine) and by the products with it.
+/// Relative error of a term due to its rotation (16 products of complex numbers, 3 roundings each,
+/// and the first sine and cosine) and to the products with it.
 const TURNED: f64 = 80.0 * ULP;
 
 /// Error of a geometric series with its decay, relative to the series: the difference, its
 /// reciprocal, two exponentials and two products, a few roundings each.
 const SERIES: f64 = 32.0 * ULP;
 
-/// Points times frequencies that are worth a direct evaluation.
+/// Points times frequencies up to which direct evaluation is worthwhile.
 const DIRECT_WORK: usize = 20_000_000;
 
-/// So many points are not worth a transform.
+/// Up to this many points, a transform is not worthwhile.
 const FEW_POINTS: usize = 32;
 
-/// Points times frequencies up to which every sine is taken afresh.
+/// Points times frequencies up to which every sine is computed directly.
 const EXACT_WORK: usize = 1 << 20;
 
 #[derive(Debug, Clone)]
@@ -50,12 +50,12 @@ struct Frequency {
     fast: Complex64,
 }
 
-/// A composition ready for queries.
+/// A composition that can be evaluated.
 #[derive(Debug, Clone)]
 pub(super) struct Composed {
     step: f64,
     lambda: f64,
-    /// K and a bound on its rounding.
+    /// K and a bound on its rounding error.
     log_k: f64,
     origin: f64,
     /// First index of the window.
@@ -64,15 +64,15 @@ pub(super) struct Composed {
     frequencies: Vec<Frequency>,
     /// Tilted mass outside the window.
     outside: f64,
-    /// Error in the Euclidean norm of c.
+    /// Error of c in the Euclidean norm.
     norm_error: f64,
     /// ln of the probability that no loss is infinite.
     log_finite: f64,
-    /// How far the losses may be from where they are said to be.
+    /// Bound on the distance of the losses from their nominal positions.
     shift: f64,
 }
 
-/// What a composition is made of.
+/// The inputs of a composition.
 pub(super) struct Recipe<'a> {
     pub(super) lattices: &'a [Lattice],
     pub(super) step: f64,
@@ -83,7 +83,7 @@ pub(super) struct Recipe<'a> {
 }
 
 impl Composed {
-    /// Absent when the frequencies cannot be had with a proof at an affordable cost.
+    /// `None` if the frequencies cannot be computed with a proof at an affordable cost.
     #[allow(clippy::cast_possible_truncation, reason = "checked to be below 1e17")]
     pub(super) fn new(recipe: &Recipe<'_>) -> Option<Self> {
         let &Recipe {
@@ -151,7 +151,7 @@ impl Composed {
         let high = self.loss(self.start + self.period - 1);
         let above = log_mgf(window.up) - window.up * high;
         let below = log_mgf(-window.down) + window.down * low;
-        // The tilted masses need not add up to 1, so a bound above 1 is no nonsense.
+        // The tilted masses need not add up to 1, so a bound above 1 is possible.
         let bound = |x: f64| {
             if x.is_nan() {
                 f64::INFINITY
@@ -166,7 +166,7 @@ impl Composed {
         self.origin + index as f64 * self.step
     }
 
-    /// Bounds on delta for what was composed: never above it, never below it.
+    /// A lower and an upper bound on delta of the composition.
     pub(super) fn delta(&self, epsilon: f64) -> (f64, f64) {
         let infinite = -libm::expm1(self.log_finite);
         let (value, error) = self.finite_part(epsilon);
@@ -238,7 +238,7 @@ impl Composed {
     }
 }
 
-/// e^(i k z) for k = 0, 1, 2, ..., taken afresh at every sixteenth.
+/// e^(i k z) for k = 0, 1, 2, ..., computed directly at every sixteenth.
 struct Turn {
     index: i64,
     period: i64,
@@ -268,12 +268,12 @@ impl Turn {
     }
 }
 
-/// `Φ_k` with its error for the frequencies that count, and the error in the Euclidean norm.
+/// `Φ_k` with its error for the frequencies that matter, and the error in the Euclidean norm.
 fn powers(directs: &[(Direct, f64)], period: i64) -> Option<(Vec<(Complex64, f64)>, f64)> {
     few_frequencies(directs, period).or_else(|| all_frequencies(directs, period))
 }
 
-/// The lowest frequencies one by one, with a proof that no other counts.
+/// The lowest frequencies one by one, with a proof that no other matters.
 fn few_frequencies(directs: &[(Direct, f64)], period: i64) -> Option<(Vec<(Complex64, f64)>, f64)> {
     let by_count = |a: &usize, b: &usize| directs[*a].1.total_cmp(&directs[*b].1);
     let place = (0..directs.len()).max_by(by_count)?;
@@ -311,7 +311,7 @@ fn few_frequencies(directs: &[(Direct, f64)], period: i64) -> Option<(Vec<(Compl
     None
 }
 
-/// Every frequency up to the last that counts, by transforms.
+/// Every frequency up to the last that matters, by transforms.
 fn all_frequencies(directs: &[(Direct, f64)], period: i64) -> Option<(Vec<(Complex64, f64)>, f64)> {
     let n = usize::try_from(period).ok().filter(|n| *n <= 1 << 20)?;
     let centre = centre(directs);
@@ -338,7 +338,7 @@ fn all_frequencies(directs: &[(Direct, f64)], period: i64) -> Option<(Vec<(Compl
     Some((out, norm_error + negligible))
 }
 
-/// The index at the centre of the composition, modulo 2^64 and so modulo the period.
+/// The index at the centre of the composition, modulo 2^64 and therefore modulo the period.
 #[allow(clippy::cast_possible_truncation, reason = "counts are below 2^53")]
 fn centre(directs: &[(Direct, f64)]) -> i64 {
     let one = |(direct, count): &(Direct, f64)| direct.centre.wrapping_mul(*count as i64);

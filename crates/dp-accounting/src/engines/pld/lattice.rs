@@ -4,12 +4,12 @@ use super::cells::{Cutting, cut};
 use super::merged;
 use crate::engines::loss::{Loss, ULP};
 
-/// Which bound a discretisation gives.
+/// Which bound a discretisation provides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
-    /// Never below the true profile.
+    /// An upper bound on the true profile.
     Upper,
-    /// Never above it.
+    /// A lower bound on it.
     Lower,
 }
 
@@ -23,17 +23,17 @@ pub(super) struct Lattice {
     pub(super) infinite: f64,
     /// Bound on the sum of the errors of the weights.
     pub(super) error: f64,
-    /// Bound on the distance of the points from where they are said to be.
+    /// Bound on the distance of the points from their nominal positions.
     pub(super) shift: f64,
     pub(super) count: f64,
 }
 
-/// A factor e^x that neither overflows nor is 0 times infinity.
+/// A factor e^x that neither overflows nor gives 0 times infinity.
 fn exp(x: f64) -> f64 {
     libm::exp(x.min(700.0))
 }
 
-/// Discretises `loss` on the lattice of `how`.
+/// Discretises `loss` on the lattice given by `how`.
 pub(super) fn discretise(loss: &Loss, how: &Cutting, side: Side) -> Option<Lattice> {
     let atoms = loss.atoms()?;
     let mut anchor = loss.anchor();
@@ -75,16 +75,16 @@ pub(super) fn discretise(loss: &Loss, how: &Cutting, side: Side) -> Option<Latti
 #[derive(Default)]
 struct Masses {
     points: Vec<(i64, f64)>,
-    /// Bounds on the errors of those, each at the point where the tilt makes it largest.
+    /// Bounds on the errors of the masses, each at the point where the tilt makes it largest.
     errors: Vec<(i64, f64)>,
     infinite: f64,
-    /// Farthest that an atom is from the point it is said to be on.
+    /// Maximum distance of an atom from its nominal point.
     off_lattice: f64,
 }
 
 impl Masses {
-    /// The chords over the cells. What lies below the first goes up to it, what lies above the
-    /// last becomes infinite.
+    /// The chords over the cells. Mass below the first cell moves up to it, mass above the last
+    /// becomes infinite.
     fn cut_from_above(&mut self, loss: &Loss, how: &Cutting) {
         let Some((low, high)) = loss.reach() else {
             return;
@@ -101,8 +101,8 @@ impl Masses {
         self.infinite += above.p.above * (1.0 + above.p.error);
     }
 
-    /// An atom stays where it is on the lattice. Elsewhere it is split onto the points around it,
-    /// or moved down.
+    /// An atom on the lattice stays where it is. Otherwise it is split between the two adjacent
+    /// points, or moved down.
     fn add_atom(&mut self, (t, mass): (f64, f64), how: &Cutting, side: Side) {
         let place = t / how.step;
         if !(place.abs() < 1e15) || mass <= 0.0 {
@@ -132,7 +132,7 @@ impl Masses {
     }
 }
 
-/// Rounding of the masses, of e^(lambda L) and of the sums.
+/// Rounding errors of the masses, of e^(lambda L) and of the sums.
 fn rounding(points: &[(i64, f64)], how: &Cutting, anchor: f64) -> f64 {
     let size = |index: i64| (how.lambda * (anchor + index as f64 * how.step)).abs();
     let terms = points
@@ -141,7 +141,7 @@ fn rounding(points: &[(i64, f64)], how: &Cutting, anchor: f64) -> f64 {
     ULP * (terms.sum::<f64>() + how.log_m.abs())
 }
 
-/// Adds up the masses of equal points; `points` are in any order.
+/// Adds up the masses at equal points; `points` are in any order.
 fn gathered(mut points: Vec<(i64, f64)>) -> Vec<(i64, f64)> {
     points.sort_by_key(|point| point.0);
     let mut merged: Vec<(i64, f64)> = Vec::with_capacity(points.len());
@@ -160,7 +160,7 @@ impl Lattice {
         self.points.iter().map(|point| point.1).sum()
     }
 
-    /// ln Σ w e^(s L): what another tilt would have as its normaliser, relative to this one.
+    /// ln Σ w e^(s L): the log-normaliser of another tilt, relative to this one.
     pub(super) fn retilted(&self, s: f64, step: f64) -> f64 {
         let at = |index: i64| s * (self.anchor + index as f64 * step);
         let exponents = self.points.iter().map(|&(i, w)| at(i) + libm::log(w));

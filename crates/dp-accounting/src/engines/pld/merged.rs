@@ -1,15 +1,15 @@
-//! The optimistic discretisation, of second order.
+//! The optimistic discretisation, with second-order accuracy.
 //!
-//! Outcomes are merged: all those with a loss between two cuts become one, whose loss is
-//! ln(P-mass / Q-mass). Merging is post-processing, so it lowers the profile. The cuts are chosen
-//! one after the other so that the merged loss falls on a point of the lattice, which makes the
-//! bound off by the variance within the cells only, (width)²/12.
+//! Outcomes are merged: all those with a loss between two cuts become one, whose loss is ln(P-mass
+//! / Q-mass). Merging is post-processing, so it lowers the profile. The cuts are chosen one after
+//! the other so that the merged loss falls on a point of the lattice. The error of the bound is
+//! then only the variance within the cells, (width)²/12.
 //!
-//! Nothing rests on how well a cut is found. A cell goes to the point l only when its P-mass, less
-//! its error, is at least e^l times its Q-mass, plus its error; it then carries that P-mass and
-//! e^-l times as much under Q: less under P and more under Q than it has, which lowers the profile
-//! again. A cut found a little off its place is a cut all the same, since both masses are those of
-//! the same outcomes. What cannot be placed is dropped.
+//! Validity does not depend on how accurately a cut is found. A cell is moved to the point l only
+//! if its P-mass minus its error is at least e^l times its Q-mass plus its error. It then has that
+//! P-mass and e^-l times as much under Q: less under P and more under Q than before, which lowers
+//! the profile again. A slightly misplaced cut is still a valid cut, because both masses are those
+//! of the same outcomes. Mass that cannot be placed is dropped.
 
 use std::cell::Cell;
 
@@ -22,18 +22,19 @@ const CUT: f64 = 1e-7;
 /// P-mass on points of the lattice.
 #[derive(Debug, Default)]
 pub(super) struct Merged {
-    /// Steps by which the points lie above whole numbers.
+    /// Offset of the points from whole numbers, in steps.
     pub(super) offset: f64,
     pub(super) points: Vec<(i64, f64)>,
 }
 
 /// The continuous part of `loss`, merged.
 ///
-/// Cuts are reflected at points of the lattice, so they keep the distance from it that the first
-/// one has, up to the curvature of the law. Half a step is best: then every point has its cell.
-/// The first cut is therefore at the end of the loss with the lattice moved by half a step, or,
-/// where there are atoms to stay on the lattice, at the end; without an end it is beside 0. What
-/// is left at the far end of a march falls by up to a step; that is where nothing much lies.
+/// Successive cuts are reflections of each other at points of the lattice, so they keep the
+/// distance from it that the first one has, up to the curvature of the distribution. Half a step is
+/// best: then every point has its cell. The first cut is therefore at the end of the loss, with the
+/// lattice shifted by half a step, or, if there are atoms that must stay on the lattice, at the
+/// end; without an end it is next to 0. The rest at the far end of a march moves down by up to a
+/// step; there is little mass there.
 pub(super) fn merge(loss: &Loss, how: &Cutting, atoms: bool) -> Merged {
     let Some((low, high)) = loss.reach() else {
         return Merged::default();
@@ -58,7 +59,7 @@ pub(super) fn merge(loss: &Loss, how: &Cutting, atoms: bool) -> Merged {
     Merged { offset, points }
 }
 
-/// Cuts away from a first one, up or down.
+/// A sequence of cuts from the first one upwards or downwards.
 struct March<'a> {
     loss: &'a Loss,
     how: &'a Cutting,
@@ -66,13 +67,13 @@ struct March<'a> {
     offset: f64,
     /// 1 or -1.
     sign: f64,
-    /// Where the cutting stops; what lies beyond is dropped.
+    /// Where the sequence stops; mass beyond is dropped.
     last: f64,
-    /// How often a cut may still be looked at.
+    /// How many evaluations of a cut are still allowed.
     cuts: Cell<usize>,
 }
 
-/// A cut and the masses on its sides.
+/// A cut and the masses on both sides of it.
 type Cut = (f64, Edge);
 
 impl March<'_> {
@@ -81,7 +82,7 @@ impl March<'_> {
         (t, self.loss.edge(t))
     }
 
-    /// How far t is from the end of the march.
+    /// Distance of t from the end of the sequence.
     fn left(&self, t: f64) -> f64 {
         self.sign * (self.last - t)
     }
@@ -119,7 +120,7 @@ impl March<'_> {
         }
     }
 
-    /// Place of t on the lattice.
+    /// Position of t on the lattice.
     fn index(&self, t: f64) -> f64 {
         t / self.how.step - self.offset
     }
@@ -128,7 +129,7 @@ impl March<'_> {
         (index as f64 + self.offset) * self.how.step
     }
 
-    /// The point of the lattice about half of `size` steps ahead of t, at least a quarter.
+    /// The lattice point about half of `size` steps ahead of t, at least a quarter.
     #[allow(
         clippy::cast_possible_truncation,
         reason = "within the ends of the lattice"
@@ -145,7 +146,7 @@ impl March<'_> {
         self.anchor + self.t(index)
     }
 
-    /// What the P-mass has above e^l times the Q-mass for l at `index`, errors taken off.
+    /// The P-mass minus e^l times the Q-mass for l at `index`, with errors subtracted.
     fn surplus(&self, a: &Cut, b: &Cut, index: i64) -> f64 {
         let mass = Self::mass(a, b);
         self.above((mass.p - mass.p_error, mass.q + mass.q_error), index)
@@ -157,8 +158,8 @@ impl March<'_> {
         p - q * libm::exp(l) * (1.0 + relative)
     }
 
-    /// The cut b such that the outcomes between a and b merge into the loss at `index`, on the
-    /// side where they merge into no less.
+    /// The cut b such that the outcomes between a and b merge into the loss at `index`, on the side
+    /// where the merged loss is not below it.
     fn other_cut(&self, a: &Cut, index: i64) -> Option<Cut> {
         let near = self.t(index);
         let reach = 3.0 * self.how.step + 2.0 * (near - a.0).abs();
@@ -197,8 +198,8 @@ impl March<'_> {
         Some(if self.sign > 0.0 { remote } else { close })
     }
 
-    /// A cut about `jump` points ahead, less where that is much, for outcomes that merge into
-    /// nothing on the lattice: they fall.
+    /// A cut about `jump` points ahead, fewer if there is much mass, for outcomes that do not merge
+    /// into a lattice point: their loss is lowered.
     fn next_cut(&self, a: &Cut, jump: &mut f64) -> Cut {
         loop {
             let next = self.t(self.target(a.0, 2.0 * *jump - 1.0));
@@ -226,7 +227,7 @@ impl March<'_> {
         self.settle(masses, a.0.min(b.0), a.0.max(b.0))
     }
 
-    /// The highest point up to `to` that the masses may go to, if there is one near `from`.
+    /// The highest point up to `to` to which the masses may be moved, if there is one near `from`.
     #[allow(
         clippy::cast_possible_truncation,
         reason = "within the ends of the lattice"
@@ -314,7 +315,7 @@ mod tests {
             p * libm::exp(-(loss.anchor() + (i as f64 + merged.offset) * how.step))
         };
         let q: f64 = merged.points.iter().map(q).sum();
-        // What falls to the point below has more under Q than it had.
+        // mass moved to the point below has more under Q than before
         assert!((1.0 - 1e-12..1.0 + 1e-8).contains(&q), "{q}");
     }
 }

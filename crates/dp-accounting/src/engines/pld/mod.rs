@@ -1,12 +1,12 @@
 //! Privacy loss distributions, discretised from both sides.
 //!
-//! Every loss becomes two distributions on a lattice: one whose profile is nowhere below the
-//! true one ("connect the dots": Doroshenko, Ghazi, Kamath, Kumar, Manurangsi, arXiv 2207.04380)
-//! and one whose profile is nowhere above it ([`merged`]), both off by a second-order amount.
-//! Domination is kept by composition (Zhu, Dong, Wang, arXiv 2106.08567, Theorem 10), so the
-//! composed pair brackets the truth. The composition is exact in the Fourier domain, under an
-//! exponential tilt that makes the losses near epsilon the likely ones ([`composed`]); so a delta
-//! of 1e-300 keeps its relative accuracy.
+//! Every loss becomes two distributions on a lattice: one whose profile is nowhere below the true
+//! one ("connect the dots": Doroshenko, Ghazi, Kamath, Kumar, Manurangsi, arXiv 2207.04380) and one
+//! whose profile is nowhere above it ([`merged`]), both with a second-order error. Domination is
+//! preserved by composition (Zhu, Dong, Wang, arXiv 2106.08567, Theorem 10), so the composed pair
+//! brackets the true profile. The composition is exact in the Fourier domain, under an exponential
+//! tilt that makes the losses near epsilon the likely ones ([`composed`]), so that a delta of
+//! 1e-300 keeps its relative accuracy.
 
 mod bracket;
 mod cells;
@@ -28,10 +28,10 @@ use crate::engines::composition::Composition;
 use crate::engines::loss::Loss;
 use crate::engines::saddle_point::{Ask, stays_below};
 
-/// How often a bracket that is not narrow is computed anew with finer cells.
+/// How often a bracket that is not narrow is recomputed with finer cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rounds {
-    /// Until it is narrow, three times at most.
+    /// Until it is narrow, at most three times.
     All,
     /// Once.
     One,
@@ -68,8 +68,8 @@ pub(crate) fn delta(
     })
 }
 
-/// The worst direction. `bracket` is told what the others are known to reach: a direction that
-/// stays below that needs no close look, or none at all.
+/// The worst direction. `bracket` receives the value that the others are known to reach: a
+/// direction that stays below it needs less accuracy, or no computation at all.
 fn worst(
     composition: &Composition,
     ask: Ask,
@@ -86,7 +86,7 @@ fn worst(
         upper = upper.max(found.upper);
     }
     let lower = lower.min(upper);
-    // Chords raise the profile by twice what merging takes from it.
+    // chords raise the profile by twice as much as merging lowers it
     let value = lower + (upper - lower) / 3.0;
     let adjacency = composition.adjacency();
     Ok(PrivacyBound::bracket(
@@ -98,7 +98,7 @@ fn worst(
     ))
 }
 
-/// The losses of every direction, once when they are the same.
+/// The losses of every direction, only once if they are the same.
 fn distinct(composition: &Composition) -> Result<Vec<Vec<(Loss, u64)>>> {
     let mut all: Vec<Vec<(Loss, u64)>> = Vec::new();
     for &direction in composition.directions() {
@@ -124,7 +124,7 @@ fn counted(losses: &[(Loss, u64)]) -> Result<Vec<(Loss, f64)>> {
 /// Accountant by privacy loss distributions: every answer is a proved bracket.
 ///
 /// Events known only through a Renyi divergence, random allocation and repeat-and-select have no
-/// privacy loss distribution here and are refused when an answer is asked for.
+/// privacy loss distribution here. They are rejected when an answer is requested.
 ///
 /// # Examples
 /// ```
@@ -144,7 +144,7 @@ pub struct PldAccountant {
 }
 
 impl PldAccountant {
-    /// An accountant that has seen nothing.
+    /// Creates an accountant without any events.
     #[must_use]
     pub const fn new(adjacency: Adjacency) -> Self {
         Self {
@@ -153,8 +153,8 @@ impl PldAccountant {
         }
     }
 
-    /// An accountant that computes each bracket once and leaves it as wide as it is: as sound, in a
-    /// fraction of the time where the losses are hard.
+    /// Creates an accountant that computes each bracket only once, without narrowing it. This is
+    /// equally sound and takes a fraction of the time if the losses are difficult.
     #[must_use]
     pub const fn quick(adjacency: Adjacency) -> Self {
         Self {

@@ -7,7 +7,7 @@ use super::sketch::Sketch;
 use super::tilt::{self, Window};
 use crate::engines::loss::Loss;
 
-/// What is asked.
+/// The requested quantity.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Query {
     /// Epsilon at the logarithm of a delta.
@@ -16,12 +16,12 @@ pub(super) enum Query {
     Delta { epsilon: f64 },
 }
 
-/// How hard to try.
+/// The effort to spend.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Effort {
-    /// Width of the bracket aimed at, relative to epsilon.
+    /// Target width of the bracket, relative to epsilon.
     pub(super) goal: f64,
-    /// Most points of a full transform.
+    /// Maximum number of points of a full transform.
     pub(super) most: f64,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct Effort {
 pub(super) struct Plan<'a> {
     sketches: Vec<Sketch<'a>>,
     lambda: f64,
-    /// A bound on epsilon or the epsilon asked for.
+    /// A bound on epsilon, or the given epsilon.
     pub(super) guess: f64,
     log_delta: f64,
     window: Window,
@@ -82,7 +82,8 @@ impl<'a> Plan<'a> {
         })
     }
 
-    /// Where epsilon is to be sought, and how far from there the tilt keeps delta sharp.
+    /// Where to search for epsilon, and the distance from there within which the tilt keeps delta
+    /// accurate.
     pub(super) fn near(&self) -> (f64, f64) {
         (self.guess, 1.0 / self.lambda)
     }
@@ -97,7 +98,7 @@ impl<'a> Plan<'a> {
         {
             return Some(done);
         }
-        // Coarser, so that one transform holds the window.
+        // coarser, so that one transform covers the window
         let coarse = self.aligned((span / (0.98 * effort.most)).max(fine.0));
         self.attempt(side, coarse, fine.1.max(coarse * coarse))
     }
@@ -169,11 +170,11 @@ impl<'a> Plan<'a> {
         let span = self.window.high - self.window.low;
         let affordable = span / effort.most;
         let step = finest.min(0.25 / (self.lambda + 1.0)).min(span / 4096.0);
-        // Where one transform holds the window anyway, it may as well be used in full.
+        // if one transform covers the window anyway, it may as well be used completely
         (self.aligned(step.min(affordable.max(step * 0.05))), budget)
     }
 
-    /// The step of a lattice that carries every loss, 0 steps aside.
+    /// The step of a lattice without offset that contains every loss.
     fn common_step(&self) -> Option<f64> {
         let mut common = 0.0_f64;
         for sketch in &self.sketches {
@@ -204,20 +205,20 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// P-mass that each of n losses may lose at its top.
+/// P-mass that each of n losses may lose at its upper end.
 fn negligible(log_delta: f64, n: f64) -> f64 {
     libm::exp(log_delta.max(-690.0)) * 1e-10 / n
 }
 
-/// Leaves out the tops of the losses that delta does not notice: under the tilt they could be all
-/// there is.
+/// Removes the upper ends of the losses that do not affect delta. Under the tilt they could
+/// dominate.
 fn cut_off(sketches: &mut [Sketch<'_>], log_delta: f64, n: f64) {
     for sketch in sketches {
         sketch.cut_off(negligible(log_delta, n));
     }
 }
 
-/// The largest number of which both are small integer multiples up to rounding.
+/// The largest number of which both are small integer multiples, up to rounding.
 fn common_measure(a: f64, b: f64) -> Option<f64> {
     let (mut large, mut small) = (a.max(b), a.min(b));
     let scale = small;

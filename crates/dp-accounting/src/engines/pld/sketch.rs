@@ -1,17 +1,18 @@
-//! A rough picture of one loss, good enough to choose a tilt, a window and a step.
+//! A rough approximation of one loss, sufficient to choose a tilt, a window and a step.
 //!
-//! Nothing proved rests on it: a poor choice widens the bracket and moves no bound.
+//! Nothing that is proved depends on it: a poor choice widens the bracket but does not invalidate a
+//! bound.
 
 use super::cells::affordable_cuts;
 use crate::engines::loss::{Edge, Loss, mass_between};
 
-/// Cells whose tilted share is above this are halved.
+/// Cells with a tilted share above this are bisected.
 const COARSE: f64 = 1.0 / 96.0;
 
-/// Cells whose error in the cumulant of the composition is above a twentieth of this are halved.
+/// Cells whose error in the cumulant of the composition is above a twentieth of this are bisected.
 const ROUGH: f64 = 0.1;
 
-/// A loss as cells between edges, each taken at its barycentre.
+/// A loss as cells between edges, each represented by its barycentre.
 #[derive(Debug, Clone)]
 pub(super) struct Sketch<'a> {
     pub(super) loss: &'a Loss,
@@ -52,7 +53,7 @@ impl<'a> Sketch<'a> {
         self.cells.extend(points.filter(|(_, p)| *p > 0.0));
     }
 
-    /// Leaves out what lies above the first edge with at most the P-mass `above` beyond it.
+    /// Removes everything above the first edge with at most the P-mass `above` beyond it.
     pub(super) fn cut_off(&mut self, above: f64) {
         if let Some(place) = self.edges.iter().position(|(_, e)| e.p.above <= above) {
             self.edges.truncate(place + 1);
@@ -60,7 +61,7 @@ impl<'a> Sketch<'a> {
         }
     }
 
-    /// Halves the cells that carry much of the loss tilted by `lambda`.
+    /// Bisects the cells that have much of the mass of the loss tilted by `lambda`.
     pub(super) fn refine(&mut self, lambda: f64) {
         let anchor = self.loss.anchor();
         let most = affordable_cuts(self.loss);
@@ -74,7 +75,7 @@ impl<'a> Sketch<'a> {
                 let p = mass_between(&ea, &eb).p;
                 let middle = 0.5 * (a + b);
                 let share = p * libm::exp(lambda * (anchor + middle) - log_m);
-                // A cell of width w is off by (λ w)²/24 of itself, n times.
+                // a cell of width w has a relative error of (λ w)²/24, n times
                 let bend = lambda.abs() * (b - a);
                 let rough = self.count * share * bend * bend > ROUGH;
                 if (share > COARSE || rough) && a < middle && middle < b {
@@ -103,13 +104,13 @@ impl<'a> Sketch<'a> {
             .cells
             .iter()
             .map(|&(l, p)| p * libm::exp(s * l - largest));
-        // p may be subnormal where the product is not.
+        // p may be subnormal while the product is not
         let sum: f64 = terms.sum();
         largest + libm::log(sum)
     }
 
-    /// Rightmost and leftmost t that matter: the P-mass above is at most `above`, the tilted mass
-    /// below at most `below`.
+    /// The rightmost and leftmost t that matter: the P-mass above is at most `above`, the tilted
+    /// mass below at most `below`.
     pub(super) fn ends(&self, lambda: f64, above: f64, below: f64) -> (f64, f64) {
         let anchor = self.loss.anchor();
         let log_m = self.cumulant(lambda);
@@ -129,7 +130,7 @@ impl<'a> Sketch<'a> {
     }
 }
 
-/// e^(s l) - 1 - s (1 - e^-l): has the mean E[e^(s L)] - 1 when P and Q have the same total, and
+/// e^(s l) - 1 - s (1 - e^-l): it has the mean E[e^(s L)] - 1 if P and Q have the same total, and
 /// is of second order in l.
 fn excess(s: f64, l: f64) -> f64 {
     if (s.abs() + 1.0) * l.abs() < 1e-4 {
@@ -139,7 +140,8 @@ fn excess(s: f64, l: f64) -> f64 {
     }
 }
 
-/// Points that grow by a factor in both directions from the anchor, within the reach.
+/// Points whose distance from the anchor grows by a constant factor in both directions, within the
+/// reach.
 fn first_edges(loss: &Loss) -> Vec<(f64, Edge)> {
     let Some((low, high)) = loss.reach() else {
         return Vec::new();

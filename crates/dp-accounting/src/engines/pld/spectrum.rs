@@ -20,7 +20,7 @@ pub(super) struct Factor {
 }
 
 impl Factor {
-    /// A turn by `phase`.
+    /// A rotation by `phase`.
     pub(super) const fn turned(phase: f64) -> Self {
         Self {
             log: 0.0,
@@ -29,14 +29,14 @@ impl Factor {
         }
     }
 
-    /// Multiplies by the `count`-th power of `other`, of which the centre was taken care of.
+    /// Multiplies by the `count`-th power of `other`, whose centre is handled separately.
     pub(super) fn times(&mut self, other: &Self, count: f64) {
         self.log += count * other.log;
         self.phase += count * other.phase;
         self.error += count * other.error;
     }
 
-    /// The complex number with its absolute error, `error` being the first-order relative one.
+    /// The complex number with its absolute error; `error` is the first-order relative error.
     pub(super) fn value(&self) -> (Complex64, f64) {
         let size = libm::exp(self.log);
         let (sin, cos) = libm::sincos(self.phase);
@@ -46,8 +46,8 @@ impl Factor {
     }
 }
 
-/// (k j) mod N as an angle in [-pi, pi], without rounding before the last step; N is a power of
-/// two, so that products may wrap.
+/// (k j) mod N as an angle in [-pi, pi], without rounding before the last step. N is a power of
+/// two, so products may wrap.
 #[allow(clippy::cast_sign_loss, reason = "modulo a power of two")]
 pub(super) const fn angle(k: u64, j: i64, period: i64) -> f64 {
     let m = (k.wrapping_mul(j as u64) & (period as u64 - 1)).cast_signed();
@@ -55,7 +55,7 @@ pub(super) const fn angle(k: u64, j: i64, period: i64) -> f64 {
     signed as f64 / period as f64 * TURN
 }
 
-/// Points times angles that a proof of smallness may take.
+/// Points times angles that a proof of smallness may use.
 const BELOW_WORK: usize = 4_000_000;
 
 /// A lattice prepared for evaluations at single frequencies.
@@ -88,7 +88,7 @@ impl Direct {
         }
     }
 
-    /// phi at the angle k / period of a turn.
+    /// phi at the angle k / period of a full turn.
     pub(super) fn at(&self, k: u64, period: i64) -> Factor {
         let (mut r, mut s, mut size) = (0.0, 0.0, 0.0);
         for &(j, w) in &self.points {
@@ -111,7 +111,7 @@ impl Direct {
             libm::log(libm::hypot(1.0 - r, s))
         };
         let error = (self.error + rounding) / self.total;
-        // Where phi is lost in its error it is taken as large as that.
+        // if phi is smaller than its error, its modulus is taken to be that error
         let floor = libm::log(error.max(1e-300));
         let log_ratio = log_ratio.max(floor);
         Factor {
@@ -178,7 +178,8 @@ impl Direct {
         false
     }
 
-    /// The run of consecutive indices with the most mass, and the total variation of its weights.
+    /// The run of consecutive indices with the largest mass, and the total variation of its
+    /// weights.
     fn smoothest_run(&self) -> (f64, f64) {
         let mut best = (0.0, 0.0);
         let (mut mass, mut variation, mut last) = (0.0, 0.0, (i64::MIN, 0.0));
@@ -202,13 +203,13 @@ impl Direct {
         self.points.len()
     }
 
-    /// All factors from 0 to N/2 by one transform, and a bound on the Euclidean norm of their
-    /// error over the root of N.
+    /// All factors from 0 to N/2 by one transform, and a bound on the Euclidean norm of their error
+    /// divided by the square root of N.
     ///
-    /// A transform of length N has a norm-wise relative error of at most η log2 N with
-    /// η = μ + 4√2 u (Higham, Accuracy and Stability, Theorem 24.2), u half an [`ULP`] and μ the
-    /// error of the roots of unity: about 10 u, since their angles are rounded before the sine is
-    /// taken. One level more stands for the step from real to complex; η is charged 1.5 times.
+    /// A transform of length N has a norm-wise relative error of at most η log2 N with η = μ + 4√2
+    /// u (Higham, Accuracy and Stability, Theorem 24.2), where u is half an [`ULP`] and μ is the
+    /// error of the roots of unity: about 10 u, because their angles are rounded before the sine is
+    /// computed. One more level covers the step from real to complex; η is counted 1.5 times.
     pub(super) fn transform(&self, period: usize) -> (Vec<Factor>, f64) {
         let mut input = vec![0.0; period];
         let n = period as i64;
@@ -224,7 +225,7 @@ impl Direct {
         let norm = input.iter().map(|w| w * w).sum::<f64>().sqrt();
         let forward = RealFftPlanner::<f64>::new().plan_fft_forward(period);
         let mut output = forward.make_output_vec();
-        // The lengths fit by construction.
+        // The lengths match by construction.
         let done = forward.process(&mut input, &mut output).is_ok();
         let error = 12.0 * ULP * ((period as f64).log2() + 1.0) * norm;
         let factors = output.iter().map(|phi| {
@@ -235,17 +236,17 @@ impl Direct {
     }
 }
 
-/// Steps of a rotation before it is taken afresh.
+/// Steps of a rotation before it is recomputed directly.
 const FRESH: u64 = 16;
 
 /// Bound on the error of a rotated sine or cosine in [`ULP`]s: relative to the sine as long as the
 /// angle has not passed a quarter turn, absolute beyond.
 ///
-/// A rotation adds at most 2 roundings to each of both parts, and what the other part is off
-/// comes in with the sine of the step; over 16 steps that is less than 64.
+/// A rotation adds at most 2 roundings to each of the two parts, and the error of the other part
+/// contributes times the sine of the step; over 16 steps this is less than 64.
 const ROTATED: f64 = 64.0;
 
-/// The factors of one lattice at the frequencies 0, 1, 2, ..., each from the one before.
+/// The factors of one lattice at the frequencies 0, 1, 2, ..., each computed from the previous one.
 #[derive(Debug)]
 pub(super) struct Sweep<'a> {
     direct: &'a Direct,

@@ -1,4 +1,4 @@
-//! The choice of the tilt and of the window of losses that the composition is computed on.
+//! Chooses the tilt and the window of losses on which the composition is computed.
 
 use super::sketch::Sketch;
 
@@ -15,7 +15,7 @@ pub(super) fn log_peak(s: f64) -> f64 {
     -s * libm::log1p(1.0 / s) - libm::log1p(s)
 }
 
-/// The tilt that bounds epsilon at ln delta best, and that bound.
+/// The tilt with the best bound on epsilon at ln delta, and that bound.
 pub(super) fn for_delta(sketches: &[Sketch<'_>], log_delta: f64) -> (f64, f64) {
     let bound = |s: f64| (total(sketches, s) + log_peak(s) - log_delta) / s;
     let s = minimum(bound);
@@ -30,7 +30,7 @@ pub(super) fn for_epsilon(sketches: &[Sketch<'_>], epsilon: f64) -> (f64, f64) {
     (s, bound(s).min(0.0))
 }
 
-/// An interval that holds all but e^-OUTSIDE of the tilted sum on each side, and the two tilts
+/// An interval that contains all but e^-OUTSIDE of the tilted sum on each side, and the two tilts
 /// that prove it.
 pub(super) struct Window {
     pub(super) low: f64,
@@ -44,8 +44,8 @@ pub(super) fn window(sketches: &[Sketch<'_>], lambda: f64) -> Window {
     let above = |s: f64| (total(sketches, lambda + s) - at + OUTSIDE) / s;
     let below = |s: f64| (total(sketches, lambda - s) - at + OUTSIDE) / s;
     let (up, down) = (minimum(above), minimum(below));
-    // Where the losses end there is no best tilt, and a steep one would feel every step of the
-    // lattice; a flatter one makes the window a twentieth wider.
+    // At the end of the losses there is no best tilt, and a steep one would be sensitive to every
+    // step of the lattice; a flatter one makes the window one twentieth wider.
     let steepest = 20.0 * OUTSIDE / (above(up) + below(down));
     let (up, down) = (up.min(steepest), down.min(steepest));
     Window {
@@ -56,7 +56,7 @@ pub(super) fn window(sketches: &[Sketch<'_>], lambda: f64) -> Window {
     }
 }
 
-/// Minimiser of a function of s > 0 with one minimum, on the logarithmic axis.
+/// Minimiser of a function of s > 0 with a single minimum, on a logarithmic axis.
 fn minimum(f: impl Fn(f64) -> f64) -> f64 {
     let value = |x: f64| {
         let y = f(libm::exp(x));

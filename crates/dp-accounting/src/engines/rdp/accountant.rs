@@ -9,27 +9,28 @@ use crate::engines::composition::Composition;
 use crate::engines::loss::Direction;
 use crate::{Error, Result};
 
-/// Golden-section steps between two neighbours of the best order, and when it lies at an end.
+/// Golden-section steps between the two neighbours of the best order, and the number if it lies at
+/// an end.
 const REFINEMENTS: (u32, u32) = (12, 48);
-/// How far s = order - 1 is followed beyond the given orders.
+/// How far s = order - 1 is searched beyond the given orders.
 const FARTHEST: (f64, f64) = (1e-9, 1e10);
 
-/// Accountant that adds up Renyi divergences at fixed orders: it knows every event. Its answers are
-/// bounds from above, its lower ends loose.
+/// Accountant that adds up Renyi divergences at fixed orders. It supports every event. Its answers
+/// are upper bounds, and its lower ends are loose.
 ///
-/// With K the sum over everything composed of ln `E_P`\[e^{sL}; L finite\], in each direction,
+/// With K the sum of ln `E_P`\[e^{sL}; L finite\] over everything composed, in each direction,
 ///
 /// ```text
 /// ε(δ) = min over s > 0 of (K(s) + s ln(s/(s+1)) - ln(s+1) + ln(1/(δ - m))) / s
 /// ```
 ///
 /// where s = order - 1 and m is the probability of an infinite loss; K(s)/s is the Renyi divergence
-/// when m = 0. Source: Canonne, Kamath, Steinke, arXiv 2004.00010, Proposition 12; with m > 0 the
+/// if m = 0. Source: Canonne, Kamath, Steinke, arXiv 2004.00010, Proposition 12; with m > 0 the
 /// same proof bounds E[(1 - e^{ε-L})_+] on finite losses only. The basic composition of the largest
 /// losses, with delta m, is also considered. The lower ends come from orders below 1.
 ///
-/// The orders are fixed when the accountant is made and do not depend on what is composed; see
-/// [`new`](Self::new) for what is looked at between them.
+/// The orders are fixed when the accountant is created and do not depend on what is composed; see
+/// [`new`](Self::new) for the orders examined between them.
 ///
 /// # Examples
 /// ```
@@ -49,17 +50,17 @@ pub struct RdpAccountant {
 }
 
 impl RdpAccountant {
-    /// An accountant that has seen nothing, at about 330 real orders from 1.0001 to 1e6: twenty per
-    /// decade of order - 1, forty between 1.1 and 1001, and the integers up to 64.
+    /// Creates an accountant without any events, with about 330 real orders from 1.0001 to 1e6:
+    /// twenty per decade of order - 1, forty between 1.1 and 1001, and the integers up to 64.
     ///
-    /// When asked for epsilon or delta it also looks between the neighbours of the best order, which
-    /// is as sound: any order gives a bound, and what was composed is no secret.
+    /// For an epsilon or delta it also searches between the neighbours of the best order, which is
+    /// equally sound: any order gives a bound, and the composition is not secret.
     #[must_use]
     pub fn new(adjacency: Adjacency) -> Self {
         Self::of(Composition::new(adjacency))
     }
 
-    /// An accountant of everything in `composition`.
+    /// An accountant for everything in `composition`.
     pub(crate) fn of(composition: Composition) -> Self {
         Self {
             composition,
@@ -68,7 +69,7 @@ impl RdpAccountant {
         }
     }
 
-    /// An accountant that uses exactly these orders.
+    /// Creates an accountant that uses exactly these orders.
     ///
     /// # Errors
     /// [`Error::Param`] unless there is at least one and all are finite and above 1.
@@ -94,13 +95,13 @@ impl RdpAccountant {
         &self.orders
     }
 
-    /// Renyi divergence of any real order of everything composed, in the worse direction.
+    /// Renyi divergence of the composition at any real order, in the worse direction.
     ///
     /// # Returns
-    /// Nats. `value` is exact, and `lower` and `upper` are its stated relative error away, when
-    /// every part has a known pair of distributions; otherwise a bound from above with `lower` 0.
-    /// Infinite when a mechanism fails with positive probability, or the order is above one that a
-    /// part is known at.
+    /// Nats. `value` is exact, and `lower` and `upper` differ from it by its stated relative error,
+    /// if every part has a known pair of distributions; otherwise an upper bound with `lower` 0.
+    /// Infinite if a mechanism fails with positive probability, or if the order is above the one at
+    /// which a part is known.
     ///
     /// # Errors
     /// [`Error::Param`] unless the order is finite and above 1; [`Error::NothingComposed`].
@@ -124,7 +125,7 @@ impl RdpAccountant {
         Ok(PrivacyBound::at_most(upper, Method::Rdp, adjacency))
     }
 
-    /// Renyi divergences at the fixed orders, from above: what an RDP filter keeps.
+    /// Upper bounds on the Renyi divergences at the fixed orders, as an RDP filter tracks them.
     pub(crate) fn divergences(composition: &Composition, orders: &[f64]) -> Result<Vec<f64>> {
         let curve = Curve::of(composition)?;
         let at = |order: &f64| curve.worst(order - 1.0).upper() / (order - 1.0);
@@ -142,13 +143,13 @@ impl RdpAccountant {
         )
     }
 
-    /// A bound from above is what is told; how far it may be from the truth, too.
+    /// The reported value is an upper bound, together with how far it may be from the true value.
     fn between(&self, lower: f64, upper: f64) -> PrivacyBound {
         let lower = lower.min(upper);
         PrivacyBound::bracket(upper, lower, upper, Method::Rdp, self.adjacency())
     }
 
-    /// The smallest of `f(s)` over the orders, and around the best where that is allowed.
+    /// The smallest of `f(s)` over the orders, and around the best one if that is allowed.
     fn best(&self, curve: &Curve, f: impl Fn(f64) -> f64) -> f64 {
         let mut points: Vec<f64> = self.orders.clone();
         if self.refine {

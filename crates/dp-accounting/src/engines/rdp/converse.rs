@@ -1,4 +1,4 @@
-//! What moments of order between 0 and 1 prove from below.
+//! Lower bounds that follow from moments of order between 0 and 1.
 //!
 //! A minimum is at most any geometric mean, so for s in (0, 1]
 //!
@@ -6,15 +6,16 @@
 //! 1 - δ(ε) = E[min(1, e^(ε - L)); L finite] <= E[e^(s (ε - L)); L finite] = e^(sε + K(-s))
 //! ```
 //!
-//! with L drawn under P and K(-s) = ln `E_P`[e^{-sL}] = -s `D_(1-s)`(P‖Q). Where the composed losses
-//! belong to a mechanism that fits the events, nothing below this can be true: the gap to the bounds from above is
-//! what the conversion of Renyi divergences loses. It closes where delta is close to 1.
+//! with L drawn under P and K(-s) = ln `E_P`[e^{-sL}] = -s `D_(1-s)`(P‖Q). If the composed losses
+//! are those of a mechanism that fits the events, no bound below this can be true: the gap to the
+//! upper bounds is the loss of the conversion from Renyi divergences. It closes as delta approaches
+//! 1.
 
 use super::search::minimum_on;
 use crate::engines::composition::Composition;
 use crate::engines::loss::{Direction, Loss};
 
-/// Values of s that are looked at.
+/// Values of s that are tried.
 const POINTS: [f64; 15] = [
     1e-9, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 3e-3, 0.01, 0.03, 0.07, 0.15, 0.3, 0.5, 0.7, 0.9,
 ];
@@ -22,28 +23,28 @@ const POINTS: [f64; 15] = [
 /// Relative error allowed for in moments of negative order.
 const MOMENT_ERROR: f64 = 1e-9;
 
-/// Never above the delta of everything composed, at `epsilon`.
+/// A lower bound on the delta of the composition at `epsilon`.
 pub(super) fn delta(composition: &Composition, epsilon: f64) -> f64 {
     worst(composition, |losses| {
-        // Convex in s.
+        // convex in s
         let log = |s: f64| s * epsilon + log_moment(losses, s);
         let log = minimum_on(&POINTS, Some(&[]), log).1;
         -libm::expm1(log + 1e-14 * (1.0 + log.abs()))
     })
 }
 
-/// Never above the epsilon of everything composed, at `delta`.
+/// A lower bound on the epsilon of the composition at `delta`.
 pub(super) fn epsilon(composition: &Composition, delta: f64) -> f64 {
     let log_rest = libm::log1p(-delta) * (1.0 + 1e-14);
     worst(composition, |losses| {
-        // The reciprocal of a concave function over a linear one, negative: one minimum.
+        // The reciprocal of a concave function over a linear one, negative: a single minimum.
         let least = |s: f64| (log_moment(losses, s) - log_rest) / s;
         let epsilon = -minimum_on(&POINTS, Some(&[]), least).1;
         epsilon - 1e-14 * epsilon.abs()
     })
 }
 
-/// The larger of the directions, at least 0; 0 where the composed losses belong to no mechanism.
+/// The larger of the directions, at least 0; 0 if no mechanism has the composed losses.
 fn worst(composition: &Composition, one: impl Fn(&[(Loss, u64)]) -> f64) -> f64 {
     if !composition.is_attained() {
         return 0.0;
@@ -53,7 +54,7 @@ fn worst(composition: &Composition, one: impl Fn(&[(Loss, u64)]) -> f64) -> f64 
     found.filter(|x| x.is_finite()).fold(0.0, f64::max)
 }
 
-/// Never below K(-s).
+/// An upper bound on K(-s).
 fn log_moment(losses: &[(Loss, u64)], s: f64) -> f64 {
     let one = |(loss, count): &(Loss, u64)| {
         let log = loss.log_moment(-s).log;
@@ -75,7 +76,7 @@ mod tests {
         composition
     }
 
-    /// The moment of order -t is that of order t - 1 with the neighbours swapped.
+    /// The moment of order -t equals that of order t - 1 with the neighbours exchanged.
     #[test]
     fn moments_of_negative_order_agree_with_the_swapped_pair() {
         let events = [

@@ -6,7 +6,7 @@ use super::search::{minimum, minimum_on};
 use crate::engines::loss::phi;
 use crate::{Error, Result};
 
-/// Which theorem turns a Renyi divergence into (epsilon, delta).
+/// Which theorem converts a Renyi divergence to (epsilon, delta).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Conversion {
@@ -27,15 +27,15 @@ pub enum Conversion {
 /// `order` - finite, above 1. `rdp` - nats, finite, not negative. `delta` - strictly between 0 and 1.
 ///
 /// # Returns
-/// Nats. The closed forms are not clipped: below 0 they say that even epsilon = 0 holds with a
-/// smaller delta. [`Conversion::Asoodeh2020`] is found for epsilon >= 0 only.
+/// Nats. The closed forms are not clipped: a value below 0 means that even epsilon = 0 holds with a
+/// smaller delta. [`Conversion::Asoodeh2020`] is computed for epsilon >= 0 only.
 ///
 /// # Errors
 /// [`Error::Param`] for an argument out of its range.
 ///
 /// # Numerics
-/// Closed forms in usual rounding, error below 4 units in the last place of the largest term; the
-/// third to 1e-12, rounded up.
+/// Closed forms with ordinary rounding, error below 4 units in the last place of the largest term;
+/// the third to 1e-12, rounded up.
 ///
 /// # Examples
 /// ```
@@ -103,8 +103,8 @@ fn check(order: f64, rdp: f64) -> Result<()> {
 
 /// ln of the largest (1 - e^{-t}) e^{-st} over t >= 0: s ln(s / (s+1)) - ln(s+1).
 ///
-/// It is what turns a moment into a delta: (1 - e^{ε-L})_+ <= e^{s(L-ε)} times it, so with
-/// K(s) = ln `E_P`[e^{sL}; L finite]
+/// It converts a moment to a delta: (1 - e^{ε-L})_+ <= e^{s(L-ε)} times it, so with K(s) = ln
+/// `E_P`[e^{sL}; L finite]
 ///
 /// ```text
 /// δ(ε) <= P(L = ∞) + e^{K(s) - sε + log_tail(s)}
@@ -113,13 +113,13 @@ pub(crate) fn log_tail(s: f64) -> f64 {
     -s * libm::log1p(1.0 / s) - libm::log1p(s)
 }
 
-/// ln delta at `epsilon` >= 0; s = a - 1. The best that follows from one Renyi divergence.
+/// ln delta at `epsilon` >= 0; s = a - 1. The best bound that follows from one Renyi divergence.
 ///
-/// With X = dP/dQ, delta(epsilon) is `E_Q`[(X - γ)_+] for γ = e^epsilon, and what is known of X is
-/// X >= 0, `E_Q` X = 1 and `E_Q` X^a <= C = e^{(a-1) r}. By weak duality every function
-/// ψ(x) = α (x^a - y^a - a y^{a-1} (x - y)) with α > 0, 0 <= y < 1 that is nowhere below
-/// (x - γ)_+ gives delta <= `E_Q` ψ(X) <= α (C - y^a - a y^{a-1} (1 - y)). ψ is convex with a double
-/// zero at y; the smallest α lets it touch x - γ at some x > γ:
+/// With X = dP/dQ, delta(epsilon) is `E_Q`[(X - γ)_+] for γ = e^epsilon, and the known facts about
+/// X are X >= 0, `E_Q` X = 1 and `E_Q` X^a <= C = e^{(a-1) r}. By weak duality every function
+/// ψ(x) = α (x^a - y^a - a y^{a-1} (x - y)) with α > 0, 0 <= y < 1 that is nowhere below (x - γ)_+ gives
+/// delta <= `E_Q` ψ(X) <= α (C - y^a - a y^{a-1} (1 - y)). ψ is convex with a double zero at y; the
+/// smallest α lets it touch x - γ at some x > γ:
 ///
 /// ```text
 /// α a (x^{a-1} - y^{a-1}) = 1,   (a-1) x = a γ (1 - ρ) + (a-1) ρ y,   ρ = (y/x)^{a-1}
@@ -127,16 +127,16 @@ pub(crate) fn log_tail(s: f64) -> f64 {
 /// ```
 ///
 /// At y = 0 the slope there may also be positive; then the best x is e^r and δ = 1 - e^{ε-r}, which
-/// needs e^r >= γ a/(a-1), and is attained by X = 0 or e^r. With slope 0, y = 0 is the formula of
-/// Canonne, Kamath and Steinke; the smallest δ(y) is the two-point optimum of Asoodeh et al. (arXiv
-/// 2001.05990), where x and y are the two likelihood ratios. As any y gives a bound, an inexact minimum
-/// errs on the safe side.
+/// requires e^r >= γ a/(a-1), and is attained by X = 0 or e^r. With slope 0, y = 0 is the formula
+/// of Canonne, Kamath and Steinke; the smallest δ(y) is the two-point optimum of Asoodeh et al.
+/// (arXiv 2001.05990), where x and y are the two likelihood ratios. Because any y gives a bound, an
+/// inexact minimum errs on the safe side.
 fn best_log_delta(s: f64, rdp: f64, epsilon: f64) -> f64 {
     if rdp >= epsilon + libm::log1p(1.0 / s) {
         return libm::log(-libm::expm1(epsilon - rdp));
     }
     let at = |l: f64| log_delta_at(s, rdp, epsilon, l);
-    // y = e^-l. Beyond 40 / s, y^s is nothing.
+    // y = e^-l; beyond 40 / s, y^s is negligible
     let (low, high) = (1e-9, 40.0 / s + 40.0);
     let points: Vec<f64> = (0..=48)
         .map(|i| low * libm::exp(f64::from(i) / 48.0 * libm::log(high / low)))
@@ -168,8 +168,8 @@ fn log_moment_gap(s: f64, rdp: f64, l: f64) -> f64 {
     libm::log(libm::expm1(s * rdp) + rest)
 }
 
-/// ln x for the x > γ where ψ touches x - γ: the root of an increasing function, bracketed by γ
-/// and γ a/(a-1).
+/// ln x for the x > γ where ψ touches x - γ: the root of an increasing function, bracketed by γ and
+/// γ a/(a-1).
 fn touching_point(s: f64, epsilon: f64, l: f64) -> f64 {
     let (mut low, mut high) = (0.0, libm::log1p(1.0 / s));
     // With x = γ e^u: s e^u - a (1 - ρ) - s ρ y / γ, y/γ = e^{-l - ε}.
@@ -190,8 +190,8 @@ fn touching_point(s: f64, epsilon: f64, l: f64) -> f64 {
     epsilon + 0.5 * (low + high)
 }
 
-/// The smallest epsilon >= 0, rounded up, at which [`best_log_delta`] is at most `target`; `start` is
-/// one at which it is, if positive.
+/// The smallest epsilon >= 0, rounded up, at which [`best_log_delta`] is at most `target`; `start`,
+/// if positive, is an epsilon that satisfies this.
 fn best_epsilon(s: f64, rdp: f64, target: f64, start: f64) -> f64 {
     if start <= 0.0 || best_log_delta(s, rdp, 0.0) <= target {
         return 0.0;

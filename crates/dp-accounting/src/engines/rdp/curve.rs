@@ -1,5 +1,5 @@
-//! The Renyi divergence of a composition as a function of the order, the best of a random number of
-//! runs among its terms.
+//! The Renyi divergence of a composition as a function of the order; its terms include the best of
+//! a random number of runs.
 
 use dp_core::Stopping;
 
@@ -12,15 +12,15 @@ use crate::engines::rdp::{minimum, minimum_on};
 use crate::engines::rounding::{count_up, mul_up};
 use crate::{Error, Result};
 
-/// What is needed to evaluate K(s) = ln `E_P`[e^{sL}; L finite] of a composition at many s.
+/// The data needed to evaluate K(s) = ln `E_P`[e^{sL}; L finite] of a composition at many s.
 ///
-/// A part with a dominating pair counts with its own K in each direction, a part known by Renyi
-/// bounds with s times the bound in both. That the K of such a mixed sum holds for adaptive
-/// composition is seen like this: by Blackwell's theorem a mechanism dominated by a pair is a
-/// randomised function of one sample of the pair, so revealing that sample instead only helps an
-/// adversary. Samples of different pairs are independent of all else, and the others contribute at most
-/// e^{s r} each whatever came before. The event that any sample has an infinite loss has
-/// probability 1 - Π (1 - `m_i`), and off that event the moments multiply.
+/// A part with a dominating pair contributes its own K in each direction, a part known by Renyi
+/// bounds contributes s times the bound in both. The K of such a mixed sum holds for adaptive
+/// composition for the following reason. By Blackwell's theorem, a mechanism dominated by a pair is
+/// a randomised function of one sample of the pair, so revealing that sample instead only helps an
+/// adversary. Samples of different pairs are independent of everything else, and the other parts
+/// contribute at most e^{s r} each, whatever came before. The event that any sample has an infinite
+/// loss has probability 1 - Π (1 - `m_i`), and outside that event the moments multiply.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Curve {
     /// mu^2 of all Gaussian parts.
@@ -31,7 +31,7 @@ pub(crate) struct Curve {
 
 #[derive(Debug, Clone, PartialEq)]
 enum Term {
-    /// One loss for each direction, or one for both.
+    /// One loss per direction, or one for both.
     Losses(Vec<Loss>),
     BoundedRange(f64),
     Zcdp(f64),
@@ -49,7 +49,7 @@ pub(crate) struct Total {
     pub(crate) value: f64,
     /// A bound on the error of `value`.
     pub(crate) error: f64,
-    /// Whether `value` is K itself and not a bound from above.
+    /// Whether `value` is K itself and not an upper bound.
     pub(crate) exact: bool,
 }
 
@@ -60,7 +60,7 @@ impl Total {
         exact: true,
     };
 
-    /// Never below the truth.
+    /// An upper bound on the true value.
     pub(crate) fn upper(self) -> f64 {
         self.value + self.error
     }
@@ -113,7 +113,7 @@ impl Curve {
         for (term, count) in &self.terms {
             let (moment, error) = term.moment(direction, s);
             total.value += count * moment.log;
-            // Rounding of the product and the sum included.
+            // rounding errors of the product and the sum, included
             total.error += count * (error + 1e-15 * moment.log.abs());
             total.exact &= moment.exact;
         }
@@ -123,7 +123,7 @@ impl Curve {
         total
     }
 
-    /// K(s) in the worse direction; infinite where a loss can be infinite.
+    /// K(s) in the worse direction; infinite if a loss can be infinite.
     pub(crate) fn worst(&self, s: f64) -> Total {
         let totals = self.directions.iter().map(|&direction| {
             if self.has_infinite_mass(direction) {
@@ -158,7 +158,7 @@ impl Curve {
         }
     }
 
-    /// The largest finite loss: (this, infinite mass)-DP holds.
+    /// The largest finite loss: the composition is (this, infinite mass)-DP.
     pub(crate) fn max_loss(&self, direction: Direction) -> f64 {
         if self.gaussian > 0.0 {
             return f64::INFINITY;
@@ -171,8 +171,9 @@ impl Curve {
         sum * (1.0 + 1e-15 * (1.0 + self.terms.len() as f64))
     }
 
-    /// Where K as computed jumps upwards, ascending, if it is convex in between, so that what is
-    /// minimised over orders falls and then rises there. K itself is convex; bounds may not be.
+    /// The points where the computed K jumps upwards, ascending, if it is convex in between, so
+    /// that the function minimised over orders decreases and then increases on each piece. K itself
+    /// is convex; bounds may not be.
     pub(crate) fn pieces(&self) -> Option<Vec<f64>> {
         let mut jumps = Vec::new();
         for (term, _) in &self.terms {
@@ -186,7 +187,7 @@ impl Curve {
         Some(jumps)
     }
 
-    /// Orders beyond which a part is unknown: always worth looking at.
+    /// Orders beyond which a part is unknown: these are always tried.
     pub(crate) fn corners(&self) -> Vec<f64> {
         self.terms
             .iter()
@@ -198,7 +199,7 @@ impl Curve {
             .collect()
     }
 
-    /// mu^2 when there is nothing but Gaussian mechanisms.
+    /// mu^2 if all mechanisms are Gaussian.
     pub(crate) fn only_gaussian(&self) -> Option<f64> {
         self.terms.is_empty().then_some(self.gaussian)
     }
@@ -231,8 +232,9 @@ impl Term {
         })
     }
 
-    /// Whether K in the direction remove is nowhere below K in the direction add: alike, or sampling
-    /// of a pair that a reflection exchanges (Mironov, Talwar, Zhang, arXiv 1908.10530, Theorem 5).
+    /// Whether K in the direction remove is nowhere below K in the direction add: both are equal,
+    /// or it is sampling of a pair that is exchanged by a reflection (Mironov, Talwar, Zhang, arXiv
+    /// 1908.10530, Theorem 5).
     fn remove_suffices(&self) -> bool {
         match self {
             Self::Losses(losses) => match losses.as_slice() {
@@ -274,7 +276,8 @@ impl Term {
                 (LogMoment::at_most(log), 2e-15 * log)
             }
             &Self::Point { order, divergence } => {
-                // s + 1 is rounded: an order a hair above the known one is taken for it.
+                // s + 1 is rounded: an order slightly above the known one is treated as equal to
+                // it.
                 let known = s + 1.0 <= order * (1.0 + 4.0 * f64::EPSILON);
                 let log = if known { s * divergence } else { f64::INFINITY };
                 (LogMoment::at_most(log), 0.0)
@@ -317,18 +320,18 @@ const REFINEMENTS: u32 = 20;
 const RANGE: (f64, f64) = (1e-6, 1e8);
 /// Points of the coarse search per inner optimisation.
 const N_POINTS: usize = 160;
-/// The grid of a run's curve that failure probabilities are read from.
+/// The grid of a run's curve from which failure probabilities are read.
 const GRID: (f64, f64) = (1e-3, 1e5);
 const N_GRID: usize = 400;
 
 /// The best of a random number of runs of one composition: repeat and select.
 ///
-/// Source: Papernot, Steinke, arXiv 2110.03620 v2, Theorems 2 and 6. With f the generating function of
-/// the number of runs T, the probability that the best output is y is Q(y) times an average of
-/// f'(x) over x between Q(outputs below y) and Q(outputs up to y). By joint convexity of
-/// u^a v^{1-a} the moment of the selected output is at most that of one run times the largest
-/// f'(x)^a f'(x')^{1-a}, where 1-x and 1-x' are the probabilities of one event under the two neighbours,
-/// plus P(T = 0) where nothing is published.
+/// Source: Papernot, Steinke, arXiv 2110.03620 v2, Theorems 2 and 6. With f the generating function
+/// of the number of runs T, the probability that the best output is y is Q(y) times an average of
+/// f'(x) over x between Q(outputs below y) and Q(outputs up to y). By joint convexity of u^a
+/// v^{1-a}, the moment of the selected output is at most that of one run times the largest f'(x)^a
+/// f'(x')^{1-a}, where 1-x and 1-x' are the probabilities of one event under the two neighbours,
+/// plus P(T = 0) for the case that nothing is published.
 ///
 /// Truncated negative binomial: f'(x) = E\[T\] γ^{1+η} (1 - (1-γ) x)^{-1-η}, so Renyi divergences r(a) and
 /// r(b) of one run, b >= 1, give
@@ -344,8 +347,9 @@ const N_GRID: usize = 400;
 /// e^{(a-1) r'(a)} <= e^{-m} + m e^{(a-1) (r(a) + m d)}
 /// ```
 ///
-/// The paper states the second term alone, which cannot hold for m < 1, where it would be negative for
-/// a mechanism that ignores its input; the term e^{-m} for zero runs is kept here for every m.
+/// The paper states the second term alone. This cannot hold for m < 1, where it would be negative
+/// for a mechanism that ignores its input; here the term e^{-m} for zero runs is included for every
+/// m.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Selection {
     run: Curve,
@@ -354,9 +358,9 @@ pub(crate) struct Selection {
 
 #[derive(Debug, Clone, PartialEq)]
 enum Prepared {
-    /// What is added to the divergence of one run, and ln E\[T\].
+    /// The term added to the divergence of one run, and ln E\[T\].
     NegativeBinomial { added: f64, log_mean: f64 },
-    /// The failure probability of one run needs its curve, which is kept on a grid: t with
+    /// The failure probability of one run requires its curve, which is stored on a grid: t with
     /// K(t) + ln tail(t).
     Poisson { mean: f64, grid: Vec<(f64, f64)> },
 }
@@ -401,7 +405,7 @@ impl Selection {
         (LogMoment::at_most(log), 4e-15 * log.abs())
     }
 
-    /// For a run of largest loss e: (2 + η) e, as orders grow; unknown for Poisson.
+    /// For a run with largest loss e: (2 + η) e, the limit for large orders; unknown for Poisson.
     pub(crate) fn max_loss(&self) -> f64 {
         match &self.stopping {
             Prepared::NegativeBinomial { added, .. } => largest(&self.run) + added,
@@ -422,7 +426,7 @@ impl Selection {
     }
 }
 
-/// The largest loss of a run in either direction, infinite if a run can fail.
+/// The largest loss of a run in either direction; infinite if a run can fail.
 fn largest(run: &Curve) -> f64 {
     let each = run.directions().iter().map(|&d| {
         if run.infinite_mass(d) > 0.0 {
@@ -434,7 +438,7 @@ fn largest(run: &Curve) -> f64 {
     each.fold(0.0, f64::max)
 }
 
-/// The smallest (1+η) ((1 - 1/b) r(b) + ln(1/γ)/b) over b >= 1, infinity included, rounded up.
+/// The smallest (1+η) ((1 - 1/b) r(b) + ln(1/γ)/b) over b >= 1, including infinity, rounded up.
 fn added(run: &Curve, shape: f64, gamma: f64) -> f64 {
     let log_inverse = -libm::log(gamma);
     let at = |s: f64| (run.worst(s).upper() + log_inverse) / (s + 1.0);
@@ -453,7 +457,7 @@ fn points(run: &Curve, range: (f64, f64), n: usize) -> Vec<f64> {
     points
 }
 
-/// The smallest of `f` over the points and around the best.
+/// The smallest of `f` over the points and around the best of them.
 fn search(run: &Curve, f: impl Fn(f64) -> f64) -> f64 {
     let points = points(run, RANGE, N_POINTS);
     let (i, best) = minimum_on(&points, run.pieces().as_deref(), &f);

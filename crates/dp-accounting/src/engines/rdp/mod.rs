@@ -1,8 +1,8 @@
 //! Renyi differential privacy at real orders (Mironov, arXiv 1702.07476).
 //!
-//! A mechanism is (a, r)-RDP when the Renyi divergence of order a > 1 of its outputs on any
-//! neighbours is at most r. Divergences of one order add up under adaptive composition, and every
-//! order gives an (epsilon, delta) by [`conversion`]; the best one counts.
+//! A mechanism is (a, r)-RDP if the Renyi divergence of order a > 1 between its outputs on any
+//! neighbours is at most r. Divergences of the same order add up under adaptive composition, and
+//! every order implies an (epsilon, delta) by [`conversion`]; the best one is used.
 
 mod accountant;
 mod allocation;

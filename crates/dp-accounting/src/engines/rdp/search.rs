@@ -1,13 +1,13 @@
-//! The smallest value of a function of the order, and the orders that are used when none are named.
+//! Minimises a function of the order, and defines the orders used by default.
 
 /// 1 - 1/golden ratio.
 const SHORT: f64 = 0.381_966_011_250_105_1;
 
 /// Index and value of the smallest of `f` on ascending `points`.
 ///
-/// With `unimodal` given, f falls and then rises, with infinities only at the right end, on each
-/// of the pieces between the ascending numbers in it; then it is looked at only about 2 log2 n
-/// times on each.
+/// If `unimodal` is given, f decreases and then increases, with infinities only at the right end,
+/// on each of the pieces between the ascending numbers in it; f is then evaluated only about 2 log2
+/// n times on each.
 pub(crate) fn minimum_on(
     points: &[f64],
     unimodal: Option<&[f64]>,
@@ -38,7 +38,8 @@ pub(crate) fn minimum_on(
     best
 }
 
-/// Looks at about 2 log2 n points of a falling, then rising sequence, its smallest among them.
+/// Evaluates about 2 log2 n points of a sequence that decreases and then increases, including its
+/// smallest.
 fn descend(first: usize, last: usize, look: &mut impl FnMut(usize) -> f64) {
     let (mut low, mut high) = (first, last);
     while low < high {
@@ -53,8 +54,8 @@ fn descend(first: usize, last: usize, look: &mut impl FnMut(usize) -> f64) {
     look(low);
 }
 
-/// Smallest value met by golden-section search for x between `low` and `high`, both positive, on a
-/// logarithmic scale; also the x.
+/// Smallest value found by golden-section search for x between `low` and `high`, both positive, on
+/// a logarithmic scale; also the corresponding x.
 pub(crate) fn minimum(low: f64, high: f64, n: u32, f: impl Fn(f64) -> f64) -> (f64, f64) {
     let at = |u: f64| {
         let x = libm::exp(u);
@@ -83,7 +84,7 @@ pub(crate) fn minimum(low: f64, high: f64, n: u32, f: impl Fn(f64) -> f64) -> (f
     best
 }
 
-/// Orders 1 + s with s from 1e-4 to 1e6: twenty per decade, forty between 0.1 and 1000 where most
+/// Orders 1 + s with s from 1e-4 to 1e6: twenty per decade, forty between 0.1 and 1000, where most
 /// minima lie, and the integers up to 64, at which bounds for random allocation have their corners.
 pub(super) fn default_orders() -> Vec<f64> {
     let coarse = (-80..=120).map(|k| 1.0 + decades(f64::from(k) / 20.0));
@@ -98,7 +99,7 @@ fn decades(x: f64) -> f64 {
     libm::exp(x * std::f64::consts::LN_10)
 }
 
-/// Ascending and without near repetitions.
+/// Sorts in ascending order and removes near duplicates.
 pub(super) fn sorted(orders: &mut Vec<f64>) {
     orders.sort_by(f64::total_cmp);
     orders.dedup_by(|b, a| *b - *a <= 1e-12 * *a);

@@ -5,11 +5,11 @@ use super::tilted::{Cumulants, Tilted};
 use crate::engines::loss::Loss;
 use crate::engines::rounding::CompensatedSum;
 
-/// The losses of one direction with their counts, and nodes that were made for them.
+/// The losses of one direction with their counts, and cached nodes for them.
 pub(super) struct Losses<'a> {
     losses: &'a [(Loss, u64)],
     nodes: Vec<Option<Nodes>>,
-    /// What the kept nodes are good for.
+    /// The range for which the cached nodes are valid.
     good_for: (f64, f64),
 }
 
@@ -80,7 +80,7 @@ impl<'a> Losses<'a> {
         Some(())
     }
 
-    /// All losses tilted by e^{cL}, with nodes good for |t| up to `t`.
+    /// All losses tilted by e^{cL}, with nodes valid for |t| up to `t`.
     pub(super) fn tilted(&mut self, c: f64, t: f64) -> Option<TiltedComposition> {
         self.prepare(c, t)?;
         let mut tilted = Vec::with_capacity(self.losses.len());
@@ -103,7 +103,8 @@ impl<'a> Losses<'a> {
     }
 }
 
-/// Most nodes of all losses together: about 100 MB with what is derived from them.
+/// Maximum number of nodes of all losses together: about 100 MB including what is derived from
+/// them.
 const MAX_TOTAL: usize = 1_500_000;
 
 /// Every loss of a composition with its count, tilted by e^{cL}, and the totals.
@@ -172,14 +173,14 @@ pub(super) enum Aim {
 const LEAST: f64 = 1e-7;
 const LARGEST: f64 = 1e9;
 
-/// The composition tilted to the saddle point, found to about a hundredth of its width: the
-/// integral is the same for every c, only its cost and rounding differ.
+/// The composition tilted to the saddle point, which is located to about a hundredth of its width:
+/// the integral is the same for every c, only its cost and rounding differ.
 pub(super) fn saddle_point(
     losses: &mut Losses<'_>,
     aim: Aim,
     start: f64,
 ) -> Option<TiltedComposition> {
-    // Distance from the aim in standard deviations, rising in c.
+    // distance from the aim in standard deviations, increasing in c
     let miss = |at: &TiltedComposition| match aim {
         Aim::Epsilon(epsilon) => (at.epsilon() - epsilon) / at.curvature().sqrt(),
         Aim::LogDelta(log_delta) => {
@@ -214,7 +215,7 @@ pub(super) fn saddle_point(
     None
 }
 
-/// Doubling until the aim is between two points, then a guarded secant.
+/// Doubles until the aim is between two points, then uses a safeguarded secant.
 fn next(low: Option<(f64, f64)>, high: Option<(f64, f64)>) -> f64 {
     match (low, high) {
         (Some((l, at_l)), Some((h, at_h))) => {

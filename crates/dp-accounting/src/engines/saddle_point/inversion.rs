@@ -1,4 +1,4 @@
-//! The inversion itself: a trapezoidal sum with a bound on everything that it is not.
+//! The inversion integral: a trapezoidal sum with a bound on its total error.
 
 use realfft::num_complex::Complex64;
 
@@ -11,8 +11,8 @@ use crate::engines::loss::Loss;
 use crate::engines::quadrature::whole;
 use crate::engines::rounding::CompensatedSum;
 
-/// Returns delta(epsilon) from one direction's losses, for every epsilon near the one it was made
-/// for.
+/// Computes delta(epsilon) from the losses of one direction, for every epsilon near the one it was
+/// created for.
 ///
 /// ```text
 /// I(ε) = E[(1 - e^(ε - L))_+; L finite] = (1/π) ∫_0^∞ Re[e^(K(z) - zε) / (z (z+1))] dt,  z = c + it
@@ -24,9 +24,9 @@ use crate::engines::rounding::CompensatedSum;
 /// Σ_m e^(m W c) I(ε + m W),   W = 2π/h
 /// ```
 ///
-/// No term is negative, so the sum is never too small. For m < 0 the terms are at most
-/// e^(-|m| W c), for m > 0 at most e^(K(s) - sε - m W (s - c)) for any s > c, because
-/// `(1 - e^-y)_+ <= e^(s y)`. What is cut off beyond the last t is bounded by [`tail::bound`].
+/// No term is negative, so the sum is never too small. For m < 0 the terms are at most e^(-|m| W
+/// c), for m > 0 at most e^(K(s) - sε - m W (s - c)) for any s > c, because `(1 - e^-y)_+ <= e^(s
+/// y)`. The terms beyond the last t are bounded by [`tail::bound`].
 pub(super) struct Inversion {
     c: f64,
     h: f64,
@@ -34,7 +34,7 @@ pub(super) struct Inversion {
     mean: f64,
     /// An epsilon at which the inversion is centred.
     centre: f64,
-    /// Rate at which ln delta falls with epsilon near the centre.
+    /// Rate at which ln delta decreases with epsilon near the centre.
     rate: f64,
     /// K(c + it) - K(c) - i t K'(c) at t = 0, h, 2h, ...
     excess: Vec<Complex64>,
@@ -46,11 +46,11 @@ pub(super) struct Inversion {
     above: (f64, f64),
     /// Coefficients of the rounding error of a term in units of rounding: constant and per t.
     rounding: (f64, f64),
-    /// In place of `excess`, the transform of a few sampled mechanisms.
+    /// Instead of `excess`, the transform of a few sampled mechanisms.
     shifted: Option<Transform>,
 }
 
-/// A figure with a bound from each side.
+/// A value with bounds from both sides.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(super) struct Figure {
     pub(super) lower: f64,
@@ -61,35 +61,36 @@ pub(super) struct Figure {
 /// Largest number of steps of the trapezoidal sum.
 const MAX_STEPS: f64 = 20_000.0;
 
-/// Largest number of nodes times steps, plus so many a loss: a few hundredths of a second.
+/// Maximum number of nodes times steps, and an additional amount per loss: a few hundredths of a
+/// second.
 const MAX_WORK: (f64, f64) = (3e7, 1e5);
 
 /// The same for an estimate: a few thousandths of a second.
 const FEW_STEPS: f64 = 2_000.0;
 const LITTLE_WORK: f64 = 2e6;
 
-/// An estimate leaves out what is below this, as a logarithm.
+/// An estimate omits values below this, as a logarithm.
 const GONE: f64 = -36.0;
 
-/// Standard deviations of the Gaussian part after which it alone is below e^-38.
+/// Standard deviations of the Gaussian part after which its factor alone is below e^-38.
 const GAUSSIAN_END: f64 = 8.9;
 
-/// The sum goes on until there if that is at most so many standard deviations of the whole.
+/// The sum continues up to there if that is at most this many standard deviations of the whole.
 const GAUSSIAN_WORTH: f64 = 200.0;
 
-/// The sum goes on until the characteristic function is smaller than the floor by this, as a
+/// The sum continues until the characteristic function is smaller than the floor by this, as a
 /// logarithm.
 const FURTHER: f64 = -3.0;
 
-/// A logarithm of the characteristic function above which it must fall by a seventh with every
-/// longer reach: a loss that is nearly discrete never gets small.
+/// A logarithm of the characteristic function above which it must decrease by a seventh with every
+/// longer reach: a nearly discrete loss never becomes small.
 const GIVING_UP: f64 = -25.0;
 
-/// How far below delta the errors are pushed, as a logarithm.
+/// How far below delta the errors are reduced, as a logarithm.
 const SAFETY: f64 = 36.0;
 
 impl Inversion {
-    /// The inversion for `epsilon`, `None` where no bound on its error is found.
+    /// The inversion for `epsilon`; `None` if no bound on its error is found.
     pub(super) fn new(losses: &mut Losses<'_>, epsilon: f64, start: f64) -> Option<Self> {
         if !losses.any_decays() {
             return None;
@@ -115,7 +116,8 @@ impl Inversion {
         Self::with_period(losses, rough, (width, floor), above)
     }
 
-    /// For a few sampled mechanisms: [`Transform`]. The line is moved from the saddle point to where the period is shortest.
+    /// For a few sampled mechanisms: [`Transform`]. The line is moved from the saddle point to
+    /// where the period is shortest.
     pub(super) fn shifted(
         losses: &mut Losses<'_>,
         rough: &TiltedComposition,
@@ -163,7 +165,7 @@ impl Inversion {
         })
     }
 
-    /// The same with a given period, the floor of [`tail::floor`] and the s, K(s) that bound the
+    /// The same with a given period, the floor of [`tail::floor`], and the s, K(s) that bound the
     /// aliases.
     pub(super) fn with_period(
         losses: &mut Losses<'_>,
@@ -207,9 +209,9 @@ impl Inversion {
         }
     }
 
-    /// As [`Inversion::through`] but quick and without any bound on its error: [`Figure::value`] alone
-    /// means something. Where the characteristic function falls slowly it is faded out, which
-    /// changes delta little wherever the loss has a smooth density.
+    /// Like [`Inversion::through`], but fast and without any bound on its error: only
+    /// [`Figure::value`] is meaningful. If the characteristic function decreases slowly, it is
+    /// faded out, which changes delta little if the loss has a smooth density.
     pub(super) fn estimate(
         losses: &mut Losses<'_>,
         rough: &TiltedComposition,
@@ -261,7 +263,8 @@ impl Inversion {
         let centre = composition.epsilon();
         let TiltedComposition { c, losses, total } = composition;
         let tail = tail::bound(&losses, c, h * end as f64, h, floor)?;
-        // A recurrence of RESTART steps, sums over the nodes four at a time, weights and losses; then the logarithm, which is at most 5 times the sum, of every loss in turn.
+        // A recurrence of RESTART steps, sums over the nodes four at a time, weights and losses;
+        // then the logarithm, which is at most 5 times the sum, of every loss in turn.
         let steps = |one: &Tilted| {
             (32 + 8 * RESTART + one.n_nodes() / LANES + 5 * (8 + losses.len())) as f64
         };
@@ -329,7 +332,7 @@ impl Inversion {
         }
     }
 
-    /// Bound on what the trapezoidal sum holds besides I(epsilon).
+    /// Bound on what the trapezoidal sum contains in addition to I(epsilon).
     fn aliases(&self, epsilon: f64) -> f64 {
         let width = 2.0 * std::f64::consts::PI / self.h;
         let below = 1.0 / libm::expm1(self.c * width);
@@ -344,7 +347,7 @@ impl Inversion {
         self.centre
     }
 
-    /// Relative width of a bracket that is not worth a second attempt.
+    /// Relative width of a bracket for which a second attempt is not worthwhile.
     pub(super) const fn tight(&self) -> f64 {
         if self.shifted.is_some() { 1e-7 } else { 1e-10 }
     }
@@ -354,22 +357,22 @@ impl Inversion {
         self.c
     }
 
-    /// Rate at which ln delta falls with epsilon near the centre.
+    /// Rate at which ln delta decreases with epsilon near the centre.
     pub(super) const fn rate(&self) -> f64 {
         self.rate
     }
 }
 
-/// Parts of the saddle point that are tried for a line with a short period.
+/// Fractions of the saddle point that are tried for a line with a short period.
 const NEARER: [f64; 4] = [1.0, 0.7, 0.5, 0.35];
 
-/// Distances s - c in standard deviations that are tried, until one is good enough.
+/// Distances s - c in standard deviations that are tried until one is good enough.
 const DISTANCES: [f64; 8] = [6.0, 3.0, 1.5, 0.8, 0.4, 0.2, 0.1, 0.05];
 
-/// A period of so many standard deviations is good enough.
+/// A period of this many standard deviations is good enough.
 const SHORT_PERIOD: f64 = 24.0;
 
-/// Width W of a period that makes the aliases negligible, and the s with K(s) that shows it.
+/// Width W of a period that makes the aliases negligible, and the s with K(s) that proves it.
 fn period(
     losses: &mut Losses<'_>,
     at: &TiltedComposition,
@@ -408,7 +411,7 @@ fn period(
     best.map(|(width, above)| (width.max(below), above))
 }
 
-/// Each run of a loss is off by at most e^-exponent of its value at t = 0.
+/// Each run of a loss has an error of at most e^-exponent of its value at t = 0.
 fn quadrature(losses: &[(Loss, u64, Tilted)]) -> f64 {
     (losses.iter())
         .filter(|(_, _, one)| !one.is_gaussian())
@@ -416,7 +419,7 @@ fn quadrature(losses: &[(Loss, u64, Tilted)]) -> f64 {
         .sum()
 }
 
-/// Multiplies the second half of a characteristic function by cos² from 1 down to 0.
+/// Multiplies the second half of a characteristic function by cos², decreasing from 1 to 0.
 fn fade_out(excess: &mut [Complex64]) {
     let half = excess.len() / 2;
     let rest = (excess.len() - half) as f64;

@@ -25,14 +25,15 @@ use crate::{Error, Result};
 
 /// Accountant that inverts the moment generating function of the privacy loss.
 ///
-/// Composition adds logarithms of moment generating functions, whatever the mechanisms and
-/// however often they ran, so the cost does not depend on the number of steps and nothing is
-/// discretised. Every error of the inversion has a bound, and the bracket contains them all; it is
-/// about 1e-11 of epsilon wide, and up to 1e-7 where a few runs at a small rate leave the loss nearly discrete.
+/// Composition adds logarithms of moment generating functions, whatever the mechanisms and however
+/// often they ran, so the cost does not depend on the number of steps and nothing is discretised.
+/// Every error of the inversion has a bound, and the bracket includes all of them; it is about
+/// 1e-11 of epsilon wide, and up to 1e-7 if a few runs at a small rate leave the loss nearly
+/// discrete.
 ///
-/// It answers for compositions whose loss is smooth enough: with at least one Gaussian
-/// mechanism, sampled ones alone, or enough runs of Laplace ones. Elsewhere it refuses with
-/// [`crate::Error::NotCertified`]; [`crate::PldAccountant`] takes over there.
+/// It can answer for compositions whose loss is smooth enough: with at least one Gaussian
+/// mechanism, sampled ones alone, or enough runs of Laplace ones. For others it returns
+/// [`crate::Error::NotCertified`]; use [`crate::PldAccountant`] for these.
 ///
 /// # Examples
 /// ```
@@ -51,7 +52,7 @@ pub struct SaddlePointAccountant {
 }
 
 impl SaddlePointAccountant {
-    /// An accountant that has seen nothing.
+    /// Creates an accountant without any events.
     #[must_use]
     pub const fn new(adjacency: Adjacency) -> Self {
         Self {
@@ -133,8 +134,9 @@ pub(crate) fn epsilon(composition: &Composition, delta: f64) -> Result<PrivacyBo
     })
 }
 
-/// About epsilon(delta) of a composition, in milliseconds and without any guarantee: for searches
-/// that a certified answer ends near the epsilon `near`. `None` where the inversion has nothing to go by.
+/// An approximation of epsilon(delta) of a composition, in milliseconds and without any guarantee:
+/// for searches that end with a certified answer near the epsilon `near`. `None` if the inversion
+/// has no starting point.
 pub(crate) fn estimate(composition: &Composition, delta: f64, near: f64) -> Option<f64> {
     let mut worst = 0.0_f64;
     for &direction in composition.directions() {
@@ -157,17 +159,19 @@ pub(crate) fn estimate(composition: &Composition, delta: f64, near: f64) -> Opti
         if epsilon > 0.0 && bound > worst {
             let inversion = Inversion::estimate(&mut prepared, &rough, epsilon);
             let found = inversion.and_then(|inversion| root(&inversion, left));
-            // far below, any bound will do
+            // far below, any bound is sufficient
             worst = worst.max(found.or_else(|| (bound < near).then_some(bound))?);
         }
     }
     Some(worst)
 }
 
-/// A logarithm of how far a first-order approximation may be from delta, and is so far from a target that it will do.
+/// A logarithm of how far a first-order approximation may be from delta while being so far from a
+/// target that it is sufficient.
 const FAR: f64 = 9.0;
 
-/// About epsilon for a few sampled mechanisms: from delta at `near` along its slope there, which is exact where the answer is `near`.
+/// An approximation of epsilon for a few sampled mechanisms: from delta at `near` along its slope
+/// there, which is exact if the answer is `near`.
 fn estimate_few(losses: &mut Losses<'_>, log_delta: f64, near: f64) -> Option<f64> {
     if !Transform::suits(losses) {
         return None;
@@ -187,13 +191,14 @@ fn estimate_few(losses: &mut Losses<'_>, log_delta: f64, near: f64) -> Option<f6
     Some(along(miss, at.c))
 }
 
-/// Times an estimate is made anew at what it was found to be.
+/// How often an estimate is recomputed at its own result.
 const NEARER: usize = 4;
 
-/// How far an estimate may be from where it was made, as a part of it.
+/// How far an estimate may be from where it was computed, relative to it.
 const NEAR: f64 = 0.02;
 
-/// About epsilon for a few sampled mechanisms. What a transform leaves out depends on the epsilon that it was made for, so that is to be near.
+/// An approximation of epsilon for a few sampled mechanisms. What a transform omits depends on the
+/// epsilon that it was created for, so that epsilon should be close to the result.
 fn approach(
     losses: &mut Losses<'_>,
     left: f64,
@@ -211,7 +216,7 @@ fn approach(
     Some(epsilon)
 }
 
-/// epsilon of one direction's losses with `left` of delta for the finite ones.
+/// epsilon of the losses of one direction, with `left` of delta for the finite ones.
 fn one_direction(
     losses: &mut Losses<'_>,
     left: f64,
@@ -248,7 +253,7 @@ fn one_direction(
     {
         return Some(first);
     }
-    // A contour through the saddle point of the answer itself may do better.
+    // A contour through the saddle point of the answer itself may be better.
     let nearer = root(&inversion, left).filter(|nearer| *nearer > 0.0)?;
     let again =
         Inversion::new(losses, nearer, start.get()).and_then(|found| solve(&found, left, slack));
@@ -257,12 +262,13 @@ fn one_direction(
     [first, again].into_iter().flatten().min_by(narrower)
 }
 
-/// Whether a few sampled mechanisms cannot lose as much as `epsilon`, as where a user is added.
+/// Whether a few sampled mechanisms cannot lose as much as `epsilon`, for example if a user is
+/// added.
 fn ends_below(losses: &Losses<'_>, epsilon: f64) -> bool {
     Transform::suits(losses) && Transform::largest(losses) * (1.0 + 1e-12) <= epsilon
 }
 
-/// Probability that any of the mechanisms fails altogether.
+/// Probability that any of the mechanisms fails completely.
 fn infinite_mass(losses: &[(Loss, u64)]) -> f64 {
     let log_kept: f64 = (losses.iter())
         .map(|(loss, count)| *count as f64 * libm::log1p(-loss.infinite_mass()))
@@ -270,7 +276,7 @@ fn infinite_mass(losses: &[(Loss, u64)]) -> f64 {
     -libm::expm1(log_kept)
 }
 
-/// What is asked of a direction.
+/// What is requested for a direction.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Ask {
     /// Epsilon at this delta.
@@ -279,12 +285,12 @@ pub(crate) enum Ask {
     DeltaAt(f64),
 }
 
-/// What a bound must fall short of a known figure by, relative to it: its rounding and the error of
+/// The relative margin by which a bound must be below a known value: its rounding and the error of
 /// its quadrature are far smaller.
 const MARGIN: f64 = 1e-9;
 
-/// Whether one direction provably stays below the figure that another is `known` to reach: one
-/// Renyi divergence says so where they are far apart, as with sampling at a small rate.
+/// Whether one direction provably stays below the value that another one is `known` to reach. One
+/// Renyi divergence proves this if they are far apart, as with sampling at a small rate.
 pub(crate) fn stays_below(losses: &[(Loss, u64)], ask: Ask, known: f64) -> bool {
     let infinite = infinite_mass(losses) * (1.0 + 1e-14);
     let aim = match ask {
@@ -306,8 +312,8 @@ pub(crate) fn stays_below(losses: &[(Loss, u64)], ask: Ask, known: f64) -> bool 
     }
 }
 
-/// The largest of the directions, taken after composition; each is told what those before it
-/// reach at least.
+/// The largest value over the directions, taken after composition. Each direction receives a lower
+/// bound from those before it.
 fn worst(
     composition: &Composition,
     method: Method,
@@ -331,7 +337,7 @@ fn worst(
     ))
 }
 
-/// The epsilon at which I is `delta`; `slack` is what delta itself may be short of.
+/// The epsilon at which I is `delta`; `slack` is how much delta itself may be too small.
 fn solve(inversion: &Inversion, delta: f64, slack: f64) -> Option<Figure> {
     let value = root(inversion, delta)?;
     let at = inversion.delta(value);
@@ -357,7 +363,7 @@ fn solve(inversion: &Inversion, delta: f64, slack: f64) -> Option<Figure> {
     None
 }
 
-/// Root of ln I(epsilon) = ln delta by safeguarded secants from the centre.
+/// Root of ln I(epsilon) = ln delta by safeguarded secant steps from the centre.
 fn root(inversion: &Inversion, delta: f64) -> Option<f64> {
     let log_delta = libm::log(delta);
     let miss = |epsilon: f64| libm::log(inversion.delta(epsilon).value) - log_delta;

@@ -4,31 +4,31 @@
 //! E_P[e^{zL}] = Σ_i w_i e^{z l_i},   z = c + it
 //! ```
 //!
-//! for every |t| up to the bound that the nodes were made for, up to an error of e^-exponent
-//! times its value at t = 0. Losses with atoms are their own nodes; smooth ones are integrated by a rule whose error
-//! is bounded below.
+//! for every |t| up to the bound that the nodes were computed for, up to an error of e^-exponent
+//! times its value at t = 0. Losses with atoms are their own nodes; smooth ones are integrated by a
+//! rule whose error is bounded below.
 
 use crate::engines::loss::{Loss, MixtureLoss, Side};
 use crate::engines::quadrature::panels;
 
-/// More nodes than this and the loss is left to another method.
+/// If more nodes than this are needed, the loss is left to another method.
 pub(super) const MAX_NODES: usize = 20_000;
 
-/// Up to so many nodes a loss keeps all of its range, so that they serve every smaller c.
+/// Up to this many nodes, a loss keeps its whole range, so that they are valid for every smaller c.
 const KEEP_ALL: usize = 1_500;
 
-/// What the nodes must be good for.
+/// The requirements for the nodes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Demand {
     /// Real part of z.
     pub(super) c: f64,
     /// Largest imaginary part of z.
     pub(super) t: f64,
-    /// Minus the logarithm of the error allowed, relative to the value at t = 0.
+    /// Minus the logarithm of the allowed error, relative to the value at t = 0.
     pub(super) exponent: f64,
 }
 
-/// Exponent for a loss that is composed `count` times: all runs together are off by 6e-17.
+/// Exponent for a loss that is composed `count` times: all runs together have an error of 6e-17.
 pub(super) fn exponent(count: u64) -> f64 {
     37.5 + libm::log(count as f64)
 }
@@ -46,7 +46,7 @@ pub(super) struct Nodes {
     pub(super) largest: f64,
     /// Smallest logarithm of a weight.
     pub(super) lightest: f64,
-    /// Whether nodes that matter at other c than the demanded one were left out.
+    /// Whether nodes that matter at other c than the requested one were omitted.
     is_pruned: bool,
 }
 
@@ -64,8 +64,8 @@ impl Nodes {
         self
     }
 
-    /// Total weight less 1: minus the probability of an infinite loss. Without one the total is 1 but
-    /// for rounding.
+    /// Total weight minus 1: minus the probability of an infinite loss. Without an infinite loss
+    /// the total is 1 except for rounding.
     pub(super) fn missing(&self) -> f64 {
         -self.infinite_mass
     }
@@ -74,12 +74,13 @@ impl Nodes {
         self.loss.len()
     }
 
-    /// Whether these serve every c up to the one that they were made for, and are few enough to be good for it.
+    /// Whether these nodes are valid for every c up to the one that they were computed for, and few
+    /// enough for that.
     pub(super) fn serve_smaller(&self) -> bool {
         !self.is_pruned && self.len() <= KEEP_ALL
     }
 
-    /// The nodes of `loss`, `None` where it has none that are known to be good enough.
+    /// The nodes of `loss`; `None` if there are none that are known to be accurate enough.
     pub(super) fn of(loss: &Loss, demand: Demand) -> Option<Self> {
         let nodes = match loss {
             Loss::Gaussian { .. } | Loss::WithoutReplacement { .. } => return None,
@@ -149,7 +150,7 @@ fn sampled_laplace(epsilon: f64, q: f64, side: Side, demand: Demand) -> Nodes {
     };
     let mut nodes = Nodes::default();
     let (first, last) = (kinks[0], kinks[kinks.len() - 1]);
-    // Beyond the outer kinks the density is exponential with rate epsilon.
+    // beyond the outer kinks the density is exponential with rate epsilon
     nodes.push(loss(first), log_density(first) - libm::log(epsilon));
     nodes.push(loss(last), log_density(last) - libm::log(epsilon));
     let rate = epsilon * sampled_rate(demand.c, demand.t);
@@ -161,8 +162,8 @@ fn sampled_laplace(epsilon: f64, q: f64, side: Side, demand: Demand) -> Nodes {
     nodes
 }
 
-/// Atoms x of P = discrete Gaussian at s, loss (2 s x - s^2) / (2 sigma^2), cut where what is left
-/// out is below e^-exponent of the whole both under P and tilted by e^{cL}.
+/// Atoms x of P = discrete Gaussian at s, loss (2 s x - s^2) / (2 sigma^2), truncated where the
+/// omitted part is below e^-exponent of the whole, both under P and tilted by e^{cL}.
 fn discrete_gaussian(sigma: f64, s: f64, demand: Demand) -> Option<Nodes> {
     let reach = (2.0 * (demand.exponent + 6.0)).sqrt() * sigma + 2.0;
     let (low, high) = ((s - reach).floor(), (s * (1.0 + demand.c) + reach).ceil());
@@ -187,18 +188,18 @@ fn discrete_gaussian(sigma: f64, s: f64, demand: Demand) -> Option<Nodes> {
 
 /// The rate, in units of epsilon, of (1 - q + q e^l)^z e^(-epsilon x) with l = epsilon (2 x - 1).
 ///
-/// On the ellipse l moves by |v| <= 80/rate <= 2, so its imaginary part β stays below 2. There
-/// the modulus of 1 - q + q e^l is at least cos(β/2) times that of its real counterpart and its
-/// argument at most β, and it grows at most like e^|Re v|: all in all the integrand grows by less
+/// On the ellipse l moves by |v| <= 80/rate <= 2, so its imaginary part β stays below 2. There the
+/// modulus of 1 - q + q e^l is at least cos(β/2) times that of its real counterpart and its
+/// argument at most β, and it grows at most like e^|Re v|: in total the integrand grows by less
 /// than exp((t + c + 2) |v|) <= e^40.
 fn sampled_rate(c: f64, t: f64) -> f64 {
     (2.0 * (c + t + 2.0)).max(40.0)
 }
 
-/// Most candidates looked at.
+/// Maximum number of candidates examined.
 const MAX_CANDIDATES: f64 = 2e5;
 
-/// Trapezoidal nodes for a mixture of normals, `None` when there would be too many.
+/// Trapezoidal nodes for a mixture of normals; `None` if there would be too many.
 ///
 /// With x = σ y the integrand N(y) M(x)^p ... is analytic in a strip. On the line Im y = b let
 /// β = b s/σ, s the largest shift: |N| grows by e^(b²/2), |M| does not grow and shrinks at most by
@@ -215,7 +216,7 @@ const MAX_CANDIDATES: f64 = 2e5;
 fn mixture(mixture: &MixtureLoss, demand: Demand) -> Option<Nodes> {
     let step = mixture.sigma * step(mixture, demand);
     let (low, high) = range(mixture, demand);
-    // What is left out, tilted or not, is below e^-negligible of the largest.
+    // the omitted part, tilted or not, is below e^-negligible of the largest
     let negligible = demand.exponent + 6.0;
     let (first, last) = ((low / step).floor(), (high / step).ceil());
     let candidates = last - first;
@@ -267,7 +268,7 @@ fn step(mixture: &MixtureLoss, demand: Demand) -> f64 {
     2.0 * std::f64::consts::PI / (frequency + phases * demand.t * shift)
 }
 
-/// Where the tilted integrand lives; what is outside is below e^-exponent of the whole.
+/// The range that contains the tilted integrand; the rest is below e^-exponent of the whole.
 ///
 /// By convexity, with r the likelihood ratios of the components and s their shifts,
 ///

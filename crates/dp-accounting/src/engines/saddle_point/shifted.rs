@@ -7,9 +7,10 @@
 //! ψ(t) = e^-K(c) ∫ M(u)^(c + 1 + it) e^(-y²/2) / (κ √(2π)) du
 //! ```
 //!
-//! **Nodes.** The integrand is entire where M has no zero, so the line may be raised to Im u = β, where 0 < arg M < β and |M^it| = e^(-t arg M)
-//! falls with t. In the strip from 0 to 2β < π its modulus is at most e^(2β²/κ²) times its value on the real line, for every t >= 0, so
-//! the trapezoidal rule on the raised line is off by at most
+//! **Nodes.** The integrand is analytic where M has no zero, so the line may be raised to Im u = β,
+//! where 0 < arg M < β and |M^it| = e^(-t arg M) decreases with t. In the strip from 0 to 2β < π
+//! its modulus is at most e^(2β²/κ²) times its value on the real line, for every t >= 0, so the
+//! error of the trapezoidal rule on the raised line is at most
 //!
 //! ```text
 //! 2 e^(2β²/κ²) / (e^(2πβ/h) - 1)
@@ -19,25 +20,29 @@
 //! Without the unit, P = N and L = -ln M: the line is lowered instead, |M|^-c adds the factor cos(β)^-c. Under replacement L = ln M(u) - ln M(-u - κ²), where both
 //! arguments of M turn the same way, and the same factor is added.
 //!
-//! **What cannot reach ε.** Most of a loss at a small rate lies beside ln(1 - q), like an atom, and its characteristic function does not fall. A weight w
-//! that rises from 0 to 1 about some u₀ cuts the tilted loss into A = (1 - w) μ and B = w μ. What all runs add up to in A stays below ε but for a bound, so the
-//! transform of the rest,
+//! **What cannot reach ε.** Most of a loss at a small rate lies close to ln(1 - q), like an atom,
+//! and its characteristic function does not decrease. A weight w that increases from 0 to 1 around
+//! some u₀ splits the tilted loss into A = (1 - w) μ and B = w μ. The sum over all runs within A
+//! stays below ε except for a bounded part, so the transform of the rest,
 //!
 //! ```text
 //! D(t) = Π ψ_i^(n_i) - Π α_i^(n_i),        |D| <= Σ_i n_i |B_i|,
 //! ```
 //!
-//! gives I(ε) up to that bound, and falls as fast as B's, which has no atom. It is the transform of a measure that is nowhere negative and at most the whole, so the bounds on the
+//! gives I(ε) up to that bound, and decreases as fast as that of B, which has no atom. It is the
+//! transform of a measure that is nowhere negative and at most the whole, so the bounds on the
 //! aliases hold for it too.
 //!
-//! With a cap ℓ on every run's loss and u₁ where it is reached, A beyond u₁ is at most ρ = 1 - w(u₁) of μ, hence all of it at most `Σ n_i ρ_i` of I(ε). Up to
-//! u₁, e^(sL) - 1 <= R (e^L - 1) for L > 0 and s >= 1 with R = (e^(sℓ) - 1) / (e^ℓ - 1), so
+//! With a cap ℓ on the loss of every run and u₁ the point where it is reached, A beyond u₁ is at
+//! most ρ = 1 - w(u₁) of μ, hence all of it at most `Σ n_i ρ_i` of I(ε). Up to u₁, e^(sL) - 1 <= R
+//! (e^L - 1) for L > 0 and s >= 1 with R = (e^(sℓ) - 1) / (e^ℓ - 1), so
 //!
 //! ```text
 //! E[e^(sL); u <= u₁] <= 1 + R E[(e^L - 1)+; u <= u₁]
 //! ```
 //!
-//! whose right side is in closed form, and Chernoff's bound takes it from there. Where ε is above the sum of all caps nothing is left.
+//! whose right side has a closed form, to which Chernoff's bound is applied. If ε is above the sum
+//! of all caps, nothing is left.
 
 use realfft::num_complex::Complex64;
 
@@ -48,19 +53,20 @@ use crate::engines::loss::{Loss, MixtureLoss, Side};
 use crate::engines::quadrature::whole;
 use crate::engines::rounding::CompensatedSum;
 
-/// Exponents of the errors that are allowed.
+/// Exponents of the allowed errors.
 pub(super) struct Effort {
-    /// Of quadratures, relative to D at t = 0.
+    /// Error of quadratures, relative to D at t = 0.
     quadrature: f64,
-    /// Of D beyond the last t.
+    /// D beyond the last t.
     tail: f64,
-    /// Of aliases, relative to δ.
+    /// Aliases, relative to δ.
     pub(super) safety: f64,
-    /// Of the size of the integrand at t = 0, times the number of runs, relative to δ: rounding errors are relative to that.
+    /// Size of the integrand at t = 0, times the number of runs, relative to δ: rounding errors are
+    /// relative to that.
     pub(super) excess: f64,
-    /// Of what D leaves out, relative to δ.
+    /// The part that D omits, relative to δ.
     rest: f64,
-    /// A node's share of the transform that is left out.
+    /// The share of the transform that may be omitted per node.
     nothing: f64,
 }
 
@@ -74,7 +80,7 @@ impl Effort {
         nothing: 1e-18,
     };
 
-    /// Where nothing is left out, and more costs little.
+    /// Used if nothing is omitted, or if higher accuracy costs little.
     pub(super) const CLOSE: Self = Self {
         quadrature: 38.0,
         tail: 36.0,
@@ -95,7 +101,8 @@ impl Effort {
     };
 }
 
-/// The weight is the regularised incomplete beta function of order [`ORDER`] of a logistic curve.
+/// The weight is the regularised incomplete beta function of order [`ORDER`], applied to a logistic
+/// curve.
 const ORDER: u32 = 8;
 
 /// The upper half of the binomial coefficients of 2 ORDER - 1.
@@ -104,23 +111,25 @@ const BINOMIALS: [f64; ORDER as usize] = [6435.0, 5005.0, 3003.0, 1365.0, 455.0,
 /// Width of the strip in units of the weight's scale.
 const STRIP: f64 = 0.8;
 
-/// Below so many runs, or fewer than [`MAX_RUNS`] with an expectation below [`FEW_TAKEN`] of those that take the unit, the characteristic function of all losses
-/// falls too slowly.
+/// Below this many runs, or below [`MAX_RUNS`] runs with fewer than [`FEW_TAKEN`] expected runs
+/// that sample the unit, the characteristic function of all losses decreases too slowly.
 const FEW_RUNS: f64 = 40.0;
 const FEW_TAKEN: f64 = 8.0;
 const MAX_RUNS: f64 = 2_000.0;
 
-/// Where the line is at most, and where the loss is cut: a lower one takes more nodes, and the weight rises more steeply.
+/// The largest height of the line, and where the loss is split: a lower one needs more nodes, and
+/// the weight increases more steeply.
 const LINE: f64 = 0.5;
 const CUT_LINE: f64 = 0.2;
 
-/// Most nodes times steps, and so many more with every loss.
+/// Maximum number of nodes times steps, and an additional amount per loss.
 const MAX_WORK: (f64, f64) = (2e8, 4e6);
 
-/// Most steps.
+/// Maximum number of steps.
 const MAX_STEPS: f64 = 40_000.0;
 
-/// Steps of a rotation before its start is taken, and steps of those before it is computed afresh. What the angles are off by is no more than that of t times the loss.
+/// Steps of a rotation before its start is recomputed, and steps of those before it is computed
+/// directly. The error of the angles is no larger than that of t times the loss.
 const RESTART: usize = 16;
 
 /// The transform D at t = 0, h, 2h, ..., ready to be inverted.
@@ -139,10 +148,10 @@ pub(super) struct Transform {
     rest: Rest,
 }
 
-/// Bound on what D leaves out.
+/// Bound on the part that D omits.
 #[derive(Debug, Clone, Copy, Default)]
 struct Rest {
-    /// Share of I(ε).
+    /// Fraction of I(ε).
     share: f64,
     /// Sum of all caps.
     caps: f64,
@@ -151,7 +160,7 @@ struct Rest {
 }
 
 impl Rest {
-    /// An upper bound on I(epsilon) from one on what D gives.
+    /// An upper bound on I(epsilon), given an upper bound on the part covered by D.
     fn added(&self, below: f64, epsilon: f64) -> f64 {
         let reached = match self.chernoff {
             _ if self.caps <= epsilon => 0.0,
@@ -196,7 +205,7 @@ impl<'a> Sampled<'a> {
         })
     }
 
-    /// Whether what is like an atom lies below all else, so that it may stay below ε.
+    /// Whether the atom-like part lies below everything else, so that it may stay below ε.
     const fn is_cut(&self) -> bool {
         matches!(self.mixture.side, Side::Remove)
     }
@@ -206,7 +215,8 @@ impl<'a> Sampled<'a> {
         libm::log1p(libm::expm1(loss) / self.q)
     }
 
-    /// An upper bound on E[(e^L - 1)+; u <= `to`] with the unit: `E_N`[r^k; u <= to] is e^(k (k - 1) κ²/2) times the probability of y - kκ.
+    /// An upper bound on E[(e^L - 1)+; u <= `to`] with the unit: `E_N`[r^k; u <= to] is
+    /// e^(k (k - 1) κ²/2) times the probability of y - kκ.
     fn excess_up_to(&self, to: f64) -> f64 {
         let y = to / self.kappa + 0.5 * self.kappa;
         let moment = |k: f64| {
@@ -217,14 +227,15 @@ impl<'a> Sampled<'a> {
     }
 }
 
-/// Where the weight rises.
+/// Where the weight increases.
 #[derive(Clone, Copy)]
 struct Cut {
     middle: f64,
     scale: f64,
 }
 
-/// w and 1 - w at z = e^(-(u - u₀)/S). The smaller one is summed and the other is what it leaves of 1, so that their errors cancel in the sum.
+/// w and 1 - w at z = e^(-(u - u₀)/S). The smaller one is summed and the other one is computed as 1
+/// minus it, so that their errors cancel in the sum.
 fn weights(z: Complex64) -> (Complex64, Complex64) {
     let below = z.norm_sqr() <= 1.0;
     let z = if below { z } else { z.inv() };
@@ -235,9 +246,11 @@ fn weights(z: Complex64) -> (Complex64, Complex64) {
     if below { (near, far) } else { (far, near) }
 }
 
-/// Units of rounding by which either of [`weights`] is off at z of modulus e^`away` and an angle of at most [`STRIP`], `smaller` the modulus of the smaller one.
+/// Error of either of [`weights`] in units of rounding, at z of modulus e^`away` and an angle of at
+/// most [`STRIP`]; `smaller` is the modulus of the smaller one.
 ///
-/// Relative to that: 16 for z^8, 7 for the sum, 46 for the power of 1 + z, 9 for its inverse and the products, and 8 times the error of z, which is 10 and twice `away`.
+/// Relative to that modulus: 16 for z^8, 7 for the sum, 46 for the power of 1 + z, 9 for its
+/// inverse and the products, and 8 times the error of z, which is 10 plus twice `away`.
 fn weights_doubt(smaller: f64, away: f64) -> f64 {
     2.0 + smaller * (160.0 + 24.0 * away.abs())
 }
@@ -255,7 +268,8 @@ impl Part {
         self.loss.push(loss);
     }
 
-    /// A bound on the modulus of the transform at every t from here on, but for the error of the rule.
+    /// A bound on the modulus of the transform at every t from here on, except for the error of the
+    /// rule.
     fn envelope(&self, t: f64) -> f64 {
         let terms = self.weight.iter().zip(&self.loss);
         terms.map(|(w, l)| size(*w) * libm::exp(-t * l.im)).sum()
@@ -279,16 +293,18 @@ impl Part {
     }
 }
 
-/// Nodes within this over the last t are summed by the powers of their distances.
+/// Nodes within a distance of this divided by the last t are summed by the powers of their
+/// distances.
 const CLOSE: f64 = 1.5;
 
-/// So many nodes are not worth that.
+/// Up to this many nodes, that is not worthwhile.
 const FEW_NODES: usize = 64;
 
-/// Powers that are summed: what follows is below 1.5^24 / 24! = 3e-20.
+/// Number of powers that are summed: the rest is below 1.5^24 / 24! = 3e-20.
 const N_POWERS: usize = 24;
 
-/// Adds `Σ w e^(itl) = e^(it l₀) Σ_k (it)^k m_k` for nodes beside the first one, l₀, with `m_k = Σ w (l - l₀)^k / k!`.
+/// Adds `Σ w e^(itl) = e^(it l₀) Σ_k (it)^k m_k` for nodes close to the first one, l₀, with `m_k =
+/// Σ w (l - l₀)^k / k!`.
 fn add_close(weights: &[Complex64], losses: &[Complex64], h: f64, out: &mut [Complex64]) {
     let first = losses[0];
     let mut moments = [Sum::default(); N_POWERS];
@@ -326,10 +342,10 @@ impl Sum {
     }
 }
 
-/// Nodes advanced side by side.
+/// Number of nodes advanced in parallel.
 const LANES: usize = 8;
 
-/// e^(i t l) of some nodes, advanced by a fixed time.
+/// e^(i t l) of several nodes, advanced by a fixed time.
 struct Turning {
     re: [f64; LANES],
     im: [f64; LANES],
@@ -385,7 +401,7 @@ fn add_lanes(
         first.times(&start);
         for places in blocks.chunks_mut(RESTART) {
             if first.is_below(nothing) {
-                return; // and smaller ever after
+                return; // and smaller from then on
             }
             let mut now = Turning {
                 re: first.re,
@@ -400,22 +416,26 @@ fn add_lanes(
     }
 }
 
-/// How far K(c) on the raised line may be from that on the real line; what it is off by is charged.
+/// How far K(c) on the raised line may differ from that on the real line; the difference is added
+/// to the error.
 const SAME: f64 = 1e-6;
 
-/// Units of rounding by which a sum over nodes is off, beside its additions, relative to the sum of moduli.
+/// Error of a sum over nodes in units of rounding, excluding its additions, relative to the sum of
+/// moduli.
 ///
-/// In lanes: 33 products at 2.3, steps and strides, which are off by 5 and taken 16 times each, the start, 3 additions in a group. By powers: (9 k + 2) 1.5^k / k! for the k-th, 70 in
-/// all, and 22 for the rotation. On either way 12 for the division by the total weight and the share that is cut off.
+/// In lanes: 33 products at 2.3; steps and strides, which have an error of 5 and are used 16 times
+/// each; the start; 3 additions in a group. By powers: (9 k + 2) 1.5^k / k! for the k-th, 70 in
+/// total, and 22 for the rotation. In both cases 12 for the division by the total weight and the
+/// share that is cut off.
 const SUMMED: f64 = 280.0;
 
-/// One loss, ready to be transformed.
+/// One loss, prepared for the transform.
 struct Nodes {
     count: f64,
     below: Part,
     above: Part,
     rounding: (f64, f64),
-    /// Nodes that were looked at, for both parts.
+    /// Number of nodes examined, for both parts.
     candidates: usize,
 }
 
@@ -429,10 +449,12 @@ fn mixed(q: f64, u: f64, beta: f64) -> Complex64 {
     )
 }
 
-/// Largest sampling probability: above, what is charged for the rounding of ln M, which is `q / (1 - q)` far below 0, is no longer small beside it.
+/// Largest sampling probability. Above it, the allowance for the rounding of ln M, which is `q /
+/// (1 - q)` far below 0, is no longer small compared with it.
 const MOST_RATE: f64 = 0.5;
 
-/// Units of rounding by which ln(1 + m) is off: m is off by 11 relative to itself, and [`ln_1p`] adds 8 |m| / |1 + m| and 6 relative to its value.
+/// Error of ln(1 + m) in units of rounding: m has a relative error of 11, and [`ln_1p`] adds 8 |m|
+/// / |1 + m| and 6 relative to its value.
 fn ratio_doubt(m: Complex64, ratio: Complex64) -> f64 {
     20.0 * size(m) / size(m + 1.0) + 6.0 * size(ratio)
 }
@@ -481,7 +503,7 @@ impl Nodes {
                 -y * beta / kappa,
             );
             let mut doubt = ratio_doubt(m, ratio);
-            // how much of a relative error of e^u a loss takes over
+            // how much of a relative error of e^u affects a loss
             let mut slope = q * libm::exp(u) / size(m + 1.0);
             let (loss, log_weight) = match side {
                 Side::Remove => (ratio, noise + ratio * (c + 1.0)),
@@ -498,10 +520,12 @@ impl Nodes {
                     (loss, noise + ratio + loss * c)
                 }
             };
-            // u is off by a unit relative to itself, and so are κ and the argument of the mirror image
+            // u has a relative error of one unit, and so have κ and the argument of the mirror
+            // image
             doubt += size(loss) + 3.0 * (u.abs() + kappa * kappa) * slope;
             let (height, distance) = (beta / kappa, y.abs());
-            // of a weight, relative to itself: its exponent, which is summed from noise and losses, and exp
+            // relative error of a weight: its exponent, which is summed from noise and losses, and
+            // exp
             let exponents =
                 size(noise) + (c + 1.0) * (doubt + 4.0 * size(ratio) + 4.0 * size(loss));
             let weight_doubt = 16.0
@@ -520,7 +544,8 @@ impl Nodes {
         let mut total = Sum::default();
         nodes.iter().for_each(|n| total.add(weigh(n.2)));
         let total = total.total();
-        // the same integral on the real line: where c is so large that one of them leaves out an outcome far away, neither is to be trusted
+        // the same integral on the real line; if c is so large that one of the two omits a far
+        // outcome, neither can be trusted
         let scale = libm::log(step / (kappa * (2.0 * std::f64::consts::PI).sqrt()));
         let log_mgf = top + libm::log(size(total)) + scale;
         let difference = (log_mgf - one.log_mgf).abs();
@@ -547,7 +572,7 @@ impl Nodes {
             }
             let norm = size(weight) * (size(w) + size(rest));
             total_size += norm;
-            // what the weights are divided by is off by as much in the mean
+            // the divisor of the weights has the same error on average
             doubts += 2.0 * norm * (weight_doubt + top.abs()) + size(weight) * cut_doubt;
             moment += norm * (doubt + 4.0 * size(loss));
         }
@@ -589,7 +614,8 @@ fn bound(all: &[Nodes], t: f64) -> f64 {
     sum * libm::exp(log)
 }
 
-/// The cap on losses for which what is left out stays negligible beside e^`log_delta`, with the bound; the largest that is found.
+/// The cap on losses for which the omitted part stays negligible compared with e^`log_delta`, with
+/// the bound; the largest one found.
 fn cap(
     all: &[Sampled<'_>],
     (epsilon, log_delta): (f64, f64),
@@ -629,7 +655,7 @@ fn cap(
     None
 }
 
-/// The two parts of every loss, and what their product leaves out.
+/// The two parts of every loss, and what their product omits.
 fn parts(
     all: &[Sampled<'_>],
     c: f64,
@@ -681,7 +707,7 @@ fn n_steps(nodes: &[Nodes], h: f64, small: f64) -> Option<f64> {
     Some(high.ceil()).filter(|steps| *steps <= most)
 }
 
-/// D at 0, h, 2h, ..., with the share of a node that is left out.
+/// D at 0, h, 2h, ..., with the share of a node that may be omitted.
 fn transform(nodes: &[Nodes], step: (f64, f64), len: usize) -> Vec<Complex64> {
     let mut logs = vec![(Complex64::ZERO, Complex64::ZERO); len];
     for one in nodes {
@@ -698,7 +724,8 @@ fn transform(nodes: &[Nodes], step: (f64, f64), len: usize) -> Vec<Complex64> {
 }
 
 impl Transform {
-    /// Whether all losses are those of mechanisms on a sample, and not so many that the characteristic function falls without help.
+    /// Whether all losses are those of mechanisms on a sample, and not so many that the
+    /// characteristic function decreases without this method.
     pub(super) fn suits(losses: &Losses<'_>) -> bool {
         let (mut runs, mut taken) = (0.0, 0.0);
         for (loss, count) in losses.all() {
@@ -711,7 +738,7 @@ impl Transform {
         runs < FEW_RUNS || taken < FEW_TAKEN && runs < MAX_RUNS
     }
 
-    /// What a certified answer takes.
+    /// The effort for a certified answer.
     pub(super) fn effort(losses: &Losses<'_>) -> &'static Effort {
         let sampled = |(loss, count): &(Loss, u64)| {
             Sampled::of(loss, *count, Cumulants::default()).is_some_and(|one| one.is_cut())
@@ -736,7 +763,8 @@ impl Transform {
         losses.all().iter().map(one).sum()
     }
 
-    /// The transform for epsilons near that of `aim`, of which the other figure is ln δ there; `None` where this way is not worth it.
+    /// The transform for epsilons near that of `aim`, whose other component is ln δ there; `None`
+    /// if this method is not worthwhile.
     pub(super) fn new(
         at: &TiltedComposition,
         h: f64,
@@ -749,7 +777,7 @@ impl Transform {
         let (nodes, rest) = parts(&all?, at.c, aim, effort)?;
         let small = libm::exp(-effort.tail);
         let steps = n_steps(&nodes, h, small)?;
-        // the rule, the ends of its range and their norm, for ψ and for α; then nodes that are left out
+        // the rule, the ends of its range and their norm, for ψ and for α; then omitted nodes
         let few = 8.0 * libm::exp(-effort.quadrature) * nodes.len() as f64;
         let left_out = |one: &Nodes| 4.0 * effort.nothing * one.count * one.candidates as f64;
         let quadrature = few + nodes.iter().map(left_out).sum::<f64>();
@@ -766,7 +794,7 @@ impl Transform {
             sizes.1 += t * size(kernel);
         }
         let sum = |f: &dyn Fn(&Nodes) -> f64| nodes.iter().map(f).sum::<f64>();
-        // ln of every transform and times its count, and their sum over the losses
+        // ln of every transform, times its count, and their sum over the losses
         let logarithms = 24.0 + 8.0 * nodes.len() as f64;
         Some(Self {
             h,
@@ -798,7 +826,8 @@ impl Transform {
         sum
     }
 
-    /// Bound on the error of that, where every term is off by `constant` units of rounding more.
+    /// Bound on the error of [`at`](Self::at), if every term has an additional error of `constant`
+    /// units of rounding.
     pub(super) fn error(&self, constant: f64, epsilon: f64) -> f64 {
         let unit = 0.5 * f64::EPSILON;
         // 16 turns at 4, sums of 16, kernels and D itself; then the sum over blocks
@@ -811,13 +840,13 @@ impl Transform {
         self.tail
     }
 
-    /// An upper bound on I(epsilon) from one on what D gives.
+    /// An upper bound on I(epsilon), given an upper bound on the part covered by D.
     pub(super) fn with_rest(&self, below: f64, epsilon: f64) -> f64 {
         self.rest.added(below, epsilon)
     }
 }
 
-/// |z| of something far from the ends of f64.
+/// |z| for values far from the limits of f64.
 fn size(z: Complex64) -> f64 {
     z.norm_sqr().sqrt()
 }
@@ -827,7 +856,7 @@ fn exp(z: Complex64) -> Complex64 {
     Complex64::new(cos, sin) * libm::exp(z.re)
 }
 
-/// ln z of something below 1 or about it.
+/// ln z for values below 1 or around it.
 fn ln(z: Complex64) -> Complex64 {
     Complex64::new(0.5 * libm::log(z.norm_sqr()), libm::atan2(z.im, z.re))
 }
@@ -836,7 +865,8 @@ fn ln(z: Complex64) -> Complex64 {
 mod tests {
     use super::*;
 
-    /// Sums that begin with 1 and go on with terms below half of its last digit: one addition at a time loses all of them.
+    /// Sums that begin with 1 and continue with terms below half of its last digit: adding them one
+    /// at a time loses all of them.
     #[test]
     fn sums_over_nodes_are_off_by_no_more_than_is_charged() {
         const N: usize = 4_000;
@@ -860,10 +890,10 @@ mod tests {
         }
     }
 
-    /// w + (1 - w) = 1, also where one of them is tiny, and each is that of 50 digits.
+    /// w + (1 - w) = 1, also if one of them is tiny, and each agrees with a 50-digit value.
     #[test]
     fn weights_are_off_by_no_more_than_is_charged() {
-        // x, and w at e^(-x - 0.8 i) from the sum of the eight other terms, by mpmath
+        // x, and w at e^(-x - 0.8 i) from the sum of the eight other terms, computed with mpmath
         let table = [
             (-4.0, 6.781_009_335_821_025e-11, -4.584_113_600_023_673e-12),
             (

@@ -1,4 +1,4 @@
-//! The part of the inversion integral that is not summed, bounded.
+//! A bound on the part of the inversion integral that is not summed.
 
 use realfft::num_complex::Complex64;
 
@@ -7,59 +7,60 @@ use super::tilted::Tilted;
 use super::windows::Windows;
 use crate::engines::loss::Loss;
 
-/// One loss of the composition with what bounds its characteristic function.
+/// One loss of the composition, with bounds on its characteristic function.
 struct Factor<'a> {
     loss: &'a Loss,
     count: f64,
     tilted: &'a Tilted,
     windows: Option<Windows>,
-    /// Tilted nodes that are good for larger t, made when needed.
+    /// Tilted nodes that are valid for larger t, created when needed.
     finer: Option<(f64, Tilted)>,
-    /// Whether there are none that are fine enough.
+    /// Whether there are no nodes that are fine enough.
     blocked: bool,
 }
 
-/// A logarithm of the product at which the rest no longer matters.
+/// A logarithm of the product below which the rest no longer matters.
 const GONE: f64 = -38.0;
 
-/// Where atoms keep the product from getting that small, an error of this relative size, as a
-/// logarithm, is still better than another method's.
+/// If atoms prevent the product from becoming that small, an error of this relative size, as a
+/// logarithm, is still better than that of another method.
 const PASSABLE: f64 = -18.0;
 
-/// The part of its limit that a product is followed to.
+/// The fraction of its limit that a product is followed to.
 const MOSTLY: f64 = 0.9;
 
-/// Cells are made smaller until the product is below this, as a logarithm.
+/// Cells are refined until the product is below this, as a logarithm.
 const SMALL: f64 = -33.0;
 
-/// Least width of a cell relative to where it starts.
+/// Smallest width of a cell relative to its start.
 const SMALLEST: f64 = 1.0 / 256.0;
 
-/// How many cells are tried before giving up.
+/// Maximum number of cells tried.
 const MAX_CELLS: usize = 2_000;
 
-/// How many nodes are looked at in all cells together before giving up: a few tenths of a second.
+/// Maximum number of nodes evaluated in all cells together: a few tenths of a second.
 const MAX_WORK: usize = 10_000_000;
 
-/// With a loss more, so many more.
+/// Additional number per loss.
 const MAX_WORK_EACH: usize = 20_000;
 
 /// Returns a bound on the sum of h Π |ψ(t)|^n / t² over the grid points t of spacing h beyond `t0`,
-/// ψ the characteristic functions of the losses tilted by e^{cL} and n their counts; `None` when
-/// none is found. `gone` is what [`floor`] says. A cell from a to b holds at most (b - a)/h + 1 of the points.
+/// where ψ are the characteristic functions of the losses tilted by e^{cL} and n their counts;
+/// `None` if none is found. `gone` is the result of [`floor`]. A cell from a to b contains at most
+/// (b - a)/h + 1 of the points.
 ///
-/// From some t2 on every factor is bounded for all larger t, by [`Windows`] or, for a Gaussian, in
-/// closed form. Up to there the integral is cut into cells, and in each a factor is at most the
+/// From some t2 on, every factor is bounded for all larger t, by [`Windows`] or, for a Gaussian, in
+/// closed form. Up to t2 the integral is divided into cells, and in each a factor is at most the
 /// smallest of 1, the bounds that hold from the cell's start on, the quartic bound
 ///
 /// ```text
 /// |ψ(t)|² = E[cos(t (L - L'))] <= 1 - t² V + t⁴ (2 m4 + 6 V²) / 24
 /// ```
 ///
-/// (V variance, m4 fourth central moment, L' an independent copy) and its value at the middle
-/// plus half the cell's width w times the largest slope there. By Cauchy and Schwarz
-/// |ψ'(t)| = |E[D (e^{itD} - 1)]| <= √V √(2 - 2 Re ψ(t)) for the centred D, and by Minkowski the second
-/// root rises by at most √V w/2 from the middle on.
+/// (V variance, m4 fourth central moment, L' an independent copy) and its value at the midpoint
+/// plus half the cell's width w times the largest slope there. By the Cauchy-Schwarz inequality
+/// |ψ'(t)| = |E[D (e^{itD} - 1)]| <= √V √(2 - 2 Re ψ(t)) for the centred D, and by Minkowski's inequality the second
+/// root increases by at most √V w/2 from the midpoint on.
 pub(super) fn bound(
     losses: &[(Loss, u64, Tilted)],
     c: f64,
@@ -120,7 +121,7 @@ pub(super) fn bound(
     None
 }
 
-/// The stretches where one tilted loss is smooth.
+/// The intervals where one tilted loss is smooth.
 fn windows(loss: &Loss, tilted: &Tilted, c: f64) -> Windows {
     let demand = Demand {
         c,
@@ -130,8 +131,8 @@ fn windows(loss: &Loss, tilted: &Tilted, c: f64) -> Windows {
     Windows::new(loss, demand, tilted.cumulants.log_mgf)
 }
 
-/// The logarithm down to which the product of the characteristic functions may be followed;
-/// `None` where it never gets small.
+/// The logarithm down to which the product of the characteristic functions may be followed; `None`
+/// if it never becomes small.
 pub(super) fn floor(losses: &[(Loss, u64, Tilted)], c: f64) -> Option<f64> {
     let mut limit = 0.0;
     for (loss, count, tilted) in losses {
@@ -162,7 +163,7 @@ impl<'a> Factor<'a> {
         }
     }
 
-    /// Makes the windows.
+    /// Computes the windows.
     fn open_windows(&mut self, c: f64) {
         if !self.tilted.is_gaussian() {
             self.windows = Some(windows(self.loss, self.tilted, c));
@@ -185,7 +186,7 @@ impl<'a> Factor<'a> {
             .map_or(0.0, |windows| windows.log_modulus_from(t))
     }
 
-    /// ln of a bound on [a, b] without looking at nodes.
+    /// ln of a bound on [a, b] that does not evaluate nodes.
     fn cheap(&self, a: f64, b: f64) -> f64 {
         if self.tilted.is_gaussian() {
             return self.from(a);
@@ -205,7 +206,7 @@ impl<'a> Factor<'a> {
         quartic.min(self.from(a))
     }
 
-    /// ln of a bound on [a, b], nodes included where there are any fine enough.
+    /// ln of a bound on [a, b], using nodes if there are any that are fine enough.
     fn within(&mut self, a: f64, b: f64, c: f64) -> f64 {
         let cheap = self.cheap(a, b);
         if self.tilted.is_gaussian() || self.blocked {

@@ -1,4 +1,4 @@
-//! Facts about the parts of the inversion.
+//! Unit tests of the parts of the inversion.
 
 use realfft::num_complex::Complex64;
 
@@ -78,7 +78,7 @@ fn sampled_gaussian_has_its_second_moment() {
 
 #[test]
 fn rounding_of_the_log_moment_stays_within_its_bound() {
-    // The same moment from nodes that are much finer than they need to be.
+    // the same moment from nodes that are much finer than necessary
     for side in SIDES {
         for (sigma, q, c) in [(1.0, 1e-3, 4.0), (0.5, 0.1, 9.0), (5.0, 0.5, 30.0)] {
             let loss = Loss::Mixture(sampled(sigma, q, side));
@@ -91,11 +91,11 @@ fn rounding_of_the_log_moment_stays_within_its_bound() {
     }
 }
 
-/// The logarithm of what is nearly 0 keeps its digits: |1 + z|² - 1 has none left there.
+/// The logarithm of a number close to 0 keeps its digits: |1 + z|² - 1 has none left there.
 #[test]
 fn logarithms_are_exact_next_to_zero() {
     for distance in [1e-3, 1e-9, 1e-15_f64] {
-        // 1 + z = d + i d, where d is what the sum of 1 and z.re makes of it
+        // 1 + z = d + i d, where d is the rounded sum of 1 and z.re
         let z = Complex64::new(-1.0 + distance, 1.0 - (1.0 - distance));
         let exact = Complex64::new(z.re + 1.0, z.im);
         let found = ln_1p(z);
@@ -152,7 +152,7 @@ fn windows_bound_the_characteristic_function_from_each_t_on() {
     }
 }
 
-/// What windows leave is what the atoms hold, but for cells at the rim.
+/// The mass outside the windows is that of the atoms, except for cells at the edge.
 #[test]
 fn windows_hold_nearly_all_that_is_no_atom() {
     for epsilon in [0.3, 1.0, 6.0] {
@@ -206,8 +206,8 @@ fn tail_is_at_least_what_it_bounds() {
     }
 }
 
-/// Two Gaussian losses are one, and that one has a closed form: the sum, with all its errors, must
-/// contain it at every epsilon near the one it was made for.
+/// The sum of two Gaussian losses is a Gaussian loss, which has a closed form: the sum, with all
+/// its errors, must contain it at every epsilon near the one it was created for.
 #[test]
 fn bracket_contains_the_gaussian_profile() {
     for (mu_squared, epsilon) in [
@@ -242,7 +242,7 @@ fn bracket_contains_the_gaussian_profile() {
     }
 }
 
-/// With too short a period the sum holds more than delta: the aliases are positive, and no larger
+/// With too short a period the sum is larger than delta: the aliases are positive, and no larger
 /// than their bound.
 #[test]
 fn aliases_only_add_and_are_bounded() {
@@ -261,7 +261,7 @@ fn aliases_only_add_and_are_bounded() {
     }
 }
 
-/// A direction is passed over only when it really stays below what is known, whichever is asked.
+/// A direction is skipped only if it really stays below the known value, for epsilon and for delta.
 #[test]
 fn a_direction_is_skipped_only_below_what_is_known() {
     let epsilon = 1.0;
@@ -275,13 +275,14 @@ fn a_direction_is_skipped_only_below_what_is_known() {
             assert!(!below_delta(share * delta), "{side:?} {share}");
             assert!(!below_epsilon(share * epsilon), "{side:?} {share}");
         }
-        // the Renyi bound that decides is looser than the truth, but not by that much
+        // the Renyi bound that decides is looser than the true value, but not by that much
         assert!(below_delta(30.0 * delta), "{side:?}");
         assert!(below_epsilon(1.5 * epsilon), "{side:?}");
     }
 }
 
-/// Few runs at small rates, whose loss is nearly discrete: the bracket is narrow, and that of privacy loss distributions holds it.
+/// Few runs at small rates, whose loss is nearly discrete: the bracket is narrow, and it is
+/// contained in that of privacy loss distributions.
 #[test]
 fn few_sampled_runs_agree_with_privacy_loss_distributions() {
     type Runs = &'static [(f64, f64, u64)];
@@ -315,8 +316,9 @@ fn few_sampled_runs_agree_with_privacy_loss_distributions() {
     }
 }
 
-/// A loss that weighs far outcomes at a large c has tables of which only a part is kept; that part must not stand in at a smaller c, where other outcomes
-/// matter. With them K(c) was 49 in place of 233,000, and the saddle point one that does not exist.
+/// For a loss that gives weight to far outcomes at a large c, only a part of the nodes is kept.
+/// That part must not be used at a smaller c, where other outcomes matter. When it was, K(c) was 49
+/// instead of 233,000, and the resulting saddle point did not exist.
 #[test]
 fn nodes_that_were_kept_give_the_same_cumulants_as_new_ones() {
     for (sigma, q, side, wide, c) in [

@@ -17,7 +17,7 @@ pub(super) struct Cumulants {
     pub(super) variance: f64,
     /// Fourth central moment.
     pub(super) fourth: f64,
-    /// Mean absolute deviation; 0 where nothing is summed.
+    /// Mean absolute deviation; 0 if nothing is summed.
     pub(super) absolute: f64,
     /// Bound on the error of `log_mgf`, in units of rounding.
     pub(super) rounding: f64,
@@ -36,8 +36,8 @@ pub(super) struct Tilted {
 }
 
 impl Tilted {
-    /// The tilted loss, from `nodes` unless it is Gaussian; `None` when there are none or its moment
-    /// generating function is beyond f64.
+    /// The tilted loss, from `nodes` unless it is Gaussian; `None` if there are no nodes or the
+    /// moment generating function is beyond f64.
     pub(super) fn new(loss: &Loss, nodes: Option<&Nodes>, c: f64) -> Option<Self> {
         if let &Loss::Gaussian { mu_squared } = loss {
             return Some(Self::gaussian(mu_squared, c));
@@ -98,8 +98,9 @@ impl Tilted {
     /// ln E[e^{it(L - mean)}] under the tilt at t = 0, h, 2h, ..., multiplied by `count` and
     /// added to `sums`.
     ///
-    /// Each node carries e^{itd} - 1, which is advanced by e^{ihd} - 1 and computed afresh every
-    /// [`RESTART`] steps; the sum is the characteristic function minus 1 without cancellation.
+    /// Each node contributes e^{itd} - 1, which is advanced by e^{ihd} - 1 and recomputed directly
+    /// every [`RESTART`] steps. The sum is the characteristic function minus 1 without
+    /// cancellation.
     pub(super) fn add_log_characteristic(&self, h: f64, count: f64, sums: &mut [Complex64]) {
         if self.is_gaussian() {
             for (k, sum) in sums.iter_mut().enumerate() {
@@ -118,7 +119,7 @@ impl Tilted {
         }
     }
 
-    /// E[e^{it(L - mean)}] - 1 under the tilt, of a loss that is not Gaussian.
+    /// E[e^{it(L - mean)}] - 1 under the tilt, for a loss that is not Gaussian.
     pub(super) fn characteristic_less_one(&self, t: f64) -> Complex64 {
         (self.deviations.iter().zip(&self.probabilities))
             .map(|(d, p)| expm1_i(t * d) * *p)
@@ -134,8 +135,9 @@ impl Tilted {
 /// Exponents up to this size need no scaling.
 const PLAIN: f64 = 300.0;
 
-/// Weights times e^{cL}, and K(c) with the bound on its error. Relative to K, that is the
-/// cancellation in the sum of w (e^{cL} - 1). Relative to itself, a term is off by four units of what its exponents are made of, the exponent of the noise being |ln w| + |L| at most.
+/// Weights times e^{cL}, and K(c) with the bound on its error. Relative to K, this error is due to
+/// cancellation in the sum of w (e^{cL} - 1). The relative error of a term is four units of the
+/// components of its exponents, where the exponent of the noise is at most |ln w| + |L|.
 fn plain(nodes: &Nodes, c: f64) -> (Vec<f64>, f64, f64) {
     let (mut excess, mut rounding) = (CompensatedSum::default(), 0.0);
     let tilted: Vec<f64> = (nodes.loss.iter().zip(&nodes.weight).zip(&nodes.log_weight))
@@ -152,7 +154,8 @@ fn plain(nodes: &Nodes, c: f64) -> (Vec<f64>, f64, f64) {
     (tilted, log_mgf, rounding / total + 4.0 * log_mgf.abs())
 }
 
-/// As [`plain`], for exponents of any size: everything over its largest. A term is off by four units of what its exponent is made of.
+/// Like [`plain`], for exponents of any size: everything is relative to the largest. The error of a
+/// term is four units of the components of its exponent.
 fn scaled(nodes: &Nodes, c: f64) -> (Vec<f64>, f64, f64) {
     let terms = || nodes.loss.iter().zip(&nodes.log_weight);
     let exponents: Vec<f64> = terms().map(|(l, w)| w + c * l).collect();
@@ -173,7 +176,7 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(x, y)| x * y).sum()
 }
 
-/// Nodes advanced side by side.
+/// Number of nodes advanced in parallel.
 pub(super) const LANES: usize = 4;
 
 /// Adds Σ p (e^{ikhd} - 1) to `excess[k]`, for at most [`LANES`] nodes.
@@ -210,7 +213,9 @@ fn expm1_i(x: f64) -> Complex64 {
     Complex64::new(-2.0 * half * half, libm::sin(x))
 }
 
-/// ln(1 + z), off by 8 |z| / |1 + z| and 6 |ln(1 + z)| units of rounding at most: far from 0 from 1 + z itself, as |1 + z|² - 1 has no digits left where that is near -1.
+/// ln(1 + z), with an error of at most 8 |z| / |1 + z| and 6 |ln(1 + z)| units of rounding. Far
+/// from 0 it is computed from 1 + z itself, because |1 + z|² - 1 has no digits left if that is
+/// close to -1.
 pub(super) fn ln_1p(z: Complex64) -> Complex64 {
     let near = Complex64::new(1.0 + z.re, z.im);
     let modulus = if z.norm_sqr() <= 0.25 {

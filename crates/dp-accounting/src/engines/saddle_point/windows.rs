@@ -1,14 +1,14 @@
-//! How much of a tilted loss is spread out, which makes its characteristic function small.
+//! How much of a tilted loss has a smooth density, which makes its characteristic function small.
 
 use super::nodes::{Demand, range};
 use crate::engines::loss::{Loss, MixtureLoss, Side};
 use crate::engines::quadrature::whole;
 
-/// Stretches of the loss with a lower bound on its density there.
+/// Intervals of the loss with a lower bound on its density there.
 ///
-/// A uniform density f over a length l contributes at most 2 f |sin(t l/2)| / t to E[e^{itL}], which
-/// is f l |sin(y)|/y with y = t l/2. So if disjoint stretches g of lengths l(g) carry densities of at
-/// least f(g), then for any t
+/// A uniform density f over a length l contributes at most 2 f |sin(t l/2)| / t to E[e^{itL}],
+/// which is f l |sin(y)|/y with y = t l/2. So if disjoint intervals g of lengths l(g) have
+/// densities of at least f(g), then for any t
 ///
 /// ```text
 /// |E[e^{itL}]| <= 1 - Σ_g f(g) l(g) (1 - 1/y(g))
@@ -17,16 +17,16 @@ use crate::engines::quadrature::whole;
 /// and with y(g) >= Y at t the bound with Y in place of y(g) holds for this t and all larger ones.
 #[derive(Debug, Clone)]
 pub(super) struct Windows {
-    /// Length and least density, in order of the loss.
+    /// Length and lower bound on the density, in order of the loss.
     cells: Vec<(f64, f64)>,
 }
 
-/// Most cells of a loss.
+/// Maximum number of cells of a loss.
 const MAX_CELLS: f64 = 4_000.0;
 
 impl Windows {
-    /// The stretches of a loss tilted by e^{cL}; `log_mgf` is K(c). None are known of a loss that is
-    /// not smooth.
+    /// The intervals of a loss tilted by e^{cL}; `log_mgf` is K(c). A loss that is not smooth has
+    /// none.
     pub(super) fn new(loss: &Loss, demand: Demand, log_mgf: f64) -> Self {
         let c = demand.c;
         let cells = match loss {
@@ -44,7 +44,7 @@ impl Windows {
         Self { cells }
     }
 
-    /// ln of a bound on |E[e^{iuL}]| that holds from some u on: what the density does not hold.
+    /// ln of a bound on |E[e^{iuL}]| that holds from some u on: the mass outside the density.
     pub(super) fn log_rest(&self) -> f64 {
         let spread: f64 = self
             .cells
@@ -63,7 +63,7 @@ impl Windows {
         libm::log1p(-(captured * (1.0 - 1e-9)).clamp(0.0, 1.0))
     }
 
-    /// Largest total of density times length over disjoint stretches of at least `enough`, as far
+    /// Largest total of density times length over disjoint intervals of at least `enough`, as far
     /// as a greedy choice finds it.
     fn spread_over(&self, enough: f64) -> f64 {
         let (mut total, mut length, mut least) = (0.0, 0.0, f64::INFINITY);
@@ -82,10 +82,10 @@ impl Windows {
 /// Values of Y that are tried.
 const TURNS: [f64; 5] = [1.5, 2.5, 5.0, 12.0, 30.0];
 
-/// Cells for a factor of e in the density.
+/// Cells per factor of e in the density.
 const CELLS_PER_FACTOR: f64 = 16.0;
 
-/// Factors of e in the density that are looked at.
+/// Factors of e in the density that are considered.
 const DEPTH: f64 = 40.0;
 
 /// The Laplace pair: density e^((l - epsilon)/2) / 4, tilted by e^{cl}.
@@ -132,10 +132,10 @@ impl Sampled {
 /// Between the kinks, in units of the sensitivity, with noise of density ε e^(-ε|x|) / 2 and
 /// r(x) = ln(1 - q + q e^(ε(2x - 1))) on [0, 1].
 ///
-/// Removing a user, l = r(x) and the density under P is the noise times e^{r(x)}; adding one,
-/// l = -r(x) and it is the noise. Under replacement l is r(x) - r(0) on [0, 1], and r(0) - r(-x)
-/// on [-1, 0], where the density is the noise times e^{r(0)}. Noise and r are monotone there and
-/// so is the slope of r, hence every factor is least at an end of a cell.
+/// If a user is removed, l = r(x) and the density under P is the noise times e^{r(x)}; if one is
+/// added, l = -r(x) and it is the noise. Under replacement l is r(x) - r(0) on [0, 1], and r(0) -
+/// r(-x) on [-1, 0], where the density is the noise times e^{r(0)}. Noise and r are monotone there
+/// and so is the slope of r, hence every factor is smallest at an end of a cell.
 fn sampled_laplace(loss: &Sampled, c: f64, log_mgf: f64) -> Vec<(f64, f64)> {
     let epsilon = loss.epsilon;
     let rate = epsilon * (2.0 * c + 3.0);
@@ -165,7 +165,7 @@ fn sampled_laplace(loss: &Sampled, c: f64, log_mgf: f64) -> Vec<(f64, f64)> {
             }
         }
     }
-    // Stretches must be unions of neighbours: the mirrored half goes first, in reverse.
+    // Intervals must be unions of adjacent cells: the mirrored half goes first, in reverse.
     if matches!(loss.side, Side::Replace) {
         let mirrored: Vec<_> = cells.iter().skip(1).step_by(2).rev().copied().collect();
         let plain = cells.iter().step_by(2).copied();
@@ -174,10 +174,10 @@ fn sampled_laplace(loss: &Sampled, c: f64, log_mgf: f64) -> Vec<(f64, f64)> {
     cells
 }
 
-/// Cells a standard deviation of the noise.
+/// Cells per standard deviation of the noise.
 const CELLS_PER_DEVIATION: f64 = 16.0;
 
-/// Lengths and least densities of the loss tilted by e^{cL}; `log_mgf` is K(c).
+/// Lengths and lower bounds on the density of the loss tilted by e^{cL}; `log_mgf` is K(c).
 fn mixture(mixture: &MixtureLoss, demand: Demand, log_mgf: f64) -> Vec<(f64, f64)> {
     let sigma = mixture.sigma;
     let (low, high) = range(mixture, demand);
@@ -195,7 +195,7 @@ fn mixture(mixture: &MixtureLoss, demand: Demand, log_mgf: f64) -> Vec<(f64, f64
     cells
 }
 
-/// What a cell needs to know of its ends. The mirrored figures are those at -x, for replacement.
+/// The values that a cell needs at its ends. The mirrored values are those at -x, for replacement.
 struct End {
     log_noise: f64,
     log_ratio: f64,
@@ -220,8 +220,8 @@ impl End {
     }
 }
 
-/// Length of the loss over x in [a, b] and a lower bound on its tilted density there: the noise is
-/// log-concave, ℓ rises and so does its slope, so every factor is smallest at an end.
+/// Length of the loss over x in [a, b] and a lower bound on its tilted density there. The noise is
+/// log-concave, and both ℓ and its slope increase, so every factor is smallest at an end.
 fn cell(mixture: &MixtureLoss, c: f64, (a, b): (&End, &End), log_mgf: f64) -> (f64, f64) {
     let noise = a.log_noise.min(b.log_noise);
     let log_density = noise

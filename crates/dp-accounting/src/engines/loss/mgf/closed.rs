@@ -1,5 +1,5 @@
-//! Losses whose moments are closed forms or sums: Laplace noise, bounded range, finitely many losses,
-//! discrete Gaussian noise.
+//! Losses whose moments are closed forms or sums: Laplace noise, bounded range, finitely many
+//! losses, discrete Gaussian noise.
 
 use std::f64::consts::PI;
 
@@ -13,8 +13,8 @@ use crate::engines::loss::FiniteLoss;
 ///          = 1 + ((s+1) φ(sε) + s φ(-(s+1)ε)) / (2s+1),      φ(x) = e^x - 1 - x
 /// ```
 ///
-/// since the terms of first order cancel exactly. It is symmetric around s = -1/2. Source:
-/// Mironov, arXiv 1702.07476, Proposition 6 (first line).
+/// because the first-order terms cancel exactly. It is symmetric around s = -1/2. Source: Mironov,
+/// arXiv 1702.07476, Proposition 6 (first line).
 pub(super) fn laplace(epsilon: f64, s: f64) -> f64 {
     let s = if s < -0.5 { -1.0 - s } else { s };
     if epsilon * (1.0 + s.abs()) <= 1.0 {
@@ -31,8 +31,8 @@ pub(super) fn laplace(epsilon: f64, s: f64) -> f64 {
     laplace_inner(epsilon, s)
 }
 
-/// -1/2 <= s <= 0 at large ε, where a moment is below 1: with x = (2s+1)ε it is
-/// e^{sε} ((1 + e^{-x})/2 + ε/2 (1 - e^{-x})/x), or 1 plus the excess close to s = 0.
+/// The case -1/2 <= s <= 0 at large ε, in which a moment is below 1: with x = (2s+1)ε it is e^{sε}
+/// ((1 + e^{-x})/2 + ε/2 (1 - e^{-x})/x), or 1 plus the excess close to s = 0.
 fn laplace_inner(epsilon: f64, s: f64) -> f64 {
     if s > -0.25 {
         let excess = (s + 1.0) * phi(s * epsilon) + s * phi(-(s + 1.0) * epsilon);
@@ -67,16 +67,16 @@ pub(super) fn bounded_range(epsilon: f64, s: f64) -> f64 {
 
 /// Largest K(s), s > 0, of any mechanism of bounded range.
 ///
-/// By convexity the extreme pairs have the two losses t and t - ε. With E = e^ε and x = e^t their
-/// moment is x^s (E - E^{-s} - x (1 - E^{-s})) / (E - 1), largest at
-/// x = s (E - E^{-s}) / ((s+1) (1 - E^{-s})), which in f = ln sinhc gives
+/// By convexity, the extreme pairs have the two losses t and t - ε. With E = e^ε and x = e^t their
+/// moment is x^s (E - E^{-s} - x (1 - E^{-s})) / (E - 1), largest at x = s (E - E^{-s}) / ((s+1)
+/// (1 - E^{-s})), which in f = ln sinhc gives
 ///
 /// ```text
 /// K(s) = (s+1) f((s+1)ε/2) - s f(sε/2) - f(ε/2)   <=   s (s+1) ε²/8
 /// ```
 ///
-/// Source of the family: Dong, Durfee, Rogers, arXiv 1906.05944; it is below K of the dominating
-/// pair because that pair serves every epsilon at once.
+/// Source of the family: Dong, Durfee, Rogers, arXiv 1906.05944. The result is below K of the
+/// dominating pair, because that pair covers every epsilon at once.
 pub(crate) fn bounded_range_renyi(epsilon: f64, s: f64) -> f64 {
     let x = 0.5 * epsilon;
     s * log_sinhc_gain(s * x, x) + log_sinhc_gain(x, s * x)
@@ -144,7 +144,7 @@ const LOG_SINHC: [f64; 17] = [
     7.352844932712002e-19,
 ];
 
-/// Differences of two sums of probabilities below this much of the sums are rounding.
+/// Differences of two sums of probabilities below this fraction of the sums are rounding errors.
 const ROUNDING: f64 = 1e-15;
 
 /// K(s) over the finite losses.
@@ -166,12 +166,13 @@ pub(super) fn finite(finite: &FiniteLoss, s: f64) -> f64 {
     }
 }
 
-/// A bound on the error of K(s) that comes from the rounding of probabilities.
+/// A bound on the error of K(s) due to the rounding of probabilities.
 pub(super) fn finite_rounding(finite: &FiniteLoss, s: f64) -> f64 {
     ROUNDING * s.abs().max(1.0) * gap_and_size(&finite.atoms).1
 }
 
-/// r - m = Σ p (1 - e^{-l}); 0 or -m, the commonest values, when only rounding differs.
+/// r - m = Σ p (1 - e^{-l}). Returns the most common values, 0 or -m, if the difference is only
+/// rounding.
 fn mass_gap(atoms: &[(f64, f64)], m: f64) -> f64 {
     let (sum, size) = gap_and_size(atoms);
     if sum.abs() <= ROUNDING * size {
@@ -188,7 +189,8 @@ fn gap_and_size(atoms: &[(f64, f64)]) -> (f64, f64) {
     terms.fold((0.0, 0.0), |(sum, size), t| (sum + t, size + t.abs()))
 }
 
-/// From this sigma on the Fourier series of the normaliser is used, below it the sum itself.
+/// For sigma of at least this value the Fourier series of the normaliser is used, below it the sum
+/// itself.
 const FOURIER_FROM: f64 = 0.4;
 
 /// K(s) for discrete Gaussians at distance Δ.
@@ -224,7 +226,8 @@ fn log_theta_ratio(sigma: f64, mu: f64) -> f64 {
     libm::log1p(difference / total)
 }
 
-/// The same by summing |x| <= 8: at sigma 0.4 what is left out is below e^{-(8²)/0.32} = 1e-87.
+/// The same by summing over |x| <= 8. At sigma 0.4 the omitted terms are below e^{-(8²)/0.32} =
+/// 1e-87.
 fn summed(sigma: f64, mu: f64) -> f64 {
     let precision = 0.5 / (sigma * sigma);
     let sum = |mu: f64| -> f64 {

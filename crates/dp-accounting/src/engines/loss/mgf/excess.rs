@@ -1,9 +1,9 @@
 //! Sums of e^{sL} and of e^{sL} - 1 - s (1 - e^{-L}).
 
-/// K at one point, with what is known of its error.
+/// K at one point, with information on its error.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct LogMoment {
-    /// K(s), or a bound from above where `exact` is false.
+    /// K(s), or an upper bound if `exact` is false.
     pub(crate) log: f64,
     /// Whether `log` is the value itself.
     pub(crate) exact: bool,
@@ -19,9 +19,9 @@ impl LogMoment {
     }
 }
 
-/// Above this log-moment the sum is taken relative to its largest term.
+/// Above this log-moment, the sum is computed relative to its largest term.
 pub(super) const MODERATE: f64 = 40.0;
-/// Above this exponent the exponential is formed together with its weight.
+/// Above this exponent, the exponential is computed together with its weight.
 const LARGE: f64 = 30.0;
 
 /// 2 / k! for k = 2, ..., 16.
@@ -40,12 +40,12 @@ pub(crate) fn phi(x: f64) -> f64 {
     if x.abs() > 0.5 {
         return libm::expm1(x) - x;
     }
-    // What is left out is below 2/17! 2^-15 = 2e-19 of the whole.
+    // The omitted terms are below 2/17! 2^-15 = 2e-19 of the whole.
     let horner = |acc: f64, c: &f64| acc * x + c;
     0.5 * x * x * COEFFICIENTS.iter().rev().fold(0.0, horner)
 }
 
-/// `e^{log_p`} φ(x), p = `e^{log_p`}, where e^x alone might overflow.
+/// `e^{log_p`} φ(x), p = `e^{log_p`}, for the case that e^x alone might overflow.
 fn weighted_phi(log_p: f64, p: f64, x: f64) -> f64 {
     if x > LARGE {
         libm::exp(log_p + x) - p * (1.0 + x)
@@ -63,8 +63,8 @@ pub(super) fn excess(log_p: f64, s: f64, l: f64) -> f64 {
 /// An outcome: a weight, the log of its density or probability under P, and the loss.
 pub(super) type Outcome = (f64, f64, f64);
 
-/// K(s) of all outcomes together; `surplus` is what has to be added to the sum of excesses to
-/// make it E\[e^{sL}\] - 1.
+/// K(s) of all outcomes together; `surplus` is the term that must be added to the sum of excesses
+/// to make it E\[e^{sL}\] - 1.
 pub(super) fn log_moment(
     outcomes: impl Iterator<Item = Outcome> + Clone,
     s: f64,

@@ -1,5 +1,5 @@
-//! One-dimensional integrals of privacy losses in a common form, and the logarithm of a sum of weighted
-//! exponentials that they are made of.
+//! One-dimensional integrals of privacy losses in a common form, and the log-sum-exp function that
+//! they are built from.
 
 /// k + a ℓ(y) + b ℓ(-y).
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -28,7 +28,7 @@ impl Form {
     }
 }
 
-/// ln of what everything is weighed with.
+/// ln of the base measure.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Base {
     /// -y²/2.
@@ -49,7 +49,7 @@ impl Base {
 /// ln(1 / √(2π)).
 pub(super) const LOG_NORMAL: f64 = -0.918_938_533_204_672_7;
 
-/// Integrand e^{base(y) + p(y)} e^{s loss(y)}: p is the density under P over the base.
+/// Integrand e^{base(y) + p(y)} e^{s loss(y)}: p is the log-density under P relative to the base.
 #[derive(Debug, Clone)]
 pub(super) struct Integrand<'a> {
     pub(super) ratio: &'a Ratio,
@@ -60,7 +60,8 @@ pub(super) struct Integrand<'a> {
 }
 
 impl Integrand<'_> {
-    /// Below s = -1/2 the same with P and Q exchanged: K(s) of (P, Q) is K(-1-s) of (Q, P).
+    /// For s below -1/2, the same integrand with P and Q exchanged: K(s) of (P, Q) is K(-1-s) of
+    /// (Q, P).
     pub(super) fn oriented(mut self) -> Self {
         if self.s < -0.5 {
             self.p = self.q();
@@ -70,12 +71,12 @@ impl Integrand<'_> {
         self
     }
 
-    /// Density under Q over the base.
+    /// Log-density under Q relative to the base.
     pub(super) fn q(&self) -> Form {
         self.p.plus(-1.0, self.loss)
     }
 
-    /// Exponent of the whole integrand over the base.
+    /// Exponent of the whole integrand relative to the base.
     pub(super) fn tilted(&self) -> Form {
         self.p.plus(self.s, self.loss)
     }
@@ -103,25 +104,26 @@ impl Integrand<'_> {
         log_p + self.s * loss
     }
 
-    /// Forms of which every term of a sum of excesses is at most a combination with small
-    /// factors: the moment itself and both densities.
+    /// Forms whose combinations with small factors bound every term of a sum of excesses: the
+    /// moment itself and both densities.
     pub(super) fn envelope(&self) -> [Form; 3] {
         [self.tilted(), self.p, self.q()]
     }
 
-    /// The log-integrand plus `log_scale` where it is so large that the excess over 1 is about the moment itself.
+    /// The log-integrand plus `log_scale` where it is so large that the excess over 1 is about the
+    /// moment itself.
     pub(super) fn reached(&self, y: f64, log_scale: f64) -> f64 {
         let log = self.log(y) + log_scale;
         if log > 3.0 { log } else { f64::NEG_INFINITY }
     }
 
-    /// Bounds on an interval from the convexity of ℓ.
+    /// Bounds on an interval that follow from the convexity of ℓ.
     pub(super) fn bracket(&self, from: f64, to: f64) -> Bracket {
         Bracket::new(self, from, to)
     }
 }
 
-/// Lines above and below ℓ(y) and ℓ(-y) on an interval: the chord and the middle tangent.
+/// Lines above and below ℓ(y) and ℓ(-y) on an interval: the chord and the tangent at the midpoint.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bracket {
     base: Base,
@@ -133,9 +135,9 @@ pub(super) struct Bracket {
 
 #[derive(Debug, Clone, Copy)]
 struct Lines {
-    /// Value at `from` and slope.
+    /// Value at `from`, and slope.
     chord: (f64, f64),
-    /// Value at the middle and slope.
+    /// Value at the midpoint, and slope.
     tangent: (f64, f64),
     /// Slopes at both ends.
     slopes: (f64, f64),
@@ -157,7 +159,7 @@ impl Lines {
         slopes: (0.0, 0.0),
     };
 
-    /// Value at the middle and slope of a line above `factor` times the function.
+    /// Value at the midpoint and slope of a line above `factor` times the function.
     fn above(&self, factor: f64, half: f64) -> (f64, f64) {
         let (value, slope) = if factor >= 0.0 {
             (self.chord.0 + half * self.chord.1, self.chord.1)
@@ -188,7 +190,7 @@ impl Bracket {
         }
     }
 
-    /// At least base + form everywhere on the interval.
+    /// An upper bound on base + form over the interval.
     pub(super) fn upper(&self, form: Form) -> f64 {
         let middle = 0.5 * (self.from + self.to);
         let half = 0.5 * (self.to - self.from);
@@ -205,7 +207,7 @@ impl Bracket {
         form.constant + a + b + slope * (top - middle) + self.base.log(top) + rounding
     }
 
-    /// At least the absolute slope of base + form everywhere on the interval.
+    /// An upper bound on the absolute slope of base + form over the interval.
     pub(super) fn steepness(&self, form: Form) -> f64 {
         let base = match self.base {
             Base::Normal => (-self.to, -self.from),
@@ -278,7 +280,7 @@ impl Ratio {
         self.terms.iter().map(|t| (t.weight, t.slope))
     }
 
-    /// Slopes in the order given.
+    /// Slopes in the given order.
     pub(super) fn slopes(&self) -> impl Iterator<Item = f64> + '_ {
         self.terms.iter().map(|t| t.slope)
     }
@@ -305,7 +307,7 @@ impl Ratio {
         (height / slope, slope)
     }
 
-    /// ℓ(y), with relative accuracy also where it is tiny.
+    /// ℓ(y), with relative accuracy even if it is tiny.
     pub(super) fn log(&self, y: f64) -> f64 {
         let mut top = f64::NEG_INFINITY;
         let mut excess = 0.0;
@@ -322,7 +324,7 @@ impl Ratio {
         self.log_sum(y)
     }
 
-    /// ℓ(y) relative to its largest term.
+    /// ℓ(y), computed relative to its largest term.
     fn log_sum(&self, y: f64) -> f64 {
         if let [low, high] = self.terms.as_slice() {
             let (a, b) = (low.exponent(y), high.exponent(y));

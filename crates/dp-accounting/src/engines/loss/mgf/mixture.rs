@@ -5,11 +5,11 @@ use super::integrand::{Base, Form, Integrand, LOG_NORMAL, Ratio};
 use super::{panels, trapezoid};
 use crate::engines::loss::{MixtureLoss, Side};
 
-/// More nodes than this are not used, and with two components panels from here on.
+/// Maximum number of nodes. For two components, panels are used instead from this number on.
 pub(super) const MAX_NODES: usize = 1 << 17;
 const FEW_NODES: usize = 1 << 10;
 
-/// Exponents of this size are not integrated: their squares must be numbers.
+/// Exponents of this size are not integrated, because their squares must be finite.
 const BEYOND: f64 = 1e100;
 
 /// K(s): with y the outcome in standard deviations and R(y) = `Σ_i` `w_i` `e^{c_i` y - `c_i²/2`} the
@@ -41,8 +41,8 @@ pub(super) fn log_moment(mixture: &MixtureLoss, s: f64) -> LogMoment {
     }
 }
 
-/// The trapezoidal rule as long as its step is not too small, which is where the components lie
-/// many standard deviations apart. With two components the panels can then be long all the same.
+/// Uses the trapezoidal rule unless its step is too small, which happens if the components lie many
+/// standard deviations apart. With two components the panels can still be long in that case.
 fn outcomes(integrand: &Integrand<'_>) -> Option<Vec<Outcome>> {
     let ratio = integrand.ratio;
     let plan = trapezoid::plan(integrand, variation(ratio));
@@ -61,8 +61,8 @@ fn ratio(mixture: &MixtureLoss) -> Ratio {
     Ratio::gaussian(shifts, &mixture.weights)
 }
 
-/// A bound from below on the total variation of P and Q: how much likelier one component alone
-/// makes the outcome exceed half its shift. The other components only add to it.
+/// A lower bound on the total variation distance between P and Q: how much more likely one
+/// component alone makes the outcome exceed half its shift. The other components only increase it.
 fn variation(ratio: &Ratio) -> f64 {
     let one = |(weight, slope): (f64, f64)| {
         weight * libm::erf(slope * 0.5 * std::f64::consts::FRAC_1_SQRT_2)
@@ -70,8 +70,8 @@ fn variation(ratio: &Ratio) -> f64 {
     ratio.components().map(one).fold(0.0, f64::max)
 }
 
-/// The loss does not exceed -ln `w_0` when the unit may be absent and P is the noise alone; `w_0` is
-/// taken as 1 less all others, which is more accurate when they are small.
+/// The loss does not exceed -ln `w_0` if the unit may be absent and P is the noise alone; `w_0` is
+/// computed as 1 minus all other weights, which is more accurate if they are small.
 pub(super) fn max_loss(mixture: &MixtureLoss) -> f64 {
     match (mixture.side, mixture.shifts.split_first()) {
         (Side::Add, Some((&0.0, _))) => {
@@ -82,7 +82,7 @@ pub(super) fn max_loss(mixture: &MixtureLoss) -> f64 {
     }
 }
 
-/// A bound from above for what is too extreme to integrate, the better of two.
+/// An upper bound for cases too extreme to integrate, the better of two.
 ///
 /// ```text
 /// remove:  K <= (s+1) ln Σ w_i e^{c_i² s/2}                             (Minkowski)
@@ -90,7 +90,7 @@ pub(super) fn max_loss(mixture: &MixtureLoss) -> f64 {
 /// replace: K <= ln Σ w_i e^{2 c_i² s(s+1)},  K <= K_remove(s) - s ln w_0   (R(-y) >= w_0)
 /// ```
 ///
-/// The sums without more are joint convexity. For -1 < s < 0 every K is at most 0.
+/// The plain sums follow from joint convexity. For -1 < s < 0 every K is at most 0.
 fn bound(mixture: &MixtureLoss, ratio: &Ratio, s: f64) -> f64 {
     if (-1.0..=0.0).contains(&s) {
         return 0.0;

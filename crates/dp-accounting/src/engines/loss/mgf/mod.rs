@@ -4,16 +4,16 @@
 //! K(s) = ln E_P[e^{s L}; L finite],     Renyi divergence of order a: D_a(P‖Q) = K(a - 1) / (a - 1)
 //! ```
 //!
-//! Three things make it accurate over the whole range, from 1e-35 to 1e12:
+//! Three techniques make it accurate over the whole range, from 1e-35 to 1e12:
 //!
-//! * While K is moderate it is found as log1p of `E_P`[φ(sL) + s φ(-L)] with φ(x) = e^x - 1 - x,
-//!   which equals `E_P`[e^{sL}] - 1 because `E_P`[e^{-L}] = 1. For s > 0 both terms are positive, so
-//!   nothing cancels however close to 1 the moment is (module `excess`).
-//! * Large K come from a sum of exponentials relative to its largest term.
-//! * Where an integral is left, it is a trapezoidal sum whose step follows from the width of the
-//!   strip in which the integrand is analytic (`trapezoid`), or Gauss-Legendre panels no longer
-//!   than the integrand's own scale (`panels`). Only intervals that matter are visited, found
-//!   with bounds from convexity ([`crate::engines::quadrature`]).
+//! * While K is moderate, it is computed as log1p of `E_P`[φ(sL) + s φ(-L)] with φ(x) = e^x - 1 -
+//!   x, which equals `E_P`[e^{sL}] - 1 because `E_P`[e^{-L}] = 1. For s > 0 both terms are
+//!   positive, so nothing cancels however close to 1 the moment is (module `excess`).
+//! * Large K are computed from a sum of exponentials relative to its largest term.
+//! * A remaining integral is evaluated by a trapezoidal sum whose step follows from the width of
+//!   the strip in which the integrand is analytic (`trapezoid`), or by Gauss-Legendre panels no
+//!   longer than the integrand's own scale (`panels`). Only the intervals that matter are visited,
+//!   found with bounds from convexity ([`crate::engines::quadrature`]).
 
 mod closed;
 mod excess;
@@ -33,9 +33,9 @@ impl Loss {
     /// K(s) = ln `E_P`[e^{s L}; L finite] for real s above about -1.
     ///
     /// # Numerics
-    /// Relative error below 1e-12 + 1e-15 |s| (measured against 50 digits, see `tests/rdp`).
-    /// Where an integral is too extreme for a bounded number of nodes, as for three or more normals
-    /// very far apart, it is a bound from above instead; `exact` tells which.
+    /// Relative error below 1e-12 + 1e-15 |s| (measured against 50 digits, see `tests/rdp`). If an
+    /// integral is too extreme for a bounded number of nodes, as for three or more normals very far
+    /// apart, the result is an upper bound instead, which `exact` indicates.
     pub(crate) fn log_moment(&self, s: f64) -> LogMoment {
         LogMoment::exact(match self {
             &Self::Gaussian { mu_squared } => 0.5 * mu_squared * s * (1.0 + s),
@@ -55,7 +55,7 @@ impl Loss {
         })
     }
 
-    /// A bound on the error of [`log_moment`](Self::log_moment) where that gave `log`.
+    /// A bound on the error of [`log_moment`](Self::log_moment) if that returned `log`.
     pub(crate) fn log_moment_error(&self, s: f64, log: f64) -> f64 {
         let relative = match self {
             Self::Gaussian { .. } => 1e-15,
@@ -68,7 +68,7 @@ impl Loss {
         relative * log.abs() + rounding
     }
 
-    /// The largest finite loss; infinite where there is none.
+    /// The largest finite loss; infinite if there is none.
     pub(crate) fn max_finite(&self) -> f64 {
         match self {
             Self::Gaussian { .. }

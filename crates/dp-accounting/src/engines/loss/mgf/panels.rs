@@ -11,14 +11,14 @@ const VARIATION: f64 = 4.0;
 /// distance from that point, which keeps the zeros out of the ellipse of analyticity with
 /// semi-axes 2.1 and 1.9 half-lengths: error 4^-40.
 const LENGTH: f64 = 1.5;
-/// Terms below e^-DROP of the largest are left out.
+/// Terms below e^-DROP of the largest are omitted.
 const DROP: f64 = 50.0;
 
-/// Most panels of an integral: a few milliseconds.
+/// Maximum number of panels of an integral: a few milliseconds.
 const MOST: usize = 4096;
 
-/// Appends the nodes of `integrand` times `e^{log_scale`} on `[from, to]`; what is below e^{floor}
-/// may be left out. `None` where that takes too many panels.
+/// Appends the nodes of `integrand` times `e^{log_scale}` on `[from, to]`. Terms below e^{floor}
+/// may be omitted. `None` if this takes too many panels.
 pub(super) fn append(
     outcomes: &mut Vec<Outcome>,
     integrand: &Integrand<'_>,

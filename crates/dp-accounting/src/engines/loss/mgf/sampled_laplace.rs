@@ -8,13 +8,13 @@ use crate::engines::loss::Side;
 /// ln of the density of λ under the noise over e^{-λ/2}, times e^{ε/2}: 1/4.
 const LOG_QUARTER: f64 = -2.0 * std::f64::consts::LN_2;
 
-/// K(s). Without the unit the noise N is at 0, with it at 1, so λ = ln dW/dN = ε (|x| - |x-1|)
-/// has the values -ε (x < 0, probability 1/2 under N) and ε (x > 1, probability e^{-ε}/2), and
-/// density e^{-(λ+ε)/2} / 4 between. With R = 1 - q + q e^λ and ℓ = ln R:
+/// K(s). Without the unit, the noise N is centred at 0, with it at 1, so λ = ln dW/dN = ε (|x| -
+/// |x-1|) has the values -ε (x < 0, probability 1/2 under N) and ε (x > 1, probability e^{-ε}/2),
+/// and density e^{-(λ+ε)/2} / 4 in between. With R = 1 - q + q e^λ and ℓ = ln R:
 ///
 /// * remove: P has density R over N, L = ℓ; add: P = N, L = -ℓ;
-/// * replace: the other unit moves the noise to -1. Where x > 0 that ratio is R(-ε), so L is
-///   ℓ(λ) - ℓ(-ε) there, and for x < 0 the reverse; P has density R again.
+/// * replace: the other unit moves the noise to -1. For x > 0 that ratio is R(-ε), so L is ℓ(λ) -
+///   ℓ(-ε) there, and for x < 0 the reverse; P has density R again.
 pub(super) fn log_moment(epsilon: f64, q: f64, side: Side, s: f64) -> LogMoment {
     integrated(epsilon, q, side, s).map_or_else(
         || LogMoment::at_most(bound(epsilon, q, side, s)),
@@ -22,8 +22,8 @@ pub(super) fn log_moment(epsilon: f64, q: f64, side: Side, s: f64) -> LogMoment 
     )
 }
 
-/// What is too extreme to integrate: no loss exceeds the largest, and below s = -1, K(s) of (P, Q)
-/// is K(-1-s) of (Q, P). Between K is at most 0.
+/// A bound for cases too extreme to integrate: no loss exceeds the largest, and below s = -1, K(s)
+/// of (P, Q) is K(-1-s) of (Q, P). In between, K is at most 0.
 fn bound(epsilon: f64, q: f64, side: Side, s: f64) -> f64 {
     let reversed = match side {
         Side::Remove => Side::Add,

@@ -1,5 +1,4 @@
-//! The trapezoidal rule on the whole line, with a step that follows from the strip of
-//! analyticity.
+//! The trapezoidal rule on the whole line, with a step that follows from the strip of analyticity.
 //!
 //! For f analytic in |Im y| <= β and h the step, the rule and the integral differ by at most
 //!
@@ -21,11 +20,11 @@
 //!   constant 1, so the mean is at most e^{-δ m + δ²/2}, m its mean, which is within 1 of its
 //!   mode: C = e^{δ (1 - mode)}.
 //!
-//! The sum of excesses is T - `T_P` (1 + s) + s `T_Q`, sums for the moment and for both densities, each
-//! of which is of this form, with integrals A, 1 and 1. A relative error η of each is an error of
-//! at most η (A + 1 + 2 |s|), so η is chosen as 1e-17 (A - 1) / (A + 1 + 2 |s|), where for A - 1 a bound
-//! from below serves: A - 1 >= K >= s KL(P‖Q) >= 2 s TV² (Pinsker) for s > 0, and half of |s| TV² for
-//! -1/2 <= s < 0 (Gilardoni: `D_a` >= 2 a TV² for orders a below 1).
+//! The sum of excesses is T - `T_P` (1 + s) + s `T_Q`, with sums for the moment and for both
+//! densities, each of which has this form, with integrals A, 1 and 1. A relative error η of each is
+//! an error of at most η (A + 1 + 2 |s|), so η is chosen as 1e-17 (A - 1) / (A + 1 + 2 |s|). For
+//! A - 1 a lower bound suffices: A - 1 >= K >= s KL(P‖Q) >= 2 s TV² (Pinsker) for s > 0, and half of
+//! |s| TV² for -1/2 <= s < 0 (Gilardoni: `D_a` >= 2 a TV² for orders a below 1).
 
 use std::f64::consts::PI;
 
@@ -33,19 +32,19 @@ use super::excess::{MODERATE, Outcome};
 use super::integrand::{Integrand, LOG_NORMAL};
 use crate::engines::quadrature::{Judgement, relevant};
 
-/// Up to this many nodes are used without looking which of them matter.
+/// Up to this many nodes, all are used without checking which of them matter.
 const FEW: f64 = 192.0;
 /// Relative error of the rule.
 const TARGET: f64 = 1e-17;
-/// Terms below e^-DROP of the result are left out.
+/// Terms below e^-DROP of the result are omitted.
 const DROP: f64 = 50.0;
 
-/// What the rule needs to know of an integrand.
+/// The properties of an integrand that the rule needs.
 pub(super) struct Plan {
     step: f64,
-    /// Beyond this the integrand is nothing.
+    /// Outside of this range the integrand is negligible.
     pub(super) range: (f64, f64),
-    /// ln of a bound from below on what is computed.
+    /// ln of a lower bound on the computed quantity.
     pub(super) floor: f64,
 }
 
@@ -55,7 +54,7 @@ pub(super) fn nodes(integrand: &Integrand<'_>, plan: &Plan, limit: usize) -> Opt
     let intervals = if (to - from) / plan.step <= FEW {
         vec![plan.range]
     } else {
-        // Each is at least 8 steps long.
+        // Each interval is at least 8 steps long.
         intervals(integrand, plan, limit / 8)?
     };
     let width: f64 = intervals.iter().map(|(a, b)| b - a).sum();
@@ -66,7 +65,7 @@ pub(super) fn nodes(integrand: &Integrand<'_>, plan: &Plan, limit: usize) -> Opt
     let mut out = Vec::new();
     let mut k = f64::NEG_INFINITY;
     for (a, b) in intervals {
-        // Never a node twice.
+        // no node is used twice
         k = k.max((a / plan.step).ceil());
         while k * plan.step <= b {
             let (log_p, loss) = integrand.outcome(k * plan.step);
@@ -77,7 +76,7 @@ pub(super) fn nodes(integrand: &Integrand<'_>, plan: &Plan, limit: usize) -> Opt
     Some(out)
 }
 
-/// `variation` is a bound from below on the total variation of P and Q.
+/// `variation` is a lower bound on the total variation distance between P and Q.
 pub(super) fn plan(integrand: &Integrand<'_>, variation: f64) -> Plan {
     let ratio = integrand.ratio;
     let (low, high) = (ratio.smallest_slope(), ratio.largest_slope());
@@ -110,7 +109,8 @@ pub(super) fn plan(integrand: &Integrand<'_>, variation: f64) -> Plan {
     }
 }
 
-/// Where base + form can have its maxima, for the moment and both densities: y = form'(y).
+/// The range that contains the maxima of base + form, for the moment and both densities: y =
+/// form'(y).
 fn peaks(integrand: &Integrand<'_>, low: f64, high: f64) -> (f64, f64) {
     let (mut first, mut last) = (0.0_f64, 0.0_f64);
     for form in integrand.envelope() {
@@ -122,10 +122,10 @@ fn peaks(integrand: &Integrand<'_>, low: f64, high: f64) -> (f64, f64) {
     (first, last)
 }
 
-/// A point where the log-integrand is about as large as anywhere, and its value there.
+/// A point where the log-integrand is close to its maximum, and its value there.
 ///
-/// A rising form' is iterated from both ends, which finds the outermost peaks; a falling one has
-/// a single fixed point, found by bisection.
+/// If form' increases, it is iterated from both ends, which finds the outermost peaks; if it
+/// decreases, there is a single fixed point, found by bisection.
 fn highest(integrand: &Integrand<'_>, high: f64) -> (f64, f64) {
     let form = integrand.tilted();
     let ratio = integrand.ratio;
@@ -182,7 +182,7 @@ struct Strip {
     high: f64,
     /// Largest negative power.
     negative: f64,
-    /// Mode of φ R^{-n} where that is all there is.
+    /// Mode of φ R^{-n} if the integrand has this form.
     mode: Option<f64>,
 }
 
@@ -220,7 +220,7 @@ impl Strip {
     }
 }
 
-/// Intervals that matter, 16 steps or half a standard deviation long.
+/// Intervals that matter, each 16 steps or half a standard deviation long.
 fn intervals(integrand: &Integrand<'_>, plan: &Plan, limit: usize) -> Option<Vec<(f64, f64)>> {
     let forms = integrand.envelope();
     let moderate = plan.floor <= MODERATE;

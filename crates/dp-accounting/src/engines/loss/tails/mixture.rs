@@ -4,8 +4,8 @@ use super::super::{MixtureLoss, Side};
 use super::tail::{Edge, Tail, ULP, normal};
 
 impl MixtureLoss {
-    /// ln of the weight of the shift 0, the limit of l far to the left. From the other weights, of
-    /// which none is lost to rounding when they are small.
+    /// ln of the weight of the shift 0, the limit of l far to the left. Computed from the other
+    /// weights, none of which is lost to rounding if they are small.
     fn floor(&self) -> Option<f64> {
         let (first, others) = self.weights.split_first()?;
         let rest: f64 = others.iter().sum();
@@ -47,8 +47,8 @@ impl MixtureLoss {
             None => t,
         };
         let x = self.solve(target);
-        // The loss moves by the share of the shifted part, at most 1 - e^-t, times the error of
-        // the target.
+        // The loss changes by the fraction of the shifted part, at most 1 - e^-t, times the error
+        // of the target.
         let share = self.floor().map_or(1.0, |_| -libm::expm1(-t));
         let logs = if share > 0.0 {
             share * (target.abs() + self.log_scale())
@@ -88,15 +88,15 @@ impl MixtureLoss {
         })
     }
 
-    /// Size of the logarithms that are added up in the exponent.
+    /// Magnitude of the logarithms that are added in the exponent.
     fn log_scale(&self) -> f64 {
         let smallest = self.weights.iter().copied().fold(1.0, f64::min);
         let largest = self.shifts.iter().copied().fold(0.0, f64::max) / self.sigma;
         8.0 - 2.0 * libm::log(smallest) + largest * largest
     }
 
-    /// x with ln Σ_{s > 0} (`w_i` / `w_0`) `e^((s_i` x - `s_i²/2)/σ²`) = `target`, `w_0` = 1 without a shift
-    /// at 0.
+    /// x with ln Σ_{s > 0} (`w_i` / `w_0`) `e^((s_i` x - `s_i²/2)/σ²`) = `target`, `w_0` = 1
+    /// without a shift at 0.
     fn solve(&self, target: f64) -> f64 {
         let variance = self.sigma * self.sigma;
         let base = self.floor().unwrap_or(0.0);
@@ -146,7 +146,7 @@ fn log_sum(terms: &[(f64, f64)], f: impl Fn(f64, f64) -> f64, variance: f64) -> 
     (largest + libm::log(sum), slope / sum)
 }
 
-/// Root of a convex increasing function: after the first step the iterates fall towards it.
+/// Root of a convex increasing function: after the first step the iterates decrease towards it.
 fn newton(
     target: f64,
     terms: &[(f64, f64)],
@@ -167,7 +167,7 @@ fn newton(
     x
 }
 
-/// Root of an increasing odd function by doubling and halving.
+/// Root of an increasing odd function by doubling and bisection.
 fn bisect(target: f64, scale: f64, function: impl Fn(f64) -> f64) -> f64 {
     let (mut low, mut high) = (0.0, scale);
     for _ in 0..1100 {
@@ -221,7 +221,8 @@ fn asinh_exp(v: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// ln of the rounded 1 - q is off by 1e-4 of itself at q = 1e-12, as much in each of many runs.
+    /// Regression test: ln of the rounded 1 - q has a relative error of 1e-4 at q = 1e-12, in each
+    /// of many runs.
     #[test]
     fn the_limit_of_the_loss_is_accurate_for_tiny_samples() {
         for (q, expected) in [

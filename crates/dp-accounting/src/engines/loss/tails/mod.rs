@@ -1,12 +1,12 @@
 //! Masses of the privacy loss beyond a point, under both distributions of the pair.
 //!
-//! A loss is described on its own axis t = L - anchor, where the anchor is the point that the
-//! distribution is sharpest at: the smallest loss of a sampled mechanism, an atom, or 0. Near it
-//! t keeps digits that L itself has lost (q = 1e-9). The law of t is a continuous part, given by
-//! [`Loss::edge`], and the atoms of [`Loss::atoms`].
+//! A loss is described on its own axis t = L - anchor, where the anchor is the point where the
+//! distribution is sharpest: the smallest loss of a sampled mechanism, an atom, or 0. Close to it,
+//! t keeps digits that L itself has lost (q = 1e-9). The distribution of t has a continuous part,
+//! given by [`Loss::edge`], and the atoms of [`Loss::atoms`].
 //!
 //! Both tails are returned, because each is accurate only where it is small; [`mass_between`]
-//! subtracts the ones that cancel least and says how much was lost.
+//! subtracts the ones that cancel least and reports how much accuracy was lost.
 
 mod mixture;
 mod symmetric;
@@ -36,7 +36,7 @@ impl Loss {
         }
     }
 
-    /// The interval of t that carries the continuous part; absent without one.
+    /// The interval of t that contains the continuous part; `None` if there is none.
     pub(crate) fn reach(&self) -> Option<(f64, f64)> {
         match self {
             Self::Gaussian { .. } | Self::WithoutReplacement { .. } => {
@@ -58,7 +58,7 @@ impl Loss {
         }
     }
 
-    /// The masses of the continuous part on both sides of t, t within the reach.
+    /// The masses of the continuous part on both sides of t, for t within the reach.
     pub(crate) fn edge(&self, t: f64) -> Edge {
         match self {
             &Self::Gaussian { mu_squared } => tail::gaussian(mu_squared, t),
@@ -74,12 +74,12 @@ impl Loss {
     }
 }
 
-/// Atoms that one discrete Gaussian may have: sigma up to about 13,000.
+/// Maximum number of atoms of one discrete Gaussian: sigma up to about 13,000.
 const MOST_ATOMS: f64 = 1_048_576.0;
 
 impl Loss {
-    /// Points t with their mass under P; under Q each has e^-L times as much. Absent when there
-    /// are too many to list.
+    /// Points t with their mass under P; under Q each has e^-L times the mass. `None` if there are
+    /// too many to list.
     pub(crate) fn atoms(&self) -> Option<Vec<(f64, f64)>> {
         Some(match self {
             Self::Gaussian { .. } | Self::BoundedRange { .. } | Self::Mixture(_) => Vec::new(),
@@ -101,7 +101,7 @@ impl Loss {
         })
     }
 
-    /// The step of the lattice t = step * integer that carries the whole loss, if there is one.
+    /// The step of the lattice t = step * integer that contains the whole loss, if there is one.
     pub(crate) fn lattice(&self) -> Option<f64> {
         match self {
             &Self::DiscreteGaussian { sigma, sensitivity } => {
@@ -127,7 +127,7 @@ fn sampled_laplace(epsilon: f64, q: f64, side: Side) -> Vec<(f64, f64)> {
     }
 }
 
-/// Loss (s² - 2 s y) / (2σ²) at the integer y, ascending; all y with a mass above the smallest
+/// Loss (s² - 2 s y) / (2σ²) at the integer y, ascending, for all y with a mass above the smallest
 /// normal number.
 fn discrete_gaussian(sigma: f64, s: f64) -> Option<Vec<(f64, f64)>> {
     let last = (38.0 * sigma).ceil().max(1.0);

@@ -1,5 +1,5 @@
-//! Losses whose law is the same in both directions, built from their positive half, and those of
-//! Laplace noise: truncated exponentials between two atoms.
+//! Losses whose distribution is the same in both directions, built from their positive half, and
+//! those of Laplace noise: truncated exponentials between two atoms.
 
 use super::super::Side;
 use super::mixture::log_expm1;
@@ -20,8 +20,8 @@ pub(super) const NOTHING: Edge = Edge {
     shift: 0.0,
 };
 
-/// Masses of {L > l} for l >= 0 under P and under Q, with their relative error and the error of
-/// the point.
+/// Masses of {L > l} for l >= 0 under P and under Q, with their relative error and the error of the
+/// point.
 pub(super) struct Half {
     pub(super) p: f64,
     pub(super) q: f64,
@@ -123,7 +123,8 @@ pub(super) fn spread(epsilon: f64, q: f64) -> f64 {
     }
 }
 
-/// The unsampled loss, measured from its top, at which the sampled one is `t` above its bottom.
+/// The unsampled loss, measured from its maximum, at which the sampled loss is `t` above its
+/// minimum.
 fn unsampled_laplace(epsilon: f64, q: f64, t: f64) -> f64 {
     let low = 1.0 + q * libm::expm1(-epsilon);
     let log_grown = log_expm1(t) + libm::log(low) - libm::log(q) + epsilon;
@@ -156,7 +157,8 @@ fn removed(epsilon: f64, q: f64, t: f64) -> Edge {
     }
 }
 
-/// Noise at 0 or 1 against noise at 0 or -1: beyond 0 both share the part that is at 0.
+/// Noise centred at 0 or 1 against noise centred at 0 or -1: on each side of 0, both share the
+/// component centred at 0.
 fn replaced(epsilon: f64, q: f64, t: f64) -> Half {
     let base = laplace(epsilon, unsampled_laplace(epsilon, q, t));
     let shared = (1.0 - q) * base.q.above;

@@ -1,4 +1,4 @@
-//! The masses on either side of a point, and those of a normal law.
+//! The masses on either side of a point, and those of a normal distribution.
 
 use std::f64::consts::FRAC_1_SQRT_2;
 
@@ -17,7 +17,7 @@ pub(crate) struct Tail {
 }
 
 impl Tail {
-    /// The same point seen from the other end.
+    /// The same point on the reversed axis.
     pub(super) const fn reversed(self) -> Self {
         Self {
             above: self.below,
@@ -26,7 +26,7 @@ impl Tail {
         }
     }
 
-    /// `weight` of this and `1 - weight` of `other`.
+    /// The mixture of this with weight `weight` and `other` with weight `1 - weight`.
     pub(super) fn mixed(self, weight: f64, other: Self) -> Self {
         Self {
             above: weight * self.above + (1.0 - weight) * other.above,
@@ -43,12 +43,12 @@ pub(crate) struct Edge {
     pub(crate) p: Tail,
     /// Under Q.
     pub(crate) q: Tail,
-    /// Bound on the distance between the point asked for and the point that the tails are for.
+    /// Bound on the distance between the requested point and the point that the tails are for.
     pub(crate) shift: f64,
 }
 
 impl Edge {
-    /// The same point for the loss with P and Q exchanged and the sign turned.
+    /// The same point for the loss with P and Q exchanged and the sign reversed.
     pub(super) const fn exchanged(self) -> Self {
         Self {
             p: self.q.reversed(),
@@ -83,19 +83,19 @@ pub(crate) fn mass_between(a: &Edge, b: &Edge) -> Mass {
     }
 }
 
-/// From the tails on the side where they are small; each brings its own error.
+/// Uses the tails on the side where they are small; each contributes its own error.
 fn difference(a: Tail, b: Tail) -> (f64, f64) {
     let (large, small, error) = if b.below < a.above {
         (b.below, a.below, b.error * b.below + a.error * a.below)
     } else {
         (a.above, b.above, a.error * a.above + b.error * b.above)
     };
-    // An absolute floor stands for results that underflow.
+    // the absolute term covers results that underflow
     ((large - small).max(0.0), error + ULP * large + 1e-307)
 }
 
-/// Tails of N(`mean`, `sigma`^2) at x, from one erfc. The error counts the rounding of the
-/// standardised point, which moves the tail by at most (|z| + 1) dz relatively.
+/// Tails of N(`mean`, `sigma`^2) at x, from one erfc. The error includes the rounding of the
+/// standardised point, which changes the tail by at most (|z| + 1) dz relatively.
 pub(super) fn normal(x: f64, mean: f64, sigma: f64) -> Tail {
     let z = (x - mean) / sigma;
     let small = 0.5 * libm::erfc(z.abs() * FRAC_1_SQRT_2);

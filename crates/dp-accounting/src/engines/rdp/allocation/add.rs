@@ -8,23 +8,24 @@
 //! Λ = t ln(1 + E φ(-u (Y - 1))),   φ(x) = e^x - 1 - x,   u = v/t
 //! ```
 //!
-//! Λ >= 0 does not depend on s and is tabulated once on the lattice of the outer trapezoidal rule;
-//! ψ is found by a trapezoidal rule over y in ln Y = μy - μ²/2, y from -R on. What the rules can lose,
-//! as parts of M = E W^{-s} unless said otherwise, is bounded in [`error`](super::error) and added.
-//! And since W is at least the geometric mean of the Y's, K <= s (s/t + 1) μ²/2 in any case.
+//! Λ >= 0 does not depend on s and is tabulated once on the lattice of the outer trapezoidal rule.
+//! ψ is computed by a trapezoidal rule over y in ln Y = μy - μ²/2, for y from -R on. The errors of
+//! the rules, as fractions of M = E W^{-s} unless stated otherwise, are bounded in
+//! [`error`](super::error) and added. And because W is at least the geometric mean of the Y's, K <=
+//! s (s/t + 1) μ²/2 in any case.
 
 use super::error::{Cuts, Rules};
 use crate::engines::loss::phi;
 
-/// The lattice starts here: below, e^{2w} makes the integrand less than 1e-19 of the whole.
+/// Start of the lattice: below, e^{2w} makes the integrand less than 1e-19 of the whole.
 const FIRST: f64 = -23.0;
 /// Largest step of the lattice.
 const STEP: f64 = 0.11;
-/// Terms this far below the largest are left out.
+/// Terms this far below the largest are omitted.
 const DROP: f64 = 60.0;
-/// Above this u = v/t an exponential may overflow and ψ is summed itself.
+/// Above this u = v/t an exponential may overflow, and ψ is summed directly.
 const LARGE: f64 = 300.0;
-/// Densities further out than this may underflow.
+/// Densities farther out than this may underflow.
 const FARTHEST: f64 = 36.0;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -34,7 +35,7 @@ pub(super) struct Table {
     nodes: Vec<Node>,
 }
 
-/// A place w with Λ and Λ - v = t ln ψ.
+/// A node w with Λ and Λ - v = t ln ψ.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Node {
     w: f64,
@@ -75,7 +76,7 @@ impl Table {
         }
     }
 
-    /// ln E W^{-s}, from above.
+    /// An upper bound on ln E W^{-s}.
     pub(super) fn moment(&self, s: f64) -> f64 {
         let plain = self.rules.geometric_mean(s);
         let relative = self.rules.relative(s);
@@ -114,7 +115,8 @@ fn nodes(rules: &Rules, max_s: f64) -> Vec<Node> {
     loop {
         let w = FIRST + i * rules.outer;
         let (lambda, log) = excess(&lognormal, libm::exp(w), rules.t);
-        // The log-integrand at the largest s; past its peak by DROP nothing is left for any s.
+        // The log-integrand at the largest s. Once it is DROP below its peak, nothing is left for
+        // any s.
         let tilted = max_s * w + log;
         best = f64::max(best, tilted);
         if w > 0.0 && tilted < best - DROP {
@@ -177,7 +179,8 @@ mod tests {
         0.25 * s * s * mu * mu + 0.5 * s * mu * mu + libm::log1p(mean)
     }
 
-    /// With y cut at -10 whatever s, K(40) came out as 37.28775270 instead of 37.28775348 for μ = 0.3.
+    /// Regression test: with y truncated at -10 whatever s, K(40) was 37.28775270 instead of
+    /// 37.28775348 for μ = 0.3.
     #[test]
     fn two_steps_have_a_closed_form_at_every_order() {
         for mu in [0.05, 0.3, 1.0, 2.0, 4.0] {

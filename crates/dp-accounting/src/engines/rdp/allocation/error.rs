@@ -1,29 +1,29 @@
-//! What the two trapezoidal rules of the direction `add` can lose, bounded without measuring.
+//! A priori bounds on the errors of the two trapezoidal rules of the direction `add`.
 //!
 //! Notation: M(s) = E W^{-s}, n the normal density, h the step of a rule.
 //!
-//! * *A trapezoidal rule* of a function analytic in |Im| < b differs from the integral by at most
-//!   2 / (e^{2πb/h} - 1) times the integral of the modulus on the line Im = b (Trefethen, Weideman,
+//! * *A trapezoidal rule* of a function analytic in |Im| < b differs from the integral by at most 2
+//!   / (e^{2πb/h} - 1) times the integral of the modulus on the line Im = b (Trefethen, Weideman,
 //!   SIAM Review 56, 2014, Theorem 5.1).
 //! * *Inner rule.* On Im y = b the integrand n(y) e^{-uY} has at most e^{b²/2} times the modulus of
-//!   n e^{-cuY}, c = cos μb. So ψ(u) is at most the rule plus κ ψ(cu), κ = 2 e^{b²/2} / (e^{2πb/h} - 1).
-//!   Multiplied out, ψ^t has terms in which k of the Y's are replaced by cY. The mean of
-//!   (`Σ_j e^{a_j} Y_j` / t)^{-s} is log-concave in the a's (Prékopa: the exponent is -s times a log-sum-exp
-//!   of a + μy, and n is log-concave) and symmetric, so one `a_j` = ln c costs at most what `a_j` = ln(c)/t in
-//!   all of them does, c^{-s/t}: together (1 + κ c^{-s/t})^t.
-//! * *y below -R.* W is at least the geometric mean of the Y's, so there W^{-s} <= Π `Y_j^{-s/t}`, under which
-//!   each y is a normal of mean -sμ/t: at most t e^{s (s/t + 1) μ²/2} Φ(sμ/t - R), which is not a part of M but
-//!   a number.
-//! * *y above T.* W^{-s} falls with each Y, so its mean there is not above M: at most t Φ(-T), and the linear
-//!   term of φ loses less than 300 t Φ(μ - T).
-//! * *Outer rule.* On Im w = β, |ψ(u e^{iβ})| <= ψ(u cos β), and so the rule differs by at most
-//!   2 cos(β)^{-s} (M + 1) / (e^{2πβ/h} - 1).
+//!   n e^{-cuY}, with c = cos μb. So ψ(u) is at most the rule plus κ ψ(cu), κ = 2 e^{b²/2} /
+//!   (e^{2πb/h} - 1). Multiplied out, ψ^t has terms in which k of the Y's are replaced by cY. The
+//!   mean of (`Σ_j e^{a_j} Y_j` / t)^{-s} is log-concave in the a's (Prékopa: the exponent is -s
+//!   times a log-sum-exp of a + μy, and n is log-concave) and symmetric, so one `a_j` = ln c costs
+//!   at most as much as `a_j` = ln(c)/t in all of them, c^{-s/t}: together (1 + κ c^{-s/t})^t.
+//! * *y below -R.* W is at least the geometric mean of the Y's, so there W^{-s} <= Π `Y_j^{-s/t}`,
+//!   under which each y is a normal of mean -sμ/t: at most t e^{s (s/t + 1) μ²/2} Φ(sμ/t - R),
+//!   which is not a fraction of M but an absolute error.
+//! * *y above T.* W^{-s} decreases with each Y, so its mean there is not above M: at most t Φ(-T),
+//!   and the linear term of φ loses less than 300 t Φ(μ - T).
+//! * *Outer rule.* On Im w = β, |ψ(u e^{iβ})| <= ψ(u cos β), and so the rule differs by at most 2
+//!   cos(β)^{-s} (M + 1) / (e^{2πβ/h} - 1).
 //! * *w below the first node.* There E e^{-vW} - e^{-v} <= v² Var W / 2, Var W = (e^{μ²} - 1)/t.
-//! * *w above the last node.* ψ(e^w) = P(ln E - ln Y > w) with E exponential; both terms have log-concave
-//!   densities, so it is log-concave, and what is left beyond the first node that is e^-D below the
-//!   largest is at most a geometric series. (This takes ψ for its rule.)
+//! * *w above the last node.* ψ(e^w) = P(ln E - ln Y > w) with E exponential; both terms have
+//!   log-concave densities, so it is log-concave, and the sum beyond the first node that is e^-D
+//!   below the largest is at most a geometric series. (This identifies ψ with its rule.)
 //!
-//! Rounding is apart; see `RELATIVE_ERROR`.
+//! Rounding errors are treated separately; see `RELATIVE_ERROR`.
 
 use std::f64::consts::{FRAC_1_SQRT_2, TAU};
 
@@ -68,7 +68,7 @@ impl Rules {
         0.5 * s * (s / self.t + 1.0) * self.mu * self.mu
     }
 
-    /// What is missing from M, as a part of M.
+    /// The omitted part of M, as a fraction of M.
     pub(super) fn relative(&self, s: f64) -> f64 {
         let inner = libm::expm1(self.t * libm::exp(self.log_inner(s / self.t)));
         let outer = 2.0 * libm::exp(self.log_outer(s));
@@ -94,14 +94,14 @@ impl Rules {
         ANGLES.iter().map(on_line).fold(0.0, f64::min)
     }
 
-    /// ln of what y below -R contributes at most.
+    /// ln of an upper bound on the contribution of y below -R.
     pub(super) fn log_beyond(&self, s: f64) -> f64 {
         let distance = self.cuts.reach - s / self.t * self.mu;
         let tail = 0.5 * libm::erfc(distance * FRAC_1_SQRT_2);
         self.geometric_mean(s) + libm::log(1.01 * self.t * tail)
     }
 
-    /// What w below the first node contributes at most.
+    /// An upper bound on the contribution of w below the first node.
     pub(super) fn below(&self, s: f64) -> f64 {
         let variance = libm::expm1(self.mu * self.mu) / self.t;
         let log = (s + 2.0) * self.cuts.first - libm::lgamma(s);

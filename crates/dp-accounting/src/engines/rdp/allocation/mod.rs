@@ -1,16 +1,17 @@
 //! Random allocation: each unit takes part in exactly k of t Gaussian steps, chosen at random.
 //!
 //! Source: Feldman, Shenfeld, arXiv 2502.08202, whose dominating pairs also cover steps chosen
-//! adaptively: for k = 1, with N the noise alone (mean 0 in t dimensions) and `N_j` the same with mean
-//! mu in step j, the pair is P = (1/t) `Σ_j` `N_j` against N, and the reverse.
+//! adaptively: for k = 1, with N the noise alone (mean 0 in t dimensions) and `N_j` the same with
+//! mean mu in step j, the pair is P = (1/t) `Σ_j` `N_j` against N, and the reverse.
 //!
-//! * *k of t is at most k times 1 of g = ⌊t/k⌋.* Draw a uniformly random ordered partition of the steps
-//!   into k groups of g or more, then one step of each group. What is drawn is invariant under
-//!   permutations of the steps, so it is a uniform k-subset. e^{(a-1) `D_a`} is jointly convex and N does
-//!   not depend on the partition, so revealing it bounds the divergence; then the groups are
-//!   independent. In the same way 1 of g+1 is a mixture of 1 of g's, so larger groups cost less.
+//! * *k of t is at most k times 1 of g = ⌊t/k⌋.* Draw a uniformly random ordered partition of the
+//!   steps into k groups of g or more, then one step of each group. The resulting set is invariant
+//!   under permutations of the steps, so it is a uniform k-subset. e^{(a-1) `D_a`} is jointly
+//!   convex and N does not depend on the partition, so revealing it bounds the divergence; then the
+//!   groups are independent. In the same way 1 of g+1 is a mixture of 1 of g's, so larger groups
+//!   cost less.
 //! * *Nothing costs more than no amplification*: k Gaussian mechanisms, again by convexity.
-//! * Under replacement only the latter is used, at twice the distance.
+//! * Under replacement, only the latter is used, at twice the distance.
 
 mod add;
 mod error;
@@ -18,11 +19,12 @@ mod remove;
 
 use crate::engines::loss::{Direction, LogMoment};
 
-/// Largest order that amplification is computed for.
+/// Largest order for which amplification is computed.
 const MAX_ORDER: f64 = 512.0;
-/// Above this distance over noise only the bound without amplification is used for `add`.
+/// Above this distance divided by noise, only the bound without amplification is used for `add`.
 const MAX_MU: f64 = 4.0;
-/// Above this amplification takes less than ln(g) from moments of 1e4 and more; it is not looked for.
+/// Above this, amplification reduces moments of 1e4 and more by less than ln(g); it is not
+/// computed.
 const LARGEST_MU: f64 = 150.0;
 /// Relative rounding error of the amplified moments, measured against 60 digits (`tests/rdp`).
 const RELATIVE_ERROR: f64 = 1e-11;
@@ -81,8 +83,8 @@ impl Allocation {
     }
 }
 
-/// Twice the order that would be best at delta 1e-5 were the allocation a Gaussian mechanism with
-/// the same second moment, within limits of cost.
+/// Twice the order that would be best at delta 1e-5 if the allocation were a Gaussian mechanism
+/// with the same second moment, limited by cost.
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -99,7 +101,7 @@ fn useful_orders(mu: f64, k: f64, g: f64) -> usize {
         .max(4.0) as usize
 }
 
-/// Between integers: K is convex with K(0) = 0, so chords are above it.
+/// Between integers, chords are an upper bound, because K is convex with K(0) = 0.
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

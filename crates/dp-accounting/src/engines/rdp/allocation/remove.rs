@@ -20,7 +20,7 @@
 /// Step and reach of the trapezoidal rule for `m_k`.
 const STEP: f64 = 0.2;
 const REACH: f64 = 10.0;
-/// Terms this far below the largest are left out of sums.
+/// Terms this far below the largest are omitted from sums.
 const DROP: f64 = 50.0;
 
 /// K(s) = ln E W^{s+1} for s = 1, ..., `max_order` - 1.
@@ -73,7 +73,7 @@ fn log_central_moments(mu: f64, n: usize) -> Vec<f64> {
     let mut nodes: Vec<(f64, f64, bool)> = Vec::new();
     let mut i = 0.0;
     while i <= count {
-        // Off the point where Y = 1 only by the luck of rounding; there the term is 0 anyway.
+        // not exactly at the point where Y = 1 except by rounding; there the term is 0 anyway
         let y = -reach + i * STEP;
         let size = libm::expm1(mu * (y - 0.5 * mu));
         if size != 0.0 {
