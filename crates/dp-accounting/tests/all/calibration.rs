@@ -1,4 +1,4 @@
-//! The open parameter: safe at the answer, and hardly further than need be.
+//! Calibrated parameters are safe, and not much further from the target than necessary.
 
 use dp_accounting::{Accountant, Error, TightestAccountant, calibrate};
 use dp_core::{Adjacency, ApproxDp, DpEvent};
@@ -13,7 +13,7 @@ fn target() -> ApproxDp {
     ApproxDp::target(1.0, 1e-5).unwrap()
 }
 
-/// The ends of epsilon at the target's delta.
+/// Both ends of the bracket of epsilon at the target's delta.
 fn ends(event: &DpEvent) -> (f64, f64) {
     let mut accountant = TightestAccountant::new(ADJACENCY);
     accountant.compose(event, 1).unwrap();
@@ -21,7 +21,8 @@ fn ends(event: &DpEvent) -> (f64, f64) {
     (bound.lower, bound.upper)
 }
 
-/// Checks that `event` meets the target at what calibration finds, by no more than `waste`.
+/// Checks that `event` meets the target at the calibrated value, with epsilon at most `waste` below
+/// it.
 fn check_noise(name: &str, waste: f64, event: impl Fn(f64) -> DpEvent) {
     let found = calibrate::noise(target(), ADJACENCY, &event).unwrap();
     let (_, upper) = ends(&event(found.value));

@@ -1,4 +1,4 @@
-//! The contract of `Accountant`, put to every accountant with every kind of event.
+//! Checks the contract of `Accountant` for every accountant and every kind of event.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -15,7 +15,7 @@ use crate::shared::events::{ADJACENCIES, every_form, kind, one_of_each};
 trait Subject: Accountant + Clone + PartialEq + Debug {
     fn fresh(adjacency: Adjacency) -> Self;
 
-    /// Through the trait only: some accountants have methods of the same name.
+    /// Calls through the trait only, because some accountants have methods of the same name.
     fn epsilon_at(&self, delta: f64) -> Result<PrivacyBound> {
         Accountant::epsilon(self, delta)
     }
@@ -40,7 +40,7 @@ fn account<A: Subject>(events: &[(&DpEvent, u64)], adjacency: Adjacency) -> Opti
     Some(accountant)
 }
 
-/// An answer, `None` where the method does not apply.
+/// An answer; `None` if the method does not apply.
 fn answered(result: Result<PrivacyBound>) -> Option<PrivacyBound> {
     match result {
         Ok(bound) => {
@@ -145,7 +145,7 @@ fn the_generator_knows_every_variant_once() {
     assert_eq!(names.len(), 18);
 }
 
-/// Equal answers; equal states need not be asked.
+/// Both must give equal answers; equal states are not evaluated.
 #[track_caller]
 fn assert_same<A: Subject>(a: &A, b: &A, what: &str) {
     if a != b {
@@ -263,7 +263,7 @@ fn nothing_composed_in<A: Subject>() {
     }
 }
 
-/// `cheap` may not come out above `dear`, as far as their brackets tell.
+/// `cheap` must not be above `dear`, as far as their brackets allow.
 #[track_caller]
 fn assert_at_most(cheap: Option<PrivacyBound>, dear: Option<PrivacyBound>, what: &str) {
     let (Some(cheap), Some(dear)) = (cheap, dear) else {
@@ -275,7 +275,7 @@ fn assert_at_most(cheap: Option<PrivacyBound>, dear: Option<PrivacyBound>, what:
     } else {
         1e-11 * dear.upper
     };
-    // Beyond the largest loss nothing is left but rounding.
+    // beyond the largest loss only rounding errors remain
     let allowed = dear.upper + bracket + 1e-14;
     assert!(
         cheap.upper <= allowed && cheap.lower <= dear.upper,
@@ -303,7 +303,7 @@ fn monotone_in_the_question_to<A: Subject>() {
     }
 }
 
-/// Each row rises in cost.
+/// Each row is ordered by increasing cost.
 fn rising_rows() -> Vec<Vec<(DpEvent, u64)>> {
     let noise = [30.0, 3.0, 2.9, 1.0];
     let q = [1e-4, 0.01, 0.0101, 0.3, 0.9, 1.0];
@@ -379,7 +379,8 @@ fn more_events_cost_more_in<A: Subject>() {
     }
 }
 
-/// The answers of all accountants, in the same order whether they have one or not.
+/// The answers of all accountants, always in the same order, with `None` for those that have no
+/// answer.
 fn all_epsilons(event: &DpEvent, count: u64, adjacency: Adjacency, delta: f64) -> [Option<f64>; 5] {
     fn of<A: Subject>(event: &DpEvent, n: u64, adjacency: Adjacency, d: f64) -> Option<f64> {
         let accountant = account::<A>(&[(event, n)], adjacency)?;
@@ -404,8 +405,8 @@ fn best(event: &DpEvent, count: u64, adjacency: Adjacency, delta: f64) -> Privac
     accountant.epsilon_at(delta).unwrap()
 }
 
-/// Whatever is composed so often that nothing is left has a probability of error close to 0, so
-/// epsilon cannot stay near that of one run.
+/// With enough repetitions, the probability of error is close to 0, so epsilon cannot stay near
+/// that of one run.
 #[test]
 fn count_is_not_forgotten() {
     let response = DpEvent::randomized_response(0.5, 4);
@@ -454,7 +455,8 @@ fn replacement_doubles() {
     let psd = best(&DpEvent::gaussian_psd(2.0), 2, Adjacency::ReplaceUser, 1e-6);
     let plain = best(&DpEvent::gaussian(2.0), 4, Adjacency::AddRemoveUser, 1e-6);
     assert!((psd.upper / plain.upper - 1.0).abs() < 1e-12);
-    // A sampled unit may leave and come back different: more than the one-sided cost.
+    // A sampled unit may be removed and replaced by another one, which costs more than one
+    // direction alone.
     let sampled = DpEvent::sampled_gaussian(1.0, 0.1);
     let replace = best(&sampled, 10, Adjacency::ReplaceUser, 1e-6);
     let add = best(&sampled, 10, Adjacency::AddRemoveUser, 1e-6);
@@ -501,7 +503,7 @@ fn not_a_number_is_no_privacy() {
     }
 }
 
-/// At sigma 1000 the best order is in the thousands; stopping at 1024 costs a factor of 2.
+/// At sigma 1000 the best order is in the thousands; limiting orders to 1024 costs a factor of 2.
 #[test]
 fn orders_are_not_capped() {
     let event = DpEvent::gaussian(1000.0);
@@ -530,7 +532,8 @@ fn tiny_sampling_probability_does_not_cancel() {
     }
 }
 
-/// The central limit theorem says mu = q sqrt(n (e^{1/s^2} - 1)), which is below the truth here.
+/// The central limit theorem gives mu = q sqrt(n (e^{1/s^2} - 1)), which is below the true value
+/// here.
 #[test]
 fn central_limit_is_no_bound() {
     let (sigma, q, n) = (0.6, 0.01, 100_u64);
@@ -562,7 +565,7 @@ fn epsilon_is_never_negative() {
     }
 }
 
-/// Every event is answered or refused by name; what is composed has an answer or a typed refusal.
+/// Every event is answered or rejected by name; everything composed has an answer or a typed error.
 fn unknown_events_are_refused_by<A: Subject>() {
     for event in every_form() {
         for adjacency in ADJACENCIES {

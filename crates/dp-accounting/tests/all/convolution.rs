@@ -1,11 +1,13 @@
-//! Brackets of a few sampled Gaussian mechanisms against profiles made by repeated convolution in 40 digits, without
-//! moment generating functions or contours: `convolution_values.py` beside this folder.
+//! Brackets of a few sampled Gaussian mechanisms compared with profiles computed by repeated
+//! convolution with 40 digits, without moment generating functions or contours: see
+//! `convolution_values.py` in the parent folder.
 
 use dp_accounting::{Accountant, Method, PrivacyBound, SaddlePointAccountant, TightestAccountant};
 use dp_core::Adjacency::{self, AddRemoveUser as ONE, ReplaceUser as OTHER};
 use dp_core::DpEvent;
 
-/// Adjacency, count of each, rates and noise multipliers (add/remove), epsilon, delta, and how far two resolutions of the convolution are apart, relative to delta.
+/// Adjacency, count of each, rates and noise multipliers (add/remove), epsilon, delta, and the
+/// difference between two resolutions of the convolution, relative to delta.
 type Row = (Adjacency, u64, &'static [(f64, f64)], f64, f64, f64);
 
 #[rustfmt::skip]
@@ -128,7 +130,8 @@ fn composed<A: Accountant>(mut accountant: A, row: &Row) -> A {
     accountant
 }
 
-/// Checks that `found` holds `exact`, which is known to a part of `doubt`, and is at most `width` of it wide.
+/// Checks that `found` contains `exact`, which is known up to a relative error of `doubt`, and that
+/// its relative width is at most `width`.
 fn check(found: &PrivacyBound, (exact, doubt, width): (f64, f64, f64), row: &Row) {
     let doubt = (3.0 * doubt + 4.0 * f64::EPSILON) * exact;
     assert!(found.lower <= exact + doubt, "{row:?}: {found:?}");
@@ -142,7 +145,8 @@ fn check(found: &PrivacyBound, (exact, doubt, width): (f64, f64, f64), row: &Row
     assert!(ends <= width * exact, "{row:?}: {found:?}");
 }
 
-/// Widest brackets, relative to epsilon and to delta, and those where discretised losses answer: a few runs at small rates and a small epsilon.
+/// Largest widths of brackets, relative to epsilon and to delta, and of those computed from
+/// discretised losses: a few runs at small rates and a small epsilon.
 const WIDTHS: (f64, f64) = (1e-6, 1e-5);
 const DISCRETISED: f64 = 1e-3;
 
@@ -151,7 +155,7 @@ fn brackets_hold_what_convolution_gives() {
     for row in &TABLE {
         let &(adjacency, _, _, epsilon, delta, doubt) = row;
         let best = composed(TightestAccountant::new(adjacency), row);
-        // epsilon moves by less than delta, relative to themselves
+        // epsilon changes by less than delta, relatively
         check(
             &best.epsilon(delta).unwrap(),
             (epsilon, doubt, WIDTHS.0),
@@ -165,8 +169,9 @@ fn brackets_hold_what_convolution_gives() {
     }
 }
 
-/// Small epsilons of wide noise, where the tilted loss weighs outcomes far away. The reference is a convolution by FFT in double precision, good to 3 parts in 1,000; brackets
-/// were up to 6 % below it.
+/// Small epsilons of large noise, where the tilted loss gives weight to far outcomes. The reference
+/// is a convolution by FFT in double precision, accurate to 3 parts in 1,000; brackets were up to 6
+/// % below it.
 #[test]
 fn small_epsilons_of_wide_noise_are_not_below_those_of_a_convolution() {
     for (adjacency, q, sigma, n, delta, epsilon) in [

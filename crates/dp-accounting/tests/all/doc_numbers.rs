@@ -1,4 +1,4 @@
-//! The numbers of `docs/pitfalls.md`, recomputed, so that the page cannot drift from the code.
+//! Recomputes the numbers in `docs/pitfalls.md`, so that the page stays consistent with the code.
 //!
 //! `cargo test --release -p dp-accounting --test all -- --nocapture doc_numbers::` prints them.
 
@@ -19,14 +19,14 @@ fn epsilon(event: &DpEvent, adjacency: Adjacency, delta: f64) -> f64 {
     accountant.epsilon(delta).unwrap().upper
 }
 
-/// Asserts that `found` rounds to the figure that the page prints.
+/// Asserts that `found` rounds to the number printed on the page.
 fn printed(what: &str, found: f64, text: &str) {
     println!("{what}: {found:.6}");
     let digits = text.split_once('.').map_or(0, |(_, after)| after.len());
     assert_eq!(format!("{found:.digits$}"), text, "{what}");
 }
 
-/// Private SGD: noise 1, one in a hundred, a thousand steps.
+/// Private SGD: noise multiplier 1, sampling probability 0.01, 1,000 steps.
 fn sgd() -> DpEvent {
     DpEvent::sampled_gaussian(1.0, 0.01).repeated(1_000)
 }
@@ -41,7 +41,7 @@ fn unit() -> DpEvent {
     DpEvent::gaussian(1.0 / unit_mu())
 }
 
-/// A mechanism of which only (1, 1e-5)-DP is known.
+/// A mechanism known only to be (1, 1e-5)-DP.
 fn stated() -> DpEvent {
     DpEvent::approx_dp(1.0, DELTA, Relation::AddRemove)
 }

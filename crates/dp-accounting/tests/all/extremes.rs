@@ -1,7 +1,7 @@
-//! Parameters at the ends of their ranges: bounded work, figures in order, closed forms where there
-//! are any.
+//! Parameters at the ends of their ranges: bounded work, consistent bounds, and closed forms if
+//! there are any.
 //!
-//! The default tests take a sample of the grid; `long_every_corner` takes all of it and prints the
+//! The default tests use a sample of the grid; `long_every_corner` uses all of it and prints the
 //! slowest calls:
 //!
 //! ```text
@@ -140,7 +140,7 @@ fn known_by_guarantees() -> Vec<DpEvent> {
 /// Seconds of processor time that a call may take.
 const PATIENCE: f64 = 20.0;
 
-/// Processor time of this thread where the system tells, else the time on the wall.
+/// Processor time of this thread if the system provides it, otherwise elapsed time.
 fn cpu_seconds() -> f64 {
     let schedule = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanoseconds = schedule
@@ -178,7 +178,7 @@ fn a_sample_of_everyone_is_the_gaussian_mechanism() {
                     "{bound:?} {exact}"
                 );
             }
-            // Close to everyone is close to it.
+            // A sampling probability close to 1 gives a result close to that without sampling.
             let mut close = TightestAccountant::new(adjacency);
             close
                 .compose(&DpEvent::sampled_gaussian(sigma, 1.0 - 1e-12), 9)
@@ -216,8 +216,8 @@ fn one_laplace_has_its_closed_form() {
     }
 }
 
-/// Many cheap steps look like one Gaussian mechanism of mu = q sqrt(n (e^(1/sigma^2) - 1)): a check of
-/// size, not a bound.
+/// Many cheap steps are approximately one Gaussian mechanism of mu = q sqrt(n (e^(1/sigma^2) - 1)):
+/// a check of the magnitude, not a bound.
 #[test]
 fn many_small_steps_are_nearly_gaussian() {
     for (sigma, q, n) in [
@@ -293,7 +293,7 @@ fn check(bound: &Result<PrivacyBound>, question: Ask, case: &str) {
     }
 }
 
-/// Puts one question to every accountant; all brackets must overlap.
+/// Asks every accountant one question; all brackets must overlap.
 fn ask_all(event: &DpEvent, count: u64, adjacency: Adjacency, question: Ask, slow: &mut Vec<Slow>) {
     let (mut lower, mut upper) = (0.0_f64, f64::INFINITY);
     let case = format!("{count} {event:?} {adjacency} {question:?}");
@@ -311,7 +311,7 @@ fn ask_all(event: &DpEvent, count: u64, adjacency: Adjacency, question: Ask, slo
         }
         assert!(seconds < PATIENCE, "{name} {case}: {seconds} s");
         if let Err(Error::Param(error)) = &answer {
-            // The costs of all steps together may leave the range of numbers.
+            // the total cost of all steps may exceed the range of numbers
             assert!(
                 ["mu_squared", "rho", "epsilon"].contains(&error.name),
                 "{case}: {error}"
@@ -324,7 +324,7 @@ fn ask_all(event: &DpEvent, count: u64, adjacency: Adjacency, question: Ask, slo
             upper = upper.min(bound.upper);
         }
     }
-    // Envelopes are told apart in soundness.rs.
+    // envelopes are tested in soundness.rs
     let envelope = format!("{event:?}");
     if !envelope.contains("BoundedRange") && !envelope.contains("WithoutReplacement") {
         assert!(
@@ -334,7 +334,7 @@ fn ask_all(event: &DpEvent, count: u64, adjacency: Adjacency, question: Ask, slo
     }
 }
 
-/// Every event once in this many of its combinations with steps and questions.
+/// Tests every event with one in `stride` of its combinations of steps and questions.
 fn corners(stride: u64) -> Vec<Slow> {
     let mut slow = Vec::new();
     let mut draw = Draw(stride);
@@ -427,7 +427,7 @@ fn renyi_divergences_from_the_smallest_order_to_the_largest() {
                 assert!(cpu_seconds() - start < PATIENCE, "{event:?} {order}");
                 let case = format!("{count} {event:?} {adjacency} {order}: {bound:?}");
                 assert!(bound.lower >= 0.0 && bound.upper >= bound.lower, "{case}");
-                // Renyi divergence rises with the order, where it is exact.
+                // Renyi divergence increases with the order where it is exact.
                 if bound.lower > 0.0 {
                     assert!(bound.upper >= last * (1.0 - 1e-9), "{case} after {last}");
                     last = bound.lower;

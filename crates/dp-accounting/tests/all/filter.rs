@@ -1,4 +1,4 @@
-//! Filters and odometer: what they let through, and that what they promise holds.
+//! Filters and the odometer: what they accept, and that their guarantees hold.
 
 use dp_accounting::{
     Error, GaussianFilter, IndividualGaussianFilter, Measure, Odometer, RdpFilter, gdp,
@@ -74,7 +74,7 @@ fn rdp_filter_over_orders_pays_delta_for_each() {
         let alone = RdpFilter::at_order(third, ADD_REMOVE, balance.order).unwrap();
         assert!((balance.budget / alone.balances()[0].budget - 1.0).abs() < 1e-9);
     }
-    // order 4 has no budget at this delta but took its part all the same
+    // order 4 has no budget at this delta but its part of delta is reserved all the same
     assert_eq!(filter.balances().len(), 2);
     assert!(RdpFilter::at_order(TARGET, ADD_REMOVE, 4.0).is_err());
 }
@@ -162,14 +162,14 @@ fn odometer_reads_the_rung_above_at_its_part_of_delta() {
     let second = odometer.reading().unwrap();
     let expected = gdp::epsilon(2.0_f64.sqrt(), 1e-5 / 20.0);
     assert!((second.epsilon / expected - 1.0).abs() < 1e-9);
-    // the plain running figure would promise more than holds at a moment chosen by the outputs
+    // the plain running value would promise more than holds at a moment chosen by the outputs
     assert!(second.epsilon > gdp::epsilon(odometer.spent().mu, 1e-5));
     assert!(odometer.with_growth(4.0).is_err());
 }
 
-/// A Gaussian walk against which a curious analyst stops as soon as the running epsilon at the full
-/// delta looks broken. At the running mu that happens far more often than delta allows; at
-/// the odometer's reading it does not.
+/// A Gaussian random walk whose analyst stops as soon as the loss exceeds the running epsilon at
+/// the full delta. At the running mu this happens far more often than delta allows; at the
+/// odometer's reading it does not.
 #[test]
 fn stopping_on_the_outputs_breaks_the_running_figure_and_not_the_odometer() {
     const N_STEPS: u32 = 400;
@@ -227,14 +227,14 @@ impl Normals {
 fn every_unit_spends_its_own_account() {
     let mu = gdp::mu_for(TARGET).unwrap();
     let mut filter = IndividualGaussianFilter::new(TARGET, ADD_REMOVE, 3).unwrap();
-    // a unit at a fraction f of the budget stays for 1/f^2 steps
+    // a unit with a fraction f of the budget's mu takes part in 1/f^2 steps
     let costs = Private::new(vec![0.999 * mu, 0.4999 * mu, 0.0]);
     let steps: Vec<Vec<bool>> = (0..6)
         .map(|_| filter.admit_all(&costs).expose().clone())
         .collect();
     let times = |unit: usize| steps.iter().filter(|step| step[unit]).count();
     assert_eq!([times(0), times(1), times(2)], [1, 4, 6]);
-    // whoever is too dear now may still take part cheaply
+    // a unit that is too expensive now may still take part at a lower cost
     assert!(*filter.admit(0_u32, 1e-3 * mu).expose());
     assert!(!*filter.admit(1_u64, 0.4 * mu).expose());
 }
@@ -274,7 +274,7 @@ fn accounts_of_a_million_small_steps_never_fall_behind() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Whatever a filter lets through is within the target by the accountant.
+    /// Everything that a filter accepts is within the target according to the accountant.
     #[test]
     fn admitted_gaussians_keep_the_target(
         epsilon in 0.01..20.0_f64,
@@ -295,7 +295,7 @@ proptest! {
         prop_assert!(accountant.epsilon(target.delta) <= epsilon);
     }
 
-    /// The exact epsilon of the Gaussians that an RDP filter admits is within its target.
+    /// The exact epsilon of the Gaussians accepted by an RDP filter is within its target.
     #[test]
     fn rdp_filters_keep_the_target(
         epsilon in 0.05..20.0_f64,
@@ -321,7 +321,7 @@ proptest! {
         prop_assert!(accountant.epsilon(target.delta) <= epsilon);
     }
 
-    /// A reading never falls, and is never below the figure of the same Gaussians as one plan.
+    /// A reading never decreases, and is never below the value of the same Gaussians as one plan.
     #[test]
     fn odometer_only_rises(
         first in 1e-3..3.0_f64,

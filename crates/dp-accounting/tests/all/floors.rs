@@ -1,5 +1,5 @@
-//! Who imports whom: the engines stand on nothing else in this crate, the books and the questions
-//! stand on the engines and not on each other.
+//! Module dependencies: the engines import nothing else from this crate; the books and the
+//! questions import the engines and not each other.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// What follows each `crate::` outside comments: one name, or all between braces.
+/// The paths that follow each `crate::` outside comments: one name, or all names between braces.
 fn roots(text: &str) -> Vec<String> {
     let is_code = |line: &&str| !line.trim_start().starts_with("//");
     let code: Vec<&str> = text.lines().filter(is_code).collect();
@@ -65,7 +65,7 @@ fn questions_stand_on_the_engines() {
     check("questions", &["questions", "engines", "Error", "Result"]);
 }
 
-/// The books may use whatever the crate exports but the questions.
+/// The books may use whatever the crate exports except the questions.
 #[test]
 fn books_ask_no_questions() {
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");

@@ -1,7 +1,8 @@
-//! All shared golden values, asked the way anybody would: through [`questions`]; those of Gaussian
-//! mechanisms of the closed forms as well, those that have a privacy loss distribution of its brackets, which are as narrow
-//! as measured, and Renyi divergences and zCDP of their accountants. They are read from `$DP_GOLDEN` (file or folder)
-//! or from `../shared/golden` beside the workspace. Ignored unless asked for, and then a missing file is a failure.
+//! Compares all shared golden values with the public [`questions`] interface; for Gaussian
+//! mechanisms also with the closed forms, for mechanisms that have a privacy loss distribution with
+//! its brackets, which are as narrow as measured, and Renyi divergences and zCDP with their
+//! accountants. They are read from `$DP_GOLDEN` (file or folder) or from `../shared/golden` next to
+//! the workspace. Ignored by default; when run explicitly, a missing file is a failure.
 //!
 //! [`questions`]: dp_accounting::questions
 
@@ -14,10 +15,10 @@ use dp_accounting::{Accountant, GdpAccountant, PldAccountant, RdpAccountant, Zcd
 use dp_core::{Adjacency, ApproxDp, DpEvent, Relation};
 use serde_json::Value;
 
-/// Cases there are at least.
+/// Minimum number of cases.
 const N_CASES: usize = 169;
 
-/// Widest bracket around an epsilon, a divergence or a calibrated parameter, relatively.
+/// Largest relative width of a bracket around an epsilon, a divergence or a calibrated parameter.
 const WIDTH: f64 = 1e-4;
 
 /// The same around a delta: d ln(delta) / d epsilon is at most in the hundreds here.
@@ -44,7 +45,7 @@ fn number(value: &Value) -> f64 {
     value.as_f64().unwrap()
 }
 
-/// What is known about the true value of a case.
+/// The known bounds on the true value of a case.
 struct Truth {
     value: f64,
     relative: f64,
@@ -62,9 +63,9 @@ impl Truth {
         }
     }
 
-    /// Why an answer is wrong, if it is.
+    /// The reason why an answer is wrong, if it is.
     fn objection(&self, answer: &Answer) -> Option<String> {
-        // A double is within half a unit in the last place of the value with all its digits.
+        // The double is within half a unit in the last place of the value with all its digits.
         let doubt = self.value.abs() * (self.uncertainty + 0.5 * f64::EPSILON) + self.absolute;
         let (least, most) = (self.value - doubt, self.value + doubt);
         if answer.upper < least {
@@ -139,7 +140,7 @@ fn real_data_golden_all() {
     assert!(n_wrong == 0, "{n_wrong} of {n_cases} cases:\n{list}");
 }
 
-/// The figure of [`GdpAccountant`] or [`gdp::mu_for`] alone, for a case of Gaussian mechanisms.
+/// The value of [`GdpAccountant`] or [`gdp::mu_for`] alone, for a case of Gaussian mechanisms.
 fn closed_form(case: &Value) -> f64 {
     let query = &case["query"];
     let of = |name: &str| number(&query[name]);
@@ -180,7 +181,7 @@ fn real_data_golden_gaussian_closed_forms() {
             let allowed = truth.absolute.max(truth.relative * expected.abs());
             let near = (found - expected).abs() <= allowed;
             assert!(near, "{id}: {found} instead of {expected}");
-            // Upper bounds, up to the last digits.
+            // upper bounds, up to the last digits
             let floor = expected * (1.0 - 1e-13) - truth.absolute;
             assert!(found >= floor, "{id} is too low: {found}");
         }
@@ -204,7 +205,7 @@ const PLD_FAMILIES: [&str; 14] = [
     "heterogeneous",
 ];
 
-/// Widest bracket measured, rounded up: relative to an epsilon or to a delta.
+/// Largest measured width of a bracket, rounded up, relative to an epsilon or to a delta.
 fn widest(family: &str) -> f64 {
     match family {
         "optimal-composition" | "rr-delta" => 1e-9,
@@ -216,7 +217,7 @@ fn widest(family: &str) -> f64 {
     }
 }
 
-/// One entry of a case's `events`, and how often it runs.
+/// One entry of a case's `events`, and its count.
 fn event(one: &Value, relation: Relation) -> (DpEvent, u64) {
     let get = |name: &str| number(&one[name]);
     let whole = |name: &str| u32::try_from(one[name].as_u64().unwrap()).unwrap();
@@ -245,7 +246,7 @@ fn adjacency(case: &Value) -> Adjacency {
     }
 }
 
-/// `accountant` with everything that the case composes.
+/// `accountant` after composing all events of the case.
 fn composed<A: Accountant>(mut accountant: A, case: &Value) -> A {
     for one in case["events"].as_array().unwrap() {
         let (event, count) = event(one, accountant.adjacency().relation());
@@ -329,7 +330,7 @@ fn rdp(case: &Value) -> f64 {
     let accountant = composed(RdpAccountant::new(adjacency(case)), case);
     let bound = accountant.rdp(number(&case["query"]["alpha"])).unwrap();
     let truth = number(&case["value"]);
-    // The bracket is honest: the reference is inside, up to its own last digit.
+    // The reference lies within the bracket, up to its own last digit.
     let ulp = 2e-16 * truth;
     assert!(
         bound.lower <= truth + ulp && truth - ulp <= bound.upper,

@@ -1,5 +1,5 @@
-//! Numbers out of range, counts that overflow, depth without end, files that make no sense: typed
-//! errors, and never an epsilon of 0, an answer that is not a number, or a panic.
+//! Numbers out of range, counts that overflow, excessive nesting, and invalid files lead to typed
+//! errors, and never to an epsilon of 0, an answer that is not a number, or a panic.
 
 use dp_accounting::questions::{Answer, Quantity, QuestionError, QuestionFile};
 use dp_accounting::{
@@ -13,7 +13,7 @@ use crate::shared::edits::edited;
 use crate::shared::events::{ADJACENCIES, every_form};
 use crate::shared::refusals::is_explained;
 
-/// A bracket of finite numbers in order, or a typed refusal.
+/// Checks that the answer is a bracket of finite numbers in order, or a typed error.
 #[track_caller]
 fn assert_epsilon(answer: &Result<PrivacyBound>, what: &str) {
     match answer {
@@ -26,7 +26,7 @@ fn assert_epsilon(answer: &Result<PrivacyBound>, what: &str) {
     }
 }
 
-/// The same of probabilities.
+/// The same for probabilities.
 #[track_caller]
 fn assert_delta(answer: &Result<PrivacyBound>, what: &str) {
     assert_epsilon(answer, what);
@@ -35,13 +35,15 @@ fn assert_delta(answer: &Result<PrivacyBound>, what: &str) {
     }
 }
 
-/// An error that a mechanism or a question can be at fault for, and whose message says at what.
+/// Checks that the error can be caused by a mechanism or a question and that its message names the
+/// cause.
 #[track_caller]
 fn assert_typed(error: &Error, what: &str) {
     assert!(is_explained(error), "{what}: {error:?}");
 }
 
-/// Composes one run and asks everything; what is composed must have a sane answer or a typed refusal.
+/// Composes one run and asks for everything; a composition must have a valid answer or a typed
+/// error.
 fn compose(accountant: &mut dyn Accountant, event: &DpEvent) -> Result<()> {
     accountant.compose(event, 1)?;
     for delta in [1e-9, 0.2] {
@@ -55,7 +57,7 @@ fn compose(accountant: &mut dyn Accountant, event: &DpEvent) -> Result<()> {
     Ok(())
 }
 
-/// What a real parameter may be.
+/// The range of a real parameter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Range {
     Positive,
@@ -83,7 +85,8 @@ impl Range {
     }
 }
 
-/// Every real parameter of an event, at any depth. A new variant does not compile here.
+/// Every real parameter of an event, at any depth. Adding a variant to `DpEvent` breaks compilation
+/// here.
 fn reals(event: &mut DpEvent) -> Vec<(&mut f64, Range)> {
     use Range::{Above, DeltaLike, NotNegative, Open, Positive, Probability};
     match event {
@@ -199,7 +202,7 @@ fn nested(depth: usize, inner: DpEvent, wrap: impl Fn(DpEvent) -> DpEvent) -> Dp
     (0..depth).fold(inner, |event, _| wrap(event))
 }
 
-/// Runs `check` on a stack an eighth of what threads are given.
+/// Runs `check` on a stack an eighth of the usual size for threads.
 fn on_a_small_stack(check: impl FnOnce() + Send + 'static) {
     let thread = std::thread::Builder::new().stack_size(256 << 10);
     thread.spawn(check).unwrap().join().unwrap();
@@ -219,7 +222,7 @@ const WRAPS: [Wrap; 5] = [
     },
 ];
 
-/// What is allowed is answered on a small stack, every way of nesting at its deepest.
+/// Events at the allowed depth are answered on a small stack, for every way of nesting.
 #[test]
 fn the_deepest_events_fit_a_small_stack() {
     for wrap in WRAPS {
@@ -243,7 +246,7 @@ fn the_deepest_events_fit_a_small_stack() {
     }
 }
 
-/// None of [`WRAPS`] repeats or samples anything, so what is Gaussian costs as much as its core.
+/// None of [`WRAPS`] repeats or samples anything, so a Gaussian event costs as much as its core.
 fn costs_what_it_wraps(event: &DpEvent, adjacency: Adjacency) {
     match dp_accounting::gdp::mu_squared(event, adjacency) {
         Ok(found) => {
@@ -259,12 +262,13 @@ fn costs_what_it_wraps(event: &DpEvent, adjacency: Adjacency) {
     }
 }
 
-/// Ten thousand samples of samples overflowed the stack.
+/// Regression test: ten thousand nested samples overflowed the stack.
 #[test]
 fn deep_events_do_not_overflow_the_stack() {
     for wrap in WRAPS {
         for depth in [DpEvent::MAX_DEPTH, 1_000, 20_000] {
-            // Built and dropped here, on a large stack: dropping a box drops what is in it.
+            // Built and dropped here, on a large stack, because dropping a box drops its contents
+            // recursively.
             let build = move || {
                 let event = std::sync::Arc::new(nested(depth, DpEvent::gaussian(2.0), wrap));
                 let shared = std::sync::Arc::clone(&event);
@@ -382,7 +386,7 @@ fn guarantees_of_the_wrong_relation_are_refused() {
     }
 }
 
-/// Legal and useless: the smallest and largest numbers there are.
+/// Valid but useless: the smallest and largest numbers there are.
 #[test]
 #[ignore = "minutes: the discretised method at every end of every range"]
 fn long_extreme_numbers_give_sane_answers() {
@@ -409,7 +413,7 @@ fn long_extreme_numbers_give_sane_answers() {
                 for adjacency in [Adjacency::AddRemoveUser, Adjacency::ReplaceUser] {
                     for (name, mut accountant) in accountants(adjacency) {
                         let what = format!("{name} {changed:?} {adjacency}");
-                        // Small and refused is fine; what is private enough is never free.
+                        // small values may be rejected; an event that is accepted is never free
                         if let Err(refusal) = compose(accountant.as_mut(), &changed) {
                             assert_typed(&refusal, &what);
                         }
@@ -423,7 +427,7 @@ fn long_extreme_numbers_give_sane_answers() {
     }
 }
 
-/// Every answer to the largest guarantees and the least noise is finite, or a typed error.
+/// Every answer to the largest guarantees and the smallest noise is finite, or a typed error.
 #[test]
 fn the_costliest_events_have_finite_answers_or_none() {
     let relation = Relation::AddRemove;
@@ -498,7 +502,7 @@ fn single_files() -> Vec<String> {
     files
 }
 
-/// Asks everything in `text`; returns how many answers there were.
+/// Asks everything in `text`; returns the number of answers.
 fn answer_all(text: &str) -> usize {
     let file = match QuestionFile::from_json(text) {
         Ok(file) => file,
@@ -520,7 +524,8 @@ fn answer_all(text: &str) -> usize {
     n
 }
 
-/// A bracket, of probabilities within their range. An epsilon by formula is not clipped at 0.
+/// Checks that the bracket is valid, and for probabilities within [0, 1]. An epsilon by formula is
+/// not clipped at 0.
 fn assert_sane(answer: &Answer, asked: &str, text: &str) {
     assert!(!asked.is_empty(), "answered unasked: {text}");
     let formulas = [", mironov2017", ", cks2020", ", asoodeh2020"];
@@ -539,7 +544,7 @@ fn assert_sane(answer: &Answer, asked: &str, text: &str) {
     assert!(ordered && answer.upper <= most, "{answer:?} for {text}");
 }
 
-/// Why there is no answer; a bracket that is none would be a mistake of the crate.
+/// Checks the reason why there is no answer; an invalid bracket would be a bug in the crate.
 fn assert_explained(refusal: &QuestionError, text: &str) {
     match refusal {
         QuestionError::Accounting(error) => assert_typed(error, text),
@@ -565,7 +570,7 @@ fn mutated_question_files_do_not_panic() {
     assert!(answered > 500, "{answered}");
 }
 
-/// The rounding error of a large exponent took the upper end far above 1.
+/// Regression test: the rounding error of a large exponent moved the upper end far above 1.
 #[test]
 fn delta_by_formula_is_a_probability() {
     let text = r#"{"schema_version":1,"units":"nats","cases":[{"id":"a","neighbour":"add_remove",

@@ -1,4 +1,4 @@
-//! The tests of this crate but `ledger_torture`, in one binary.
+//! The tests of this crate except `ledger_torture`, in one binary.
 
 #![allow(
     clippy::cast_possible_truncation,

@@ -1,4 +1,4 @@
-//! Brackets of privacy loss distributions against exact finite sums and each other.
+//! Brackets of privacy loss distributions compared with exact finite sums and with each other.
 
 use dp_accounting::{Accountant, Error, Method, PldAccountant, SaddlePointAccountant, gdp};
 use dp_core::{Adjacency, DpEvent, Relation};
@@ -108,7 +108,7 @@ fn extremes_are_ordered_or_refused() {
     }
 }
 
-/// Two methods with nothing in common but the tails of the losses.
+/// Two methods that share nothing but the tails of the losses.
 #[test]
 fn brackets_hold_what_the_inversion_proves() {
     let cases = [
@@ -138,7 +138,7 @@ fn brackets_hold_what_the_inversion_proves() {
     }
 }
 
-/// Almost all of the loss that counts is at its top: 0 used to be the lower end here.
+/// Regression test: almost all of the relevant loss is at its maximum, and the lower end was 0.
 #[test]
 fn epsilon_close_to_the_largest_loss_has_both_ends() {
     let laplace = [(DpEvent::laplace(1.0), 3)];

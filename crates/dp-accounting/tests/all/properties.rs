@@ -1,4 +1,4 @@
-//! What must hold for any input.
+//! Properties that must hold for any input.
 
 use dp_accounting::{
     Budget, Certificate, GdpAccountant, Ledger, Plan, ReleaseRequest, Spend, gdp, usable_delta,
@@ -15,7 +15,7 @@ fn adjacencies() -> impl Strategy<Value = Adjacency> {
     ]
 }
 
-/// A number spread evenly over the decades between two powers of ten.
+/// A number uniformly distributed on a logarithmic scale between two powers of ten.
 fn decades(low: f64, high: f64) -> impl Strategy<Value = f64> {
     (low..high).prop_map(|exponent| 10.0_f64.powf(exponent))
 }
@@ -25,8 +25,8 @@ fn targets() -> impl Strategy<Value = ApproxDp> {
         .prop_map(|(epsilon, delta)| ApproxDp { epsilon, delta })
 }
 
-/// Shares over twelve decades, of both replace factors, without draws: at epsilon 50 the reserve
-/// covers none at small delta.
+/// Shares over twelve decades, with both replace factors and without draws: at epsilon 50 the
+/// reserve covers none at small delta.
 fn requests() -> impl Strategy<Value = Vec<ReleaseRequest>> {
     let request = (decades(-6.0, 6.0), any::<bool>()).prop_map(|(share, psd)| {
         let factor = if psd {
@@ -52,7 +52,8 @@ proptest! {
         let epsilon = plan.guarantee().epsilon;
         prop_assert!(epsilon <= target.epsilon && epsilon >= 0.9999 * target.epsilon, "{epsilon}");
 
-        // The accountant, fed the events, agrees; and the whole delta is better still.
+        // the accountant gives the same result for the events; the whole delta gives a smaller
+        // epsilon
         let mut accountant = GdpAccountant::new(adjacency);
         for release in plan.releases() {
             accountant.compose(release.event(), 1).unwrap();
@@ -61,7 +62,7 @@ proptest! {
         prop_assert!(again <= target.epsilon && again >= 0.9999 * target.epsilon, "{again}");
         prop_assert!(accountant.delta(target.epsilon) <= target.delta);
 
-        // A budget of exactly the target pays once, and the certificate says the same.
+        // a budget of exactly the target covers the plan once, and the certificate agrees
         let budget = Budget::new(target, adjacency).unwrap();
         let mut ledger = Ledger::in_memory("d", budget).unwrap();
         let spends = ledger.reserve(&plan).unwrap();

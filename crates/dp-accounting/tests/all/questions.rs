@@ -1,4 +1,4 @@
-//! Files of questions: what is refused, and that a bad case spoils no other.
+//! Question files: what is rejected, and that an invalid case does not affect the others.
 
 use dp_accounting::questions::{Answer, EventQuestion, QuestionError, QuestionFile};
 use dp_accounting::{Error, Method};
@@ -212,8 +212,8 @@ fn amplification_needs_add_remove_and_is_exact() {
     assert_epsilon(amplified("1.0,").unwrap(), 0.017_036_863_236_176_546_3);
     assert_epsilon(amplified("1000,").unwrap(), 995.394_829_814_011_908_63);
     assert_epsilon(amplified("0,").unwrap(), 0.0);
-    // Without the record in the sample two replaced data sets agree, but with a guarantee for
-    // replacement only, having it and not having it may be as different as can be.
+    // If the record is not in the sample, two data sets that differ by its replacement agree. But a
+    // guarantee for replacement only says nothing about having it or not having it.
     let replace = case(event, query).replace("add_remove", "replace_one");
     assert!(matches!(
         ask(&replace),

@@ -1,7 +1,7 @@
-//! Values of the Gaussian privacy profile against 420-digit arithmetic.
+//! Values of the Gaussian privacy profile compared with 420-digit arithmetic.
 //!
-//! Both tables were printed by `tests/reference_values.py` (mpmath): the definition evaluated
-//! with enough digits that its cancellation does not matter, and bisection for epsilon. The
+//! Both tables were printed by `tests/reference_values.py` (mpmath), which evaluates the definition
+//! with enough digits that its cancellation does not matter, and uses bisection for epsilon. The
 //! inputs are the doubles nearest to the literals; 25 digits are shown.
 
 use dp_accounting::gdp::{delta, epsilon, log_delta, mu_for};
@@ -66,7 +66,7 @@ fn delta_is_right_to_the_last_digits() {
     let mut worst: f64 = 0.0;
     for &(mu, eps, expected) in DELTAS {
         let error = (delta(mu, eps) / expected - 1.0).abs();
-        // The inputs are exact and nothing cancels: a few roundings and those of libm are left.
+        // the inputs are exact and nothing cancels: only a few roundings and those of libm remain
         assert!(error < 4e-15, "{mu} {eps}: {error:e}");
         worst = worst.max(error);
     }
@@ -89,7 +89,8 @@ fn epsilon_is_never_below_and_hardly_above() {
     let mut worst: f64 = 0.0;
     for &(mu, target, expected) in EPSILONS {
         let excess = epsilon(mu, target) / expected - 1.0;
-        // The margin of 1e-14 in ln delta weighs most where delta is near its maximum: (3, 0.86).
+        // the margin of 1e-14 in ln delta has the largest effect if delta is near its maximum: (3,
+        // 0.86)
         assert!((0.0..2e-12).contains(&excess), "{mu} {target}: {excess:e}");
         worst = worst.max(excess);
     }

@@ -1,8 +1,8 @@
-//! Files cut short and files with bits flipped.
+//! Truncated files and files with flipped bits.
 //!
-//! What a crash can do is cut an append that never returned: nothing may be lost then. Cutting into
-//! what was durable is a roll-back, which no file can detect by itself; then at least every line that is
-//! still whole counts. A flipped bit anywhere in a line breaks the chain, so the file is refused.
+//! A crash can truncate an append that never returned: nothing may be lost then. Truncating durable
+//! data is a roll-back, which no file can detect by itself; then at least every line that is still
+//! complete must count. A flipped bit anywhere in a line breaks the chain, so the file is rejected.
 
 use std::fs;
 use std::ops::Range;
@@ -14,7 +14,8 @@ use super::{check_counted, patiently, plan};
 use crate::shared::draw::Draw;
 use crate::shared::memory_folder::memory_folder;
 
-/// A file, the ids of its durable lines with where they lie, and an append that a crash interrupts.
+/// A file, the ids of its durable lines with their positions, and an append that is interrupted by
+/// a crash.
 struct Book {
     durable: Vec<u8>,
     ids: Vec<(Range<usize>, String)>,
@@ -52,20 +53,20 @@ fn flip(bytes: &mut [u8], draw: &mut Draw) {
     bytes[at] ^= 1 << draw.below(8);
 }
 
-/// The ids of lines that lie whole within the first `length` bytes.
+/// The ids of lines that lie completely within the first `length` bytes.
 fn whole_before(book: &Book, length: usize) -> Vec<String> {
     let within = book.ids.iter().filter(|(range, _)| range.end <= length);
     within.map(|(_, id)| id.clone()).collect()
 }
 
-/// One damaged file. Returns whether it could be opened.
+/// Tests one damaged file. Returns whether it could be opened.
 fn run(path: &Path, book: &Book, kind: usize, draw: &mut Draw) -> bool {
     let mut bytes = book.durable.clone();
     let mut owed = whole_before(book, bytes.len());
     match kind {
-        // a crash: nothing, a part or all of the last append
+        // a crash: none, part or all of the last append
         0 => bytes.extend(&book.interrupted[..draw.below(book.interrupted.len() + 1)]),
-        // the same, and bits of what never returned are flipped
+        // the same, with flipped bits in the append that never returned
         1 => {
             let mut tail = book.interrupted[..1 + draw.below(book.interrupted.len())].to_vec();
             flip(&mut tail, draw);
@@ -76,7 +77,7 @@ fn run(path: &Path, book: &Book, kind: usize, draw: &mut Draw) -> bool {
             bytes.truncate(draw.below(bytes.len()));
             owed = whole_before(book, bytes.len());
         }
-        // bits of durable lines are flipped, perhaps in a file that also has a torn end
+        // flipped bits in durable lines, possibly in a file that also has a torn end
         _ => {
             for _ in 0..=draw.below(3) {
                 flip(&mut bytes, draw);

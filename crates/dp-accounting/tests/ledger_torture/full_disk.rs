@@ -1,4 +1,4 @@
-//! Disks that fill up in the middle of a write.
+//! Disks that become full during a write.
 #![cfg(target_os = "linux")]
 
 use std::fs;
@@ -10,8 +10,8 @@ use super::{check_counted, patiently, plan, writer};
 use crate::shared::draw::Draw;
 use crate::shared::memory_folder::memory_folder;
 
-/// A writer that may make files of `blocks` times 512 bytes. Past that a write ends short and then
-/// fails as on a full disk, or, every other time, the system kills the process.
+/// A writer that may create files of `blocks` times 512 bytes. Beyond that, a write is truncated
+/// and then fails as on a full disk, or, every other time, the system kills the process.
 fn run_in_blocks(path: &Path, blocks: usize, killed: bool) -> Vec<String> {
     let ignore = if killed { "" } else { "trap '' XFSZ;" };
     let script = format!("{ignore} ulimit -c 0; ulimit -f {blocks}; exec \"$@\"");
@@ -25,7 +25,7 @@ fn run_in_blocks(path: &Path, blocks: usize, killed: bool) -> Vec<String> {
     ids
 }
 
-/// Four writers in turn on one file, each with a little more room than the one before.
+/// Four successive writers on one file, each with slightly more room than the one before.
 fn fill_up(n_runs: usize, seed: u64) {
     let mut draw = Draw(seed);
     let mut n_ids = 0;
@@ -62,7 +62,7 @@ fn long_two_thousand_files_at_their_limit_lose_nothing() {
 
 const MOUNT: &str = "DP_LEDGER_TORTURE_MOUNT";
 
-/// Inside a file system of 64 KiB: fill it, write until it is full, make room, look again.
+/// In a file system of 64 KiB: write until it is full, make room, and open the ledger again.
 #[test]
 fn in_a_small_file_system() {
     let Some(mount) = std::env::var_os(MOUNT) else {
@@ -86,7 +86,7 @@ fn in_a_small_file_system() {
             };
             assert!(matches!(refusal, Error::Io { .. }), "{refusal:?}");
         }
-        // Mending may find no room either; then it says so and hands out nothing.
+        // repairing may find no room either; then it returns an error and hands out nothing
         match patiently(&path) {
             Ok(ledger) => assert!(ledger.n_releases() >= handed_out.len() as u64),
             Err(refusal) => assert!(matches!(refusal, Error::Io { .. }), "{refusal:?}"),

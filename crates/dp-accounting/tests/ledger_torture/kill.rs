@@ -1,4 +1,4 @@
-//! kill -9 at moments from before the first line of `main` to the thick of it.
+//! `kill -9` at moments between the start of the process and the middle of its work.
 
 use std::path::Path;
 use std::process::Child;
@@ -8,8 +8,8 @@ use std::time::Duration;
 use super::{check_counted, writer};
 use crate::shared::memory_folder::memory_folder;
 
-/// Lets a writer run, kills it `life` after its start or after its first spend, and returns the ids
-/// that it was handed.
+/// Lets a writer run, kills it after `life`, counted from its start or from its first spend, and
+/// returns the ids that it received.
 fn run_and_kill(mut child: Child, life: Duration, after_first_spend: bool) -> Vec<String> {
     let pipe = child.stdout.take().unwrap();
     let (first, seen) = mpsc::channel();

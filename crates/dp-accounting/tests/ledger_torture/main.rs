@@ -1,8 +1,9 @@
-//! A ledger under kill -9, full disks, two writers, damaged, replaced, rolled back and read-only files: what was handed
-//! out must be counted. At least 1,000 runs here, ten times as many behind `--ignored`.
+//! A ledger under `kill -9`, full disks, two writers, and with damaged, replaced, rolled back and
+//! read-only files: whatever was handed out must be counted. At least 1,000 runs by default, ten
+//! times as many with `--ignored`.
 //!
-//! In a test binary of its own, because a process that is just being started holds copies of
-//! every open file for a moment, locks included; `patiently` waits these moments out.
+//! In a separate test binary, because a process that is being started briefly holds copies of every
+//! open file, including locks; `patiently` waits until they are released.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
 
@@ -32,7 +33,7 @@ fn budget() -> Budget {
     Budget::new(target, Adjacency::AddRemoveUser).unwrap()
 }
 
-/// Three small releases, or as many as asked for, under a label of any length.
+/// Three small releases, or a given number, under a label of any length.
 fn plan(label: &str, n_releases: usize) -> Plan {
     let releases = [4e4, 5e4, 6e4]
         .iter()
@@ -43,7 +44,7 @@ fn plan(label: &str, n_releases: usize) -> Plan {
     Plan::with_noise_multipliers(1e-5, Adjacency::AddRemoveUser, releases).unwrap()
 }
 
-/// Opens the ledger, waiting for whoever has it.
+/// Opens the ledger, waiting while another process has it open.
 fn patiently(path: &Path) -> dp_accounting::Result<Ledger> {
     let give_up = Instant::now() + Duration::from_secs(60);
     loop {
@@ -56,11 +57,11 @@ fn patiently(path: &Path) -> dp_accounting::Result<Ledger> {
     }
 }
 
-/// Every id was handed out once and is a release in the file that is not held any more, by itself and
-/// after the file was opened and mended.
+/// Checks that every id was handed out once and is a release in the file that is no longer held,
+/// before and after the file was opened and repaired.
 fn check_counted(path: &Path, handed_out: &[String]) {
     if handed_out.is_empty() && !path.exists() {
-        return; // a ledger is made whole or not at all
+        return; // a ledger is created completely or not at all
     }
     let whole: Vec<&String> = handed_out.iter().filter(|id| id.len() == 64).collect();
     let once: HashSet<&String> = whole.iter().copied().collect();
@@ -71,7 +72,7 @@ fn check_counted(path: &Path, handed_out: &[String]) {
         let counted: HashSet<&str> = ids.collect();
         assert_eq!(counted.len(), summary.releases.len(), "a release id twice");
         for id in handed_out {
-            // the last line of a killed writer may lack its end
+            // the last line of a killed writer may be incomplete
             let paid = match id.len() {
                 64 => counted.contains(id.as_str()) && !summary.held.contains(id),
                 _ => counted.iter().any(|whole| whole.starts_with(id.as_str())),

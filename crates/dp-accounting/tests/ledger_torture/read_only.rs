@@ -12,7 +12,8 @@ use crate::shared::memory_folder::memory_folder;
 
 const MOUNT: &str = "DP_LEDGER_TORTURE_READ_ONLY";
 
-/// Inside a folder that is mounted a second time, read-only: neither an old ledger pays nor is a new one made.
+/// In a folder that is mounted a second time, read-only: an existing ledger hands out nothing, and
+/// no new one is created.
 #[test]
 fn on_a_read_only_mount() {
     let Some(mount) = std::env::var_os(MOUNT) else {
@@ -23,7 +24,8 @@ fn on_a_read_only_mount() {
         let refused = patiently(&path);
         assert!(matches!(refused, Err(Error::Io { .. })), "{refused:?}");
     }
-    // a held release of a ledger that was opened where it can be written to, under a path that cannot
+    // a held release of a ledger that was opened through a writable path, under a path that is
+    // read-only
     assert!(Ledger::audit(&path).is_ok_and(|summary| summary.held.len() == 3));
     println!("READ-ONLY");
 }

@@ -1,7 +1,8 @@
-//! Files that are replaced, cut, rolled back or spoilt while a ledger has them open.
+//! Files that are replaced, truncated, rolled back or corrupted while a ledger has them open.
 //!
-//! A copy that takes the file's place costs nothing, an older copy neither. Where the file itself has lost lines,
-//! the ledger cannot bring them back; then nothing is handed out until somebody else has.
+//! Replacing the file by a copy, even an older one, loses nothing. If the file itself has lost
+//! lines, the ledger cannot restore them; then nothing is handed out until they have been restored
+//! from outside.
 
 use std::fs;
 use std::path::Path;
@@ -21,7 +22,7 @@ fn ids(spends: &[dp_accounting::Spend]) -> Vec<String> {
         .collect()
 }
 
-/// One payment: at once, or held and taken in part.
+/// One charge: handed out at once, or held and taken in part.
 fn pay(ledger: &mut Ledger, draw: &mut Draw) -> dp_accounting::Result<Vec<String>> {
     let plan = plan(&"x".repeat(draw.below(40)), 1 + draw.below(3));
     if draw.below(2) == 0 {
@@ -38,7 +39,7 @@ fn put_in_place(path: &Path, bytes: &[u8]) {
     fs::rename(copy, path).unwrap();
 }
 
-/// Copies the file and puts the copy in its place, again and again, with any time in between.
+/// Replaces the file by a copy of itself repeatedly, with random delays in between.
 fn synchronise_until(stop: &AtomicBool, path: &Path, mut draw: Draw) {
     while !stop.load(Ordering::Relaxed) {
         if let Ok(bytes) = fs::read(path) {
@@ -49,7 +50,7 @@ fn synchronise_until(stop: &AtomicBool, path: &Path, mut draw: Draw) {
     }
 }
 
-/// Runs whose file a program synchronises all the time.
+/// Runs during which a program synchronises the file all the time.
 #[cfg(unix)]
 fn synchronised(n_runs: usize, seed: u64) {
     let mut draw = Draw(seed);
@@ -96,11 +97,11 @@ fn long_a_thousand_runs_on_a_synchronised_file_lose_nothing() {
     synchronised(1000, 9);
 }
 
-/// What happens to the file between two payments of a run, and whether the ledger can put it right.
+/// What happens to the file between two charges of a run, and whether the ledger can repair it.
 fn spoil(path: &Path, whole: &[u8], older: &[u8], draw: &mut Draw) -> bool {
     let mut spoilt = whole.to_vec();
     match draw.below(8) {
-        // another file in its place, which may be torn in the copying
+        // another file replaces it, which may be an incomplete copy
         0 => put_in_place(path, whole),
         1 => put_in_place(path, older),
         2 => {
@@ -131,7 +132,8 @@ fn spoil(path: &Path, whole: &[u8], older: &[u8], draw: &mut Draw) -> bool {
     true
 }
 
-/// Runs whose file is replaced, cut, rolled back, spoilt or deleted between payments, and given back at times.
+/// Runs whose file is replaced, truncated, rolled back, corrupted or deleted between charges, and
+/// sometimes restored.
 #[cfg(unix)]
 fn rolled_back(n_runs: usize, seed: u64) {
     let folder = memory_folder();

@@ -1,4 +1,4 @@
-//! Two processes that want the same file at the same time, one of them killed now and then.
+//! Two processes that use the same file at the same time; sometimes one of them is killed.
 
 use std::collections::HashSet;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! The writer, in a process of its own: reserves, holds and takes, and says what it was handed.
+//! The writer, in a separate process: reserves, holds and takes, and prints the ids that it
+//! receives.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
@@ -13,8 +14,9 @@ const TURNS: &str = "DP_LEDGER_TORTURE_TURNS";
 const UPGRADES: &str = "DP_LEDGER_TORTURE_UPGRADES";
 const MARK: &str = "HANDED-OUT ";
 
-/// With a number of turns the file is opened anew for each; without one it is kept for ever. What a
-/// killed writer left held is taken first; then plans are reserved and held in turn.
+/// With a number of turns, the file is reopened for each; without one, it stays open indefinitely.
+/// Releases that a killed writer left held are taken first; then plans are reserved and held in
+/// turn.
 #[test]
 fn child() {
     let Some(path) = std::env::var_os(PATH) else {
@@ -42,7 +44,7 @@ fn child() {
     }
 }
 
-/// Pays and rewrites the ledger in turn.
+/// Alternately charges and rewrites the ledger.
 fn upgrade_for_ever(path: &Path) {
     loop {
         let mut ledger = patiently(path).unwrap();
@@ -80,7 +82,7 @@ fn say(outcome: Result<Vec<Spend>>, ledger: &mut Ledger) -> Option<()> {
     Some(())
 }
 
-/// On a failed write, checks that the ledger is of no use any more.
+/// If a write failed, checks that the ledger cannot be used any more.
 fn went_well<T>(outcome: Result<T>, ledger: &mut Ledger) -> Option<T> {
     match outcome {
         Ok(value) => Some(value),
@@ -93,7 +95,7 @@ fn went_well<T>(outcome: Result<T>, ledger: &mut Ledger) -> Option<T> {
     }
 }
 
-/// A command that runs this binary's test `name`, by way of `shell` (`"$@"` is the test) if given.
+/// A command that runs this binary's test `name`, through `shell` (`"$@"` is the test) if given.
 pub(super) fn command(name: &str, shell: Option<&str>) -> Command {
     let this = std::env::current_exe().unwrap();
     let mut command = match shell {
@@ -125,7 +127,7 @@ pub(super) fn start_upgrading(path: &Path) -> Child {
     command.env(PATH, path).env(UPGRADES, "1").spawn().unwrap()
 }
 
-/// The ids that a writer prints until its end; `on_each` is told of every one.
+/// The ids that a writer prints until it ends; `on_each` is called for each of them.
 pub(super) fn ids(pipe: impl Read, mut on_each: impl FnMut()) -> Vec<String> {
     let mut ids = Vec::new();
     for line in BufReader::new(pipe).lines() {

@@ -1,4 +1,4 @@
-//! The accountants that take any event, by name.
+//! The accountants that accept any event, by name.
 
 use dp_accounting::{
     Accountant, PldAccountant, RdpAccountant, SaddlePointAccountant, TightestAccountant,

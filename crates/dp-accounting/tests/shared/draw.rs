@@ -1,6 +1,6 @@
-//! Pseudo-random numbers that a run can be repeated with.
+//! Reproducible pseudo-random numbers.
 
-/// `SplitMix64`: repeatable, and good enough to choose test cases with.
+/// `SplitMix64`: reproducible, and good enough to choose test cases.
 #[derive(Debug, Clone)]
 pub(crate) struct Draw(pub u64);
 
@@ -28,7 +28,7 @@ impl Draw {
         self.unit() < p
     }
 
-    /// Evenly over the decades.
+    /// Uniform on a logarithmic scale.
     pub(crate) fn log(&mut self, low: f64, high: f64) -> f64 {
         let x = libm::exp(libm::log(low) + self.unit() * libm::log(high / low));
         x.clamp(low, high)
@@ -38,7 +38,7 @@ impl Draw {
         low + self.bits() % (high - low + 1)
     }
 
-    /// Evenly over the decades.
+    /// Uniform on a logarithmic scale.
     #[allow(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,

@@ -1,8 +1,8 @@
-//! Text that was damaged or edited at random, most of all JSON.
+//! Randomly damaged or edited text, mainly JSON.
 
 use super::draw::Draw;
 
-/// What is put in.
+/// The texts that are inserted.
 const SNIPPETS: [&str; 34] = [
     "2",
     "0.5",
@@ -40,11 +40,11 @@ const SNIPPETS: [&str; 34] = [
     "é",
 ];
 
-/// How many of [`SNIPPETS`] may stand where a number stands.
+/// How many of [`SNIPPETS`] can replace a number.
 const NUMBERS: usize = 18;
 
-/// `bytes` with one to `most` edits: a byte changed, removed or put in, a range removed or repeated,
-/// a snippet in place of a range or of a number.
+/// `bytes` with one to `most` edits: a byte is changed, removed or inserted, a range is removed or
+/// repeated, or a snippet replaces a range or a number.
 pub(crate) fn edited(draw: &mut Draw, bytes: &[u8], most: u64) -> Vec<u8> {
     let mut out = bytes.to_vec();
     for _ in 0..draw.whole(1, most) {
@@ -74,7 +74,7 @@ fn edit(draw: &mut Draw, out: &mut Vec<u8>) {
     }
 }
 
-/// Puts a snippet in place of the first number at or after `at`.
+/// Replaces the first number at or after `at` by a snippet.
 fn replace_number(draw: &mut Draw, out: &mut Vec<u8>, at: usize) {
     let Some(start) = (at..out.len()).find(|&i| out[i].is_ascii_digit()) else {
         return;

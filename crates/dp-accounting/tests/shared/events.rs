@@ -11,7 +11,7 @@ pub(crate) const ADJACENCIES: [Adjacency; 4] = [
     Adjacency::ReplaceRecord,
 ];
 
-/// The name of a variant; a new one does not compile here.
+/// The name of a variant. Adding a variant to `DpEvent` breaks compilation here.
 pub(crate) const fn kind(event: &DpEvent) -> &'static str {
     match event {
         DpEvent::Gaussian { .. } => "gaussian",
@@ -35,8 +35,8 @@ pub(crate) const fn kind(event: &DpEvent) -> &'static str {
     }
 }
 
-/// The variants in a row: the one after `event`, with ordinary parameters, until there is none. A
-/// new variant has to be given a place here.
+/// The variant after `event`, with ordinary parameters, until there is none. A new variant must be
+/// added here.
 fn next(event: &DpEvent) -> Option<DpEvent> {
     let relation = Relation::AddRemove;
     Some(match event {
@@ -47,7 +47,7 @@ fn next(event: &DpEvent) -> Option<DpEvent> {
         DpEvent::RandomizedResponse { .. } => DpEvent::bounded_range(0.3, relation),
         DpEvent::BoundedRange { .. } => DpEvent::approx_dp(0.2, 1e-9, relation),
         DpEvent::ApproxDp { .. } => DpEvent::zcdp(0.02, relation),
-        // Replacement is not known from removals at one order.
+        // replacement does not follow from removals at one order
         DpEvent::Zcdp { .. } => DpEvent::rdp(8.0, 0.1, relation),
         DpEvent::Rdp { .. } => DpEvent::sampled_gaussian(1.5, 0.05),
         DpEvent::PoissonSampled { .. } => {
@@ -109,7 +109,7 @@ pub(crate) fn every_form() -> Vec<DpEvent> {
     all
 }
 
-/// A random event that privacy loss distributions know.
+/// A random event that privacy loss distributions support.
 pub(crate) fn random_pair(draw: &mut Draw, adjacency: Adjacency) -> DpEvent {
     let relation = adjacency.relation();
     match draw.whole(0, 11) {

@@ -1,4 +1,4 @@
-//! A folder in memory where the system has one: thousands of flushes take seconds on a disk.
+//! A folder in memory if the system has one: thousands of flushes take seconds on a disk.
 
 use std::path::PathBuf;
 

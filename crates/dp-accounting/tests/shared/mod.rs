@@ -1,4 +1,4 @@
-//! What several test targets use.
+//! Code shared by several test targets.
 
 #![allow(dead_code, reason = "each test target uses its own part")]
 #![allow(

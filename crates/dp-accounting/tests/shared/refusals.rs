@@ -1,9 +1,8 @@
-//! Errors that say what they are about.
+//! Checks that errors name their cause.
 
 use dp_accounting::Error;
 
-/// Whether this is an error that a mechanism or a question can be at fault for, and its message
-/// names the fault.
+/// Whether this error can be caused by a mechanism or a question, and its message names the cause.
 pub(crate) fn is_explained(error: &Error) -> bool {
     let message = error.to_string();
     let said = |parts: &[&str]| parts.iter().all(|p| !p.is_empty() && message.contains(p));

@@ -1,4 +1,5 @@
-//! Any text is a certificate or a typed error, never a panic; and what holds, holds.
+//! Any text is either a valid certificate or a typed error, never a panic; and the claims of valid
+//! certificates are true.
 
 use dp_accounting::{
     Accountant, Certificate, Error, Guarantee, Plan, PlannedRelease, PrivacyStatement, Status,
@@ -11,8 +12,8 @@ use crate::shared::draw::Draw;
 use crate::shared::edits::edited;
 use crate::shared::refusals::is_explained;
 
-/// Reads `text`, made of `original` by edits, as strictly as a file. A digest that fits is that of
-/// the original, so whatever holds states the original's numbers.
+/// Reads `text`, which was edited from `original`, as strictly as a file. If the digest matches, it
+/// is that of the original, so a certificate that verifies states the original's numbers.
 fn holds(text: &str, original: Option<&Certificate>) -> bool {
     match Certificate::from_json(text).and_then(|c| c.verify().map(|_| c)) {
         Ok(certificate) => {
@@ -28,8 +29,8 @@ fn holds(text: &str, original: Option<&Certificate>) -> bool {
     }
 }
 
-/// Reads `text` loosely, with a digest made to fit, so that an edit gets past the digest and into the
-/// figures. Returns whether that verified.
+/// Reads `text` leniently, with a matching digest, so that an edit gets past the digest check to
+/// the values. Returns whether it verified.
 fn holds_rehashed(text: &str) -> bool {
     let Ok(mut loose) = serde_json::from_str::<Certificate>(text) else {
         return false;
@@ -86,9 +87,10 @@ fn mutated_certificates_are_errors_and_never_panics() {
         held += usize::from(holds(&text, Some(original)));
         rehashed += usize::from(holds_rehashed(&text));
     }
-    // edits of white space alone pass; hardly anything else can
+    // edits of white space alone are accepted; hardly any others can be
     assert!(held < 600, "{held} mutations still hold");
-    // names and labels may be anything, so a forger's digest lets some through to the checks of claims
+    // names and labels may be anything, so with a matching digest some edits reach the checks of
+    // claims
     assert!(
         rehashed > 600,
         "{rehashed} mutations hold with a new digest"
@@ -121,13 +123,14 @@ fn random_bytes_and_deep_nesting_are_errors() {
     }
 }
 
-/// Relative difference that verification allows between figures.
+/// Relative difference that verification allows between values.
 const TOLERANCE: f64 = 1e-8;
 
 /// The digest of `factors`.
 const FACTORS: &str = "1e40954c019c3e5d5595eaf8fa339fee3062a07f1e8b206982a07600eccf7ac5";
 
-/// Checks what `certificate` claims if it verifies, that it says why if not, and returns which.
+/// Checks the claims of `certificate` if it verifies, and otherwise that the error is explained.
+/// Returns which.
 pub(super) fn assert_claims_hold(certificate: &Certificate) -> bool {
     assert_bound_to_its_file(certificate);
     match certificate.verify() {
@@ -150,7 +153,7 @@ pub(super) fn assert_claims_hold(certificate: &Certificate) -> bool {
     }
 }
 
-/// The claim is not below what was recomputed, nor below what the events cost by themselves.
+/// The claim is not below the recomputed value, nor below the cost of the events computed directly.
 fn assert_no_less_than_true(claimed: &Guarantee, found: &Guarantee, certificate: &Certificate) {
     let finite = claimed.epsilon.is_finite() && claimed.epsilon >= 0.0;
     assert!(
@@ -176,7 +179,7 @@ fn assert_no_less_than_true(claimed: &Guarantee, found: &Guarantee, certificate:
     );
 }
 
-/// The statement repeats the recomputed guarantee, and says so where there is none.
+/// The statement repeats the recomputed guarantee, or says that there is none.
 fn assert_stated(certificate: &Certificate, guarantee: Option<&Guarantee>) {
     let statement = PrivacyStatement::of(certificate).unwrap();
     assert_eq!(statement.guarantee.as_ref(), guarantee);
@@ -193,7 +196,7 @@ fn assert_stated(certificate: &Certificate, guarantee: Option<&Guarantee>) {
     }
 }
 
-/// A file is accepted exactly if its digest is in the certificate under its name.
+/// A file is accepted if and only if the certificate contains its digest under its name.
 fn assert_bound_to_its_file(certificate: &Certificate) {
     let named = certificate.artifacts.iter().find(|a| a.name == "model.bin");
     let expected = named.is_some_and(|artifact| artifact.sha256 == FACTORS);
@@ -206,7 +209,7 @@ fn assert_bound_to_its_file(certificate: &Certificate) {
     }
 }
 
-/// An error that a certificate can be at fault for, and whose message says at what.
+/// Checks that the error can be caused by a certificate and that its message names the cause.
 #[track_caller]
 pub(super) fn assert_explained(refusal: &Error, what: &str) {
     let message = refusal.to_string();

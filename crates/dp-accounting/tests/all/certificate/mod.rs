@@ -1,4 +1,4 @@
-//! Certificates: what they say, and that nothing in them can be changed unnoticed.
+//! Certificates: their contents, and that no change to them goes unnoticed.
 
 mod hostile_text;
 mod schema_holds;
@@ -32,7 +32,7 @@ fn paid(
     (plan, records)
 }
 
-/// The releases of `plan`, paid from a ledger that holds just enough.
+/// The releases of `plan`, reserved from a ledger whose budget is just sufficient.
 fn records(plan: &Plan) -> Vec<ReleaseRecord> {
     let budget = Budget::new(plan.target(), plan.adjacency()).unwrap();
     let mut ledger = Ledger::in_memory("ratings-2024", budget).unwrap();
@@ -176,7 +176,7 @@ fn space_between_members_is_free_but_nothing_else() {
     }
 }
 
-/// An honest certificate, changed and hashed again, does not verify; why not?
+/// Changes a valid certificate, recomputes its digest, and returns the error of its verification.
 fn refusal(change: Change) -> Error {
     let mut certificate = builder(Adjacency::AddRemoveUser).build().unwrap();
     change(&mut certificate);
@@ -255,7 +255,7 @@ fn not_private_verifies_only_as_such() {
     let reason = "seeded noise".to_owned();
     assert_eq!(verified.status, Status::NotPrivate { reason });
     assert_eq!(verified.guarantee, None);
-    // Neither a guarantee slipped in nor the status turned round gets through.
+    // Neither an inserted guarantee nor a changed status is accepted.
     let mut slipped = certificate.clone();
     slipped.guarantee = builder(Adjacency::AddRemoveUser).build().unwrap().guarantee;
     assert_eq!(mismatched_field(slipped), "guarantee");
@@ -354,7 +354,7 @@ fn the_bracket_of_gaussians_is_tight() {
         .unwrap();
     let lower = guarantee.epsilon_lower.unwrap();
     assert_eq!(guarantee.method, Some(Method::Gdp));
-    // apart only by the millionth of delta that the sampler may use either way
+    // they differ only by the millionth of delta that the sampler may use in either direction
     assert!(lower < guarantee.epsilon && lower > guarantee.epsilon * (1.0 - 1e-6));
 }
 
@@ -372,7 +372,8 @@ fn replacement_is_certified_where_the_usual_reserve_is_too_small() {
         .build()
         .unwrap();
     let replace = certificate.guarantee.unwrap().epsilon_replace.unwrap();
-    // independent route: the Gaussian profile at twice (root of 2 and 4 mixed) the mu, same delta
+    // independently: the Gaussian profile at twice the mu (or a mixture of the roots of 2 and 4),
+    // same delta
     let mut accountant = dp_accounting::GdpAccountant::new(Adjacency::ReplaceUser);
     for release in plan.releases() {
         accountant.compose(release.event(), 1).unwrap();
@@ -381,7 +382,7 @@ fn replacement_is_certified_where_the_usual_reserve_is_too_small() {
     assert!(replace >= without_sampler && replace < without_sampler * 1.001);
 }
 
-/// A plan of one sampled step, or nothing while no accountant answers for it.
+/// A plan of one sampled step; `None` if no accountant supports it.
 fn sampled_plan(adjacency: Adjacency) -> Option<Plan> {
     let event = DpEvent::sampled_gaussian(1.0, 0.01).repeated(1_000);
     let release = dp_accounting::PlannedRelease::new("sgd", event, 10);
@@ -443,7 +444,7 @@ fn certificates_of_version_1_still_hold() {
         .unwrap();
     let seeded = Certificate::from_json(&fixture("certificate-v1-not-private.json")).unwrap();
     assert!(!seeded.verify().unwrap().is_private());
-    // neither version passes for the other
+    // neither version is accepted as the other
     for (from, to) in [
         ("\": 1,", "\": 2,"),
         ("\"rho\"", "\"method\": \"gdp\", \"rho\""),
@@ -454,7 +455,7 @@ fn certificates_of_version_1_still_hold() {
     }
 }
 
-/// A sampled plan of version 2, against the ledger that paid for it.
+/// Verifies a sampled plan of version 2 against the ledger that was charged for it.
 #[test]
 fn certificates_of_version_2_still_hold() {
     let text = fixture("certificate-v2.json");
@@ -508,7 +509,7 @@ fn version_3_says_how_a_run_was_made_and_for_which_neighbours_it_assumes() {
     let old = Certificate::from_json(&fixture("certificate-v2.json")).unwrap();
     let mut newer = old.clone();
     newer.schema_version = 3;
-    // rehashed, so that the layout alone can object
+    // rehashed, so that only the layout can be rejected
     let newer = newer.with_not_covered("more");
     assert!(matches!(
         newer.verify(),

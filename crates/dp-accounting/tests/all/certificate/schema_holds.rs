@@ -1,4 +1,5 @@
-//! What is written is valid under the JSON schema in `docs/`, and hardly anything else is.
+//! Certificates written by this crate are valid under the JSON schema in `docs/`, and hardly
+//! anything else is.
 
 use dp_accounting::{Certificate, Making, ReleasedMetric};
 use dp_core::{Adjacency, DpEvent, Relation, Stopping};
@@ -6,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{builder, run};
 
-/// The schema; nothing where this crate is tested away from its repository.
+/// The schema; `None` if this crate is tested outside its repository.
 fn schema() -> Option<Value> {
     let path = concat!(
         env!("CARGO_MANIFEST_DIR"),
@@ -19,7 +20,7 @@ fn schema() -> Option<Value> {
     Some(serde_json::from_str(&text).unwrap())
 }
 
-/// Written only where there is something to say.
+/// Members that are written only if they have a value.
 const OPTIONAL: [&str; 7] = [
     "entry_hash",
     "metrics",
@@ -247,7 +248,7 @@ fn has_type(value: &Value, name: &str) -> bool {
     }
 }
 
-/// Whether `value` is valid under `rule`; panics at a keyword that it does not know.
+/// Whether `value` is valid under `rule`; panics on unknown keywords.
 pub(super) fn valid(value: &Value, rule: &Value, root: &Value) -> bool {
     let number = value.as_f64().unwrap_or(f64::NAN);
     rule.as_object().unwrap().iter().all(|(keyword, with)| {

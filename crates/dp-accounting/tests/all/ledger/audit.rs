@@ -1,4 +1,4 @@
-//! Reading a ledger beside its writer, and holding a certificate against it.
+//! Reading a ledger while a writer is active, and checking a certificate against it.
 
 use std::fs;
 
@@ -22,7 +22,7 @@ fn an_audit_reads_beside_a_writer_and_changes_nothing() {
         summary.releases,
         spends.iter().map(Spend::record).collect::<Vec<_>>()
     );
-    // a torn end is reported, counted where it can be read, no release, and left alone
+    // a torn end is reported, is counted if it can be read, is not a release, and stays unchanged
     drop(ledger);
     fs::write(&path, &before[..before.len() - 5]).unwrap();
     let torn = Ledger::audit(&path).unwrap();

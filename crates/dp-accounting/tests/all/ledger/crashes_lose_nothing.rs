@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::support::{history, mu_squared, open, plan, scratch};
 
-/// A mended file can be opened, spent from and opened again.
+/// A repaired file can be opened, charged and opened again.
 fn check_that_it_goes_on(path: &Path, counted: f64) {
     let mut ledger = open(path).unwrap();
     assert!((mu_squared(&ledger) - counted).abs() < 1e-15);
@@ -50,7 +50,7 @@ fn crash_while_mending_is_mended_too() {
     let torn = &bytes[..bytes.len() - 40];
     fs::write(&path, torn).unwrap();
     let counted = mu_squared(&open(&path).unwrap());
-    // the torn line lacks nothing but a part of its hash, so it counts
+    // only a part of the torn line's hash is missing, so it counts
     assert!(counted > handed_out[1].1 && (counted - handed_out[2].1).abs() < 1e-15);
     let mended = fs::read(&path).unwrap();
     assert_eq!(&mended[..torn.len()], torn);

@@ -1,4 +1,4 @@
-//! Changed bytes, missing lines and lines of another ledger are found.
+//! Changed bytes, missing lines and lines of another ledger are detected.
 
 use std::fs;
 
@@ -15,7 +15,7 @@ fn any_changed_byte_is_detected() {
     let mut ledger = open(&path).unwrap();
     let _spends = ledger.reserve(&plan(0.1)).unwrap();
     drop(ledger);
-    // Header, whole records, a sealed line and records after it.
+    // a header, complete records, a sealed line and records after it
     let bytes = fs::read(&path).unwrap();
     for at in 0..bytes.len() {
         for flip in [0x01, 0x2a] {
@@ -58,7 +58,7 @@ fn line_of_another_ledger_is_detected() {
     let (_other_folder, other_path) = scratch();
     let bytes = history(&path).0;
     let other = history(&other_path).0;
-    // Same data set, plan and sequence number; only the chain before it differs.
+    // Same data set, plan and sequence number; only the preceding hash differs.
     let last_line = |b: &[u8]| b[..b.len() - 1].iter().rposition(|&c| c == b'\n').unwrap() + 1;
     let mut spliced = bytes[..last_line(&bytes)].to_vec();
     spliced.extend(&other[last_line(&other)..]);

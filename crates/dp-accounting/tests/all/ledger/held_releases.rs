@@ -1,4 +1,4 @@
-//! Releases that are paid for at once and handed out one by one, each once ever.
+//! Releases that are reserved together and handed out one by one, each only once.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ fn is_already_taken(outcome: &Result<Spend, Error>) -> bool {
     matches!(outcome, Err(Error::AlreadyTaken { .. }))
 }
 
-/// The reservation of every release that the file holds or held, opened anew.
+/// The reservation of every release that the file holds or held, after opening it again.
 fn reopened(path: &Path) -> (Ledger, Reservation) {
     let ledger = open(path).unwrap();
     let summary = Ledger::audit(path).unwrap();
@@ -39,7 +39,7 @@ fn a_held_plan_costs_what_a_reserved_one_costs() {
         assert_eq!(reservation.releases(), plan(0.7).releases());
         assert_eq!(reservation.data_set_id(), "ratings");
         assert_eq!(reservation.adjacency(), ADD_REMOVE);
-        // the same refusals, whichever way the second plan is asked for
+        // the same errors, whichever call asks for the second plan
         for refusal in [
             held.hold(&plan(0.7)).unwrap_err(),
             held.reserve(&plan(0.7)).unwrap_err(),
@@ -99,7 +99,7 @@ fn a_held_release_is_taken_once_by_whichever_process() {
     );
     assert_eq!(ledger.balance(), cost);
     assert_eq!(ledger.n_releases(), 2);
-    // refusals write nothing
+    // rejected calls write nothing
     let before = fs::read(&path).unwrap();
     assert!(is_already_taken(&ledger.take(&found, 0)));
     assert_eq!(fs::read(&path).unwrap(), before);
@@ -139,8 +139,8 @@ fn only_what_this_ledger_holds_can_be_found_and_taken() {
     assert!(ledger.held(&[]).unwrap().is_empty());
 }
 
-/// A file that held two plans of two releases and handed out three of the four, and its lengths
-/// after each taking returned with the id that was taken.
+/// A file that held two plans of two releases and handed out three of the four, and its length
+/// after each `take`, with the id that was taken.
 fn history(path: &Path) -> (Vec<u8>, Vec<(usize, String)>, f64, usize) {
     let length = || usize::try_from(fs::metadata(path).unwrap().len()).unwrap();
     let mut ledger = open(path).unwrap();
@@ -178,7 +178,7 @@ fn a_crash_at_any_byte_never_allows_a_second_taking() {
             assert_eq!(ledger.is_taken(id), Some(true), "cut at {cut}");
             assert!(audited.taken.contains(id), "cut at {cut}");
         }
-        // at most the one that was being taken is lost; everything else is handed out once
+        // at most the release that was being taken is lost; all others are handed out once
         let mut n_taken = 0;
         for at in 0..4 {
             let id = &reservation.release_ids()[at];
@@ -208,7 +208,7 @@ fn a_torn_line_that_names_its_release_has_taken_it() {
     let id_end = line_start + "{\"taken\":\"\",".len() + last.len();
     for cut in line_start..=bytes.len() {
         fs::write(&path, &bytes[..cut]).unwrap();
-        // before the remains are sealed, when they are, and after
+        // before, during and after sealing of the remains
         let audited = Ledger::audit(&path).unwrap().taken.contains(last);
         let opened = open(&path).unwrap().is_taken(last);
         let again = open(&path).unwrap().is_taken(last);
@@ -227,7 +227,8 @@ fn lines_that_hand_out_are_part_of_the_chain() {
     let (bytes, taken, _, _) = history(&path);
     let text = String::from_utf8(bytes).unwrap();
     let untaken = Ledger::audit(&path).unwrap().held[0].clone();
-    // line 6 takes a release: another id, another hash before it, not at all, twice
+    // line 6 takes a release: with another id, with another preceding hash, without the line, with
+    // the line twice
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     let without: String = [&lines[..5], &lines[6..]].concat().concat();
     let twice: String = [&lines[..6], &lines[5..]].concat().concat();

@@ -1,4 +1,4 @@
-//! A ledger is made when that is asked for, whole or not at all, and never in the place of a file.
+//! A ledger is created only on request, completely or not at all, and never replaces a file.
 
 use std::fs;
 

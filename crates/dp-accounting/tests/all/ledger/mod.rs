@@ -1,4 +1,4 @@
-//! The ledger's file under crashes, damage and rivals.
+//! The ledger's file under crashes, damage and concurrent writers.
 
 mod audit;
 mod crashes_lose_nothing;

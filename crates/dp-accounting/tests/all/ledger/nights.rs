@@ -1,4 +1,4 @@
-//! Paced lifetimes: one event, a line for every night, none twice.
+//! Paced lifetimes: one event, one line per night, no night twice.
 
 use std::fs;
 use std::path::Path;
@@ -19,7 +19,7 @@ fn pace() -> Pace {
     Pace::new(0.4, 30).unwrap()
 }
 
-/// What the store of first nights would be bound by.
+/// A stand-in for the MAC of the store of first nights.
 fn mac(n: usize) -> String {
     format!("{n:064x}")
 }
@@ -30,7 +30,7 @@ fn reserved(ledger: &mut Ledger) -> String {
         .unwrap()
 }
 
-/// A night whose store goes on from the one that the ledger names.
+/// Takes a night whose store continues from the one that the ledger names.
 fn take(
     ledger: &mut Ledger,
     id: &str,
@@ -43,7 +43,7 @@ fn take(
     ledger.take_night(id, night, n_draws, [&before, first_seen])
 }
 
-/// A ledger with a lifetime, of which two nights were handed out.
+/// A ledger with a lifetime of which two nights were handed out.
 fn with_nights_2_and_3(path: &Path) -> (Ledger, String) {
     let mut ledger = open(path).unwrap();
     let id = reserved(&mut ledger);
@@ -68,7 +68,7 @@ fn a_lifetime_is_paid_for_once_and_its_nights_cost_nothing() {
         assert_eq!((spend.night(), spend.n_draws()), (night, 10));
         assert_eq!((spend.pace(), spend.release_id()), (pace(), &*id));
         assert!((spend.noise_multiplier().unwrap() - 8.0).abs() < 1e-15);
-        // beside them the ledger pays for other runs
+        // the ledger can also be charged for other runs
         assert_eq!(ledger.reserve(&plan(0.05)).unwrap().len(), 2);
     }
     ledger.rebind_first_seen(&id, [&mac(5), &mac(77)]).unwrap();
@@ -81,7 +81,7 @@ fn a_lifetime_is_paid_for_once_and_its_nights_cost_nothing() {
     assert!(ledger.has_night(&id, 5) && !ledger.has_night(&id, 4));
     let others = 5.0 * plan(0.05).mu_squared().unwrap();
     assert!((mu_squared(&ledger) - cost - others).abs() < 1e-12);
-    // the event is never handed out whole
+    // the event is never handed out as a whole
     for refused in [ledger.held(std::slice::from_ref(&id)).map(drop), {
         let other = ledger.hold(&plan(0.01)).unwrap();
         ledger
@@ -139,7 +139,7 @@ fn nights_end_when_the_reserved_draws_do() {
         refused,
         Err(Error::NightDraws { asked: 1, left: 0 })
     ));
-    // the refused night is not used up
+    // the rejected night is not used up
     assert_eq!(take(&mut ledger, &id, 2, 0, &mac(1)).unwrap().night(), 2);
 }
 
@@ -175,7 +175,7 @@ fn what_is_no_lifetime_is_refused_with_a_reason() {
         assert!(ledger.rebind_first_seen(bad, [&mac(0), &mac(1)]).is_err());
     }
     assert!(take(&mut ledger, &id, 1, 1, "MAC").is_err());
-    // an older file has to be upgraded first, and then goes on
+    // an older file has to be upgraded first, and then continues
     let old = path.with_file_name("old.jsonl");
     let fixture = concat!(
         env!("CARGO_MANIFEST_DIR"),
@@ -316,13 +316,14 @@ fn edited_nights_are_damage() {
     drop(ledger);
     let text = fs::read_to_string(&path).unwrap();
     let lines: Vec<&str> = text.lines().collect();
-    // a line that is left out, or the same night once more
+    // a line is omitted, or the same night is repeated
     let without = [&lines[..2], &lines[3..]].concat().join("\n") + "\n";
     let twice = text.clone() + lines[3] + "\n";
     for bad in [without, twice] {
         assert!(LedgerSummary::from_bytes(bad.as_bytes()).is_err());
     }
-    // hashed again, as whoever rewrites the file can, a night still never repeats
+    // even with recomputed hashes, as somebody who rewrites the file could produce, a night is
+    // never repeated
     for (from, to) in [
         ("\"number\":3", "\"number\":2"),
         ("\"n_draws\":10", "\"n_draws\":91"),
@@ -336,7 +337,7 @@ fn edited_nights_are_damage() {
         let bad = [&lines[..3], &[&line]].concat().join("\n") + "\n";
         assert!(LedgerSummary::from_bytes(bad.as_bytes()).is_err(), "{to}");
     }
-    // the helper that hashes again makes a line that is read
+    // the helper that recomputes hashes produces lines that are accepted
     let (last, _) = lines[3].split_at(lines[3].len() - 75);
     let hash = dp_accounting::sha256_hex(last.as_bytes());
     assert!(lines[3].ends_with(&format!("{hash}\"}}")));

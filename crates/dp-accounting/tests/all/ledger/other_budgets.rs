@@ -19,7 +19,7 @@ fn a_renyi_ledger_counts_other_mechanisms_at_its_order() {
         };
         PlannedRelease::new(label, event, 2)
     };
-    // such a plan can only be made once an accountant answers for Laplace
+    // such a plan can only be created if an accountant supports Laplace
     let plan = |label: &str| match Plan::with_noise_multipliers(1e-5, ADD_REMOVE, vec![step(label)])
     {
         Ok(plan) => plan,
@@ -96,7 +96,7 @@ fn a_schedule_is_reserved_whole_and_once() {
     ));
     assert!(ledger.balance().spent.to_bits() == 0 && ledger.n_releases() == 0);
     assert_eq!(ledger.reserve(&plan(0.3)).unwrap().len(), 2);
-    // the rest of the budget is gone: what ran has been seen
+    // the rest of the budget is used up, because the outputs have been seen
     let again = |ledger: &mut Ledger| ledger.reserve(&plan(0.01));
     assert!(matches!(
         again(&mut ledger),
@@ -108,7 +108,7 @@ fn a_schedule_is_reserved_whole_and_once() {
     let balance = reopened.balance();
     assert!((balance.spent - balance.budget).abs() < 1e-300);
     drop(reopened);
-    // a crash that leaves one of its two lines leaves a reserved schedule
+    // after a crash that leaves one of its two lines, the schedule counts as reserved
     let text = fs::read_to_string(&path).unwrap();
     let two: Vec<&str> = text.lines().take(2).collect();
     fs::write(&path, format!("{}\n", two.join("\n"))).unwrap();

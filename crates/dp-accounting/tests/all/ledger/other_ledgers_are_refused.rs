@@ -1,4 +1,5 @@
-//! Files of another writer, another purpose or another program are refused and left alone; version 1 is not.
+//! Files of another writer, for another purpose or of another program are rejected and left
+//! unchanged; version 1 is accepted.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! A plan is paid whole and within the budget, or not at all.
+//! A plan is charged completely and within the budget, or not at all.
 
 use std::fs;
 
@@ -26,7 +26,7 @@ fn budget_pays_for_exactly_one_full_plan() {
         Error::BudgetSpent { requested, spent, budget, measure: Measure::MuSquared }
             if requested <= budget && spent <= budget && requested + spent > budget
     ));
-    // Nothing was written by the refusal, and opening again still refuses.
+    // The rejected call wrote nothing, and after opening again it is still rejected.
     drop(ledger);
     let mut reopened = open(&path).unwrap();
     assert_eq!(reopened.n_releases(), 2);
@@ -56,7 +56,7 @@ fn spending_survives_and_adds_up() {
     let left = ledger.remaining().unwrap().mu.powi(2);
     assert!((mu_squared(&ledger) / costs - 1.0).abs() < 1e-14);
     assert!((left + costs - plan(1.0).mu_squared().unwrap()).abs() < 1e-12);
-    // Release ids stand in the file, all different, and are no hash of what stands there.
+    // Release ids are in the file, all different, and are not hashes of any of its contents.
     let text = fs::read_to_string(&path).unwrap();
     for (i, id) in ids.iter().enumerate() {
         let line = text.lines().nth(i + 1).unwrap();

@@ -1,4 +1,4 @@
-//! What a plan guarantees is a budget that pays for it, and for nothing noticeable beyond it.
+//! A plan's guarantee, used as a budget, covers the plan and nothing noticeable beyond it.
 
 use dp_accounting::{Budget, Error, Ledger, Plan, PlannedRelease, ReleaseRequest};
 use dp_core::{Adjacency, ApproxDp, ReplaceFactor};
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::support::{ADD_REMOVE, TARGET, plan};
 
-/// Releases of chosen noise, for a plan.
+/// Releases with given noise, for a plan.
 fn gaussians(noise: &[(f64, bool)]) -> Vec<PlannedRelease> {
     let factor = |psd| match psd {
         true => ReplaceFactor::SqrtTwo,
@@ -21,7 +21,7 @@ fn gaussians(noise: &[(f64, bool)]) -> Vec<PlannedRelease> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// What a plan guarantees is a budget that pays for it, and nothing noticeable beyond it.
+    /// A plan's guarantee, used as a budget, covers the plan and nothing noticeable beyond it.
     #[test]
     fn every_plan_fits_a_budget_of_its_own_guarantee(
         noise in prop::collection::vec((0.5..2000.0_f64, any::<bool>()), 1..30),

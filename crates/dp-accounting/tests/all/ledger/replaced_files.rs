@@ -1,4 +1,4 @@
-//! A ledger whose file is replaced or changed while it is open loses no spend.
+//! No spend is lost if a ledger's file is replaced or changed while it is open.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use dp_accounting::{Error, Ledger};
 
 use super::support::{ADD_REMOVE, open, plan, scratch};
 
-/// What programs that keep folders in step do: copy, then put the copy in the file's place.
+/// What file synchronisation programs do: copy the file, then replace it by the copy.
 fn synchronise(path: &Path) {
     let script = "cp -p \"$1\" \"$1.sync\" && mv \"$1.sync\" \"$1\"";
     let outcome = Command::new("sh")
@@ -42,7 +42,8 @@ fn a_copy_in_the_files_place_is_locked_and_read_before_it_is_written_to() {
     let mut ledger = open(&path).unwrap();
     let reservation = ledger.hold(&plan(0.3)).unwrap();
     synchronise(&path);
-    // the copy is nobody's yet, so another writer may have it, and the first one must wait
+    // no process has locked the copy yet, so another writer may take it, and the first one must
+    // wait
     let mut other = open(&path).unwrap();
     let _spends = other.reserve(&plan(0.8)).unwrap();
     for refused in [
@@ -54,7 +55,7 @@ fn a_copy_in_the_files_place_is_locked_and_read_before_it_is_written_to() {
         assert!(matches!(refused, Err(Error::LedgerLocked { .. })));
     }
     drop(other);
-    // then it sees what the other one spent
+    // afterwards it sees what the other one spent
     assert!(matches!(
         ledger.reserve(&plan(0.8)),
         Err(Error::BudgetSpent { .. })
@@ -79,7 +80,7 @@ fn an_older_copy_in_the_files_place_gets_the_lines_that_it_lacks() {
     };
     let _first = ledger.reserve(&plan(0.3)).unwrap();
     let whole = fs::read(&path).unwrap();
-    // before the next payment, before something is published, and when the run ends
+    // before the next charge, before something is published, and when the run ends
     put_back();
     let _second = ledger.reserve(&plan(0.3)).unwrap();
     assert!(fs::read(&path).unwrap().starts_with(&whole));
@@ -147,7 +148,7 @@ fn a_file_that_lacks_lines_is_refused_before_a_spend_exists() {
             assert!(is_said, "{name}: {refused:?}");
         }
         assert_eq!(fs::read(&path).ok(), left, "{name}");
-        // the file as it was, whichever inode it has, is accepted again
+        // the file in its original state is accepted again, whichever inode it has
         fs::write(&path, &whole).unwrap();
         ledger.confirm().unwrap();
     }
@@ -162,7 +163,7 @@ fn a_line_that_was_appended_to_the_open_file_is_read_and_the_run_keeps_its_name(
     let copy = path.with_extension("copy");
     let mut ledger = open(&path).unwrap();
     ledger.set_run(Some("monday".to_owned()));
-    // what another program writes to the same file, whatever lock it ignores
+    // another program writes to the same file, ignoring any lock
     let append_a_note = || {
         fs::copy(&path, &copy).unwrap();
         open(&copy).unwrap().note("n", "t").unwrap();

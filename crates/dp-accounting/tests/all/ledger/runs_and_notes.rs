@@ -1,4 +1,4 @@
-//! What lines of version 4 say: names that tell nothing, times, runs and notes.
+//! Contents of version 4 lines: ids that reveal nothing, times, runs and notes.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use super::support::{ADD_REMOVE, budget, open, plan, scratch};
 
 #[test]
 fn names_of_releases_say_nothing_about_the_lines() {
-    // two ledgers alike in all that they were told
+    // two ledgers created with identical inputs
     let names = || {
         let mut ledger = Ledger::in_memory("ratings", budget()).unwrap();
         let spends = ledger.reserve(&plan(0.5)).unwrap();
@@ -23,7 +23,7 @@ fn names_of_releases_say_nothing_about_the_lines() {
     for name in all {
         assert!(name.len() == 64 && name.bytes().all(|b| b.is_ascii_hexdigit()));
     }
-    // nor is a name the hash of any line, which whoever guesses the line could test
+    // nor is an id the hash of any line, which somebody who guesses the line could test
     let (_folder, path) = scratch();
     let mut ledger = open(&path).unwrap();
     let spends = [plan(0.3), plan(0.4)].map(|plan| ledger.reserve(&plan).unwrap());
@@ -42,7 +42,7 @@ fn a_summary_tells_when_and_for_which_run_each_line_paid_and_what_another_would_
     assert_eq!(Ledger::audit(&path).unwrap().last_run(), 0..0);
     assert_eq!(Ledger::audit(&path).unwrap().left_after_another(), None);
     let _first = ledger.reserve(&plan(0.2)).unwrap();
-    // without a name, a run is what was paid for at one time
+    // without a name, a run consists of the releases charged at one time
     let summary = Ledger::audit(&path).unwrap();
     assert_eq!(summary.last_run(), 0..2);
     ledger.set_run(Some("monday".to_owned()));
@@ -75,7 +75,7 @@ fn a_summary_tells_when_and_for_which_run_each_line_paid_and_what_another_would_
     );
     let runs: Vec<Option<&str>> = summary.entries.iter().map(|e| e.run.as_deref()).collect();
     assert_eq!(runs[1..3], [None, Some("monday")]);
-    // a run that does not fit again
+    // a run for which the budget does not suffice a second time
     ledger.set_run(Some("tuesday".to_owned()));
     let _fourth = ledger.reserve(&plan(0.8)).unwrap();
     assert_eq!(Ledger::audit(&path).unwrap().left_after_another(), None);
@@ -101,7 +101,7 @@ fn notes_are_kept_in_order_and_cost_nothing() {
     assert_eq!((ledger.notes(), ledger.n_releases()), (&written[..], 2));
     assert!(before.spent.to_bits() == 0 && ledger.balance() == summary.balance);
     drop(ledger);
-    // a note that a crash cut off is sealed and forgotten; a changed one is damage
+    // a note truncated by a crash is sealed and ignored; a changed one is damage
     let bytes = fs::read(&path).unwrap();
     fs::write(&path, &bytes[..bytes.len() - 9]).unwrap();
     assert_eq!(open(&path).unwrap().notes(), &written[..1]);

@@ -1,4 +1,4 @@
-//! Ledgers that take over from others: nothing is lost, and the guarantee is the honest one.
+//! Ledgers that take over from others: nothing is lost, and the guarantee is correct.
 
 use std::fs;
 use std::path::Path;
@@ -25,7 +25,7 @@ fn copy_of(path: &Path, name: &str) -> std::path::PathBuf {
     path.with_file_name(name)
 }
 
-/// Everything that a rewritten ledger must not lose.
+/// Checks that a rewritten ledger contains everything that must not be lost.
 fn check_same_releases(old: &LedgerSummary, new: &LedgerSummary) {
     assert_eq!(new.releases[..old.releases.len()], old.releases);
     assert_eq!((&new.held, &new.taken), (&old.held, &old.taken));
@@ -62,7 +62,8 @@ fn one_ledger_pays_for_gaussian_sampled_and_selected_releases() {
     let choice = Plan::with_noise_multipliers(1e-5, ADD_REMOVE, choice).unwrap();
 
     let expected = [(&noisy_sum, 2), (&training, 1), (&choice, 1)];
-    // the least epsilon at which two of the sums, the training and the choice fit, found by what a ledger lets through
+    // the smallest epsilon at which two of the sums, the training and the choice fit, determined by
+    // what a ledger accepts
     let order = order_of(&Budget::rdp_for(TARGET, ADD_REMOVE, &expected).unwrap());
     let ledger_of = |epsilon: f64| {
         let budget = Budget::rdp(target(epsilon, 1e-5), ADD_REMOVE, order).unwrap();
@@ -70,7 +71,7 @@ fn one_ledger_pays_for_gaussian_sampled_and_selected_releases() {
     };
     let all = [&noisy_sum, &training, &choice, &noisy_sum];
     let fits = |epsilon: f64| {
-        // of so small an epsilon that this order has no budget, there is no ledger
+        // if epsilon is so small that this order has no budget, no ledger can be created
         ledger_of(epsilon)
             .is_ok_and(|mut ledger| all.iter().all(|plan| ledger.reserve(plan).is_ok()))
     };
@@ -91,7 +92,7 @@ fn one_ledger_pays_for_gaussian_sampled_and_selected_releases() {
         assert_eq!(ledger.reserve(plan).unwrap().len(), plan.releases().len());
     }
     assert!((ledger.balance().spent / spent - 1.0).abs() < 1e-13);
-    // the last expected plan takes what is left, and no more fits
+    // the last expected plan uses the rest, and nothing more fits
     let left = ledger.remaining().unwrap().mu;
     assert!((left / noisy_sum.gdp().unwrap().mu - 1.0).abs() < 1e-9);
     let _spends = ledger.reserve(&noisy_sum).unwrap();
@@ -99,7 +100,7 @@ fn one_ledger_pays_for_gaussian_sampled_and_selected_releases() {
         ledger.reserve(&choice),
         Err(Error::BudgetSpent { .. })
     ));
-    // the epsilon that was found is the one that the budget says these plans need
+    // the epsilon that was found is the one that the budget computes for these plans
     let asked = ledger.budget().epsilon_for(ledger.balance().spent).unwrap();
     assert!((asked / enough - 1.0).abs() < 1e-9, "{asked} {enough}");
     // an order that was chosen for these plans is at least as good as another
@@ -154,7 +155,8 @@ fn a_schedule_of_version_3_becomes_a_ledger_of_mixed_mechanisms() {
         (new.budget.kind(), new.budget.target()),
         (RDP, target(3.0, 2e-5))
     );
-    // the old delta covers that the change was decided after seeing outputs, and the filter has the rest
+    // the old delta covers the fact that the change was decided after seeing outputs, and the
+    // filter has the rest
     assert!((new.budget.carried_delta() / 1e-5 - 1.0).abs() < 1e-12);
     let alone = Ledger::in_memory(
         "d",
@@ -162,7 +164,7 @@ fn a_schedule_of_version_3_becomes_a_ledger_of_mixed_mechanisms() {
     );
     let alone = alone.unwrap().balance().budget;
     assert!((new.balance.budget / alone - 1.0).abs() < 1e-9 && new.balance.budget <= alone);
-    // every old line is named by its hash
+    // every old line is referenced by its hash
     let text = fs::read_to_string(&path).unwrap();
     for id in &old.taken {
         assert!(
@@ -170,7 +172,7 @@ fn a_schedule_of_version_3_becomes_a_ledger_of_mixed_mechanisms() {
                 && text.contains(&format!("\"paid_by\":\"{id}\""))
         );
     }
-    // the old file is whole, and pays for nothing more
+    // the old file is complete, and accepts no more charges
     assert!(fs::read(&backup).unwrap().starts_with(&before));
     assert_eq!(
         Ledger::audit(&backup).unwrap().successor.as_deref(),
@@ -181,7 +183,7 @@ fn a_schedule_of_version_3_becomes_a_ledger_of_mixed_mechanisms() {
         matches!(closed, Err(Error::LedgerClosed { successor, .. }) if successor == "ledger.jsonl")
     );
 
-    // and the new one goes on
+    // and the new one continues
     let mut ledger = Ledger::open(&path, "ratings", ADD_REMOVE).unwrap();
     assert!(
         ledger
@@ -216,7 +218,8 @@ fn a_change_of_kind_costs_the_old_delta_and_not_less() {
     ] {
         is_refused(Ledger::upgrade(&path, kind, target(epsilon, delta)), part);
     }
-    // what was spent must fit: at order 1.5 the delta of the new filter leaves nothing, or too little
+    // what was spent must fit: at order 1.5 the delta of the new filter leaves nothing, or too
+    // little
     let too_little = Ledger::upgrade(&path, RDP, target(1.0, 1.000_001e-5));
     assert!(matches!(
         too_little,
@@ -235,7 +238,7 @@ fn a_change_of_kind_costs_the_old_delta_and_not_less() {
         Ledger::upgrade(&path, BudgetKind::Gaussian, target(9.0, 9e-5)),
         "need not be Gaussian",
     );
-    // a third filter has a third part of delta
+    // a third filter gets a third part of delta
     Ledger::upgrade(&path, other_order, target(2.0, 3e-5)).unwrap();
     let budget = Ledger::audit(&path).unwrap().budget;
     assert!((budget.carried_delta() / 2e-5 - 1.0).abs() < 1e-12);
@@ -260,7 +263,7 @@ fn what_interrupted_lines_counted_is_counted_on() {
     check_same_releases(&old, &new);
     assert_eq!(new.releases[3].label, "remains of an interrupted line");
     assert!((new.balance.spent / spent - 1.0).abs() < 1e-15);
-    // held releases are handed out once, whichever file they were paid for in
+    // held releases are handed out once, whichever file they were reserved in
     let mut ledger = open(&path).unwrap();
     let found = ledger.held(reservation.release_ids()).unwrap();
     assert!(matches!(
@@ -278,14 +281,14 @@ fn certificates_of_older_versions_are_covered_by_the_upgraded_ledger() {
     Ledger::upgrade(&path, BudgetKind::Gaussian, target(1.5, 1e-5)).unwrap();
     let new = Ledger::audit(&path).unwrap();
     check_same_releases(&old, &new);
-    // no line of version 1 says of which run it is, so each is one
+    // no line of version 1 names its run, so each line is a run
     assert!(old.releases.len() > 1 && old.runs().eq((0..old.releases.len()).map(|at| at..at + 1)));
     assert!((new.balance.spent / old.balance.spent - 1.0).abs() < 1e-14);
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures");
     let text = fs::read_to_string(format!("{folder}/certificate-v1.json")).unwrap();
     new.covers(&Certificate::from_json(&text).unwrap()).unwrap();
 
-    // a Renyi ledger of version 2 keeps its order, or pays for another one
+    // a Renyi ledger of version 2 keeps its order, or carries delta for a change of order
     let (_folder, path) = scratch();
     fixture(2, &path);
     let old = Ledger::audit(&path).unwrap();
@@ -311,7 +314,7 @@ fn two_ledgers_of_one_data_set_add_up() {
     let old = [&path, &other].map(|path| Ledger::audit(path).unwrap());
     let paths = [&path, &other];
     let merge = |kind, epsilon, delta| Ledger::merge(&paths, &out, kind, target(epsilon, delta));
-    // one filter at this delta must hold both budgets: twice mu^2
+    // one filter at this delta must cover both budgets: twice mu^2
     let mu_squared = 2.0 * old[0].balance.budget;
     let joint = budget().epsilon_for(mu_squared * (1.0 + 2e-9)).unwrap();
     assert!(joint > 1.4 && joint < 1.6);
@@ -328,7 +331,7 @@ fn two_ledgers_of_one_data_set_add_up() {
             "{kind} {epsilon}: {outcome:?}"
         );
     }
-    // a copy is no second ledger
+    // a copy does not count as a second ledger
     let copy = copy_of(&path, "copy");
     fs::copy(&path, &copy).unwrap();
     let twice = Ledger::merge(&[&path, &copy], &out, gaussian, target(joint, 1e-5));
@@ -363,7 +366,7 @@ fn two_ledgers_of_one_data_set_add_up() {
     let found = ledger.held(&both.held).unwrap();
     assert!(ledger.take(&found, 0).is_ok());
     drop(ledger);
-    // run again, it changes nothing
+    // running it again changes nothing
     let whole = fs::read(&out).unwrap();
     merge(gaussian, joint, 1e-5).unwrap();
     assert_eq!(fs::read(&out).unwrap(), whole);
@@ -384,12 +387,14 @@ fn an_interrupted_merge_goes_on_when_it_is_run_again() {
     }
     let before = paths.map(|path| fs::read(path).unwrap());
     let merge = |epsilon| Ledger::merge(&paths, &out, BudgetKind::Gaussian, target(epsilon, 2e-5));
-    // left by a merge that closed nothing: the ledgers went on since, and nothing of it is taken over
+    // left by a merge that closed nothing: the ledgers continued since, and nothing of the pending
+    // file is used
     fs::write(&pending, "{}").unwrap();
     merge(2.0).unwrap();
     let (closed, merged) = (fs::read(&path).unwrap(), fs::read(&out).unwrap());
 
-    // a machine that stopped after so many ledgers were closed, before the new one had its name or after
+    // the machine stopped after this many ledgers were closed, before or after the new one got its
+    // name
     let stopped = |n_closed: usize, named: bool| {
         fs::write(&path, &closed).unwrap();
         if n_closed < 2 {
@@ -402,7 +407,7 @@ fn an_interrupted_merge_goes_on_when_it_is_run_again() {
         stopped(n_closed, named);
         let refused = open(&path).unwrap_err().to_string();
         assert!(refused.contains("both"), "{refused}");
-        // another total is another merge
+        // another target is another merge
         let text = merge(3.0).unwrap_err().to_string();
         assert_eq!(text.contains("run the same merge again"), !named, "{text}");
         merge(2.0).unwrap();
@@ -412,7 +417,7 @@ fn an_interrupted_merge_goes_on_when_it_is_run_again() {
             assert!(matches!(open(path), Err(Error::LedgerClosed { .. })));
         }
     }
-    // a ledger that has paid since is not in the file that was written
+    // a ledger that was charged since is not in the file that was written
     stopped(1, false);
     let _spends = open(&other).unwrap().reserve(&plan(0.1)).unwrap();
     is_refused(
@@ -420,7 +425,7 @@ fn an_interrupted_merge_goes_on_when_it_is_run_again() {
         "same merge again",
     );
     assert!(!out.exists() && open(&other).is_ok());
-    // nor can a file that is gone be made again: it may have been renamed, and pay
+    // nor can a missing file be created again: it may have been renamed, and still accept charges
     stopped(1, false);
     fs::remove_file(&pending).unwrap();
     is_refused(
@@ -447,7 +452,7 @@ fn ledgers_of_different_kinds_add_up_at_the_sum_of_their_guarantees() {
     assert!((both.budget.carried_delta() / 2e-5 - 1.0).abs() < 1e-12);
     assert!(both.entries.iter().all(|entry| entry.cost > 0.0));
     assert_eq!(both.entries[0].standing, Standing::HandedOut);
-    // of other data, nothing is added
+    // ledgers of other data are not merged
     let (elsewhere, more) = (copy_of(&path, "elsewhere"), copy_of(&path, "more"));
     drop(Ledger::create(&elsewhere, "other data", budget()).unwrap());
     let refused = Ledger::merge(&[&out, &elsewhere], &more, RDP, target(9.0, 9e-5));

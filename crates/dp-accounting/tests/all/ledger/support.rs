@@ -1,4 +1,4 @@
-//! A ledger, plans to pay from it, and a file with a history.
+//! A ledger, plans to reserve from it, and a file with a history.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ pub(super) fn budget() -> Budget {
     Budget::new(TARGET, ADD_REMOVE).unwrap()
 }
 
-/// A plan of two releases that takes the given share of the budget's mu^2 or so.
+/// A plan of two releases that uses approximately the given share of the budget's mu^2.
 pub(super) fn plan(epsilon: f64) -> Plan {
     let requests = [
         ReleaseRequest::new("counts é \"1\"}", 1.0, ReplaceFactor::Two, 3),
@@ -29,7 +29,7 @@ pub(super) fn plan(epsilon: f64) -> Plan {
     Plan::calibrate(ApproxDp { epsilon, ..TARGET }, ADD_REMOVE, &requests).unwrap()
 }
 
-/// A folder in memory, and the place of a ledger in it.
+/// A folder in memory, and the path of a ledger in it.
 pub(super) fn scratch() -> (TempDir, PathBuf) {
     let folder = memory_folder();
     let path = folder.path().join("ledger.jsonl");
@@ -44,8 +44,8 @@ pub(super) fn mu_squared(ledger: &Ledger) -> f64 {
     ledger.spent().unwrap().mu.powi(2)
 }
 
-/// A ledger file after two plans: its bytes, and for each length that the file had while spends
-/// were out, the cost that had been handed out by then.
+/// A ledger file after two plans: its bytes, and for each length that the file had while spends had
+/// been handed out, their total cost.
 pub(super) fn history(path: &Path) -> (Vec<u8>, Vec<(usize, f64)>) {
     let mut ledger = open(path).unwrap();
     let mut handed_out = vec![(0, 0.0)];

@@ -1,4 +1,4 @@
-//! Spends, budgets and counts at the ends of their ranges: never lost, never negative, never free.
+//! Spends, budgets and counts at the ends of their ranges are never lost, negative or free.
 
 use dp_accounting::{Budget, Error, Ledger, Plan, PlannedRelease};
 use dp_core::{ApproxDp, DpEvent, Relation};
@@ -55,7 +55,7 @@ fn budgets_at_the_ends_of_their_range_are_never_negative() {
     assert!(n_made > 60, "{n_made}");
 }
 
-/// Mechanisms that tell next to nothing.
+/// Mechanisms that reveal almost nothing.
 fn tiny_events() -> Vec<DpEvent> {
     let relation = Relation::AddRemove;
     vec![
@@ -102,7 +102,7 @@ fn spends_that_hardly_show_are_counted_and_found_again() {
                 assert!(cost > 0.0, "{event:?} is free");
                 let _spends = ledger.reserve(&plan).unwrap();
                 let now = ledger.balance().spent;
-                // where the sum is large it need not move, but it was rounded up when it began to be inexact
+                // a large sum need not change, but it was rounded up when it first became inexact
                 assert!(now >= spent && now >= cost && is_sane(&ledger), "{event:?}");
                 assert!(now > spent || spent > 1e-200, "{event:?}");
                 (n_paid, spent) = (n_paid + 1, now);
@@ -135,7 +135,7 @@ fn counts_near_two_to_the_63_neither_wrap_nor_shrink() {
             last = cost;
             let _spends = ledger.reserve(&many).unwrap();
             assert!(ledger.balance().spent >= cost);
-            // nested counts that overflow are refused or counted as more, never as less
+            // nested counts that overflow are rejected or counted as more, never as less
             let nested = DpEvent::gaussian(1e12).repeated(count).repeated(3);
             if let Ok(nested) = plan(1e-5, nested, 0)
                 && let Ok(nested) = ledger.cost(&nested)
@@ -151,7 +151,7 @@ fn counts_near_two_to_the_63_neither_wrap_nor_shrink() {
             };
             let mut ledger = ledger();
             for plan in [plan(1e-5, DpEvent::gaussian(1e6), n_draws), twice(n_draws)] {
-                // the reserve of delta covers 10^24 draws, more than are told apart
+                // the reserve of delta covers 10^24 draws, more than can be represented
                 let Ok(plan) = plan else { continue };
                 let before = ledger.balance();
                 if ledger.reserve(&plan).is_err() {
