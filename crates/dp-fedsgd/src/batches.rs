@@ -1,4 +1,4 @@
-//! Where minibatches come from.
+//! Sources of minibatches.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -7,25 +7,29 @@ use dp_core::{Interactions, PerUser, Private, UserRow, UserSamples, params};
 
 use crate::{Minibatch, Result};
 
-/// The users' data, a minibatch at a time.
+/// The users' data, one minibatch at a time.
 ///
 /// # Privacy
-/// [`fill`](Self::fill) runs where the user's data are and may use that user's row and public values only: it decides what a
-/// user's gradient depends on. Wrapping it in a type like [`HeldBatches`] or [`StreamedBatches`] keeps that in one place.
+/// [`fill`](Self::fill) runs where the user's data are stored, and may use only that user's row and
+/// public values: it decides what the user's gradient depends on. A wrapper type such as
+/// [`HeldBatches`] or [`StreamedBatches`] keeps that code in one place.
 pub trait UserBatches: Sync {
-    /// The users. Only their keys and what `fill` reads of their rows is used.
+    /// The users. Only their keys are used, and whatever `fill` reads from their rows.
     fn table(&self) -> &Private<Interactions>;
 
-    /// Numbers in `x`.
+    /// Number of features in `x`.
     fn n_features(&self) -> usize;
 
-    /// Replaces the rows of `out` with those of the user's local step number `step`, from 0.
+    /// Replaces the rows of `out` with the minibatch of the user's local step `step`, counted from
+    /// 0.
     fn fill(&self, user: UserRow<'_>, step: u64, out: &mut Minibatch);
 }
 
-/// Rows that users hold, `batch_size` at a time in their order and round again from the first.
+/// Rows that users hold, `batch_size` at a time in their order, starting again from the first after
+/// the last.
 ///
-/// A user with fewer rows than that gives all of them in every step, one without rows none: its gradient is 0.
+/// A user with fewer rows than `batch_size` contributes all of them in every step. A user without
+/// rows contributes none: their gradient is 0.
 ///
 /// # Examples
 /// ```
@@ -51,13 +55,13 @@ pub trait UserBatches: Sync {
 pub struct HeldBatches<'a> {
     samples: Samples<'a>,
     batch_size: usize,
-    /// Counted once; whoever is not in it is counted when asked.
+    /// Computed once for these users; for any other user, computed on request.
     usable: PerUser<UsableRows>,
-    /// No row is longer.
+    /// Upper bound on the norm of a row's features.
     most: Option<f64>,
 }
 
-/// Somebody else's or its own.
+/// Borrowed or owned rows.
 #[derive(Clone)]
 enum Samples<'a> {
     Borrowed(&'a UserSamples),
@@ -75,11 +79,11 @@ impl Deref for Samples<'_> {
     }
 }
 
-/// A user's rows with a feature that is not 0.
+/// A user's rows with at least one non-zero feature.
 #[derive(Clone, Copy)]
 struct UsableRows {
     n: usize,
-    /// Whether they are the first `n`, so that a row's number is its place.
+    /// Whether these are the first `n` rows, so that a row's number is its position.
     leading: bool,
 }
 
@@ -117,8 +121,11 @@ impl<'a> HeldBatches<'a> {
         })
     }
 
-    /// Scales rows down, features and label alike, whose features are longer than `norm`: in an additive model of the squared loss they count less, and the optimum of a linear
-    /// model stays one. The curvature of a user's mean loss is then `norm^2` at most, a quarter of it for the logistic loss. A row that is not finite becomes 0.
+    /// Scales rows whose features have a norm above `norm` down, features and label alike. In an
+    /// additive model with squared loss such rows weigh less, and the optimum of a linear model
+    /// stays an optimum. The curvature of a user's mean loss is then at most `norm^2` for the
+    /// squared loss and a quarter of that for the logistic loss. A row with a value that is not
+    /// finite becomes 0.
     ///
     /// # Errors
     /// [`crate::Error::Param`] when `norm` is not finite and positive.
@@ -128,7 +135,7 @@ impl<'a> HeldBatches<'a> {
     }
 }
 
-/// Scales every row of `n` features and a label so that its features are no longer than `most`.
+/// Scales every row of `n` features and a label so that the norm of its features is at most `most`.
 #[allow(
     clippy::cast_possible_truncation,
     reason = "rows are in single precision"
@@ -140,7 +147,7 @@ fn clip_rows(cells: &mut [f32], n: usize, most: f64) {
         if norm <= most {
             continue;
         }
-        // a little less, since each number is rounded
+        // slightly smaller, because each number is rounded
         let factor = if norm.is_finite() {
             most / norm * (1.0 - 1e-6)
         } else {
@@ -156,7 +163,7 @@ fn clip_rows(cells: &mut [f32], n: usize, most: f64) {
 }
 
 impl HeldBatches<'static> {
-    /// The same of users that nobody else needs.
+    /// The same as [`new`](Self::new), but owns the samples.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -166,14 +173,16 @@ impl HeldBatches<'static> {
 }
 
 impl HeldBatches<'_> {
-    /// First row of a user's minibatch, of `n` rows that are not empty, and how many rows it has.
+    /// Index of the first row of a user's minibatch among `n` non-empty rows, and the number of
+    /// rows in it.
     fn batch(&self, n: usize, step: u64) -> (usize, usize) {
         let size = self.batch_size.min(n);
         let first = step.wrapping_mul(size as u64) % n.max(1) as u64;
         (usize::try_from(first).unwrap_or(0), size)
     }
 
-    /// Prefetches the minibatch of the user at a place of the table. Nothing but the time that reading it takes depends on that.
+    /// Prefetches the minibatch of the user at `place` in the table. Only the time to read it
+    /// depends on this.
     fn prefetch(&self, place: usize, step: u64) {
         let Some(&UsableRows { n, leading: true }) = self.usable.values().get(place) else {
             return;
@@ -200,7 +209,7 @@ impl UserBatches for HeldBatches<'_> {
         let place = self.usable.place(user.key());
         let UsableRows { n, leading } = match place {
             Some(place) => {
-                self.prefetch(place + 1, step); // whose turn it is next, most of the time
+                self.prefetch(place + 1, step); // the user most likely to be next
                 self.usable.values()[place]
             }
             None => UsableRows::of(user, width),
@@ -212,7 +221,7 @@ impl UserBatches for HeldBatches<'_> {
         if leading {
             let end = n.min(first + size);
             let rows = &user.features()[..n * width];
-            let again = size - (end - first); // round from the first
+            let again = size - (end - first); // wraps around
             out.cells_mut()
                 .extend_from_slice(&rows[first * width..end * width]);
             out.cells_mut().extend_from_slice(&rows[..again * width]);
@@ -231,7 +240,7 @@ impl UserBatches for HeldBatches<'_> {
     }
 }
 
-/// Rows made or fetched as they are asked for, by a function of the user's own row and the step.
+/// Rows generated or fetched on request, by a function of the user's own row and the step.
 ///
 /// # Examples
 /// ```
@@ -257,7 +266,7 @@ pub struct StreamedBatches<'a, F> {
 }
 
 impl<'a, F: Fn(UserRow<'_>, u64, &mut Minibatch) + Sync> StreamedBatches<'a, F> {
-    /// Minibatches of these users, of rows with `n_features` numbers, written by `fill`.
+    /// Minibatches of these users, with `n_features` features per row, written by `fill`.
     #[must_use]
     pub const fn new(table: &'a Private<Interactions>, n_features: usize, fill: F) -> Self {
         Self {

@@ -1,12 +1,16 @@
 //! Excess-risk bounds of Bietti et al. 2022, for planning.
 //!
-//! Theorems 4.5, 5.2 and B.4 hold with the constants given here, for jointly convex losses that are `L`-smooth in
-//! `(w, theta_i)`, gradients within the clip (so that it does nothing), a fresh minibatch in every round, the average iterate,
-//! the best constant step ([`ExcessRisk::learning_rate`]) and full knowledge of the norms and variances at the minimiser. All that is
-//! rarely known: compare settings with them, do not promise accuracy.
+//! Theorems 4.5, 5.2 and B.4 hold with the constants given here under these conditions: the loss is
+//! jointly convex and `L`-smooth in `(w, theta_i)`; gradients are within the clipping norm, so
+//! clipping has no effect; every round uses a fresh minibatch; the result is the average iterate;
+//! the constant step is the best one ([`ExcessRisk::learning_rate`]); and the norms and variances
+//! at the minimiser are known. These conditions rarely all hold: use the bounds to compare
+//! settings, not to promise accuracy.
 //!
-//! `alpha` is the paper's here: for `N` users it is [`PpSgdParams::alpha`](crate::PpSgdParams::alpha) over `N`.
-//! `noise_stddev` is that of the noise on the *mean*, `z C / (q N)` in the terms of [`PpSgd`](crate::PpSgd), `z C / (q M)` for sums of rows.
+//! `alpha` is the paper's here: for `N` users it is
+//! [`PpSgdParams::alpha`](crate::PpSgdParams::alpha) over `N`. `noise_stddev` is the standard
+//! deviation of the noise on the *mean*: `z C / (q N)` in the notation of [`PpSgd`](crate::PpSgd),
+//! or `z C / (q M)` for sums of rows.
 //!
 //! ```
 //! use dp_fedsgd::bounds::{ExcessRisk, norm_squared_for_equal_users};
@@ -23,13 +27,15 @@ use dp_core::params;
 
 use crate::Result;
 
-/// Smoothness and variance of the pre-conditioned iteration: what the three theorems have in common.
+/// Smoothness and variance of the pre-conditioned iteration, which the three theorems have in
+/// common.
 ///
 /// ```text
 /// E f(mean iterate) - f*  <=  4 L z^2 / T + 3 s z / sqrt T,    eta = min(1 / (4 L), z / (sqrt T s))
 /// ```
 ///
-/// with `z = ||z*||_alpha` ([`alpha_norm_squared`]), `L` and `s^2` as each theorem has them, `T` rounds.
+/// with `z = ||z*||_alpha` ([`alpha_norm_squared`]), `L` and `s^2` as defined in each theorem, and
+/// `T` rounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ExcessRisk {
     /// `L_alpha` or `L_(m,alpha)`.
@@ -38,28 +44,31 @@ pub struct ExcessRisk {
     pub variance: f64,
 }
 
-/// Figures of users with minibatches of different sizes, for Theorems 5.2 and B.4. `m_i` rows in a minibatch of user `i`.
+/// Statistics of users with minibatches of different sizes, for Theorems 5.2 and B.4. `m_i` is the
+/// number of rows in a minibatch of user `i`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SampledUsers {
     /// `q`, the probability that a user takes part.
     pub sampling_probability: f64,
     /// `N`.
     pub n_users: f64,
-    /// `M`, the sum of all `m_i`; read by Theorem 5.2 only.
+    /// `M`, the sum of all `m_i`; used by Theorem 5.2 only.
     pub n_rows: f64,
-    /// The largest `m_i`; read by Theorem 5.2 only.
+    /// The largest `m_i`; used by Theorem 5.2 only.
     pub max_rows: f64,
-    /// Variances `(sigma_w,m^2, sigma_theta,m^2)`: means over users of those of one row's gradient at the minimiser, weighted with `m_i / M` in Theorem 5.2 and
-    /// with `1 / (N m_i)` in Theorem B.4.
+    /// Variances `(sigma_w,m^2, sigma_theta,m^2)`: means over users of the variance of one row's
+    /// gradient at the minimiser, weighted with `m_i / M` in Theorem 5.2 and with `1 / (N m_i)` in
+    /// Theorem B.4.
     pub variances: (f64, f64),
-    /// What the draw of users adds: `1/M sum_i (1 - q) m_i^2 ||grad_w f_i||^2` at the minimiser (Theorem 5.2), `1/N sum_i (1 - q) ||grad_w f_i||^2`
-    /// (Theorem B.4); 0 in additive models. The definition in the paper has another factor `q`; the sum in its proof is then to be divided by
-    /// `q^2 M`.
+    /// Variance added by the sampling of users: `1/M sum_i (1 - q) m_i^2 ||grad_w f_i||^2` at the
+    /// minimiser (Theorem 5.2), `1/N sum_i (1 - q) ||grad_w f_i||^2` (Theorem B.4); 0 in additive
+    /// models. The definition in the paper has another factor `q`; with it, the sum in its proof
+    /// must be divided by `q^2 M`.
     pub sampling_variance: f64,
 }
 
 impl ExcessRisk {
-    /// Theorem 4.5, eq. (6): everybody in every round.
+    /// Theorem 4.5, eq. (6): every user in every round.
     ///
     /// ```text
     /// L = L_f max(alpha, 1/N),   s^2 = (alpha sigma_w^2 + sigma_theta^2) / N + alpha d_w sigma_zeta^2
@@ -90,8 +99,10 @@ impl ExcessRisk {
     /// s^2 = (alpha (sigma_w,m^2 + sampling variance) + sigma_theta,m^2) / (q M) + alpha d_w sigma_zeta^2
     /// ```
     ///
-    /// Derived anew: with `a_ik` the differences of gradients to those at the minimiser, the mean of the sum over a sample contributes `alpha` by convexity,
-    /// its variance `alpha m_max / (q M)` and the local part `m_max / (q M)`, the last two by `||sum_k a_ik||^2 <= m_i sum_k ||a_ik||^2`.
+    /// Re-derived: with `a_ik` the differences between the gradients and those at the minimiser,
+    /// the mean of the sum over a sample contributes `alpha` by convexity, its variance contributes
+    /// `alpha m_max / (q M)` and the local part `m_max / (q M)`, the last two by `||sum_k a_ik||^2
+    /// <= m_i sum_k ||a_ik||^2`.
     #[must_use]
     pub fn theorem_5_2(
         alpha: f64,
@@ -116,7 +127,8 @@ impl ExcessRisk {
     /// s^2 = (alpha (sigma_w,m^2 + sampling variance) + sigma_theta,m^2) / (q N) + alpha d_w sigma_zeta^2
     /// ```
     ///
-    /// Derived anew as for [`theorem_5_2`](Self::theorem_5_2), with `||mean_k a_ik||^2 <= mean_k ||a_ik||^2`.
+    /// Re-derived as for [`theorem_5_2`](Self::theorem_5_2), with `||mean_k a_ik||^2 <= mean_k
+    /// ||a_ik||^2`.
     #[must_use]
     pub fn theorem_b_4(
         alpha: f64,
@@ -134,15 +146,15 @@ impl ExcessRisk {
         }
     }
 
-    /// The bound after `n_rounds` rounds for a minimiser with this `||z*||_alpha^2`.
+    /// The bound after `n_rounds` rounds for a minimiser with squared norm `||z*||_alpha^2`.
     #[must_use]
     pub fn bound(&self, norm_squared: f64, n_rounds: f64) -> f64 {
         let statistical = 3.0 * (self.variance * norm_squared / n_rounds).sqrt();
         4.0 * self.smoothness * norm_squared / n_rounds + statistical
     }
 
-    /// The step `eta` that the bound is for, in the paper's terms: `w` moves by `alpha eta` times the mean over users,
-    /// `theta_i` by `eta / N` (`eta / (q M)`) times its own gradient.
+    /// The step `eta` for which the bound holds, in the paper's notation: `w` moves by `alpha eta`
+    /// times the mean over users, `theta_i` by `eta / N` (`eta / (q M)`) times its own gradient.
     #[must_use]
     pub fn learning_rate(&self, norm_squared: f64, n_rounds: f64) -> f64 {
         let noisy = (norm_squared / (n_rounds * self.variance)).sqrt();
@@ -169,14 +181,15 @@ pub fn alpha_norm_squared(shared: &[f64], local: &[&[f64]], alpha: f64) -> f64 {
     shared / alpha + own
 }
 
-/// The minimiser of least `alpha`-norm in an additive model: of all `w + theta_i = v_i`, the one with
+/// The minimiser with the smallest `alpha`-norm in an additive model: of all `w + theta_i = v_i`,
+/// the one with
 ///
 /// ```text
 /// w = alpha / (alpha N + 1) sum_i v_i,   theta_i = v_i - w
 /// ```
 ///
-/// Derivation: the derivative of `||w||^2 / alpha + sum_i ||v_i - w||^2` is 0 there. For equal users this is Lemma 4.6, `w = alpha N / (alpha N + 1) v`.
-/// Returns `w`.
+/// Derivation: the derivative of `||w||^2 / alpha + sum_i ||v_i - w||^2` is 0 there. For users with
+/// equal optima this is Lemma 4.6, `w = alpha N / (alpha N + 1) v`. Returns `w`.
 #[must_use]
 pub fn minimal_norm_shared(optima: &[&[f64]], alpha: f64) -> Vec<f64> {
     let dim = optima.first().map_or(0, |v| v.len());
@@ -198,8 +211,9 @@ pub fn norm_squared_for_equal_users(v_norm: f64, alpha: f64, n_users: f64) -> f6
     v_norm.powi(2) * n_users / (alpha * n_users + 1.0)
 }
 
-/// Lemma 4.6 for the noise that is really added: rounds `n` from which on learning alone has the smaller variance term, for equal users of an
-/// additive model with `sigma_w = sigma_theta = sigma`.
+/// Lemma 4.6 for the noise that is actually added: the number of rounds `n` from which learning
+/// alone has the smaller variance term, for equal users of an additive model with `sigma_w =
+/// sigma_theta = sigma`.
 ///
 /// ```text
 /// square of the variance term = ||v||^2 / n * [ (1 + alpha) sigma^2 / N + alpha d_w s^2 ] N / (alpha N + 1)
@@ -207,9 +221,11 @@ pub fn norm_squared_for_equal_users(v_norm: f64, alpha: f64, n_users: f64) -> f6
 /// n* = (N - 1) sigma^2 / (N d_w r^2)
 /// ```
 ///
-/// `noise_per_root_round` is `r`, the noise on the mean per square root of the number of rounds: with a fixed privacy budget mu and clip `C`,
-/// `s = C sqrt n / (mu N)`, so `r = C / (mu N)` and `n* = N (N - 1) sigma^2 mu^2 / (d_w C^2)`, the lemma with `mu^2` for
-/// `epsilon^2 / log(1/delta)` (printed with `epsilon` to the first power in its proof) and without hidden constants.
+/// `noise_per_root_round` is `r`, the noise on the mean divided by the square root of the number of
+/// rounds: with a fixed privacy budget mu and clipping norm `C`, `s = C sqrt n / (mu N)`, so `r = C
+/// / (mu N)` and `n* = N (N - 1) sigma^2 mu^2 / (d_w C^2)`. This is the lemma with `mu^2` for
+/// `epsilon^2 / log(1/delta)` (printed with `epsilon` to the first power in its proof) and without
+/// hidden constants.
 ///
 /// # Errors
 /// [`crate::Error::Param`] unless all numbers are finite and positive.

@@ -1,4 +1,4 @@
-//! Rounds between a server and clients that exchange plain messages.
+//! Training rounds between a server and clients that exchange plain messages.
 
 use dp_core::{ParamError, UserRow, params};
 use dp_mechanism::{
@@ -13,31 +13,34 @@ use crate::{
     BatchReduction, LocalTraining, Participation, PpSgd, Result, SharedModel, UserBatches,
 };
 
-/// What the server sends to everybody at the start of a round: released and public values.
+/// The message that the server sends to all clients at the start of a round. It contains only
+/// released and public values.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RoundMessage {
-    /// The run: the release id of its first round, which is public. Clients start anew at one that they do not know.
+    /// Identifies the run: the release id of its first round, which is public. A client that does
+    /// not know the id resets its state.
     pub run: String,
-    /// The round, from 1.
+    /// The round number, from 1.
     pub round: u32,
     /// `w_(t-1)`.
     pub shared: Vec<f64>,
-    /// Bound `C_t` on the gradient.
+    /// Bound `C_t` on the norm of the gradient.
     pub clip_norm: f64,
-    /// With the bound on the whole contribution it fixes the integer grid.
+    /// Noise multiplier. Together with the bound on the whole contribution it determines the
+    /// integer grid.
     pub noise_multiplier: f64,
     /// Local step size.
     pub local_rate: f64,
     /// Whether minibatch gradients are summed instead of averaged.
     pub sum_rows: bool,
-    /// Whether clients train that are not asked.
+    /// Whether clients that are not asked train too.
     pub everybody_trains: bool,
-    /// Whether there is a coordinate for the share of clients within the clip.
+    /// Whether the update has a coordinate for the share of clients within the clipping norm.
     pub share_within: bool,
-    /// Whether there is a coordinate for the number of clients.
+    /// Whether the update has a coordinate for the number of clients.
     pub count_clients: bool,
-    /// Size of each extra coordinate in units of the clip norm.
+    /// Size of each extra coordinate, in units of the clipping norm.
     pub extra_share: f64,
 }
 
@@ -57,16 +60,17 @@ impl RoundMessage {
         self.layout().n_coordinates()
     }
 
-    /// The grid that updates are integers of.
+    /// The integer grid for updates.
     ///
     /// # Errors
-    /// [`crate::Error::Mechanism`] when noise multiplier or clip norm do not fit a grid.
+    /// [`crate::Error::Mechanism`] when the noise multiplier or the clipping norm does not fit a
+    /// grid.
     pub fn grid(&self) -> Result<Grid> {
         let whole = self.layout().whole_norm(self.clip_norm);
         Ok(Grid::new(self.noise_multiplier, whole)?)
     }
 
-    /// What a client's policy looks at.
+    /// The values that a client's policy checks.
     fn asked(&self) -> AskedRound<'_> {
         AskedRound {
             run: &self.run,
@@ -76,10 +80,10 @@ impl RoundMessage {
         }
     }
 
-    /// Whether every number in it is one.
+    /// Checks that every number is within its range.
     ///
     /// # Errors
-    /// [`crate::Error::Param`] naming the first member that is out of range.
+    /// [`crate::Error::Param`] naming the first field that is out of range.
     pub fn check(&self) -> Result<()> {
         params::at_least_one("run (its length)", self.run.len())?;
         params::finite_positive("clip_norm", self.clip_norm)?;
@@ -98,8 +102,8 @@ impl RoundMessage {
 /// A client's clipped gradient on the integer grid of its round.
 ///
 /// # Privacy
-/// As private as the client's data: it goes to the server over an authenticated link, and the server adds it to a sum that is
-/// released with noise. No `Debug`.
+/// As private as the client's data: it goes to the server over an authenticated link, and the
+/// server adds it to a sum that is released with noise. The type does not implement `Debug`.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[allow(
@@ -107,36 +111,38 @@ impl RoundMessage {
     reason = "a private gradient; printing it is never wanted"
 )]
 pub struct UpdateMessage {
-    /// The run of the round that it answers.
+    /// The run that the update belongs to.
     pub run: String,
-    /// The round that it answers.
+    /// The round that the update belongs to.
     pub round: u32,
-    /// The client, by the number that the server knows it by.
+    /// The number under which the server knows the client.
     pub client: usize,
-    /// The gradient's integers and those of the extra coordinates.
+    /// The integers of the gradient, followed by those of the extra coordinates.
     pub integers: Vec<i64>,
 }
 
-/// What a client does about a round. Only an update leaves it.
+/// A client's response to a round. Only an update leaves the client.
 ///
 /// # Privacy
-/// `Update` or not is **as secret as the sample**. `Late` follows from messages alone.
+/// Whether the answer is `Update` is **as secret as the sample**. `Late` follows from messages
+/// alone.
 #[derive(Clone, PartialEq, Eq)]
 #[allow(
     missing_debug_implementations,
     reason = "may hold a private gradient; printing it is never wanted"
 )]
 pub enum Reply {
-    /// For the server.
+    /// The update to send to the server.
     Update(UpdateMessage),
-    /// The round was heard of; nothing is said.
+    /// The round was received, but the client was not asked and sends nothing.
     NotAsked,
-    /// The message is of a run that was left, of an earlier round or of one that was answered before: it was passed over.
+    /// The message belongs to a run that the client has left, to an earlier round, or to a round
+    /// that the client has already answered. It was ignored.
     Late,
 }
 
 impl Reply {
-    /// What goes to the server, if anything.
+    /// The update to send to the server, if there is one.
     #[must_use]
     pub fn update(self) -> Option<UpdateMessage> {
         match self {
@@ -146,31 +152,32 @@ impl Reply {
     }
 }
 
-/// Why a message counts for nothing. The round goes on.
+/// Why an update was ignored. The round continues.
 ///
 /// # Privacy
-/// **As secret as the sample.** It names a client that sent something, and only clients that were asked send: whoever reads it, in a log say, learns
-/// who took part. It is for the eyes of those who may see the sample, and nothing of the run may depend on it.
+/// **As secret as the sample.** A rejection names a client that sent something, and only clients
+/// that were asked send: whoever reads it, for example in a log, learns who took part. Show it only
+/// to those who may see the sample, and let nothing in the run depend on it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Rejection {
-    /// It answers a round of another run.
+    /// The update is for a round of another run.
     #[error("the message of client {client} is of another run")]
     Run {
         /// Sender.
         client: usize,
     },
-    /// It answers another round.
+    /// The update is for another round.
     #[error("the message of client {client} answers round {found}, this is round {expected}")]
     Round {
         /// Sender.
         client: usize,
-        /// Round of the message.
+        /// Round in the message.
         found: u32,
         /// The round that is open.
         expected: u32,
     },
-    /// It has another number of integers.
+    /// The update has the wrong number of integers.
     #[error("the message of client {client} has {found} integers, expected {expected}")]
     Length {
         /// Sender.
@@ -180,13 +187,13 @@ pub enum Rejection {
         /// Coordinates of the round.
         expected: usize,
     },
-    /// Its exact norm is above the bound.
+    /// The exact norm of the update is above the bound.
     #[error("the message of client {client} is above the bound")]
     Norm {
         /// Sender.
         client: usize,
     },
-    /// It counts as more than one client, or as less than none.
+    /// The update counts as more than one client, or as less than none.
     #[error("an extra coordinate of the message of client {client} is out of range")]
     Extra {
         /// Sender.
@@ -195,7 +202,8 @@ pub enum Rejection {
 }
 
 impl UpdateMessage {
-    /// Whether the message is one of this round, by run, number, length, exact integer norm and the ranges of its extra coordinates.
+    /// Checks that the update belongs to this round: run, round number, length, exact integer norm
+    /// and the ranges of its extra coordinates.
     ///
     /// # Errors
     /// The first [`Rejection`] that applies.
@@ -245,24 +253,31 @@ fn square(z: u64) -> u128 {
     u128::from(z) * u128::from(z)
 }
 
-/// One user in a federation: trains on the user's own rows and answers rounds with clipped integers.
+/// One user in a federation: trains on the user's own rows and answers rounds with clipped
+/// integers.
 ///
 /// # Privacy
-/// What leaves is [`UpdateMessage`]. The local parameters stay. A client that is not asked says nothing; in rounds where
-/// everybody trains it makes its local step all the same.
+/// Only [`UpdateMessage`] leaves the client; the local parameters stay. A client that is not asked
+/// sends nothing, but in rounds where every client trains it still makes its local step.
 ///
-/// A client takes part in what its [`ClientPolicy`](dp_mechanism::ClientPolicy) admits and in nothing else, and its [`ClientRecord`] says durably, before a
-/// message leaves, that the round was answered. An answer that is lost is given again as it was, at no further cost, until the client is started anew; after that a round that was
-/// answered stays answered.
+/// A client takes part only in what its [`ClientPolicy`](dp_mechanism::ClientPolicy) admits. Its
+/// [`ClientRecord`] durably records that a round was answered before a message leaves. If an answer
+/// is lost, the client sends the same answer again at no further cost, until the client is
+/// restarted; after a restart, an answered round stays answered.
 ///
-/// A client serves one run at a time. The first message of another run, told by [`RoundMessage::run`], sets the local parameters back to 0: what
-/// a user adds to a run must not depend on another one. Who wants to keep [`local`](Self::local) copies it before. A run that was left is over for good: a message
-/// of it that comes late is passed over, and so is one of a round before the last one heard of, else it would cost the local parameters of the run
-/// at hand or make a step twice. A client that is started anew goes on with the run that it was in, with local parameters of 0: they are in no file.
+/// A client serves one run at a time. The first message of another run, identified by
+/// [`RoundMessage::run`], resets the local parameters to 0, because what a user adds to a run must
+/// not depend on another run. Copy [`local`](Self::local) first to keep them. A run that was left
+/// cannot be rejoined: the client ignores late messages of that run, and messages of a round before
+/// the latest one received; otherwise they would reset the current run's local parameters or repeat
+/// a step. A client that is restarted continues the run that it was in, with local parameters of 0,
+/// because these are not stored in any file.
 ///
-/// Nothing in a message says who sent it. A well-formed one of a run that is not known, and that the policy admits, starts that run and ends the one at hand:
-/// starts of runs have to come over a channel on which the server is authenticated, or the policy has to name the runs. A forged
-/// start costs the local parameters and asks for a contribution that no ledger of the server has paid for.
+/// Nothing in a message proves who sent it. A well-formed message of an unknown run that the policy
+/// admits starts that run and ends the current one. Messages that start a run must therefore come
+/// over a channel on which the server is authenticated, or the policy must name the runs. A forged
+/// start resets the local parameters and requests a contribution for which no ledger of the server
+/// has paid.
 #[allow(
     missing_debug_implementations,
     reason = "holds a private model; printing it is never wanted"
@@ -273,20 +288,21 @@ pub struct Client<'a, O, B> {
     user: usize,
     number: usize,
     record: ClientRecord,
-    /// The latest round of the run that was heard of.
+    /// The latest round of the run that was received.
     round: u32,
-    /// How the latest round that was answered was asked for: what says the same on the same grid may be sent again.
+    /// Parameters of the latest answered round: an answer with the same content on the same grid
+    /// may be sent again.
     answered: Option<(u32, Grid, RoundLayout)>,
     state: LocalState,
 }
 
 impl<'a, O: PersonalizedObjective, B: UserBatches> Client<'a, O, B> {
-    /// The client for user `user` of the table behind `batches` (a device's own table has one), known to the server as
-    /// `number`, with its own record and the policy in it.
+    /// The client for user `user` of the table behind `batches` (a device's own table has one
+    /// user), known to the server as `number`, with its own record and the policy in it.
     ///
     /// # Errors
-    /// [`crate::Error::Shape`] when objective and data have other numbers of features; [`crate::Error::Param`] when there is no
-    /// such user.
+    /// [`crate::Error::Shape`] when the objective and the data have different numbers of features;
+    /// [`crate::Error::Param`] when there is no such user.
     pub fn new(
         objective: &'a O,
         batches: &'a B,
@@ -310,12 +326,14 @@ impl<'a, O: PersonalizedObjective, B: UserBatches> Client<'a, O, B> {
         })
     }
 
-    /// Takes part in a round: trains, and answers if asked. A round of a new run starts anew, a late one is passed over and told.
+    /// Takes part in a round: trains, and answers if asked. A round of a new run resets the client;
+    /// a late message is ignored and reported as such.
     ///
     /// # Errors
-    /// [`crate::Error::Param`], [`crate::Error::Shape`] or [`crate::Error::Mechanism`] for a message that no server of this model sends;
-    /// [`Refused`](dp_mechanism::Error::Refused) for one that the policy does not admit, and where the record cannot be written. Nothing
-    /// depends on the client's data, and nothing leaves.
+    /// [`crate::Error::Param`], [`crate::Error::Shape`] or [`crate::Error::Mechanism`] for a
+    /// message that no server of this model would send; [`Refused`](dp_mechanism::Error::Refused)
+    /// for a message that the policy does not admit, and when the record cannot be written. Errors
+    /// do not depend on the client's data, and nothing leaves the client.
     pub fn receive(&mut self, round: &RoundMessage, asked: bool) -> Result<Reply> {
         round.check()?;
         params::same_size(
@@ -345,13 +363,13 @@ impl<'a, O: PersonalizedObjective, B: UserBatches> Client<'a, O, B> {
         &self.state.theta
     }
 
-    /// The client's policy, and what it has answered.
+    /// The client's policy and its record of answered rounds.
     #[must_use]
     pub const fn record(&self) -> &ClientRecord {
         &self.record
     }
 
-    /// Forgets the run before this one; false for a message that comes late.
+    /// Resets the state if the message starts a new run; returns false for a late message.
     fn enter(&mut self, message: &RoundMessage) -> Result<bool> {
         match self.record.enter(&message.asked())? {
             KnownRun::Left => return Ok(false),
@@ -366,13 +384,14 @@ impl<'a, O: PersonalizedObjective, B: UserBatches> Client<'a, O, B> {
         Ok(in_time)
     }
 
-    /// Writes down that the round is answered, once; false where it was answered by a client that has been started anew since.
+    /// Records, once, that the round is answered; returns false if it was answered before the
+    /// client was restarted.
     fn pay(&mut self, message: &RoundMessage, grid: Grid) -> Result<bool> {
         let as_asked = (message.round, grid, message.layout());
         match self.answered {
             Some(answered) if answered == as_asked => return Ok(true),
             Some((round, ..)) if round == message.round => {
-                // the same numbers on a second grid would tell more than one answer does
+                // the same numbers on a second grid would reveal more than one answer does
                 return Err(dp_mechanism::Error::Refused(Refusal::Answered).into());
             }
             _ if message.round <= self.record.last_answered(&message.run) => return Ok(false),
@@ -384,7 +403,7 @@ impl<'a, O: PersonalizedObjective, B: UserBatches> Client<'a, O, B> {
     }
 
     fn train(&mut self, round: &RoundMessage) {
-        let rows_per_user = 1.0; // a server's figure, of no use here
+        let rows_per_user = 1.0; // a server-side setting that is not used here
         let step = LocalStep {
             round: round.round as usize,
             shared: &round.shared,
@@ -423,7 +442,7 @@ impl<'a, O: PersonalizedObjective, B: UserBatches> Client<'a, O, B> {
     }
 }
 
-/// Values of one user, whoever is asked.
+/// A fixed vector as one user's contribution.
 struct Values<'a>(&'a [f64]);
 
 impl VectorContribution for Values<'_> {
@@ -436,31 +455,38 @@ impl VectorContribution for Values<'_> {
     }
 }
 
-/// What became of a round.
+/// Result of a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RoundOutcome {
-    /// The model made a step.
+    /// The model was updated.
     Stepped,
-    /// The noisy number of clients was below the minimum: the model stays as it was, the cost too.
+    /// The noisy number of clients was below the minimum: the model is unchanged, and so is the
+    /// cost.
     TooFewClients,
 }
 
-/// The server of a federation: opens rounds, adds up what clients send, releases the sum with noise.
+/// The server of a federation: opens rounds, adds up the clients' updates and releases the sum with
+/// noise.
 ///
-/// A round: [`open_round`](Self::open_round) pays and draws who is asked, [`OpenRound::message`] goes to everybody,
-/// [`OpenRound::asked`] says who answers, [`OpenRound::close`] takes the answers in whatever order they come. Spends, noise and the
-/// list of releases are those of its [`Run`]. It does the same as [`PpSgdTrainer`](crate::PpSgdTrainer) bit for bit, and works for sampled
-/// participation; [`PoissonSampling`](crate::PoissonSampling) with probability 1 asks everybody.
+/// In each round, [`open_round`](Self::open_round) spends the budget and draws which clients to
+/// ask, [`OpenRound::message`] goes to all clients, [`OpenRound::asked`] lists the clients that
+/// answer, and [`OpenRound::close`] takes the answers in any order. Spends, noise and the release
+/// list are those of its [`Run`]. The result is bit for bit that of
+/// [`PpSgdTrainer`](crate::PpSgdTrainer). The server supports sampled participation;
+/// [`PoissonSampling`](crate::PoissonSampling) with probability 1 asks every client.
 ///
-/// A server whose run goes on from a list of releases first makes the rounds of the list again, and then opens the next one:
-/// clients, which keep their local parameters, notice nothing. A round that was dropped or lost to a crash stays paid for; a list in
-/// which a later round follows one that was dropped cannot be gone on from and is refused.
+/// A server that resumes a run from a release list first replays the rounds in the list and then
+/// opens the next one. Clients keep their local parameters and are not affected. A round that was
+/// dropped or lost in a crash stays paid for. A list in which a dropped round is followed by a
+/// later one cannot be resumed and is refused.
 ///
 /// # Privacy
-/// As for [`PpSgd`]. Every message is checked here by exact integer norm and again by the kernel. Drop-outs add nothing and the noise
-/// stays what it is. Fewer clients than a minimum, a number that may be secret, are noticed by a noisy count only, which is part of
-/// the same release ([`minimum_clients`](crate::PpSgdParams::minimum_clients)). The server sees single updates before it adds them and
-/// has to be trusted with them, as the certificate says.
+/// As for [`PpSgd`]. The server checks every message by its exact integer norm, and the kernel
+/// checks it again. Drop-outs add nothing, and the noise does not change. Whether there are fewer
+/// clients than a minimum, a number that may be secret, is determined only from a noisy count,
+/// which is part of the same release ([`minimum_clients`](crate::PpSgdParams::minimum_clients)).
+/// The server sees single updates before it adds them and must be trusted with them, as the
+/// certificate states.
 ///
 /// # Examples
 /// ```
@@ -513,16 +539,19 @@ pub struct Server<'r> {
     sampling: ClientSampling,
     run: Run<'r>,
     state: SharedState,
-    /// Whether a release is in the list that the shared parameters have not taken in, because an error came between.
+    /// Whether the list contains a release that the shared parameters do not include, because an
+    /// error interrupted the update.
     behind: bool,
 }
 
 impl<'r> Server<'r> {
-    /// A server for `n_shared` shared parameters along `run`. Rounds in the run's list are made again first.
+    /// A server for `n_shared` shared parameters along `run`. Rounds in the run's list are replayed
+    /// first.
     ///
     /// # Errors
-    /// [`crate::Error::Param`] for settings that release nothing or ask everybody without a sampling scheme;
-    /// [`crate::Error::Mechanism`] when settings, plan, spends and list do not belong together.
+    /// [`crate::Error::Param`] for settings that release nothing, or with full participation
+    /// instead of a sampling scheme; [`crate::Error::Mechanism`] when settings, plan, spends and
+    /// list do not belong together.
     pub fn new(fit: PpSgd, n_shared: usize, mut run: Run<'r>) -> Result<Self> {
         params::at_least_one("n_shared", n_shared)?;
         let Participation::Sampled(sampling) = fit.params().participation else {
@@ -551,14 +580,14 @@ impl<'r> Server<'r> {
         Ok(server)
     }
 
-    /// The shared parameters as they stand: released.
+    /// The current shared parameters, which are released.
     #[must_use]
     pub fn shared(&self) -> &[f64] {
         self.state.parameters()
     }
 
-    /// Pays for the next round and draws who of `n_clients` is asked; none after the last round. A round that is dropped stays
-    /// paid for and is passed over.
+    /// Pays for the next round and draws which of `n_clients` clients to ask; returns none after
+    /// the last round. A round that is dropped stays paid for and is skipped.
     ///
     /// # Errors
     /// [`crate::Error::Mechanism`] when the payment or the draw is refused or entropy fails.
@@ -579,7 +608,8 @@ impl<'r> Server<'r> {
         }))
     }
 
-    /// Parameters that are behind the list would be sent to clients and be no function of it.
+    /// Shared parameters that do not include all releases in the list would be sent to clients
+    /// although they are not a function of the list.
     fn check_state(&self) -> Result<()> {
         if self.behind {
             return Err(dp_mechanism::Error::List {
@@ -591,7 +621,7 @@ impl<'r> Server<'r> {
         Ok(())
     }
 
-    /// The round after all that were paid for.
+    /// The first round that has not been paid for.
     fn next_round(&self) -> Option<usize> {
         let round = self.run.paid().len() + 1;
         (round <= self.fit.params().n_rounds).then_some(round)
@@ -626,15 +656,16 @@ impl<'r> Server<'r> {
         }
     }
 
-    /// The model as it stands, with the certificate of all rounds that were paid for.
+    /// The current model, with the certificate of all rounds that were paid for.
     ///
     /// # Privacy
-    /// The number of rounds is released. When to call this may follow from released models, as with
-    /// [`PublicEarlyStopping`](crate::PublicEarlyStopping), and from public data, never
-    /// from [`OpenRound::asked`] or from who answered or how many.
+    /// The number of rounds is released. The decision when to call this may follow from released
+    /// models, as with [`PublicEarlyStopping`](crate::PublicEarlyStopping), and from public data,
+    /// never from [`OpenRound::asked`], from which clients answered or from how many did.
     ///
     /// # Errors
-    /// [`crate::Error::Mechanism`] where nothing was paid for, and should the certificate not verify.
+    /// [`crate::Error::Mechanism`] when nothing was paid for, or when the certificate does not
+    /// verify.
     pub fn finish(self) -> Result<Fitted<SharedModel>> {
         self.check_state()?;
         let Self {
@@ -651,18 +682,19 @@ impl<'r> Server<'r> {
     }
 }
 
-/// What a run by messages takes on trust beyond a fit.
+/// Additional trust assumptions of a run by messages.
 const TRUST: [&str; 3] = [
     "the server sees every update before noise is added, and tells nobody",
     "every message comes from the client whose number it carries",
     "no round was dropped or closed early, and the run not ended, because of who was drawn, who answered or how many did",
 ];
 
-/// A round that waits for its answers.
+/// A round that is waiting for its answers.
 ///
 /// # Privacy
-/// Whether and when it is closed, and whether another one follows, must not be decided by [`asked`](Self::asked) or by the answers: wait for a time
-/// that was settled before, and close with what is there.
+/// Whether and when the round is closed, and whether another one follows, must not be decided by
+/// [`asked`](Self::asked) or by the answers: wait for a time fixed in advance, and close the round
+/// with the answers received so far.
 #[must_use = "a round that is dropped stays paid for"]
 #[allow(
     missing_debug_implementations,
@@ -675,26 +707,29 @@ pub struct OpenRound<'s, 'r> {
 }
 
 impl OpenRound<'_, '_> {
-    /// For everybody.
+    /// The message for all clients.
     #[must_use]
     pub const fn message(&self) -> &RoundMessage {
         &self.message
     }
 
-    /// The numbers of the clients to ask, increasing. A secret, see [`OpenSum`].
+    /// The numbers of the clients to ask, in increasing order. Secret, see [`OpenSum`].
     #[must_use]
     pub fn asked(&self) -> &[usize] {
         self.open.asked()
     }
 
-    /// Adds up the answers as they come, adds noise, and makes the step.
+    /// Adds up the answers as they arrive, adds noise and updates the model.
     ///
-    /// A message of another run, round or length, above the bound, or with an extra coordinate out of its range, counts for nothing and goes to `rejected`, which is as secret as
-    /// the sample ([`Rejection`]); a second one of a client, or one of a client that was not asked, counts for nothing. The server keeps one mark for each client asked, and no message.
+    /// A message of another run, round or length, with a norm above the bound, or with an extra
+    /// coordinate out of range is not counted and is passed to `rejected`, which is as secret as
+    /// the sample ([`Rejection`]). A second message of a client and a message of a client that was
+    /// not asked are not counted either. The server stores one flag for each client that was asked,
+    /// and no messages.
     ///
     /// # Errors
-    /// [`crate::Error::Mechanism`] when the release is refused, entropy fails or the list cannot be written, and nothing that depends on
-    /// messages.
+    /// [`crate::Error::Mechanism`] when the release is refused, entropy fails or the list cannot be
+    /// written. No error depends on messages.
     pub fn close(
         self,
         updates: impl IntoIterator<Item = UpdateMessage>,

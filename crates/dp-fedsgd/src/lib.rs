@@ -25,7 +25,7 @@ pub use ppsgd::{
 };
 pub use selection::{AlphaSelection, SelectedRun};
 
-// what a program needs beside this crate's own types: see "One dependency" in the README
+// types from other crates that a program needs: see "One dependency" in the README
 pub use dp_accounting::{Budget, Certificate, Ledger, Plan};
 pub use dp_core::{
     Adjacency, ApproxDp, Interactions, Private, SampleRows, UserRow, UserSamples,

@@ -1,35 +1,41 @@
-//! How much of the shared model a user takes: each user's own choice, after the run, for nothing.
+//! Each user's own choice of how much of the shared model to use, after the run and at no privacy
+//! cost.
 
 use dp_core::params;
 use dp_linalg::{cholesky_in_place, cholesky_solve_in_place};
 
 use crate::{KeptRound, Minibatch, Result, SharedModel};
 
-/// A user's choice among the rounds of one released trajectory, weights on the shared model and ridges of an own part, by least
-/// squared error on own rows left out one at a time.
+/// A user's choice among the rounds of one released trajectory, weights on the shared model and
+/// ridge penalties of a personal part, by leave-one-out squared error on the user's own rows.
 ///
 /// ```text
 /// for each w of the trajectory, weight c, penalty r:   theta = argmin_t sum_k (y_k - <x_k, c w + t>)^2 + r m ||t||^2
 /// leave-one-out error = mean_k (e_k / (1 - h_kk))^2,   e residuals, h hat matrix of the ridge
 /// ```
 ///
-/// With [`with_own_level`](Self::with_own_level) there is a level `b` too, the user's own and without penalty, fitted anew whenever a row is left out: `X` and `y`
-/// are taken less their means, `h_kk` gains `1 / m`, and `b = mean(y) - <mean(x), c w + theta>`. A user with one row then has none to choose by.
+/// [`with_own_level`](Self::with_own_level) adds an unpenalised intercept `b` for each user,
+/// refitted for every row that is left out: `X` and `y` are centred, `h_kk` gains `1 / m`, and `b =
+/// mean(y) - <mean(x), c w + theta>`. A user with one row then has no row to choose by.
 ///
-/// Errors that differ by less than a part in 1e9 are ties. Of these the weight closest to 1 is taken, then the largest penalty, then the last round: what is nearest to the
-/// released model as it is.
+/// Errors that differ by less than a part in 1e9 are ties. Among ties, the weight closest to 1 is
+/// taken, then the largest penalty, then the last round: the candidate closest to the released
+/// model.
 ///
-/// An infinite penalty leaves `theta = 0`; weight 0 is learning alone. So the level of personalisation, which the paper leaves to a run per `alpha`,
-/// is settled user by user.
+/// An infinite penalty gives `theta = 0`; weight 0 means learning alone. Each user thus chooses
+/// their own level of personalisation, for which the paper needs one run per `alpha`.
 ///
 /// # Privacy
-/// Not a release: every user looks at released models and own rows, and keeps the result (post-processing of a released trajectory, in the
-/// billboard model). It costs nothing, however many candidates there are. What choosing on *other* users' data would cost is in
-/// [`AlphaSelection`](crate::AlphaSelection).
+/// Not a release: every user looks at released models and their own rows, and keeps the result
+/// (post-processing of a released trajectory, in the billboard model). It costs nothing, however
+/// many candidates there are. [`AlphaSelection`](crate::AlphaSelection) states what it costs to
+/// choose on *other* users' data.
 ///
 /// # Numerics
-/// `m` rows of `d` features: the ridge is solved in rows (`m x m`) or in features (`d x d`), whichever are fewer, and leaving a row out takes no solution of its own.
-/// O(m d min(m, d)) for each penalty and O(m d) for each candidate. In features `1 - h_kk` is a difference: relative error about `1e-16 ||x_k||^2 / (r m)`.
+/// For `m` rows of `d` features, the ridge system is solved in rows (`m x m`) or in features (`d x
+/// d`), whichever is smaller, and leaving a row out needs no further solve. O(m d min(m, d)) for
+/// each penalty and O(m d) for each candidate. In features `1 - h_kk` is a difference: relative
+/// error about `1e-16 ||x_k||^2 / (r m)`.
 ///
 /// # Examples
 /// ```
@@ -46,42 +52,44 @@ use crate::{KeptRound, Minibatch, Result, SharedModel};
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct LocalChoice {
-    /// From the one closest to 1.
+    /// Sorted, the one closest to 1 first.
     weights: Vec<f64>,
-    /// From the largest.
+    /// Sorted, the largest first.
     penalties: Vec<f64>,
     own_level: bool,
 }
 
-/// Errors closer than this share are ties: leaving out one of two rows leaves nothing to a ridge, whatever its penalty.
+/// Errors closer than this relative difference are ties: when one of two rows is left out, the
+/// ridge fit is the same for every penalty.
 const TIE: f64 = 1e-9;
 
-/// A user's own model.
+/// A user's personal model.
 #[derive(Clone, PartialEq)]
 #[allow(
     missing_debug_implementations,
     reason = "a private model; printing it is never wanted"
 )]
 pub struct ChosenModel {
-    /// Which of the offered shared models.
+    /// Index of the chosen shared model.
     pub round: usize,
-    /// Weight `c` on it.
+    /// Weight `c` on the shared model.
     pub weight: f64,
-    /// Penalty `r` of the own part.
+    /// Ridge penalty `r` of the personal part.
     pub l2_penalty: f64,
     /// `c w + theta`.
     pub coefficients: Vec<f64>,
-    /// `b`; 0 without an own level.
+    /// `b`; 0 without an intercept.
     pub level: f64,
-    /// Mean squared error on rows left out.
+    /// Mean squared leave-one-out error.
     pub error: f64,
 }
 
 impl LocalChoice {
-    /// Candidates: weights on the shared model and penalties per row of the own part.
+    /// Candidates: weights on the shared model, and penalties per row of the personal part.
     ///
     /// # Errors
-    /// [`crate::Error::Param`] when there are none, for a weight that is not finite, and for a penalty that is not above 0 (infinity is).
+    /// [`crate::Error::Param`] when a list is empty, for a weight that is not finite, and for a
+    /// penalty that is not above 0 (infinity is allowed).
     pub fn new(weights: Vec<f64>, penalties: Vec<f64>) -> Result<Self> {
         params::at_least_one("weights", weights.len())?;
         params::at_least_one("penalties", penalties.len())?;
@@ -103,7 +111,7 @@ impl LocalChoice {
         })
     }
 
-    /// The same for models with a level of every user's own.
+    /// Adds an intercept for each user.
     ///
     /// # Examples
     /// ```
@@ -121,9 +129,9 @@ impl LocalChoice {
         self
     }
 
-    /// The choice among all kept rounds of a model and its last, for a model with one score.
+    /// Chooses among all kept rounds of a model and its last round, for a model with one score.
     ///
-    /// [`ChosenModel::round`] counts [`SharedModel::kept`], and then the last.
+    /// [`ChosenModel::round`] is an index into [`SharedModel::kept`] followed by the last round.
     #[must_use]
     pub fn choose_from(&self, model: &SharedModel, rows: &Minibatch) -> ChosenModel {
         let kept = model
@@ -134,8 +142,9 @@ impl LocalChoice {
         self.choose(&offered, rows)
     }
 
-    /// The choice among `offered` shared models, each as long as the rows' features. Without usable rows, and with one row and an own level: the last one as it is, with
-    /// weight 1.
+    /// Chooses among `offered` shared models, each with as many coefficients as the rows have
+    /// features. Without usable rows, or with one row and an intercept, the result is the last
+    /// model unchanged, with weight 1.
     #[must_use]
     pub fn choose(&self, offered: &[&[f64]], rows: &Minibatch) -> ChosenModel {
         let own = OwnRows::of(rows, self.own_level);
@@ -147,7 +156,7 @@ impl LocalChoice {
         best
     }
 
-    /// The least error over all candidates; what is preferred among ties comes first.
+    /// The smallest error over all candidates, which are visited in order of preference among ties.
     fn search(&self, offered: &[&[f64]], own: &OwnRows, best: &mut ChosenModel) {
         let scores: Vec<Vec<f64>> = offered.iter().map(|shared| own.scores(shared)).collect();
         let ridges = self.penalties.iter();
@@ -181,7 +190,7 @@ impl ChosenModel {
     }
 }
 
-/// The last of the offered models, of nobody's choice.
+/// The last of the offered models, unchanged.
 fn as_it_is(offered: &[&[f64]]) -> ChosenModel {
     ChosenModel {
         round: offered.len().saturating_sub(1),
@@ -199,13 +208,13 @@ fn sum_of(weight: f64, shared: &[f64], own_part: &[f64]) -> Vec<f64> {
     both.map(|(w, theta)| weight * w + theta).collect()
 }
 
-/// `m` rows of `d` features, with an own level less their means.
+/// `m` rows of `d` features, centred if there is an intercept.
 struct OwnRows {
     n_features: usize,
     /// `X`, row by row.
     x: Vec<f64>,
     y: Vec<f64>,
-    /// Means of features and target, with an own level.
+    /// Means of features and target, if there is an intercept.
     means: Option<(Vec<f64>, f64)>,
     /// `X X^T` where there are no more rows than features, otherwise `X^T X`.
     products: Vec<f64>,
@@ -236,7 +245,7 @@ impl OwnRows {
         self.n_features
     }
 
-    /// Takes the means off: the constant is a column without penalty.
+    /// Centres the rows: the intercept is a column without penalty.
     fn center(&mut self) {
         let share = 1.0 / self.y.len().max(1) as f64;
         let y_mean = share * self.y.iter().sum::<f64>();
@@ -248,19 +257,20 @@ impl OwnRows {
         self.means = Some((x_mean, y_mean));
     }
 
-    /// Whether there are rows, and where a level is fitted, more than one.
+    /// Whether there are enough rows to leave one out: at least one, or two with an intercept.
     const fn can_leave_one_out(&self) -> bool {
         self.y.len() > self.means.is_some() as usize
     }
 
-    /// The level for these coefficients, `mean(y) - <mean(x), coefficients>`; 0 where none is fitted, and where rows overflow.
+    /// The intercept for these coefficients, `mean(y) - <mean(x), coefficients>`; 0 where none is
+    /// fitted, and where rows overflow.
     fn level(&self, coefficients: &[f64]) -> f64 {
         let level = |(x, y): &(Vec<f64>, f64)| y - inner(x, coefficients);
         let level = self.means.as_ref().map(level);
         level.filter(|b| b.is_finite()).unwrap_or(0.0)
     }
 
-    /// What the level adds to every `h_kk`.
+    /// The intercept's contribution to every `h_kk`.
     fn leverage_of_level(&self) -> f64 {
         match self.means {
             Some(_) => 1.0 / self.y.len() as f64,
@@ -268,7 +278,7 @@ impl OwnRows {
         }
     }
 
-    /// Whether a ridge is solved in rows; otherwise in features.
+    /// Whether the ridge system is solved in rows; otherwise in features.
     const fn in_rows(&self) -> bool {
         self.y.len() <= self.n_features
     }
@@ -294,7 +304,8 @@ impl OwnRows {
         products
     }
 
-    /// The ridge of penalty `r` per row. None where its system cannot be solved, as with rows that overflow.
+    /// The ridge with penalty `r` per row. None where its system cannot be solved, for example
+    /// because rows overflow.
     fn ridge(&self, penalty: f64) -> Option<Ridge> {
         if penalty.is_infinite() {
             return Some(Ridge::Nothing);
@@ -353,24 +364,25 @@ fn inverse_of(products: &[f64], size: usize, level: f64) -> Option<Vec<f64>> {
     Some(inverse)
 }
 
-/// The ridge of one penalty `r`, ready for any residuals of the shared part.
+/// The ridge with one penalty `r`, prepared for any residuals of the shared part.
 enum Ridge {
-    /// An infinite penalty: no own part.
+    /// An infinite penalty: no personal part.
     Nothing,
     /// `K^-1` of `K = X X^T + r m I`, row by row, and `r m`.
     Rows { inverse: Vec<f64>, level: f64 },
-    /// `A^-1` of `A = X^T X + r m I`, row by row, and `1 - h_kk` of every row, `h_kk = x_k^T A^-1 x_k` and what an own level adds.
+    /// `A^-1` of `A = X^T X + r m I`, row by row, and `1 - h_kk` of every row, where `h_kk` is
+    /// `x_k^T A^-1 x_k` plus the intercept's contribution.
     Features {
         inverse: Vec<f64>,
         remainders: Vec<f64>,
     },
 }
 
-/// An own part and what it does on rows that it has not seen.
+/// A personal part and its error on rows that were left out.
 struct RidgeFit {
     /// `theta`.
     own_part: Vec<f64>,
-    /// Mean squared error on the rows, each left out in its turn; infinite without rows.
+    /// Mean squared leave-one-out error; infinite without rows.
     left_out_error: f64,
 }
 
@@ -388,7 +400,8 @@ impl Ridge {
         }
     }
 
-    /// The ridge on these residuals. The penalty `r m` stays that of all rows when one is left out.
+    /// Fits the ridge to these residuals. The penalty stays `r m`, that of all rows, when one is
+    /// left out.
     fn fit(&self, own: &OwnRows, residuals: Vec<f64>) -> RidgeFit {
         let of_level = own.leverage_of_level();
         match self {
@@ -443,7 +456,7 @@ mod tests {
     const ALL: [[f32; 2]; 5] = [[1.0, 0.5], [0.3, -1.0], [-0.7, 0.2], [0.1, 0.9], [2.0, 1.0]];
     const Y: [f32; 5] = [2.0, 1.0, 0.0, 3.0, 4.5];
 
-    /// Rows of two features and further ones.
+    /// Rows of two features and additional ones.
     fn rows(at: &[usize], further: impl Fn(usize, usize) -> f32, n_further: usize) -> Minibatch {
         let mut rows = Minibatch::new(2 + n_further);
         for &k in at {
@@ -462,7 +475,7 @@ mod tests {
 
     #[test]
     fn the_error_by_the_hat_matrix_is_that_of_leaving_rows_out() {
-        // in features, in rows, and where leaving one out goes from the one to the other
+        // solved in features, in rows, and where leaving one out moves from one to the other
         for n_further in [0, 6, 2] {
             let shared: Vec<f64> = (0..2 + n_further).map(|c| 1.0 - 0.3 * c as f64).collect();
             for penalty in [0.02, 0.5, f64::INFINITY] {
@@ -472,7 +485,7 @@ mod tests {
                 let mut expected = 0.0;
                 for out in 0..5 {
                     let kept: Vec<usize> = (0..5).filter(|&k| k != out).collect();
-                    // the penalty of five rows, for the four that are left
+                    // the penalty of five rows, for the four remaining rows
                     let same = LocalChoice::new(vec![0.7], vec![penalty * 5.0 / 4.0]).unwrap();
                     let model = same.choose(&[&shared], &rows(&kept, wave, n_further));
                     let one = rows(&[out], wave, n_further);
@@ -537,7 +550,7 @@ mod tests {
         assert!(LocalChoice::new(vec![], vec![1.0]).is_err());
     }
 
-    /// Levels of a user's own: against fits from scratch for every row that is left out.
+    /// Intercepts, compared with fits from scratch for every row that is left out.
     mod levels {
         use super::super::*;
 
@@ -558,7 +571,8 @@ mod tests {
             rows
         }
 
-        /// Coefficients and level of the ridge around `c w`: its normal equations by elimination, the constant a column that is not penalised.
+        /// Coefficients and intercept of the ridge around `c w`: its normal equations by
+        /// elimination, with the constant as an unpenalised column.
         fn from_scratch(at: &[usize], shared: &[f64], weight: f64, penalty: f64) -> Vec<f64> {
             let d = shared.len();
             let mut system = vec![vec![0.0; d + 2]; d + 1];
@@ -622,7 +636,7 @@ mod tests {
                     assert!((found.predict(&X[0][..d]) - predicted(&model, 0)).abs() < 1e-8);
                 }
             }
-            // without an own part, the infinite penalty is the limit
+            // without a personal part, the result is the limit for an infinite penalty
             let of = |penalty| {
                 let choice = LocalChoice::new(vec![0.7], vec![penalty]).unwrap();
                 let choice = choice.with_own_level();
@@ -650,11 +664,12 @@ mod tests {
 
         #[test]
         fn ties_go_to_what_is_nearest_to_the_released_model() {
-            // of two rows, one left out, there is nothing for a ridge: all penalties are alike
+            // with one of two rows left out, the ridge has nothing to fit: all penalties give the
+            // same error
             let two = rows(&[0, 2], 2);
             let found = choice().with_own_level().choose(&[&[1.0, 0.4]], &two);
             assert!(found.l2_penalty.is_infinite());
-            // a feature that is always 0 predicts nothing: all candidates are alike
+            // a feature that is always 0 predicts nothing: all candidates give the same error
             let mut empty = Minibatch::new(1);
             (0..3_u8).for_each(|k| empty.push(&[0.0], f32::from(k)));
             let found = choice().choose(&[&[3.0], &[4.0]], &empty);

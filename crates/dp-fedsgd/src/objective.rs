@@ -1,4 +1,4 @@
-//! What is learned: losses in shared and local parameters.
+//! The training objective: losses in shared and local parameters.
 
 use dp_core::params;
 use dp_linalg::{PlainLoops, StridedRows, row_scores, weighted_row_sum, with_vector_instructions};
@@ -17,7 +17,7 @@ pub struct Minibatch {
 }
 
 impl Minibatch {
-    /// No rows, of `n_features` numbers each.
+    /// An empty minibatch for rows of `n_features` features.
     #[must_use]
     pub const fn new(n_features: usize) -> Self {
         Self {
@@ -31,7 +31,7 @@ impl Minibatch {
         self.cells.clear();
     }
 
-    /// Adds a row; one of another length is passed over.
+    /// Adds a row; a row of the wrong length is ignored.
     pub fn push(&mut self, x: &[f32], y: f32) {
         if x.len() == self.n_features {
             self.cells.extend_from_slice(x);
@@ -39,13 +39,13 @@ impl Minibatch {
         }
     }
 
-    /// The cells themselves, each row `x` then `y`, for whoever writes them in one go. Cells behind the last whole row are
-    /// not read.
+    /// The cells, each row `x` then `y`, to be written directly. Cells after the last complete row
+    /// are ignored.
     pub const fn cells_mut(&mut self) -> &mut Vec<f32> {
         &mut self.cells
     }
 
-    /// Numbers in `x`.
+    /// Number of features in `x`.
     #[must_use]
     pub const fn n_features(&self) -> usize {
         self.n_features
@@ -63,7 +63,7 @@ impl Minibatch {
         self.len() == 0
     }
 
-    /// The features of all rows, where they lie.
+    /// The features of all rows, without copying.
     fn features(&self) -> StridedRows<'_> {
         StridedRows {
             data: &self.cells,
@@ -87,7 +87,7 @@ impl Minibatch {
     }
 }
 
-/// Shared and local parameters at which a loss is taken.
+/// Shared and local parameters at which a loss is evaluated.
 #[derive(Debug, Clone, Copy)]
 pub struct Point<'a> {
     /// The shared `w`.
@@ -96,27 +96,27 @@ pub struct Point<'a> {
     pub local: &'a [f64],
 }
 
-/// Sums of gradients over the rows of a minibatch, with working memory.
+/// Sums of gradients over the rows of a minibatch, with scratch memory.
 #[derive(Default)]
 #[allow(
     missing_debug_implementations,
     reason = "holds one user's private gradient; printing it is never wanted"
 )]
 pub struct Gradients {
-    /// With respect to `w`.
+    /// Gradient with respect to `w`.
     pub shared: Vec<f64>,
-    /// With respect to `theta_i`.
+    /// Gradient with respect to `theta_i`.
     pub local: Vec<f64>,
-    /// For the objective's own use.
+    /// Scratch memory of the objective.
     pub(crate) work: Work,
 }
 
-/// Working memory of a minibatch gradient.
+/// Scratch memory for a minibatch gradient.
 #[derive(Default)]
 pub(crate) struct Work {
     /// `w + theta_i`.
     model: Vec<f32>,
-    /// Derivatives with respect to the scores, those of one score for all rows together.
+    /// Derivatives with respect to the scores, grouped by score.
     slopes: Vec<f32>,
     /// Scores of a row.
     scores: Vec<f64>,
@@ -125,7 +125,7 @@ pub(crate) struct Work {
 }
 
 impl Gradients {
-    /// Zeros of the objective's lengths.
+    /// Resets the sums to zeros of the objective's lengths.
     pub fn reset(&mut self, objective: &impl PersonalizedObjective) {
         for (vector, len) in [
             (&mut self.shared, objective.n_shared()),
@@ -139,15 +139,16 @@ impl Gradients {
 
 /// A loss `f(w, theta_i, (x, y))` of one row, in shared parameters `w` and a user's own `theta_i`.
 ///
-/// Source: Bietti et al. 2022, section 3.1. Any differentiable loss will do; the bounds of [`crate::bounds`] want it
-/// jointly convex.
+/// Source: Bietti et al. 2022, section 3.1. Any differentiable loss can be used; the bounds in
+/// [`crate::bounds`] require it to be jointly convex.
 ///
 /// # Privacy
-/// Everything here runs where the user's rows are. What leaves is the gradient for `w`, after it was clipped and quantised.
-/// A value that is not a number in it counts as if the whole gradient were 0.
+/// All methods run where the user's rows are stored. Only the gradient for `w` leaves, after
+/// clipping and quantisation. If it contains a value that is not a number, the whole gradient
+/// counts as 0.
 ///
 /// # Examples
-/// A model with a shared slope and a level for every user:
+/// A model with a shared slope and an intercept for each user:
 /// ```
 /// use dp_fedsgd::{Gradients, Minibatch, PersonalizedObjective, Point};
 ///
@@ -177,7 +178,7 @@ impl Gradients {
 /// assert_eq!((gradients.shared[0], gradients.local[0]), (3.0, 1.5));
 /// ```
 pub trait PersonalizedObjective: Sync {
-    /// Numbers in `x`.
+    /// Number of features in `x`.
     fn n_features(&self) -> usize;
 
     /// Length of `w`.
@@ -195,7 +196,7 @@ pub trait PersonalizedObjective: Sync {
     /// Adds the gradient with respect to `theta_i`.
     fn grad_local(&self, at: Point<'_>, x: &[f32], y: f32, out: &mut [f64]);
 
-    /// Adds both gradients of all rows. To be written anew where they share work.
+    /// Adds both gradients of all rows. Override it where they share work.
     fn gradients(&self, at: Point<'_>, batch: &Minibatch, out: &mut Gradients) {
         for (x, y) in batch.rows() {
             self.grad_shared(at, x, y, &mut out.shared);
@@ -206,8 +207,8 @@ pub trait PersonalizedObjective: Sync {
 
 const LANES: usize = 16;
 
-/// The sum of `f` over the numbers, on sixteen lanes so that the compiler can use vector registers: inlined, for
-/// [`with_vector_instructions`](dp_linalg::with_vector_instructions).
+/// The sum of `f` over the numbers in sixteen lanes, so that the compiler can use vector registers.
+/// Inlined, for [`with_vector_instructions`](dp_linalg::with_vector_instructions).
 #[inline(always)]
 pub(crate) fn sum_of(v: &[f64], f: impl Fn(f64) -> f64) -> f64 {
     let (v16, rest) = v.as_chunks::<LANES>();
@@ -217,7 +218,7 @@ pub(crate) fn sum_of(v: &[f64], f: impl Fn(f64) -> f64) -> f64 {
             sums[lane] += f(v[lane]);
         }
     }
-    let mut width = LANES / 2; // by halves: no long chain of additions
+    let mut width = LANES / 2; // pairwise: no long chain of additions
     while width > 0 {
         for lane in 0..width {
             sums[lane] += sums[lane + width];
@@ -240,12 +241,13 @@ const fn to_f32(x: f64) -> f32 {
 /// grad_w f = grad_theta f = loss'(y, s) x^T
 /// ```
 ///
-/// Source: Bietti et al. 2022, eq. (3). Shared and local parameters can stand in for each other: how much each learns is
-/// settled by the ratio of their step sizes.
+/// Source: Bietti et al. 2022, eq. (3). Shared and local parameters can substitute for each other:
+/// the ratio of their step sizes determines how much each learns.
 ///
 /// # Numerics
-/// Minibatch gradients are taken in single precision (the user step), single rows in double. Products are fused into sums where the
-/// processor can, so last digits depend on it.
+/// Minibatch gradients are computed in single precision (the user step), gradients of single rows
+/// in double precision. Products are fused into sums where the processor supports it, so last
+/// digits depend on the processor.
 ///
 /// # Examples
 /// ```
@@ -328,7 +330,7 @@ impl PersonalizedObjective for AdditiveModel {
         work.model.resize(self.n_shared(), 0.0);
         let model = &mut work.model;
         with_vector_instructions(Both { at, model });
-        // rows of another width say nothing
+        // rows of another width are ignored
         if self.sum_over_rows(batch, work).is_ok() {
             let sum = &work.sum;
             with_vector_instructions(AddToBoth { sum, shared, local });
@@ -337,7 +339,8 @@ impl PersonalizedObjective for AdditiveModel {
 }
 
 impl AdditiveModel {
-    /// The sum over the rows of the derivative with respect to the scores times the row, one row of the parameters after the other.
+    /// The sum over the rows of the derivative with respect to the scores times the row, in the
+    /// order of the parameter rows.
     fn sum_over_rows(&self, batch: &Minibatch, work: &mut Work) -> dp_linalg::Result<()> {
         let rows = batch.features();
         work.slopes.resize(self.loss.n_scores() * rows.n_rows, 0.0);
@@ -356,7 +359,7 @@ impl AdditiveModel {
         Ok(())
     }
 
-    /// Puts derivatives in place of the scores of all rows, which stand together for each of the model's scores.
+    /// Replaces the scores of all rows, which are grouped by score, with derivatives.
     fn derive(&self, batch: &Minibatch, work: &mut Work) {
         if self.loss.n_scores() == 1 {
             for (slope, y) in work.slopes.iter_mut().zip(batch.labels()) {
@@ -395,7 +398,7 @@ impl PlainLoops for Both<'_> {
     }
 }
 
-/// The same sum added to both gradients.
+/// Adds the same sum to both gradients.
 struct AddToBoth<'a> {
     sum: &'a [f32],
     shared: &'a mut [f64],
@@ -419,19 +422,19 @@ impl PlainLoops for AddToBoth<'_> {
 /// | loss | scores | label | value |
 /// |---|---|---|---|
 /// | `Squared` | 1 | any number | `(s - y)^2 / 2` |
-/// | `Logistic` | 1 | above 0 is yes | `ln(1 + e^-s)` for yes, `ln(1 + e^s)` for no |
+/// | `Logistic` | 1 | positive if above 0 | `ln(1 + e^-s)` if positive, `ln(1 + e^s)` otherwise |
 /// | `Softmax` | `K` | class `0, ..., K - 1` | `ln(sum_k e^(s_k - s_y))` |
 /// | `OneVsAll` | `K` | class `0, ..., K - 1` | `sum_k (s_k - [k = y])^2 / 2` |
-/// | `OneVsAllLogistic` | `K` | class `0, ..., K - 1` | sum of the logistic losses of "is it k" |
+/// | `OneVsAllLogistic` | `K` | class `0, ..., K - 1` | sum over `k` of the logistic losses of the label `y = k` |
 ///
-/// A label that is no class says nothing: loss and derivative are 0. `OneVsAll` is what the paper's experiments on
-/// classes use.
+/// A label that is not a class is ignored: loss and derivative are 0. The paper's classification
+/// experiments use `OneVsAll`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind", deny_unknown_fields)]
 pub enum AdditiveLoss {
     /// Squared error.
     Squared,
-    /// Yes or no.
+    /// Binary logistic loss.
     Logistic,
     /// One of `K` classes, cross-entropy.
     Softmax {
@@ -451,7 +454,8 @@ pub enum AdditiveLoss {
 }
 
 impl AdditiveLoss {
-    /// One loss of every kind, with three classes where it has classes: for tests of what must hold for all of them.
+    /// One loss of every kind, with three classes where the loss has classes, for tests of
+    /// properties that all losses share.
     pub const ONE_OF_EACH: [Self; 5] = [
         Self::Squared,
         Self::Logistic,
@@ -460,7 +464,7 @@ impl AdditiveLoss {
         Self::OneVsAllLogistic { n_classes: 3 },
     ];
 
-    /// Scores that it takes.
+    /// Number of scores that the loss takes.
     #[must_use]
     pub const fn n_scores(self) -> usize {
         match self {
@@ -510,7 +514,7 @@ impl AdditiveLoss {
         }
     }
 
-    /// Puts the derivative with respect to each score in its place.
+    /// Replaces each score with the derivative with respect to it.
     pub fn derivative(self, scores: &mut [f64], y: f32) {
         match self {
             Self::Squared | Self::Logistic => scores[0] = self.slope(scores[0], y),
@@ -518,7 +522,7 @@ impl AdditiveLoss {
         }
     }
 
-    /// The derivative of a loss of one score; 0 for those of several.
+    /// The derivative of a loss of one score; 0 for losses of several scores.
     #[inline]
     fn slope(self, score: f64, y: f32) -> f64 {
         let label = f64::from(y);
@@ -599,7 +603,7 @@ mod tests {
                 let x: Vec<f32> = (0..19).map(|i| to_f32(number(row * 19 + i + 5))).collect();
                 batch.push(&x, (row % 4) as f32);
             }
-            batch.push(&[1.0], 0.0); // of another length
+            batch.push(&[1.0], 0.0); // wrong length
             assert_eq!(batch.len(), 6);
             let mut quick = Gradients::default();
             quick.reset(&model);

@@ -1,4 +1,4 @@
-//! One `alpha` for all, chosen on users' data: charged.
+//! Selection of one `alpha` for all users, on users' data: it spends budget.
 
 use dp_accounting::{CertificateBuilder, Plan, PlannedRelease, Requests};
 use dp_core::{Adjacency, Interactions, Private, UserRow, params};
@@ -8,24 +8,31 @@ use dp_mechanism::{
 
 use crate::{Error, Result};
 
-/// Selects one of several runs (other `alpha`, other steps) by losses on users, with the exponential mechanism.
+/// Selects one of several runs (with different `alpha` or step sizes) by their losses on users,
+/// with the exponential mechanism.
 ///
 /// ```text
 /// score of run c = sum_u (bound - clamp(loss_u(c), 0, bound)),   P(c) proportional to exp(rate score)
 /// ```
 ///
-/// Scores lie in `[0, bound]` per user and are all of one sign: rate `epsilon / bound` under add/remove, `epsilon / (2 bound)` under replacement.
+/// Scores lie in `[0, bound]` per user and all have the same sign: rate `epsilon / bound` under
+/// add/remove, `epsilon / (2 bound)` under replacement.
 ///
 /// # Privacy
-/// Released: the index of one run. Unit: the user. A user's losses are computed from the user's own rows and the runs' *released* models (with a local
-/// part that the user fits alone), so one user changes every score by a number in `[0, bound]`, which the kernel enforces in integers.
-/// Bounded range `epsilon`.
+/// Released: the index of one run. Unit: the user. A user's losses are computed from the user's own
+/// rows and the runs' *released* models (with a local part that the user fits alone), so one user
+/// changes every score by a number in `[0, bound]`, which the kernel enforces in integers. Bounded
+/// range `epsilon`.
 ///
-/// **What it does not cover.** Every run that trained its own `w` was a release of its own: all plans are charged to everybody, together with this one. Held-out users,
-/// whose data were in no run, pay for the selection alone, and the others for the runs alone, only in two cases: under add/remove, where who is held out follows from
-/// each user's own id or rows, so that a user who comes or goes does so on one side; and under replacement where it follows from an id that the replacement keeps.
-/// Where it follows from rows, a replaced user may leave one side and appear on the other: the runs differ by a removal and the selection by an
-/// addition, which together can cost more than either plan says under replacement. Then both plans add up.
+/// **What it does not cover.** Every run that trained its own `w` was a separate release: all plans
+/// are charged to every user, together with this one. If users are held out, so that their data
+/// were in no run, the held-out users pay for the selection only and the others for the runs only
+/// in just two cases: under add/remove, where each user's own id or rows determine whether they are
+/// held out, so that a user who is added or removed affects one side; and under replacement, where
+/// this follows from an id that the replacement keeps. If it follows from rows, a replaced user may
+/// leave one side and appear on the other: the runs then differ by a removal and the selection by
+/// an addition, which together can cost more than either plan states under replacement. In that
+/// case both plans add up.
 ///
 /// # Examples
 /// ```
@@ -62,7 +69,7 @@ const RUNS_ADD_UP: &str = "the runs were released under certificates of their ow
     unless these users were in no run and, under replacement, that follows from an id which the replacement keeps";
 
 impl AlphaSelection {
-    /// A selection of bounded range `epsilon` by losses clamped to `0..=loss_bound`.
+    /// A selection with bounded range `epsilon`, by losses clamped to `0..=loss_bound`.
     ///
     /// # Errors
     /// [`crate::Error::Param`] unless both are finite and positive, and `epsilon` from 1e-3 to 40.
@@ -98,7 +105,7 @@ impl AlphaSelection {
         ))
     }
 
-    /// The plan of the one release, stated at `delta`, which it does not need.
+    /// The plan of the one release, stated at `delta`, which the release does not need.
     ///
     /// # Errors
     /// [`crate::Error::Accounting`] for a delta outside (0, 1).
@@ -107,8 +114,8 @@ impl AlphaSelection {
         Ok(Plan::with_noise_multipliers(delta, adjacency, release)?)
     }
 
-    /// The selection among `n_runs` by `loss(user, run)`, which sees one user's row and released models. A loss that is not a number
-    /// counts as the bound.
+    /// The selection among `n_runs` by `loss(user, run)`, which sees one user's row and released
+    /// models. A loss that is not a number counts as the bound.
     #[must_use]
     pub const fn among<F: Fn(UserRow<'_>, usize) -> f64 + Sync>(
         self,
@@ -217,7 +224,8 @@ mod tests {
 
     #[test]
     fn replacement_halves_the_rate_and_costs_the_same() {
-        // scores in [0, bound]: of one sign when a user comes or goes, of both when one is replaced
+        // scores in [0, bound]: all of one sign when a user is added or removed, of both signs when
+        // one is replaced
         let selection = AlphaSelection::new(1.0, 4.0).unwrap();
         for (adjacency, same) in [
             (ADD_REMOVE, ScoreChange::Monotone),
@@ -229,8 +237,8 @@ mod tests {
             let plan = selection.plan(1e-6, adjacency).unwrap();
             assert_eq!(plan.releases()[0].event(), &found.event());
         }
-        // two runs, one user for whom the first is better by all of the bound: odds e and e^(1/2). 2^14 selections each, off by 6.2
-        // standard deviations with probability below 1e-9
+        // two runs, one user for whom the first is better by the full bound: odds e and e^(1/2).
+        // 2^14 selections each, off by 6.2 standard deviations with probability below 1e-9
         let (data, n) = (users(1), 1 << 14);
         for (adjacency, odds) in [(ADD_REMOVE, 1.0_f64), (Adjacency::ReplaceUser, 0.5)] {
             let mechanism = selection.mechanism(adjacency).unwrap();
@@ -258,7 +266,7 @@ mod tests {
         let (data, selection) = (users(400), AlphaSelection::new(1.0, 4.0).unwrap());
         let plan = selection.plan(1e-6, ADD_REMOVE).unwrap();
         for good in 0..3 {
-            // the others are behind by 400 bounds: chosen with probability below e^-390
+            // the others are worse by 400 bounds: chosen with probability below e^-390
             let losses = |_: UserRow<'_>, run| if run == good { 0.0 } else { f64::NAN };
             let noise = &mut NoiseSource::insecure_seeded(1);
             let chosen = selection
@@ -292,7 +300,7 @@ mod tests {
                 Err(Error::Mechanism(KernelError::Spends { .. }))
             ));
         }
-        // plans and spends that agree with one another and not with the selection
+        // plans and spends that agree with one another but not with the selection
         for foreign in [&cheaper, &other] {
             let refused = select(foreign, paid(foreign));
             assert!(matches!(

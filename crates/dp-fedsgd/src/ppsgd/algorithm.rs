@@ -1,4 +1,5 @@
-//! The method: what it does, what it releases, what that costs, and what its certificate takes on trust.
+//! The method: what it computes, what it releases, the privacy cost, and the assumptions in its
+//! certificate.
 
 use dp_accounting::{CertificateBuilder, Plan, PlannedRelease, ReleaseRequest, Requests};
 use dp_core::{Adjacency, ApproxDp, DpEvent, ParamError, Private, ReplaceFactor, params};
@@ -12,8 +13,8 @@ use super::{LocalModels, LocalTraining, Participation, PpSgdModel, PpSgdParams, 
 use crate::objective::PersonalizedObjective;
 use crate::{Result, UserBatches};
 
-/// Personalised private SGD: shared parameters `w` move along a noisy sum of clipped user gradients, each user's own `theta_i`
-/// along that user's gradient.
+/// Personalised private SGD: shared parameters `w` move along a noisy sum of clipped user
+/// gradients, each user's own `theta_i` along that user's gradient.
 ///
 /// ```text
 /// round t:  g_i = mean or sum over user i's minibatch of grad f(w_(t-1), theta_(i,t-1), .)
@@ -22,31 +23,46 @@ use crate::{Result, UserBatches};
 /// eta_global / eta_local = alpha
 /// ```
 ///
-/// Source: Bietti et al. 2022, Algorithms 1 ([`Participation::Full`](super::Participation::Full)), 2 (sampled, [`BatchReduction::Sum`](super::BatchReduction::Sum)) and 3 (sampled, mean), corrected
-/// (`docs/errata.md`). `alpha` is the paper's times the clients in a round.
+/// Source: Bietti et al. 2022, Algorithms 1 ([`Participation::Full`](super::Participation::Full)),
+/// 2 (sampled, [`BatchReduction::Sum`](super::BatchReduction::Sum)) and 3 (sampled, mean),
+/// corrected (`docs/errata.md`). `alpha` is the paper's times the number of clients in a round.
 ///
 /// # Privacy
-/// Released to everybody: `w` after every round. Unit: the user with all rows. Local parameters go to their users alone, so the
-/// whole is jointly private (billboard model): what user `i` learns besides the releases is a function of `i`'s own data and coins. With samples of fixed size
-/// those coins say something of others', see below.
+/// Released to everybody: `w` after every round. Unit: the user with all rows. Local parameters go
+/// only to their own users, so the whole is jointly private (billboard model): what user `i` learns
+/// in addition to the releases is a function of `i`'s own data and coins. With samples of fixed
+/// size those coins reveal something about the coins of others, see below.
 ///
-/// **Sensitivity of a round.** Given what was released before, user `i` adds a vector of norm at most `C_t sqrt(1 + a^2 k)` (`k` extra
-/// coordinates) or nothing: that is what adding or removing moves the sum by, and replacing moves it at most twice as far. The denominator is public.
-/// Clients who drop out add 0, which is within the bound, and the noise stays what it was.
+/// **Sensitivity of a round.** Given the earlier releases, user `i` adds a vector of norm at most
+/// `C_t sqrt(1 + a^2 k)` (`k` extra coordinates) or nothing: adding or removing a user moves the
+/// sum by at most that norm, and replacing a user by at most twice that norm. The denominator is
+/// public. Clients who drop out add 0, which is within the bound, and the noise does not change.
 ///
-/// **Local parameters under sampling.** `theta_i` depends on whether `i` took part in earlier rounds, which was not released, so
-/// one round's contribution is not a function of data and releases alone. For independent coins that does not matter. Fix the coins of
-/// all others: they say nothing of `i`, and then, given the releases so far, everything others may add is fixed, with `i` in the data or without. Given these, the
-/// next release without `i` is `N(S, s^2)`; with `i` it is `(1 - q) N(S, s^2) + q E N(S + Z, s^2)`, where the mean runs over `i`'s
-/// earlier coins given the releases and `||Z|| <= D`: this round's coin is independent of them. By joint convexity of every divergence that differential privacy is
-/// read from, it is no further from `N(S, s^2)` than for one worst `Z`, which is the pair accounted for; for a replacement the same holds with
-/// the means over both users' coins. Composition over rounds is given the releases only, and not knowing the others' coins makes nothing worse.
-/// With samples of fixed size the others' coins do tell `i`'s: if the rest of a sample is one short, `i` was in it. Then others' local parameters, and with
-/// them what they add later, would depend on `i` in a way that no bound on `i`'s own vector covers. So there everybody trains in every
-/// round ([`LocalTraining::EveryRound`](super::LocalTraining::EveryRound)), contributions are functions of own data and releases, and the standard argument holds. It wants that
-/// clients who miss a round do not miss it because they were asked or not. And joint privacy is weaker there: a user knows whether it was asked itself, and a
-/// user who was not knows that the `m` who were are among `n - 1`. Against one user the ratio is `m / (n - 1)` instead of `m / n`, against `k` who pool what they
-/// know `m / (n - k)`; the plan pays for `m / n`, against those who see releases alone. Independent coins say nothing of one another, and there nothing changes.
+/// **Local parameters under sampling.** `theta_i` depends on whether `i` took part in earlier
+/// rounds, which was not released, so the contribution to one round is not a function of data and
+/// releases alone. For independent coins this does not matter. Fix the coins of all other users:
+/// they carry no information about `i`, and then, given the releases so far, everything that others
+/// may add is fixed, with or without `i` in the data. Given these, the next release without `i` is
+/// `N(S, s^2)`; with `i` it is `(1 - q) N(S, s^2) + q E N(S + Z, s^2)`, where the mean is over
+/// `i`'s earlier coins given the releases and `||Z|| <= D`: this round's coin is independent of
+/// them. Differential privacy is defined through jointly convex divergences; by joint convexity
+/// this mixture is no further from `N(S, s^2)` than for one worst-case `Z`, which is the pair
+/// accounted for. For a replacement the same holds with the means over both users' coins.
+/// Composition over rounds is conditional on the releases only, and not knowing the others' coins
+/// makes nothing worse.
+///
+/// With samples of fixed size the others' coins do determine `i`'s: if the rest of a sample is one
+/// short, `i` was in it. Then the local parameters of others, and with them what they add later,
+/// would depend on `i` in a way that no bound on `i`'s own vector covers. For such samples every
+/// client therefore trains in every round
+/// ([`LocalTraining::EveryRound`](super::LocalTraining::EveryRound)), contributions are functions
+/// of own data and releases, and the standard argument holds. It requires that clients who miss a
+/// round do not miss it because they were, or were not, asked. Joint privacy is also weaker there:
+/// a user knows whether they were asked, and a user who was not asked knows that the `m` who were
+/// are among `n - 1`. Against one user the ratio is `m / (n - 1)` instead of `m / n`, against `k`
+/// users who pool what they know `m / (n - k)`; the plan pays for `m / n`, against observers of the
+/// releases alone. Independent coins carry no information about one another, so nothing changes for
+/// them.
 ///
 /// # Examples
 /// ```
@@ -93,7 +109,7 @@ impl PpSgd {
         &self.params
     }
 
-    /// Local and global step size of round `t`, from 1.
+    /// Local and global step size of round `t`, counted from 1.
     #[must_use]
     pub fn step_sizes(&self, round: usize) -> (f64, f64) {
         let (alpha, eta) = (self.params.alpha, self.params.learning_rate);
@@ -108,7 +124,7 @@ impl PpSgd {
         )
     }
 
-    /// Whether anything is released: not for `alpha = 0`.
+    /// Whether anything is released: false for `alpha = 0`.
     #[must_use]
     pub fn releases(&self) -> bool {
         self.params.alpha > 0.0
@@ -123,7 +139,8 @@ impl PpSgd {
         }
     }
 
-    /// The releases of all rounds, for an objective with `n_shared` shared parameters, before it is known how much noise they get.
+    /// The releases of all rounds, for an objective with `n_shared` shared parameters, before the
+    /// noise multiplier is determined.
     ///
     /// # Errors
     /// [`crate::Error::Param`] for `alpha = 0`, which releases nothing: see [`train_alone`](Self::train_alone).
@@ -138,22 +155,25 @@ impl PpSgd {
         })
     }
 
-    /// The plan of all rounds with the least noise for `target`, for an objective with `n_shared` shared parameters.
+    /// The plan of all rounds with the least noise that meets `target`, for an objective with
+    /// `n_shared` shared parameters.
     ///
-    /// Full participation is reserved on a [`Budget::new`](dp_accounting::Budget::new), samples on a
-    /// [`Budget::schedule`](dp_accounting::Budget::schedule).
+    /// Full participation is reserved on a [`Budget::new`](dp_accounting::Budget::new), sampled
+    /// participation on a [`Budget::schedule`](dp_accounting::Budget::schedule).
     ///
     /// # Errors
-    /// [`crate::Error::Param`] for `alpha = 0`; [`crate::Error::Accounting`] when the target cannot be met, and under neighbours that the
-    /// scheme is not defined for (samples of fixed size: replacement only); [`crate::Error::Mechanism`] when the noise does not fit the
+    /// [`crate::Error::Param`] for `alpha = 0`; [`crate::Error::Accounting`] when the target cannot
+    /// be met, and for a neighbouring relation that the scheme does not support (samples of fixed
+    /// size: replacement only); [`crate::Error::Mechanism`] when the noise does not fit the
     /// kernel's grid.
     pub fn plan(&self, n_shared: usize, target: ApproxDp, adjacency: Adjacency) -> Result<Plan> {
         let plan = self.requests(n_shared)?.calibrate(target, adjacency)?;
         self.fits_grids(n_shared, plan)
     }
 
-    /// The plan of all rounds with a given noise multiplier (noise standard deviation on the sum, over the bound on a user's whole
-    /// contribution), and the guarantee that follows at `delta`.
+    /// The plan of all rounds with a given noise multiplier (noise standard deviation on the sum,
+    /// divided by the bound on a user's whole contribution), and the resulting guarantee at
+    /// `delta`.
     ///
     /// # Errors
     /// As [`plan`](Self::plan).
@@ -182,7 +202,7 @@ impl PpSgd {
         .into())
     }
 
-    /// The event of a round: made from the scheme that is run.
+    /// The event of a round, derived from the scheme that is run.
     fn event(&self, noise_multiplier: f64) -> DpEvent {
         let gaussian = DpEvent::gaussian(noise_multiplier);
         #[cfg(privacy_mutants)]
@@ -205,7 +225,8 @@ impl PpSgd {
         (1..=self.params.n_rounds).map(round).collect()
     }
 
-    /// Nothing should be paid for that could not be released, with the least and the largest clip norm that a round may have.
+    /// Checks that everything paid for can also be released, with the smallest and the largest
+    /// clipping norm that a round may have.
     fn fits_grids(&self, n_shared: usize, plan: Plan) -> Result<Plan> {
         let layout = self.layout(n_shared);
         let norms = self.params.clip.extremes(self.params.n_rounds);
@@ -214,7 +235,7 @@ impl PpSgd {
         Ok(plan)
     }
 
-    /// Completes a certificate: what is released to whom, and what is taken on trust.
+    /// Completes a certificate: what is released to whom, and the trust assumptions.
     pub(crate) fn describe(&self, certificate: CertificateBuilder) -> CertificateBuilder {
         let certificate = certificate
             .released_output("shared parameters after every round, settings", "anyone")
@@ -225,7 +246,8 @@ impl PpSgd {
         })
     }
 
-    /// What the guarantee of a run takes on trust, as its certificate says it: for the certificate of several runs.
+    /// The assumptions of a run's guarantee as listed in its certificate, for use in the
+    /// certificate of several runs.
     pub fn assumptions(&self) -> impl Iterator<Item = &'static str> {
         let of_sampling: &[&str] = match self.params.participation {
             Participation::Full => &[N_USERS_IS_PUBLIC],
@@ -250,8 +272,9 @@ fn label(round: usize) -> String {
     format!("round {round}")
 }
 
-/// What rounds take on trust of the number of users that they are given. For the certificate of a run that released a count of them
-/// itself it says too much, and of one that was told a public number too little.
+/// The assumption that rounds make about the number of users they are given. It is too strong for
+/// the certificate of a run that released a count of users itself, and too weak for one that was
+/// given a public number.
 pub const N_USERS_IS_PUBLIC: &str =
     "the declared number of users is public or was paid for elsewhere";
 const SAMPLES_ARE_SECRET: &str = "who took part in which round stays secret";
@@ -260,21 +283,24 @@ const OWN_PARTICIPATION_IS_KNOWN: &str = "the stated guarantee is against those 
     against a user who knows its own participation the sampling ratio is m/(n - 1), against k users who pool theirs m/(n - k), \
     for samples of m of n";
 
-/// [`PpSgd`] with the loss that it minimises: made by [`PpSgd::with`].
+/// [`PpSgd`] with the loss that it minimises, created by [`PpSgd::with`].
 ///
-/// Data are any [`UserBatches`]. A coordinator and a replay, which hold no users, pass the batches of an empty table
-/// ([`UserSamples::without_users`](dp_core::UserSamples::without_users)); a worker passes those of its shard.
+/// The data can be any [`UserBatches`]. A coordinator and a replay, which hold no users, pass the
+/// batches of an empty table ([`UserSamples::without_users`](dp_core::UserSamples::without_users));
+/// a worker passes those of its shard.
 ///
 /// # Local parameters
-/// A user's own `theta_i` follow from the user's own rows and the releases, so the run makes them again wherever it replays a list: in
-/// a process that was started again, and in a worker. They are in [`PpSgdModel::local`] of the process that holds the user, and in no
-/// other.
+/// A user's own `theta_i` follow from the user's own rows and the releases, so the run recomputes
+/// them whenever it replays a list: in a process that was restarted, and in a worker. They are in
+/// [`PpSgdModel::local`] of the process that holds the user, and nowhere else.
 ///
 /// Where users train only in rounds in which they are asked
-/// ([`LocalTraining::WhenAsked`](crate::LocalTraining::WhenAsked) under Poisson sampling), `theta_i` depend on the users' coins as well,
-/// which no list holds. Such a run is not resumed: with releases to go on from, [`Trainer::run`] returns
-/// [`NotResumable`](dp_mechanism::Error::NotResumable) before anything is paid. It can be replayed, since shared
-/// parameters follow from releases alone; the model then has local parameters of nobody.
+/// ([`LocalTraining::WhenAsked`](crate::LocalTraining::WhenAsked) under Poisson sampling),
+/// `theta_i` also depends on the users' coins, which no list contains. Such a run cannot be
+/// resumed: if there are releases to resume from, [`Trainer::run`] returns
+/// [`NotResumable`](dp_mechanism::Error::NotResumable) before anything is paid. It can be replayed,
+/// because shared parameters follow from releases alone; the model then has no user's local
+/// parameters.
 ///
 /// # Privacy
 /// As for [`PpSgd`].
@@ -306,7 +332,7 @@ impl PpSgd {
 }
 
 impl<'a, O: PersonalizedObjective> PpSgdTrainer<'a, O> {
-    /// The same, which ends early by a loss on public data.
+    /// The same trainer with early stopping by a loss on public data.
     #[must_use]
     pub fn stopping_early(mut self, stopping: PublicEarlyStopping<'a>) -> Self {
         self.stopping = Some(stopping);
@@ -319,7 +345,7 @@ impl<'a, O: PersonalizedObjective> PpSgdTrainer<'a, O> {
         &self.fit
     }
 
-    /// The sum over the users of a round: the one release of it.
+    /// The sum over the users of a round, which is the round's only release.
     fn release(&self, work: &RoundWork<'_, O>, run: &mut Run<'_>) -> Result<Vec<f64>> {
         let (table, layout) = (work.batches.table(), work.step.layout);
         let norm = layout.whole_norm(work.step.clip_norm);
@@ -362,7 +388,7 @@ impl<'a, O: PersonalizedObjective> Trainer for PpSgdTrainer<'a, O> {
         let mut patience = self.stopping.as_ref().map(Patience::of);
         for round in 1..=self.fit.params().n_rounds {
             if round > 1 && run.is_at_end()? {
-                break; // a model of fewer rounds is a model
+                break; // a model after fewer rounds is still valid
             }
             rounds.make(round, |work| self.release(work, run).map(Some))?;
             rounds.show(|end| run.round(end));
@@ -378,7 +404,7 @@ impl<'a, O: PersonalizedObjective> Trainer for PpSgdTrainer<'a, O> {
     }
 }
 
-/// Rounds in progress: everybody's local parameters, and the shared ones.
+/// Rounds in progress: the shared parameters and every user's local parameters.
 pub(super) struct Rounds<'r, O> {
     fit: &'r PpSgd,
     objective: &'r O,
@@ -389,7 +415,7 @@ pub(super) struct Rounds<'r, O> {
 
 impl<'r, O: PersonalizedObjective> Rounds<'r, O> {
     /// # Errors
-    /// [`crate::Error::Shape`] when objective and data have other numbers of features.
+    /// [`crate::Error::Shape`] when the objective and the data have different numbers of features.
     pub(super) fn new(
         fit: &'r PpSgd,
         objective: &'r O,
@@ -406,10 +432,12 @@ impl<'r, O: PersonalizedObjective> Rounds<'r, O> {
         })
     }
 
-    /// A round: local steps, the sum over the users from `sum`, or none, and the step of the shared parameters.
+    /// Runs a round: local steps, the sum over the users from `sum`, if there is one, and the step
+    /// of the shared parameters.
     ///
-    /// Where everybody trains, everybody has made the local step of the round when it is over, whether or not `sum` asked for what the
-    /// users add: of a release that is replayed from a list it asks nobody.
+    /// Where every client trains, every client has made the round's local step afterwards, whether
+    /// or not `sum` requested the contributions: when a release is replayed from a list, it
+    /// requests none.
     pub(super) fn make(
         &mut self,
         round: usize,
@@ -430,7 +458,8 @@ impl<'r, O: PersonalizedObjective> Rounds<'r, O> {
             },
         };
         let everybody = self.fit.everybody_trains();
-        // a step is made once: on one thread by the sum, as it comes to a user, otherwise before it, in smaller tasks
+        // each step is made once: on one thread by the sum, when it reaches the user; otherwise
+        // before the sum, in smaller tasks
         let by_sum = rayon::current_num_threads() == 1;
         if everybody && !by_sum {
             work.train_all();
@@ -450,7 +479,7 @@ impl<'r, O: PersonalizedObjective> Rounds<'r, O> {
         Ok(())
     }
 
-    /// The round that is over, for an observer.
+    /// Shows the finished round to an observer.
     pub(super) fn show(&self, to: impl FnOnce(&Round<'_>)) {
         let parameters = self.shared.parameters();
         to(&Round {
@@ -477,14 +506,15 @@ impl<'r, O: PersonalizedObjective> Rounds<'r, O> {
     }
 }
 
-/// Ends a run when a loss on **public** data has not fallen for some rounds.
+/// Ends a run when a loss on **public** data has not fallen for a number of rounds.
 ///
-/// It is part of the trainer: whoever replays the releases stops after the same round.
+/// It is part of the trainer: a replay of the releases stops after the same round.
 ///
 /// # Privacy
-/// The number of rounds is a released value. It follows from released models and `public_loss`, so it costs nothing more as long as
-/// the data in `public_loss` are public: rows of the users that are being protected must not be in it. Where all rounds are paid for
-/// before the first, rounds not made stay paid for.
+/// The number of rounds is a released value. It follows from released models and `public_loss`, so
+/// it costs nothing more as long as the data in `public_loss` are public: they must not contain
+/// rows of the users who are being protected. Where all rounds are paid for before the first,
+/// rounds that are not run stay paid for.
 ///
 /// # Examples
 /// ```
@@ -513,12 +543,12 @@ pub struct PublicEarlyStopping<'a> {
     public_loss: Box<PublicLoss<'a>>,
 }
 
-/// A loss on public data, of shared parameters.
+/// A loss on public data, as a function of the shared parameters.
 type PublicLoss<'a> = dyn Fn(&[f64]) -> f64 + Send + Sync + 'a;
 
 impl<'a> PublicEarlyStopping<'a> {
-    /// Stops after `patience` rounds in a row (at least one) without a new least value of `public_loss`, a function of the shared
-    /// parameters and of public data.
+    /// Stops after `patience` rounds in a row (at least one) without a new minimum of
+    /// `public_loss`, a function of the shared parameters and of public data.
     pub fn new(patience: usize, public_loss: impl Fn(&[f64]) -> f64 + Send + Sync + 'a) -> Self {
         Self {
             patience,
@@ -527,7 +557,7 @@ impl<'a> PublicEarlyStopping<'a> {
     }
 }
 
-/// Where early stopping stands in a run.
+/// State of early stopping during a run.
 struct Patience<'s> {
     stopping: &'s PublicEarlyStopping<'s>,
     best: f64,
@@ -543,7 +573,7 @@ impl<'s> Patience<'s> {
         }
     }
 
-    /// Whether to stop after the round that left these parameters.
+    /// Whether to stop after the round that produced these parameters.
     fn is_over(&mut self, shared: &[f64]) -> bool {
         let loss = (self.stopping.public_loss)(shared);
         if loss < self.best {
@@ -556,11 +586,12 @@ impl<'s> Patience<'s> {
 }
 
 impl PpSgd {
-    /// Trains every user alone, which is what `alpha = 0` means: local steps in all rounds, shared parameters that stay 0. An `observer`
-    /// sees the rounds.
+    /// Trains every user alone, which is what `alpha = 0` means: local steps in all rounds, with
+    /// shared parameters fixed at 0. An `observer` sees the rounds.
     ///
     /// # Privacy
-    /// Nothing is released and nothing is spent: every user's model follows from that user's own rows and stays there.
+    /// Nothing is released and nothing is spent: every user's model follows from that user's own
+    /// rows and stays with the user.
     ///
     /// # Errors
     /// [`crate::Error::Param`] for another `alpha`; [`crate::Error::Shape`] when objective and data do not belong together.
@@ -600,12 +631,13 @@ impl PpSgd {
         Ok(rounds.into_model(Provenance::NotTrained))
     }
 
-    /// The same rounds with float sums and float noise of this multiplier, 0 for none: a baseline without privacy, and a measurement
-    /// of what noise does at levels that no ledger would pay for. Samples and noise come from `rng`. With `alpha = 0` it is
+    /// Runs the same rounds with floating-point sums and floating-point noise of this multiplier (0
+    /// for none): a baseline without privacy, and a way to measure the effect of noise at levels
+    /// that no ledger would pay for. Samples and noise come from `rng`. With `alpha = 0` it is
     /// [`train_alone`](Self::train_alone).
     ///
     /// # Privacy
-    /// None. The model says so.
+    /// None. The model is marked as not private.
     ///
     /// # Errors
     /// [`crate::Error::Shape`] when objective and data do not belong together; [`crate::Error::Param`] for a multiplier that is negative or not

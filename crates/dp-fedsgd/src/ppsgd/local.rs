@@ -1,4 +1,5 @@
-//! What stays with users: their local parameters, a step of them, and what users add to the sum of a round.
+//! The users' side: local parameters, a local step, and a user's contribution to the sum of a
+//! round.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -11,31 +12,32 @@ use super::RoundLayout;
 use crate::objective::{Gradients, PersonalizedObjective, Point, sum_of};
 use crate::{BatchReduction, Minibatch, UserBatches};
 
-/// Users that one task trains at least.
+/// Minimum number of users per task.
 const USERS_PER_TASK: usize = 16;
 
 /// One user's side of a run.
 ///
-/// A step is made once a round, whoever asks for it first and however often: what the user sends is the same every time. A copy
-/// is for looking at a step without making it.
+/// A step is made once per round, no matter who requests it first or how often: the user sends the
+/// same values every time. Make the step on a copy to look at it without changing the state.
 #[derive(Clone)]
 pub(crate) struct LocalState {
-    /// The last round in which a step was made, 0 for none.
+    /// The last round in which a step was made; 0 for none.
     round: usize,
     n_steps: u64,
     /// `theta_i`.
     pub(crate) theta: Vec<f64>,
-    /// Sum of `theta_i` over the first `summed` rounds' starts; empty when no average is wanted.
+    /// Sum of `theta_i` at the start of the first `summed` rounds; empty when no average is
+    /// requested.
     sum: Vec<f64>,
     summed: usize,
-    /// What is sent in `round`: the clipped gradient and the extra coordinates.
+    /// Values sent in `round`: the clipped gradient and the extra coordinates.
     pub(crate) sent: Vec<f64>,
 }
 
-/// What a round's local steps have in common: public and released values.
+/// Public and released values that are common to a round's local steps.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LocalStep<'a> {
-    /// From 1.
+    /// The round number, from 1.
     pub(crate) round: usize,
     /// `w_(t-1)`.
     pub(crate) shared: &'a [f64],
@@ -46,7 +48,7 @@ pub(crate) struct LocalStep<'a> {
     pub(crate) layout: RoundLayout,
 }
 
-/// Working memory of a step.
+/// Scratch memory for a step.
 pub(crate) struct StepScratch {
     pub(crate) batch: Minibatch,
     pub(crate) gradients: Gradients,
@@ -77,11 +79,12 @@ impl LocalState {
         }
     }
 
-    /// Makes the step of a round unless it is made: both gradients at `(w_(t-1), theta_i)`, the shared one clipped and kept for sending, `theta_i`
-    /// moved along the local one, which is not clipped.
+    /// Makes the step of a round unless it has been made: computes both gradients at `(w_(t-1),
+    /// theta_i)`, clips the shared one and stores it for sending, and moves `theta_i` along the
+    /// local one, which is not clipped.
     ///
-    /// `fill` writes the minibatch of a step by number. A shared gradient with a value that is not finite is sent as 0; a
-    /// local one makes no step.
+    /// `fill` writes the minibatch of a step by number. A shared gradient with a value that is not
+    /// finite is sent as 0; such a local gradient makes no step.
     pub(crate) fn step<O: PersonalizedObjective>(
         &mut self,
         objective: &O,
@@ -93,7 +96,7 @@ impl LocalState {
             return;
         }
         let StepScratch { batch, gradients } = scratch;
-        batch.clear(); // whatever `fill` does, no rows of another user
+        batch.clear(); // whatever `fill` does, no rows of another user remain
         fill(self.n_steps, batch);
         gradients.reset(objective);
         let at = Point {
@@ -115,7 +118,8 @@ impl LocalState {
         self.n_steps += 1;
     }
 
-    /// `g <- g min(1, C / ||g||)`, 0 where the norm is not finite, and the extras behind it.
+    /// `g <- g min(1, C / ||g||)`, 0 where the norm is not finite, followed by the extra
+    /// coordinates.
     #[inline(always)]
     fn keep_clipped(&mut self, gradient: &[f64], scale: f64, step: LocalStep<'_>) {
         let norm = scale * sum_of(gradient, |g| g * g).sqrt();
@@ -151,7 +155,7 @@ impl LocalState {
         }
     }
 
-    /// Adds the `theta_i` with which the rounds up to `round` began.
+    /// Adds `theta_i` at the start of each round up to `round`.
     fn sum_up_to(&mut self, round: usize) {
         let times = (round - self.summed.min(round)) as f64;
         for (sum, theta) in self.sum.iter_mut().zip(&self.theta) {
@@ -168,11 +172,11 @@ impl LocalState {
     }
 }
 
-/// What follows the gradients in a step.
+/// What a step does with the gradients.
 struct StepEnd<'a> {
     state: &'a mut LocalState,
     gradients: &'a Gradients,
-    /// Of the gradients: 1 over the rows for their mean.
+    /// Scale of the gradients: 1 over the number of rows for their mean.
     scale: f64,
     step: LocalStep<'a>,
 }
@@ -196,7 +200,8 @@ impl PlainLoops for StepEnd<'_> {
 
 /// The local states of the users of one table.
 ///
-/// A user's state is found by the key of the user's row, in the table and in copies and shards of it.
+/// A user's state is looked up by the key of the user's row, in the table and in copies and shards
+/// of it.
 pub(super) struct LocalStates {
     states: PerUser<Mutex<LocalState>>,
 }
@@ -234,13 +239,13 @@ impl LocalStates {
         Some(state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// `theta_i` as it stands; empty where there is no such user.
+    /// The current `theta_i`; empty if there is no such user.
     pub(super) fn theta(&self, number: usize) -> Vec<f64> {
         let state = self.at(number);
         state.map_or_else(Vec::new, |state| state.theta.clone())
     }
 
-    /// Everybody's `theta_i` and its average over `n_rounds`.
+    /// `theta_i` of every user, and its average over `n_rounds`.
     pub(super) fn collect(
         &mut self,
         n_rounds: usize,
@@ -256,7 +261,7 @@ impl LocalStates {
     }
 }
 
-/// What users do in one round.
+/// The users' work in one round.
 pub(super) struct RoundWork<'a, O> {
     pub(super) objective: &'a O,
     pub(super) batches: &'a dyn UserBatches,
@@ -265,7 +270,7 @@ pub(super) struct RoundWork<'a, O> {
 }
 
 impl<O: PersonalizedObjective> RoundWork<'_, O> {
-    /// Everybody's step unless it is made, on the threads of rayon.
+    /// Makes every user's step, unless it has been made, on the threads of rayon.
     pub(super) fn train_all(&self) {
         let table = self.batches.table().expose();
         let scratch = || StepScratch::new(self.batches.n_features());
@@ -274,7 +279,7 @@ impl<O: PersonalizedObjective> RoundWork<'_, O> {
             .with_min_len(USERS_PER_TASK)
             .for_each_init(scratch, |scratch, user| {
                 if cfg!(debug_assertions) {
-                    *scratch = StepScratch::new(self.batches.n_features()); // one that remembers shows
+                    *scratch = StepScratch::new(self.batches.n_features()); // a scratch that keeps state would show
                 }
                 if let Some(mut state) = self.states.at(user) {
                     self.make_step(&mut state, table.user(user), scratch);
@@ -299,14 +304,15 @@ impl<O: PersonalizedObjective> RoundWork<'_, O> {
         });
     }
 
-    /// What the user sends in this round if asked. Nothing moves: a step that was not made is made on a copy.
+    /// The values that the user would send in this round if asked. The state does not change: a
+    /// step that has not been made is made on a copy.
     fn would_send(&self, user: UserRow<'_>, scratch: &mut StepScratch) -> Option<Vec<f64>> {
         let mut copy = self.states.of(user)?.clone();
         self.make_step(&mut copy, user, scratch);
         Some(copy.sent)
     }
 
-    /// Adds a user's contribution without noise or grid: for baselines.
+    /// Adds a user's contribution without noise and without quantisation, for baselines.
     pub(super) fn add_to(&self, user: UserRow<'_>, scratch: &mut StepScratch, sums: &mut [f64]) {
         if let Some(state) = self.train(user, scratch) {
             for (sum, value) in sums.iter_mut().zip(&state.sent) {
@@ -317,10 +323,11 @@ impl<O: PersonalizedObjective> RoundWork<'_, O> {
 }
 
 /// # Privacy
-/// What a user adds: the gradient of the user's own minibatch at the released `w_(t-1)` and the user's own `theta_i`, clipped to `C_t`,
-/// and the extra coordinates. `theta_i` in turn came from the user's own rows, earlier released values and, where users train
-/// when asked, the user's own earlier coins; [`PpSgd`](crate::PpSgd) shows why that is covered. The norm of all is at
-/// most `C_t sqrt(1 + a^2 n_extras)`, which the kernel checks in integers.
+/// A user's contribution is the gradient of the user's own minibatch at the released `w_(t-1)` and
+/// the user's own `theta_i`, clipped to `C_t`, and the extra coordinates. `theta_i` in turn came
+/// from the user's own rows, earlier released values and, where users train when asked, the user's
+/// own earlier coins; [`PpSgd`](crate::PpSgd) shows why that is covered. The norm of the whole
+/// contribution is at most `C_t sqrt(1 + a^2 n_extras)`, which the kernel checks in integers.
 impl<O: PersonalizedObjective> VectorContribution for RoundWork<'_, O> {
     type Scratch = StepScratch;
 
@@ -373,19 +380,21 @@ mod tests {
         assert!((second.1[0] / first.1[0] + 5.0 / 3.0).abs() < 1e-12);
     }
 
-    // Working memory goes from user to user: nothing of the one before may be left in it. The kernel's loops renew it in debug builds,
-    // so their tests cannot tell; steps here are made without them.
+    // Scratch memory is reused from user to user, and nothing of the previous user may remain in
+    // it. The kernel's loops reset it in debug builds, so their tests cannot detect this; here
+    // steps are made without them.
 
     const DIM: usize = 5;
     const N_ROUNDS: usize = 3;
 
     type Rows = Vec<([f32; DIM], f32)>;
 
-    /// Users with few rows and many, with rows that overflow, without any, and the first one again.
+    /// Users with few rows and many, with rows that overflow, without rows, and the first one
+    /// again.
     fn users() -> Vec<Rows> {
         let row = |user: usize, at: usize| {
             let number = |k: usize| ((user * 101 + at * 31 + k * 7) % 23) as f32 / 11.0 - 1.0;
-            (std::array::from_fn(number), ((user + at) % 4) as f32) // of three classes: 3 is none
+            (std::array::from_fn(number), ((user + at) % 4) as f32) // of three classes: 3 is not one
         };
         let of = |user: usize| (0..=3 * user).map(|at| row(user, at)).collect();
         let mut all: Vec<Rows> = (0..3).map(of).collect();
@@ -395,7 +404,7 @@ mod tests {
         all
     }
 
-    /// What a user sends in one round after the other, and what stays, to the bit.
+    /// What a user sends in successive rounds, and the state that remains, bit for bit.
     fn bits(model: &AdditiveModel, rows: &Rows, mut scratch: Option<&mut StepScratch>) -> Vec<u64> {
         let n = model.n_shared();
         let shared: Vec<f64> = (0..n).map(|k| 0.1 * k as f64 - 0.3).collect();
@@ -437,7 +446,7 @@ mod tests {
                 assert!(fresh == reused, "{loss:?}, user {user}");
                 seen.push(fresh);
             }
-            // users differ, so that something left would show
+            // users differ, so that leftover state would show
             assert!(seen[0] != seen[2] && seen[0] != seen[3], "{loss:?}");
             assert!(seen[0] == seen[5], "{loss:?}");
         }

@@ -1,4 +1,4 @@
-//! Settings.
+//! Settings of [`PpSgd`](super::PpSgd).
 
 use dp_core::{ParamError, params};
 use dp_mechanism::ClientSampling;
@@ -7,14 +7,15 @@ use rand::{Rng, RngExt};
 use super::PpSgd;
 use crate::Result;
 
-/// Who takes part in a round. What is run is what is accounted for: the plan's events are made from this, and every release
-/// takes a spend for exactly this scheme and no other.
+/// Who takes part in a round. The accounting matches the run: the plan's events are derived from
+/// this value, and every release takes a spend for exactly this scheme.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Participation {
-    /// Everybody (Algorithm 1): Gaussian mechanisms.
+    /// All users (Algorithm 1): Gaussian mechanisms.
     Full,
-    /// A fresh sample in every round (Algorithms 2 and 3): independent coins, or a fixed number without replacement.
+    /// A fresh sample in every round (Algorithms 2 and 3): independent coins, or a fixed number
+    /// without replacement.
     Sampled(ClientSampling),
 }
 
@@ -35,30 +36,31 @@ impl Participation {
     }
 }
 
-/// What becomes of the gradients of a minibatch.
+/// How the gradients of a minibatch are combined.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind", deny_unknown_fields)]
 pub enum BatchReduction {
-    /// Their mean (Algorithms 1 and 3): every user counts the same.
+    /// Their mean (Algorithms 1 and 3): every user has the same weight.
     Mean,
-    /// Their sum (Algorithm 2): every row counts the same, up to the clip.
+    /// Their sum (Algorithm 2): every row has the same weight, up to clipping.
     Sum {
-        /// `M / N`: rows in a minibatch of the average user, a declared figure.
+        /// `M / N`: rows in a minibatch of the average user, a declared number.
         rows_per_user: f64,
     },
 }
 
-/// Who makes a local step.
+/// Who makes a local step in a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LocalTraining {
-    /// Everybody, in every round: the released model reaches all users.
+    /// All users, in every round: the released model reaches all of them.
     EveryRound,
-    /// Whoever takes part in the round, as the paper has it. Refused for samples of fixed size, see [`PpSgd`].
+    /// The users who take part in the round, as in the paper. Refused for samples of fixed size,
+    /// see [`PpSgd`].
     WhenAsked,
 }
 
-/// Settings of [`PpSgd`], not yet checked. All are public.
+/// Settings of [`PpSgd`] before validation. All are public.
 ///
 /// | setting | default of [`new`](Self::new) | range |
 /// |---|---|---|
@@ -78,18 +80,21 @@ pub enum LocalTraining {
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PpSgdParams {
-    /// Ratio of the global to the local step. 0: users learn alone and nothing is released; infinity: local parameters stay 0.
+    /// Ratio of the global to the local step size. 0: users learn alone and nothing is released;
+    /// infinity: local parameters stay 0.
     ///
     /// It is the paper's `alpha Q`: its `alpha` times the number of users in a round.
     #[serde(with = "ratio")]
     pub alpha: f64,
-    /// The larger of the two step sizes, `eta`: local `eta` and global `alpha eta` up to `alpha = 1`, local `eta / alpha` and global `eta` above.
+    /// The larger of the two step sizes, `eta`: local `eta` and global `alpha eta` up to `alpha =
+    /// 1`, local `eta / alpha` and global `eta` above.
     pub learning_rate: f64,
     /// Rounds `T`.
     pub n_rounds: usize,
-    /// Number of users, declared or a noisy count: under add/remove the true one is private. Sampled rounds divide by `q n_users`.
+    /// Number of users, declared or a noisy count: under add/remove the true number is private.
+    /// Sampled rounds divide by `q n_users`.
     pub n_users: f64,
-    /// Bound on a user's gradient.
+    /// Bound on the norm of a user's gradient.
     pub clip: ClipSchedule,
     /// Who takes part in a round.
     pub participation: Participation,
@@ -97,22 +102,25 @@ pub struct PpSgdParams {
     pub reduction: BatchReduction,
     /// Who makes local steps.
     pub local_training: LocalTraining,
-    /// Local step sizes over rounds.
+    /// Schedule of local step sizes.
     pub local_schedule: StepSchedule,
-    /// Global step sizes over rounds.
+    /// Schedule of global step sizes.
     pub global_schedule: StepSchedule,
-    /// Whether averages of the iterates `z_0, ..., z_(T-1)` are formed too.
+    /// Whether averages of the iterates `z_0, ..., z_(T-1)` are computed too.
     pub average: bool,
-    /// Rounds from one `w_t` that is kept in the model to the next, for users' own choices; 0 keeps none.
+    /// Number of rounds between copies of `w_t` stored in the model for users' own choices; 0
+    /// stores none.
     pub keep_every: usize,
-    /// Size, in units of the clip norm, of each extra coordinate of the release: share within an adaptive clip, number of clients.
+    /// Size, in units of the clipping norm, of each extra coordinate of the release: the share
+    /// within an adaptive clipping norm, and the number of clients.
     pub extra_share: f64,
-    /// A round whose noisy number of clients is below this leaves the model as it is; none: there is no such coordinate.
+    /// A round whose noisy number of clients is below this minimum leaves the model unchanged.
+    /// None: the release has no such coordinate.
     pub minimum_clients: Option<f64>,
 }
 
 impl PpSgdParams {
-    /// Algorithm 1 with the last iterate.
+    /// Algorithm 1, returning the last iterate.
     ///
     /// # Examples
     /// ```
@@ -148,8 +156,9 @@ impl PpSgdParams {
         }
     }
 
-    /// The same on samples: Algorithm 3, and with [`BatchReduction::Sum`] Algorithm 2. Users train when they are asked under
-    /// Poisson sampling, in every round under samples of fixed size.
+    /// The same with sampled participation: Algorithm 3, or Algorithm 2 with
+    /// [`BatchReduction::Sum`]. Users train when they are asked under Poisson sampling, and in
+    /// every round under samples of fixed size.
     #[must_use]
     pub const fn sampled(mut self, sampling: ClientSampling) -> Self {
         self.participation = Participation::Sampled(sampling);
@@ -160,10 +169,11 @@ impl PpSgdParams {
         self
     }
 
-    /// A shrinking clip with global steps that shrink alike: noise follows what is left to learn. Best mode where many rounds
-    /// are affordable; local steps stay as they are.
+    /// Shrinks the clipping norm and the global steps at the same rate, so that the noise decreases
+    /// with the remaining error. The best mode where many rounds are affordable; local steps do not
+    /// change.
     ///
-    /// `ratio` is the factor by which both have shrunk at the last round.
+    /// `ratio` is the factor by which both have shrunk in the last round.
     #[must_use]
     pub fn shrinking(mut self, ratio: f64) -> Self {
         let per_round = ratio.powf(1.0 / (self.n_rounds.max(2) as f64 - 1.0));
@@ -181,8 +191,8 @@ impl PpSgdParams {
     /// Checks every range.
     ///
     /// # Errors
-    /// [`crate::Error::Param`] naming the first setting out of range; [`crate::Error::Shape`] when samples of fixed size are drawn from another number
-    /// of users than `n_users`.
+    /// [`crate::Error::Param`] naming the first setting out of range; [`crate::Error::Shape`] when
+    /// samples of fixed size are drawn from a number of users other than `n_users`.
     pub fn check(self) -> Result<PpSgd> {
         if self.alpha.is_nan() || self.alpha < 0.0 {
             return Err(
@@ -232,7 +242,7 @@ impl PpSgdParams {
         Ok(())
     }
 
-    /// Clients expected in a round: public.
+    /// Expected number of clients in a round: public.
     pub(crate) fn expected_clients(&self) -> f64 {
         match self.participation {
             Participation::Full => self.n_users,
@@ -243,7 +253,7 @@ impl PpSgdParams {
         }
     }
 
-    /// What the sum over clients is divided by: `q N`, or `q M` for sums of rows.
+    /// The divisor of the sum over clients: `q N`, or `q M` for sums of rows.
     pub(crate) fn denominator(&self) -> f64 {
         let rows = match self.reduction {
             BatchReduction::Mean => 1.0,
@@ -253,7 +263,7 @@ impl PpSgdParams {
     }
 }
 
-/// How a step size changes over rounds `t = 1, 2, ...`: a factor of the learning rate.
+/// How a step size changes over rounds `t = 1, 2, ...`: a factor on the learning rate.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind", deny_unknown_fields)]
 pub enum StepSchedule {
@@ -261,7 +271,7 @@ pub enum StepSchedule {
     Constant,
     /// `1 / sqrt t`.
     InverseSqrt,
-    /// `ratio^(t - 1)`, for steps that follow a shrinking clip.
+    /// `ratio^(t - 1)`, for steps that follow a shrinking clipping norm.
     Geometric {
         /// From 0 (excluded) to 1.
         ratio: f64,
@@ -288,7 +298,7 @@ impl StepSchedule {
     }
 }
 
-/// A ratio of steps in files: a number, or `"inf"`, which JSON has no number for.
+/// Serialises a ratio of steps as a number or as `"inf"`, because JSON has no infinity.
 mod ratio {
     use serde::{Deserialize, Deserializer, Serializer};
 
@@ -318,10 +328,10 @@ mod ratio {
     }
 }
 
-/// The clip norm `C_t` of round `t`.
+/// The clipping norm `C_t` of round `t`.
 ///
-/// All three follow from public numbers and, for `Quantile`, from what was released before, so that a round's sensitivity
-/// is known when it begins.
+/// All three variants follow from public numbers and, for `Quantile`, from earlier releases, so a
+/// round's sensitivity is known when it begins.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind", deny_unknown_fields)]
 pub enum ClipSchedule {
@@ -330,13 +340,14 @@ pub enum ClipSchedule {
         /// `C`, in units of a user's gradient.
         norm: f64,
     },
-    /// `max(floor, start ratio^(t - 1))`: gradients shrink as the model gets better, and noise shrinks with the clip.
+    /// `max(floor, start ratio^(t - 1))`: gradients shrink as the model improves, and noise shrinks
+    /// with the clipping norm.
     Geometric {
         /// `C_1`.
         start: f64,
         /// From 0 (excluded) to 1.
         ratio: f64,
-        /// The least clip norm.
+        /// The smallest clipping norm.
         floor: f64,
     },
     /// Follows a quantile of the users' gradient norms.
@@ -347,19 +358,20 @@ pub enum ClipSchedule {
     ///
     /// within `low..=high`. Source: Andrew, Thakkar, `McMahan`, Ramaswamy 2021 (arXiv 1905.03871), Algorithm 1.
     ///
-    /// The share comes from one more coordinate of the same release: `extra C_t (b_i - 1/2) * 2`, so the user's whole
-    /// contribution has norm at most `C_t sqrt(1 + extra^2)` and the noise multiplier stays that of the plan: it is charged by
-    /// noise on the gradient that is larger by that factor.
+    /// The share comes from one more coordinate of the same release: `extra C_t (b_i - 1/2) * 2`,
+    /// so the user's whole contribution has norm at most `C_t sqrt(1 + extra^2)` and the noise
+    /// multiplier stays that of the plan: the cost is noise on the gradient that is larger by that
+    /// factor.
     Quantile {
         /// `C_1`.
         start: f64,
-        /// The quantile aimed at, strictly between 0 and 1.
+        /// The target quantile, strictly between 0 and 1.
         quantile: f64,
         /// `rate`.
         rate: f64,
-        /// Least clip norm.
+        /// Smallest clipping norm.
         low: f64,
-        /// Largest clip norm.
+        /// Largest clipping norm.
         high: f64,
     },
 }
@@ -397,7 +409,7 @@ impl ClipSchedule {
         Ok(())
     }
 
-    /// Norms between which those of all rounds lie.
+    /// Lower and upper bounds on the norms of all rounds.
     pub(super) fn extremes(self, n_rounds: usize) -> Vec<f64> {
         match self {
             Self::Constant { norm } => vec![norm],
@@ -418,7 +430,7 @@ impl ClipSchedule {
     }
 }
 
-/// Where a schedule stands.
+/// Current state of a schedule.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ClipState {
     schedule: ClipSchedule,
@@ -434,12 +446,13 @@ impl ClipState {
         Self { schedule, norm }
     }
 
-    /// The clip norm of the round to come.
+    /// The clipping norm of the next round.
     pub(crate) const fn norm(&self) -> f64 {
         self.norm
     }
 
-    /// After a round: `share_within` is the released share of users whose norm was within the clip.
+    /// Advances after a round: `share_within` is the released share of users whose norm was within
+    /// the clipping norm.
     pub(crate) fn advance(&mut self, share_within: Option<f64>) {
         match self.schedule {
             ClipSchedule::Constant { .. } => {}
@@ -489,7 +502,7 @@ mod tests {
             high: 10.0,
         };
         let mut state = ClipState::new(following);
-        state.advance(Some(0.0)); // everybody above: more room
+        state.advance(Some(0.0)); // every user above: the norm grows
         assert!((state.norm() - 0.1_f64.exp()).abs() < 1e-15);
         state.advance(Some(7.0)); // noise: a share of 1
         state.advance(Some(1.0));

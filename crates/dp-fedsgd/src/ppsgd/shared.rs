@@ -1,4 +1,5 @@
-//! The shared parameters: the coordinates of a round's release, the step that it says, and the model that is left.
+//! The shared parameters: the coordinates of a round's release, the step computed from it, and the
+//! resulting model.
 
 use dp_core::{Private, ShapeError};
 use dp_mechanism::{ClientSampling, Provenance};
@@ -7,32 +8,32 @@ use super::{ClipState, LocalTraining, Participation, PpSgd};
 use crate::objective::{Gradients, PersonalizedObjective, Point};
 use crate::{BatchReduction, Minibatch, Result};
 
-/// What stands where in the vector of a round.
+/// Layout of the vector of a round.
 ///
 /// ```text
 /// clipped gradient (n_shared),  +-a C if within the clip or not,  a C for being there
 /// ||.|| <= C sqrt(1 + a^2 n_extras)
 /// ```
 ///
-/// One joint bound, which the kernel checks in integers, and one for each extra coordinate, so that one client counts as one:
-/// within `-a C..=a C` and `0..=a C`.
+/// There is one joint bound, which the kernel checks in integers, and one for each extra
+/// coordinate, so that one client counts as one: within `-a C..=a C` and `0..=a C`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct RoundLayout {
     pub(crate) n_shared: usize,
-    /// A coordinate for the share of users within the clip.
+    /// Whether there is a coordinate for the share of users within the clipping norm.
     pub(crate) within: bool,
-    /// A coordinate for the number of clients.
+    /// Whether there is a coordinate for the number of clients.
     pub(crate) count: bool,
     /// `a`.
     pub(crate) extra: f64,
 }
 
-/// What a release says.
+/// Decoded values of a release.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Decoded {
-    /// Noisy number of clients within the clip less those above, if asked for.
+    /// Noisy number of clients within the clipping norm minus the number above it, if requested.
     pub(crate) within: Option<f64>,
-    /// Noisy number of clients, if asked for.
+    /// Noisy number of clients, if requested.
     pub(crate) count: Option<f64>,
 }
 
@@ -69,7 +70,7 @@ impl RoundLayout {
         within.into_iter().chain(self.count.then_some(size))
     }
 
-    /// Ranges of the extra coordinates, which stand last.
+    /// Ranges of the extra coordinates, which come last.
     pub(crate) fn extra_ranges(&self, clip_norm: f64) -> Vec<(f64, f64)> {
         let size = self.extra * clip_norm;
         let within = self.within.then_some((-size, size));
@@ -77,7 +78,8 @@ impl RoundLayout {
         within.into_iter().chain(count).collect()
     }
 
-    /// Splits released values: cuts them to the gradient and returns what the extras say.
+    /// Splits released values: truncates them to the gradient and returns the decoded extra
+    /// coordinates.
     pub(crate) fn decode(&self, clip_norm: f64, values: &mut Vec<f64>) -> Decoded {
         let size = self.extra * clip_norm;
         let mut extras = values
@@ -91,10 +93,11 @@ impl RoundLayout {
     }
 }
 
-/// The shared parameters of a run in progress, with the clip norm: from released values alone.
+/// The shared parameters of a run in progress, with the clipping norm, computed from released
+/// values alone.
 pub(crate) struct SharedState {
     shared: Vec<f64>,
-    /// Sum of `w` over the starts of rounds; empty when no average is wanted.
+    /// Sum of `w` at the starts of rounds; empty when no average is requested.
     sum: Vec<f64>,
     clip: ClipState,
     kept: Vec<KeptRound>,
@@ -116,18 +119,18 @@ impl SharedState {
         &self.shared
     }
 
-    /// Clip norm of the round to come.
+    /// Clipping norm of the next round.
     pub(crate) const fn clip_norm(&self) -> f64 {
         self.clip.norm()
     }
 
-    /// Rounds begun.
+    /// Number of rounds begun.
     pub(crate) const fn n_rounds(&self) -> usize {
         self.n_rounds
     }
 
     pub(crate) fn begin_round(&mut self, round: usize) {
-        // rounds that were paid for and passed over began with the same parameters
+        // rounds that were paid for and skipped began with the same parameters
         let times = (round - self.n_rounds.min(round)) as f64;
         for (sum, w) in self.sum.iter_mut().zip(&self.shared) {
             *sum += times * w;
@@ -135,7 +138,8 @@ impl SharedState {
         self.n_rounds = round;
     }
 
-    /// Makes the step that the released values say, if there are any; whether one was made.
+    /// Makes the step given by the released values, if there are any; returns whether a step was
+    /// made.
     pub(crate) fn end_round(&mut self, fit: &PpSgd, values: Option<Vec<f64>>) -> bool {
         let stepped = values.is_some_and(|values| self.step(fit, values));
         let every = fit.params().keep_every;
@@ -148,8 +152,8 @@ impl SharedState {
         stepped
     }
 
-    /// `w <- w - eta_global values / (q N)`, and the clip of the next round. A round with too few clients counts for nothing but
-    /// its cost.
+    /// `w <- w - eta_global values / (q N)`, and the clipping norm of the next round. A round with
+    /// too few clients has no effect except its cost.
     fn step(&mut self, fit: &PpSgd, mut values: Vec<f64>) -> bool {
         let params = fit.params();
         let layout = fit.layout(self.shared.len());
@@ -192,12 +196,12 @@ pub struct SharedModel {
     pub(crate) provenance: Provenance,
 }
 
-/// A released model on the way.
+/// A released model from an intermediate round.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct KeptRound {
-    /// Rounds made.
+    /// Number of rounds completed.
     pub round: usize,
-    /// `w` after them.
+    /// `w` after these rounds.
     pub shared: Vec<f64>,
 }
 
@@ -208,38 +212,38 @@ impl SharedModel {
         &self.last
     }
 
-    /// The mean of `w_0, ..., w_(T-1)`, if the settings asked for it.
+    /// The mean of `w_0, ..., w_(T-1)`, if the settings request it.
     #[must_use]
     pub fn average(&self) -> Option<&[f64]> {
         self.average.as_deref()
     }
 
-    /// The clip norm that a further round would have.
+    /// The clipping norm that a further round would use.
     #[must_use]
     pub const fn clip_norm(&self) -> f64 {
         self.clip_norm
     }
 
-    /// Rounds made.
+    /// Number of rounds completed.
     #[must_use]
     pub const fn n_rounds(&self) -> usize {
         self.n_rounds
     }
 
-    /// The models kept on the way, in order.
+    /// The models stored along the way, in order.
     #[must_use]
     pub fn kept(&self) -> &[KeptRound] {
         &self.kept
     }
 
-    /// Who may see it.
+    /// Who may see the model.
     #[must_use]
     pub const fn provenance(&self) -> Provenance {
         self.provenance
     }
 }
 
-/// The local parameters of the users of a table: private, one user's for that user alone.
+/// The local parameters of the users of a table: private; each user may see only their own.
 #[derive(PartialEq)]
 #[allow(
     missing_debug_implementations,
@@ -253,7 +257,8 @@ pub struct LocalModels {
 }
 
 impl LocalModels {
-    /// Users whose local parameters these are; as private as the number of users of the table.
+    /// Number of users whose local parameters these are; as private as the number of users of the
+    /// table.
     #[must_use]
     pub const fn n_users(&self) -> usize {
         self.n_users
@@ -268,7 +273,7 @@ impl LocalModels {
         &self.last[user * self.n_local..][..self.n_local]
     }
 
-    /// The mean of `theta_i` over the starts of all rounds, if the settings asked for it.
+    /// The mean of `theta_i` over the starts of all rounds, if the settings request it.
     ///
     /// # Panics
     /// When there is no such user.
@@ -279,38 +284,42 @@ impl LocalModels {
     }
 }
 
-/// What [`PpSgdTrainer`](super::PpSgdTrainer) makes: shared parameters, and the local ones of users who are in this process.
+/// Result of [`PpSgdTrainer`](super::PpSgdTrainer): shared parameters, and the local parameters of
+/// users in this process.
 #[allow(
     missing_debug_implementations,
     reason = "holds private models; printing them is never wanted"
 )]
 pub struct PpSgdModel {
-    /// What was released.
+    /// The released part.
     pub shared: SharedModel,
-    /// The local parameters of the users of the table that was trained on: none where there are no users, those of its shard in a
-    /// worker. They stay with their users.
+    /// The local parameters of the users of the table that was trained on: empty where there are no
+    /// users, those of its shard in a worker. They stay with their users.
     pub local: Private<LocalModels>,
 }
 
 impl PpSgd {
-    /// The own part of a user whom nothing was trained on, at released shared parameters.
+    /// Computes the personal part of a user who was not in the run, at released shared parameters.
     ///
     /// ```text
     /// theta_0 = 0,   theta_s = theta_(s-1) - eta_local(t_s) g_theta(w, theta_(s-1)),   s = 1, ..., n_local_steps,   t_s = ceil(s n_rounds / n_local_steps)
     /// ```
     ///
-    /// with [`n_local_steps`](Self::n_local_steps) the steps of somebody who was there all along, spread evenly over the rounds,
-    /// `g_theta` over all of `rows` (their mean, or for Algorithm 2 their sum), `w` the same in all steps: what the local steps of Bietti et al. 2022
-    /// come to when `w` stands still. For `alpha` infinity it is 0. As in a round, a gradient that is not finite makes no step.
+    /// with the [`n_local_steps`](Self::n_local_steps) steps of a user who was present in the whole
+    /// run, spread evenly over the rounds, `g_theta` over all of `rows` (their mean, or for
+    /// Algorithm 2 their sum), and `w` the same in all steps: the local steps of Bietti et al. 2022
+    /// with `w` held fixed. For `alpha` infinity the result is 0. As in a round, a gradient that is
+    /// not finite makes no step.
     ///
     /// # Privacy
-    /// Not a release, and nothing is spent: it runs where the rows are, on them and on what was released before, and the result stays there.
+    /// Not a release, and nothing is spent: it runs where the rows are stored, on them and on
+    /// earlier releases, and the result stays there.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) unless `shared` and the rows have the objective's lengths.
     ///
     /// # Numerics
-    /// `n_local_steps` gradients of all rows.
+    /// Computes `n_local_steps` gradients of all rows.
     ///
     /// # Examples
     /// ```
@@ -358,7 +367,9 @@ impl PpSgd {
         Ok(local)
     }
 
-    /// Local steps that a user of the run makes: in every round, or where users train only when asked, `ceil(q n_rounds)`, what `n_rounds` coins of probability `q` come to. Public.
+    /// Number of local steps that a user of the run makes: one in every round, or, where users
+    /// train only when asked, `ceil(q n_rounds)`, the expected number of successes of `n_rounds`
+    /// coins of probability `q`, rounded up. Public.
     #[must_use]
     pub fn n_local_steps(&self) -> usize {
         let params = self.params();
@@ -367,7 +378,7 @@ impl PpSgd {
                 if params.local_training == LocalTraining::WhenAsked && self.releases() =>
             {
                 let expected = poisson.sampling_probability() * params.n_rounds as f64;
-                // a product such as 0.07 * 100 is a rounding above the whole number
+                // rounding can put a product such as 0.07 * 100 just above the whole number
                 whole_steps((expected - 1e-9).ceil()).clamp(1, params.n_rounds)
             }
             _ => params.n_rounds,
@@ -409,7 +420,7 @@ mod tests {
                 count,
                 extra: 0.3,
             };
-            let mut values = vec![6.0, 8.0]; // at the clip of 10
+            let mut values = vec![6.0, 8.0]; // at the clipping norm of 10
             values.extend(layout.extras(10.0, false));
             let norm = values.iter().map(|v| v * v).sum::<f64>().sqrt();
             assert!((norm - layout.whole_norm(10.0)).abs() < 1e-12);
@@ -467,7 +478,8 @@ mod tests {
         let run = fit.simulate(&model, &batches, 0.0, rng).unwrap();
         let mut first: Vec<f64> = (0..2001).map(|u| run.local.expose().last(u)[0]).collect();
         first.sort_by(f64::total_cmp);
-        // of 2001 Binomial(20, 0.3) numbers of steps the median is 6 but for a chance below 1e-13; more steps, larger parts
+        // of 2001 Binomial(20, 0.3) numbers of steps the median is 6 except with probability below
+        // 1e-13; more steps give larger personal parts
         let found = fit.fold_in(&model, &[0.0, 0.0], &rows()).unwrap();
         assert!((first[1000] - found[0]).abs() < 1e-9);
         assert!(first[0] < first[1000] && first[1000] < first[2000]);
@@ -476,7 +488,7 @@ mod tests {
         let mut everybody = standing_still(20).sampled(sampling.into());
         everybody.local_training = LocalTraining::EveryRound;
         assert_eq!(everybody.check().unwrap().n_local_steps(), 20);
-        // alone nobody is asked, and all train
+        // with `alpha = 0` no client is asked, and all train
         let mut alone = standing_still(20).sampled(sampling.into());
         alone.alpha = 0.0;
         assert_eq!(alone.check().unwrap().n_local_steps(), 20);
