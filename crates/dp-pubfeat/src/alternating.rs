@@ -1,4 +1,5 @@
-//! Alternating minimisation: users fit their vectors locally, items learn from noisy statistics of them.
+//! Alternating minimisation: users fit their vectors locally, and item vectors are learned from
+//! noisy statistics of them.
 
 use dp_accounting::{CertificateBuilder, Requests};
 use dp_core::{Adjacency, UserRow, params};
@@ -11,13 +12,14 @@ use crate::problem::Vectors;
 use crate::ssp::{ItemStatistics, OUTPUT, gram_requests, scale_jointly};
 use crate::{Error, ProblemSetup, ProtectedUnit, Result, SspContribution, With, trainer};
 
-/// Settings of [`AmSsp`], not yet checked. All are public.
+/// Settings of [`AmSsp`] before validation. All are public.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AmSspParams {
-    /// Bounds on what is left of ratings after centre and level, weights. The unit must be the user: a user's vector comes from all of the user's ratings.
+    /// Bounds on what remains of ratings after subtracting centre and level, and weights. The unit
+    /// must be the user: a user's vector is computed from all of the user's ratings.
     pub setup: ProblemSetup,
-    /// What users do.
+    /// The local user step.
     pub user_step: UserStep,
     /// Rounds of user and item steps, 1 to 1000.
     pub n_rounds: usize,
@@ -56,7 +58,8 @@ impl AmSspParams {
     }
 }
 
-/// AM-SSP for ratings: users fit their vectors exactly and locally, items learn from noisy statistics of them through their public features.
+/// AM-SSP for ratings: users fit their vectors exactly and locally, and item vectors are learned
+/// from noisy statistics of them through the items' public features.
 ///
 /// ```text
 /// repeat:  every user: level and vector from own ratings and released item vectors    (local, UserStep)
@@ -64,11 +67,14 @@ impl AmSspParams {
 ///          learner:    encoder, item vectors                                           (post-processing)
 /// ```
 ///
-/// Source: Krichene et al. 2024, Algorithm 1 with SSP-c as item update. Items that nobody rated have a vector as long as they have features; unseen users fold in by
-/// [`UserStep::fold_in`]. The learner has to start away from 0, where all users' vectors would be 0: an encoder with random parameters does.
+/// Source: Krichene et al. 2024, Algorithm 1 with SSP-c as the item update. Items without ratings
+/// have a vector if they have features; unseen users fold in by [`UserStep::fold_in`]. The learner
+/// must not start at 0, where all users' vectors would be 0; an encoder with random parameters does
+/// not.
 ///
 /// # Privacy
-/// Released, and seen by anyone: per round all matrices and right-hand sides, sensitivities as at [`RatingStatistics`]. Users' vectors stay with their users; what all
+/// Released, and visible to anyone: in each round all matrices and right-hand sides, with the
+/// sensitivities derived at [`RatingStatistics`]. Users' vectors stay with their users; what all
 /// users see together is jointly private (billboard model). Unit: the user.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AmSsp {
@@ -77,7 +83,8 @@ pub struct AmSsp {
 
 trainer::algorithm! {
     AmSsp of AmSspParams, over n_items,
-    /// The trainer that has `learner` learn from each round. Users' features in the table are not looked at.
+    /// The trainer in which `learner` learns from each round. Users' features in the table are
+    /// ignored.
 }
 
 impl AmSsp {
@@ -132,7 +139,7 @@ impl<L: StatisticsLearner + Clone> Trainer for With<AmSsp, L> {
     }
 }
 
-/// One user's share of the statistics of all items, with the user's vector fitted in here.
+/// One user's contribution to the statistics of all items, with the user's vector fitted here.
 ///
 /// ```text
 /// (o, u) = user step at the released item vectors, u then shortened to norm Gamma_u
@@ -141,8 +148,9 @@ impl<L: StatisticsLearner + Clone> Trainer for With<AmSsp, L> {
 /// ```
 ///
 /// # Privacy
-/// Bounds and sensitivity are those of [`SspContribution`], whatever `u` is: `Gamma_u^2` and `Gamma_u min(B, Gamma_y)`. The user step looks at the user's own ratings and
-/// at released item vectors, so the share is a function of these. The vector never leaves.
+/// Bounds and sensitivity are those of [`SspContribution`], whatever `u` is: `Gamma_u^2` and
+/// `Gamma_u min(B, Gamma_y)`. The user step reads the user's own ratings and released item vectors,
+/// so the contribution is a function of these. The vector never leaves.
 #[derive(Debug, Clone, Copy)]
 pub struct RatingStatistics<'a> {
     /// Checked settings.
@@ -195,19 +203,20 @@ impl FactorContribution for RatingStatistics<'_> {
 /// u = (sum_j v_j v_j^T + l2_penalty I)^-1 sum_j (y_j - center - o) v_j    over all of the user's items, unweighted
 /// ```
 ///
-/// Source: Krichene et al. 2024, appendix E.1.2; the level `o` is ours.
+/// Source: Krichene et al. 2024, appendix E.1.2; the level `o` is our addition.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UserStep {
     /// Public centre of the ratings.
     pub label_center: f64,
-    /// Ratings of the centre that the user's level is mixed with, 0 or above; none for no level.
+    /// Number of ratings equal to the centre with which the user's level is averaged, 0 or above;
+    /// none for no level.
     pub offset_shrinkage: Option<f64>,
     /// Ridge, from 1e-6 to 1e6.
     pub l2_penalty: f64,
 }
 
-/// What a user keeps: level and vector. Private to that user.
+/// A user's own parameters: level and vector. Private to that user.
 #[derive(Clone, PartialEq)]
 #[allow(
     missing_debug_implementations,
@@ -221,7 +230,8 @@ pub struct PersonalVector {
 }
 
 impl PersonalVector {
-    /// `center + o + <u, v>`; an item that nobody has rated has a vector too, from its features.
+    /// `center + o + <u, v>`. An item without ratings also has a vector, computed from its
+    /// features.
     #[must_use]
     pub fn predict(&self, item_vector: &[f64]) -> f64 {
         let score: f64 = self
@@ -234,7 +244,7 @@ impl PersonalVector {
     }
 }
 
-/// Working memory of user steps.
+/// Scratch memory for user steps.
 #[derive(Default)]
 #[allow(
     missing_debug_implementations,
@@ -252,7 +262,8 @@ impl UserStep {
         Ok(())
     }
 
-    /// A user's level and vector given all item vectors, shape `(m, dim)`: the fold-in of any user, seen in training or not.
+    /// A user's level and vector, given all item vectors of shape `(m, dim)`: the fold-in of any
+    /// user, whether or not they were in training.
     ///
     /// # Privacy
     /// Local: a function of the user's own ratings and released item vectors.
@@ -273,7 +284,7 @@ impl UserStep {
         Ok(PersonalVector { level, vector })
     }
 
-    /// Writes `u`; returns `center + o`. A user whose sums are not finite gets the zero vector.
+    /// Writes `u` and returns `center + o`. A user whose sums are not finite gets the zero vector.
     pub(crate) fn solve(
         &self,
         item_vectors: &[f64],

@@ -1,4 +1,5 @@
-//! Alternating minimisation on likes: users fit themselves locally, items learn from released sums through their features.
+//! Alternating minimisation for implicit feedback: users fit their parameters locally, and item
+//! vectors are learned from released sums through the items' features.
 
 use std::borrow::Borrow;
 
@@ -18,47 +19,54 @@ use crate::{
     ProblemSetup, ProtectedUnit, Result, SparseKernel, With, am_residual, trainer,
 };
 
-/// Settings of [`AmImplicitSsp`], not yet checked. All are public and must not be chosen by looking at the data.
+/// Settings of [`AmImplicitSsp`] before validation. All are public and must not be chosen by
+/// looking at the data.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AmImplicitSspParams {
-    /// Length `d` of item vectors, 1 to 256: a bias and `d - 1` tastes.
+    /// Length `d` of item vectors, 1 to 256: a bias and `d - 1` taste factors.
     pub dim: usize,
-    /// Rounds, 1 to 1000; each makes one release.
+    /// Number of rounds, 1 to 1000; each makes one release.
     pub n_rounds: usize,
-    /// Budget of a round over that of the round before it, from 1e-6 to 1e6.
+    /// Ratio of a round's budget to that of the previous round, from 1e-6 to 1e6.
     pub round_growth: f64,
     /// Share of the budget for the items' total weights, strictly between 0 and 1.
     pub totals_share: f64,
-    /// How a user's budget is spread over the user's items.
+    /// How a user's budget is divided among the user's items.
     pub weights: ExampleWeights,
-    /// Norm of a user's tastes in what is released, strictly between 0 and 1; the constant coordinate gets the rest of the norm 1.
+    /// Norm of a user's taste vector in the release, strictly between 0 and 1; the constant
+    /// coordinate completes it to norm 1.
     pub taste_norm: f64,
-    /// What users do in training.
+    /// The user step during training.
     pub user_step: LikesStep,
-    /// What users do with the finished item vectors.
+    /// The user step for the finished item vectors.
     pub fold_in: LikesStep,
-    /// Weight `a0` of every user as a weak no in the item step, relative to users' normalised weights, from 1e-6 to 1e6.
+    /// Weight `a0` of every user as a weak negative in the item step, relative to users' normalised
+    /// weights, from 1e-6 to 1e6.
     pub item_unobserved_weight: f64,
-    /// Power of an item's released popularity that its vector is expected to grow with, 0 to 1.
+    /// Power of an item's released popularity with which the length of its vector is expected to
+    /// grow, 0 to 1.
     pub popularity_exponent: f64,
-    /// Least total weight of an item that is believed, in standard deviations of its noise, from 1e-6 to 1e6.
+    /// Lower bound on an item's total weight, in standard deviations of its noise, from 1e-6 to
+    /// 1e6.
     pub totals_floor: f64,
     /// Prior variance of a coordinate of an item vector of average popularity, per unit of the features' kernel, from 1e-6 to 1e6.
     pub item_variance: f64,
-    /// Variance of what likes are beyond users' and items' vectors, from 1e-6 to 1e6.
+    /// Residual variance of likes given users' and items' vectors, from 1e-6 to 1e6.
     pub label_variance: f64,
-    /// Largest taste, in absolute value, of an item before the first round, from 1e-6 to 1e6.
+    /// Largest absolute value of an item's taste factor before the first round, from 1e-6 to 1e6.
     pub init_scale: f64,
-    /// Seed of these tastes. Public; it has no part in the noise.
+    /// Seed of the initial taste factors. Public; it does not affect the noise.
     pub init_seed: u64,
 }
 
 impl AmImplicitSspParams {
-    /// Defaults that follow from epsilon alone. Found on validation users of MovieLens-1M (`docs/reproductions.md`).
+    /// Defaults that depend on epsilon alone. Chosen on validation users of MovieLens-1M
+    /// (`docs/reproductions.md`).
     #[must_use]
     pub fn for_target(target: ApproxDp) -> Self {
-        // from much noise to little: ridge of training, weight of noes in it, growth of rounds, prior
+        // from high noise to low: ridge in training, weight of negatives in training and in the
+        // item step, growth of rounds
         let (l2_penalty, user_noes, item_noes, round_growth) = match target.epsilon {
             e if e < 2.5 => (1.0, 0.1, 0.01, 1.5),
             e if e < 10.0 => (0.3, 0.1, 0.03, 2.0),
@@ -120,7 +128,7 @@ impl AmImplicitSspParams {
         Ok(AmImplicitSsp { params: self })
     }
 
-    /// The constant `a` in front of users' tastes.
+    /// The constant `a` that precedes users' taste factors.
     fn constant(&self) -> f64 {
         am_residual::constant(self.dim, self.taste_norm)
     }
@@ -128,7 +136,8 @@ impl AmImplicitSspParams {
 
 const OUTPUT: &str = "item vectors and weights of features, made of the noisy sums listed below; total weights of items; settings";
 
-/// Alternating minimisation on likes, with public features of items: AM-SSP for implicit feedback, with one matrix for all items and a prior by features.
+/// Alternating minimisation for implicit feedback, with public features of items: AM-SSP with one
+/// matrix for all items and a prior from features.
 ///
 /// ```text
 /// loss   sum over records (1 - s_kj)^2 + a0 sum over all users and items s_kj^2          s_kj the score of item j for user k
@@ -139,16 +148,24 @@ const OUTPUT: &str = "item vectors and weights of features, made of the noisy su
 ///                 v by ridge regression on features, knowing the noise of b               post-processing
 /// ```
 ///
-/// The second part of the loss needs all users' scores of all items, which nobody has: for items it is `a0 n C`, made of a release; for users `a0 V^T V`, made of item vectors that anyone may see. Records are
-/// a yes whatever their values. Residuals, which serve ratings so well ([`AmResidualSsp`](crate::AmResidualSsp)), have no part here: scores are far below 1, so that what is left of a yes is hardly smaller than the yes
-/// itself, and the noise would be the same.
+/// The second part of the loss needs all users' scores of all items, which no party has. For items
+/// it becomes `a0 n C`, computed from a release; for users `a0 V^T V`, computed from item vectors
+/// that anyone may see. A record is a positive whatever its value. Residuals, which work well for
+/// ratings ([`AmResidualSsp`](crate::AmResidualSsp)), are not used here: scores are far below 1, so
+/// the residual of a positive is hardly smaller than the positive itself, and the noise would be
+/// the same.
 ///
-/// Source: Krichene et al. 2024, Algorithm 1 with the loss of implicit alternating least squares (Hu, Koren and Volinsky 2008), whose released Gramian the paper leaves out (`docs/errata.md`).
+/// Source: Krichene et al. 2024, Algorithm 1 with the loss of implicit alternating least squares
+/// (Hu, Koren and Volinsky 2008), whose released Gramian the paper omits (`docs/errata.md`).
 ///
 /// # Privacy
-/// Released, and seen by anyone: the total weights and the number of users (sensitivity 1), and per round all right-hand sides with the second moments, in one vector (sensitivity `sqrt(1 + .1^2)`); twice
-/// that when a user is replaced. Everything else is made of these and of public values; users' tastes stay with their users, and what all users see together is jointly private (billboard model). Each release is
-/// chosen by those before it and paid by a spend of its own. Unit: the user, who has one row of the table; the rows are bounded one by one whatever they hold.
+/// Released, and visible to anyone: the total weights and the number of users (sensitivity 1), and
+/// in each round all right-hand sides with the second moments, in one vector (sensitivity `sqrt(1 +
+/// .1^2)`); twice that when a user is replaced. Everything else is computed from these and from
+/// public values; users' taste vectors stay with their users, and what all users see together is
+/// jointly private (billboard model). Each release depends on earlier releases and is paid for by
+/// its own spend. Unit: the user, who has one row of the table; each row is bounded whatever it
+/// contains.
 ///
 /// # Examples
 /// ```
@@ -167,25 +184,26 @@ pub struct AmImplicitSsp {
 
 trainer::algorithm! {
     AmImplicitSsp of AmImplicitSspParams, over n_items,
-    /// The trainer of item vectors under `prior`. Users' features in the table are not looked at.
+    /// The trainer of item vectors under `prior`. Users' features in the table are ignored.
 }
 
 impl AmImplicitSsp {
-    /// What a weight of 1 is in the release of the total weights, whose bound per user is 1: the noise of a total weight is that of the
-    /// release over this.
+    /// The value of a weight of 1 in the release of the total weights, whose bound per user is 1:
+    /// the noise in a total weight is that of the release divided by this.
     pub const TOTALS_UNIT: f64 = TotalsContribution::ITEMS;
 
-    /// Numbers in a round's release.
+    /// Number of coordinates in a round's release.
     const fn n_coordinates(&self, n_items: usize) -> usize {
         n_items
             .saturating_add(self.params.dim)
             .saturating_mul(self.params.dim)
     }
 
-    /// What a fit over `n_items` asks for, before it is known how much noise that gets.
+    /// The releases of a fit over `n_items`, before the noise multiplier is determined.
     ///
     /// # Errors
-    /// [`Error::Param`] when there are no items or too many coordinates, [`Error::Unsupported`] for another adjacency.
+    /// [`Error::Param`] when there are no items or too many coordinates, [`Error::Unsupported`] for
+    /// another adjacency.
     pub fn requests(&self, n_items: usize, adjacency: Adjacency) -> Result<Requests> {
         ProtectedUnit::User.check(adjacency)?;
         params::at_least_one("n_items", n_items)?;
@@ -231,7 +249,7 @@ impl AmImplicitSsp {
         LikesModel::new(learned.vectors, learned.weights, params.fold_in, totals)
     }
 
-    /// Users, one release, items.
+    /// One round: user steps, one release, item step.
     fn round(
         &self,
         prior: &FeaturePrior,
@@ -254,7 +272,8 @@ impl AmImplicitSsp {
         learn(params, prior, popularity, &round)
     }
 
-    /// Item vectors before the first release, shape `(m, d)`: no bias, and tastes up to `init_scale`. Public, from the settings alone.
+    /// Item vectors before the first release, shape `(m, d)`: no bias, and taste factors up to
+    /// `init_scale`. Public, computed from the settings alone.
     #[must_use]
     pub fn initial_vectors(&self, n_items: usize) -> Vec<f64> {
         let taste = |draw| self.params.init_scale * (2.0 * draw - 1.0);
@@ -288,7 +307,7 @@ impl<P: Borrow<FeaturePrior>> Trainer for With<AmImplicitSsp, P> {
     }
 }
 
-/// One user's share of a round, with tastes fitted in here.
+/// One user's contribution to a round, with the taste vector fitted here.
 ///
 /// ```text
 /// (l, u)  user step at the released item vectors (LikesStep);  u then scaled to norm taste_norm
@@ -297,19 +316,24 @@ impl<P: Borrow<FeaturePrior>> Trainer for With<AmImplicitSsp, P> {
 /// M    += .1 x x^T         d^2 coordinates, row-major, behind those of the items
 /// ```
 ///
-/// Values of records are not looked at. A user without items adds nothing.
+/// Values of records are ignored. A user without items adds nothing.
 ///
 /// # Privacy
-/// `||x|| <= 1`: its square is `a^2 + ||u||^2`, and `u` has norm `taste_norm` or is 0. A table has each pair of user and item once, so that the blocks `w_j x` lie in coordinates of their own and their
-/// squared norms sum to `||x||^2 sum_j w_j^2 <= 1`; that of `.1 x x^T` is `.1^2 ||x||^4 <= .1^2`. Together
+/// `||x|| <= 1`: its square is `a^2 + ||u||^2`, and `u` has norm `taste_norm` or is 0. A table has
+/// each pair of user and item once, so the blocks `w_j x` occupy disjoint coordinates and their
+/// squared norms sum to `||x||^2 sum_j w_j^2 <= 1`; that of `.1 x x^T` is `.1^2 ||x||^4 <= .1^2`.
+/// Together
 ///
 /// ```text
 /// sensitivity  sqrt(1 + .1^2)   for adding or removing a user,  twice that for replacing one
 /// ```
 ///
-/// whatever the records, and whatever the item vectors, which are released values or public. Every item that a user has no record of pulls the user's tastes too, through a matrix of the item vectors
-/// alone (`LikesStep`): it is the same for all users and tells nothing of any. The share is a function of this user's records, of these vectors and of public settings; the kernel checks the norm
-/// in exact integers once more. Level and tastes never leave.
+/// whatever the records, and whatever the item vectors, which are released values or public. Items
+/// without a record of the user also influence the user's taste vector, through a matrix of the
+/// item vectors alone (`LikesStep`), which is the same for all users and reveals nothing about any
+/// of them. The contribution is a function of this user's records, of these vectors and of public
+/// settings; the kernel checks the norm again in exact integers. Level and taste vector never
+/// leave.
 #[derive(Debug)]
 pub struct LikesContribution<'a> {
     params: &'a AmImplicitSspParams,
@@ -317,7 +341,7 @@ pub struct LikesContribution<'a> {
     n_items: usize,
 }
 
-/// Working memory of [`LikesContribution`].
+/// Scratch memory for [`LikesContribution`].
 #[allow(
     missing_debug_implementations,
     reason = "holds one user's values; printing them is never wanted"
@@ -330,7 +354,7 @@ pub struct LikesShare {
 }
 
 impl<'a> LikesContribution<'a> {
-    /// At released item vectors `[h_j, q_j]`, shape `(m, d)`.
+    /// The contribution at released item vectors `[h_j, q_j]`, shape `(m, d)`.
     ///
     /// # Errors
     /// [`crate::Error::Linalg`] for vectors of another shape.
@@ -398,18 +422,20 @@ impl VectorContribution for LikesContribution<'_> {
 /// (l, u) = argmin sum_{j liked} (1 - s_j)^2 + a0 sum_{all j} s_j^2 + level_penalty l^2 + l2_penalty ||u||^2,    s_j = h_j + l + <q_j, u>
 /// ```
 ///
-/// `[h_j, q_j]` is the item's vector, a bias and `d - 1` tastes. The second sum goes over the whole catalogue and is the same for all users: with `D` the rows `[1, q_j]` its matrix is `a0 D^T D`, made
-/// of item vectors that anyone may see. A user who likes nothing has `l = 0`, `u = 0`.
+/// `[h_j, q_j]` is the item's vector, a bias and `d - 1` taste factors. The second sum is over the
+/// whole catalogue and is the same for all users: with `D` the rows `[1, q_j]` its matrix is `a0
+/// D^T D`, computed from item vectors that anyone may see. A user without likes has `l = 0`, `u =
+/// 0`.
 ///
 /// Source: implicit alternating least squares (Hu, Koren and Volinsky 2008), as in Krichene et al. 2023.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LikesStep {
-    /// Weight `a0` of every item as a weak no, 0 or from 1e-6 to 1e6.
+    /// Weight `a0` of every item as a weak negative, 0 or from 1e-6 to 1e6.
     pub unobserved_weight: f64,
     /// Ridge on the user's level, from 1e-6 to 1e6.
     pub level_penalty: f64,
-    /// Ridge on the user's tastes, from 1e-6 to 1e6.
+    /// Ridge on the user's taste vector, from 1e-6 to 1e6.
     pub l2_penalty: f64,
 }
 
@@ -423,22 +449,22 @@ impl LikesStep {
     }
 }
 
-/// Item vectors as the user step needs them. Public.
+/// Item vectors in the form that the user step needs. Public.
 #[derive(Debug, Clone)]
 struct LikesDesign {
     dim: usize,
     /// Rows `[1, q_j]`.
     rows: Vec<f64>,
     biases: Vec<f64>,
-    /// What every user's equations start from: `a0 D^T D` and the penalties.
+    /// The part of the equations that all users share: `a0 D^T D` and the penalties.
     matrix: Vec<f64>,
     /// `-a0 D^T h`.
     rhs: Vec<f64>,
 }
 
-/// Working memory of user steps.
+/// Scratch memory for user steps.
 struct LikesScratch {
-    /// None for a length that no checked settings have.
+    /// None for a length that validated settings never have.
     sums: Option<GramAccumulator<f64>>,
     labels: Vec<f64>,
     matrix: Vec<f64>,
@@ -479,7 +505,7 @@ impl LikesDesign {
         }
     }
 
-    /// `[l, u]` of one user; 0 for nothing liked, and where the sums are not finite.
+    /// `[l, u]` of one user; 0 for a user without likes, and where the sums are not finite.
     fn solve<'s>(&self, user: UserRow<'_>, own: &'s mut LikesScratch) -> &'s [f64] {
         let solved = !user.is_empty() && self.equations(user, own).is_some();
         if !solved || !own.solution.iter().all(|x| x.is_finite()) {
@@ -509,7 +535,8 @@ impl LikesDesign {
     }
 }
 
-/// How popular items are, by all releases so far, each weighed by one over the variance of its noise.
+/// Popularity of items, estimated from all releases so far, each weighted by the inverse variance
+/// of its noise.
 struct Popularity {
     /// Precision times total weight of each item.
     sums: Vec<f64>,
@@ -527,7 +554,7 @@ impl Popularity {
         }
     }
 
-    /// Adds what the first coordinates `a W_j` of right-hand sides say, each with this noise.
+    /// Adds the first coordinates `a W_j` of the right-hand sides, each with this noise.
     fn add(&mut self, round: &LikesRound<'_>, constant: f64) {
         let scale = constant / (round.noise * round.noise);
         let firsts = round.sums.iter().step_by(round.dim);
@@ -541,7 +568,7 @@ impl Popularity {
         self.precision.sqrt().recip()
     }
 
-    /// `W_j`, at least so many deviations of the noise.
+    /// `W_j`, bounded below by `floor` standard deviations of the noise.
     fn weights(&self, floor: f64) -> Vec<f64> {
         let least = floor * self.noise();
         let weight = |sum: &f64| (sum / self.precision).max(least);
@@ -549,7 +576,7 @@ impl Popularity {
     }
 }
 
-/// One round's release, taken apart.
+/// One round's release, split into its parts.
 struct LikesRound<'a> {
     dim: usize,
     /// Right-hand sides, shape `(m, d)`.
@@ -560,22 +587,23 @@ struct LikesRound<'a> {
     noise: f64,
 }
 
-/// What is learned in a round.
+/// Result of a round's item step.
 struct Learned {
     /// Rows `[h_j, q_j]`.
     vectors: Vec<f64>,
     weights: FeatureWeights,
 }
 
-/// Lengths that items' vectors are expected to have by their popularity, relative to each other.
+/// Expected relative lengths of the item vectors, by popularity.
 struct Scales {
     items: Vec<f64>,
-    /// Of an item of unknown popularity: the mean over items that are not said to be unrated, weighed by their totals.
+    /// For an item of unknown popularity: the mean over items that are not declared unrated,
+    /// weighted by their totals.
     unknown: f64,
 }
 
 impl Scales {
-    /// `s_j = W_j^p` over the root of their mean square.
+    /// `s_j = W_j^p` divided by the root of their mean square.
     fn new(weights: &[f64], prior: &FeaturePrior, power: f64) -> Self {
         let mut items: Vec<f64> = weights.iter().map(|w| w.powf(power)).collect();
         let square = items.iter().map(|s| s * s).sum::<f64>() / items.len() as f64;
@@ -605,8 +633,10 @@ impl Scales {
 /// answer   z = K A (A K A + l A + s^2 I)^-1 b,   A_j = s_j (W_j + a0 n) C
 /// ```
 ///
-/// An item's vector grows with its popularity, since `a0 n` is large compared with `W_j`; features say how those who like it differ from everybody, which is a question of direction. Of items that are publicly
-/// known to be unrated nothing is seen, noes included.
+/// An item's vector grows with its popularity, because `a0 n` is large compared with `W_j`;
+/// features indicate how the users who like the item differ from the average user, which determines
+/// a direction. For items that are publicly known to be unrated there is no evidence, and no
+/// negatives either.
 fn learn(
     params: &AmImplicitSspParams,
     prior: &FeaturePrior,
@@ -638,7 +668,7 @@ fn learn(
     Ok(Learned { vectors, weights })
 }
 
-/// The linear encoder behind a solution, for items of unknown popularity.
+/// The linear encoder that corresponds to a solution, for items of unknown popularity.
 fn encoder(
     prior: &FeaturePrior,
     learner: &KernelRidge<SparseKernel>,
@@ -655,12 +685,13 @@ fn encoder(
     FeatureWeights::new(dim, prior.category_sizes(), shared, features)
 }
 
-/// First coordinates, per unit of users' constant, become biases.
+/// Converts first coordinates, which are per unit of users' constant, to biases.
 fn with_biases(rows: &mut [f64], dim: usize, constant: f64) {
     rows.iter_mut().step_by(dim).for_each(|v| *v *= constant);
 }
 
-/// Item vectors that anyone may see, the weights of features they come from, and how users fold in.
+/// Item vectors that anyone may see, the feature weights that they come from, and the users'
+/// fold-in.
 ///
 /// ```text
 /// score of item j for user k:   l_k + h_j + <q_j, u_k>,    [h_j, q_j] the item's vector, (l_k, u_k) by LikesStep
@@ -675,10 +706,12 @@ pub struct LikesModel {
 }
 
 impl LikesModel {
-    /// A model of these item vectors, shape `(m, d)`, and released total weights of the items with the standard deviation of their noise.
+    /// A model of these item vectors, shape `(m, d)`, and released total weights of the items with
+    /// the standard deviation of their noise.
     ///
     /// # Errors
-    /// [`crate::Error::Shape`] for shapes that do not fit, [`crate::Error::Param`] for numbers that are not finite or out of range.
+    /// [`crate::Error::Shape`] for shapes that do not match, [`crate::Error::Param`] for numbers
+    /// that are not finite or out of range.
     pub fn new(
         item_vectors: Vec<f64>,
         weights: FeatureWeights,
@@ -713,25 +746,26 @@ impl LikesModel {
         self.totals.0.len()
     }
 
-    /// Rows `[h_j, q_j]`, a bias and `d - 1` tastes, shape `(m, d)`.
+    /// Rows `[h_j, q_j]`, a bias and `d - 1` taste factors, shape `(m, d)`.
     #[must_use]
     pub fn item_vectors(&self) -> &[f64] {
         &self.item_vectors
     }
 
-    /// For items that were not in the run: [`FeatureWeights::vector`].
+    /// Weights of features, for items that were not in the run: [`FeatureWeights::vector`].
     #[must_use]
     pub const fn weights(&self) -> &FeatureWeights {
         &self.weights
     }
 
-    /// What users do.
+    /// The user step.
     #[must_use]
     pub const fn user_step(&self) -> &LikesStep {
         &self.user_step
     }
 
-    /// Released total weights of the items, `sum_k w_kj` over the users who like them, 0 and below included: how popular they are.
+    /// Released total weights of the items, `sum_k w_kj` over the users who like them; values of 0
+    /// and below are possible. They measure popularity.
     #[must_use]
     pub fn total_weights(&self) -> &[f64] {
         &self.totals.0
@@ -743,13 +777,14 @@ impl LikesModel {
         self.totals.1
     }
 
-    /// A user's level and `[1, u]`, seen in training or not; 0 for a user who likes nothing.
+    /// A user's level and `[1, u]`, whether or not the user was in training; 0 for a user without
+    /// likes.
     ///
     /// # Privacy
     /// Local: a function of the user's own records and released item vectors.
     ///
     /// # Errors
-    /// [`crate::Error::Shape`] when the user has an item that the model does not have.
+    /// [`crate::Error::Shape`] when the user has an item that is not in the model.
     pub fn fold_in(&self, user: UserRow<'_>) -> Result<PersonalVector> {
         check_items(user.items(), self.n_items())?;
         let own = &mut self.design.scratch();
@@ -758,7 +793,7 @@ impl LikesModel {
         Ok(PersonalVector { level, vector })
     }
 
-    /// Score of an item of the run: ranks items, and means nothing by itself.
+    /// Score of an item of the run. Scores rank items and have no meaning of their own.
     ///
     /// # Panics
     /// When there is no such item.

@@ -13,11 +13,13 @@ use crate::{Error, ProblemSetup, Result, With, trainer};
 /// A twice differentiable convex loss `l(s, y)` of a score `s = <u, v>` and a label `y`, with bounds on its derivatives in `s`.
 ///
 /// # Privacy
-/// The guarantee does not rest on the bounds: derivatives outside them are clipped to them. Wrong ones cost accuracy.
+/// The guarantee does not depend on the bounds: derivatives outside them are clipped to them. Wrong
+/// bounds cost accuracy.
 ///
-/// **[`first`](Self::first) and [`second`](Self::second) are given users' private scores and labels.** The guarantee rests on what an implementation must keep to: all
-/// methods are pure functions of their arguments, keep nothing from one call to the next, write and send nothing, and do not panic, whatever the
-/// numbers (infinite ones and NaN too).
+/// **[`first`](Self::first) and [`second`](Self::second) receive users' private scores and
+/// labels.** The guarantee relies on these requirements for an implementation: all methods are pure
+/// functions of their arguments, keep no state between calls, write and send nothing, and do not
+/// panic, whatever the numbers (including infinite ones and NaN).
 pub trait ConvexLoss: Sync {
     /// `l(s, y)`.
     fn loss(&self, score: f64, label: f64) -> f64;
@@ -28,14 +30,15 @@ pub trait ConvexLoss: Sync {
     /// `l''(s, y)`, 0 or above.
     fn second(&self, score: f64, label: f64) -> f64;
 
-    /// Bound on `|l'|` for labels up to `label_bound`, finite and above 0; where `l'` is unbounded, what is clipped to.
+    /// Bound on `|l'|` for labels up to `label_bound`, finite and above 0; where `l'` is unbounded,
+    /// the value that it is clipped to.
     fn first_bound(&self, label_bound: f64) -> f64;
 
     /// Bound on `l''`, finite and above 0.
     fn second_bound(&self) -> f64;
 }
 
-/// `log(1 + exp(-y s))`, a label's sign as its class. `|l'| <= 1`, `l'' <= 1/4`.
+/// `log(1 + exp(-y s))`, with the sign of a label as its class. `|l'| <= 1`, `l'' <= 1/4`.
 ///
 /// # Examples
 /// ```
@@ -105,32 +108,35 @@ impl ConvexLoss for Squared {
     }
 }
 
-/// One unit's share of the quadratic approximation of the loss around item vectors `v`.
+/// One unit's contribution to the quadratic approximation of the loss around item vectors `v`.
 ///
 /// ```text
 /// s_j = <u, v_j>,   h_j = clip(l''(s_j, y_j), [f L2, L2]),   e_j = clip(l'(s_j, y_j), L1)
 /// H_j += w_j h_j u u^T,   g_j += w_j e_j u
 /// ```
 ///
-/// `u` is shortened to `Gamma_u`; `L1`, `L2` are the loss's bounds, and all `e_j` of a unit are scaled so that `sum_j w_j^2 e_j^2 <= E^2`, `E` the slope norm.
-/// Curvatures below `f = 1/64` of their bound are raised to it: kernel factors carry `sqrt(h_j)`, and the step is damped where the
-/// loss is flat. Source: Krichene et al. 2024, eq. (11), Algorithm 7, lines 5 and 6.
+/// `u` is shortened to `Gamma_u`; `L1`, `L2` are the loss's bounds, and all `e_j` of a unit are
+/// scaled so that `sum_j w_j^2 e_j^2 <= E^2`, where `E` is the slope norm. Curvatures below `f =
+/// 1/64` of their bound are raised to it: kernel factors carry `sqrt(h_j)`, and the step is damped
+/// where the loss is flat. Source: Krichene et al. 2024, eq. (11), Algorithm 7, lines 5 and 6.
 ///
 /// # Privacy
-/// As for [`SspContribution`](crate::SspContribution) with weights `w_j h_j` and labels `e_j / h_j`: without a unit the blocks `w_j h_j u u^T` and `w_j e_j u` go, so
+/// As for [`SspContribution`](crate::SspContribution) with weights `w_j h_j` and labels `e_j /
+/// h_j`: removing a unit removes the blocks `w_j h_j u u^T` and `w_j e_j u`, so
 ///
 /// ```text
 /// matrices:  sqrt(sum_j w_j^2 h_j^2 ||u||^4)  <= L2 Gamma_u^2
 /// slopes:    sqrt(sum_j w_j^2 e_j^2 ||u||^2)  <= Gamma_u min(E, L1)
 /// ```
 ///
-/// under add/remove; `sqrt 2` (matrices, positive semidefinite as `h_j >= 0`) and 2 times that under replacement. `v` is released.
+/// under add/remove; under replacement `sqrt 2` times that for the matrices, which are positive
+/// semidefinite as `h_j >= 0`, and 2 times that for the slopes. `v` is released.
 pub struct CurvatureContribution<'a> {
     setup: &'a ProblemSetup,
     loss: &'a dyn ConvexLoss,
     item_vectors: &'a [f64],
     slope_norm: f64,
-    /// Of the first and second derivative.
+    /// Bounds on the first and second derivative.
     bounds: [f64; 2],
 }
 
@@ -142,14 +148,15 @@ impl std::fmt::Debug for CurvatureContribution<'_> {
     }
 }
 
-/// Least curvature, as a share of its bound.
+/// Smallest curvature, as a share of its bound.
 const LEAST_CURVATURE: f64 = 1.0 / 64.0;
 
 impl<'a> CurvatureContribution<'a> {
     /// The contribution at released item vectors, shape `(m, d)`.
     ///
     /// # Errors
-    /// [`crate::Error::Param`] for a loss whose bounds are not from 1e-6 to 1e6; [`crate::Error::Shape`] for item vectors that are not of the length `d`.
+    /// [`crate::Error::Param`] for a loss whose bounds are not from 1e-6 to 1e6;
+    /// [`crate::Error::Shape`] for item vectors of a length other than `d`.
     pub fn new(
         setup: &'a ProblemSetup,
         loss: &'a dyn ConvexLoss,
@@ -211,7 +218,7 @@ impl FactorContribution for CurvatureContribution<'_> {
             let score: f64 = out.factor.iter().zip(v).map(|(u, v)| u * v).sum();
             let y = self.setup.label(y);
             let curvature = self.loss.second(score, y);
-            // a NaN becomes the largest
+            // NaN becomes the largest value
             let floor = LEAST_CURVATURE * second;
             curvatures.push(if curvature < second {
                 curvature.max(floor)
@@ -234,7 +241,7 @@ impl FactorContribution for CurvatureContribution<'_> {
     }
 }
 
-/// Settings of [`ConvexSsp`], not yet checked. All are public.
+/// Settings of [`ConvexSsp`] before validation. All are public.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ConvexSspParams {
@@ -242,14 +249,16 @@ pub struct ConvexSspParams {
     pub setup: ProblemSetup,
     /// Share of each release's budget spent on the curvatures, strictly between 0 and 1.
     pub matrix_share: f64,
-    /// Quadratic approximations `T`, each a release of its own, 1 to 1000.
+    /// Number of quadratic approximations `T`, each a separate release, 1 to 1000.
     pub n_steps: usize,
-    /// Bound `E` on the weighted norm of a unit's slopes, from 1e-6 to 1e6; at the loss's own bound and above it never acts.
+    /// Bound `E` on the weighted norm of a unit's slopes, from 1e-6 to 1e6; it has no effect at or
+    /// above the loss's own bound.
     pub slope_norm: f64,
 }
 
 impl ConvexSspParams {
-    /// `n_steps` approximations, a fifth of the budget on curvatures, slopes up to the loss's own bound.
+    /// `n_steps` approximations, a fifth of the budget on curvatures, and slopes up to the loss's
+    /// own bound.
     #[must_use]
     pub const fn new(setup: ProblemSetup, n_steps: usize) -> Self {
         Self {
@@ -274,18 +283,20 @@ impl ConvexSspParams {
     }
 }
 
-/// SSP for a convex loss: noisy curvatures and slopes around the present item vectors, a learner for the quadratic they make, and again.
+/// SSP for a convex loss: in each step, the release of noisy curvatures and slopes around the
+/// current item vectors defines a quadratic from which a learner learns.
 ///
 /// ```text
 /// sum_j (v - v^t)_j^T PSD(H_j) (v - v^t)_j / 2 + g_j^T (v - v^t)_j:   statistics A = PSD(H), b = PSD(H) v^t - g
 /// ```
 ///
-/// Source: Krichene et al. 2024, Algorithm 7, with the positive semidefinite parts of the noisy curvatures. The paper leaves its evaluation open; ours stands in
-/// `docs/results.md`.
+/// Source: Krichene et al. 2024, Algorithm 7, with the positive semidefinite parts of the noisy
+/// curvatures. The paper does not evaluate it; our evaluation is in `docs/results.md`.
 ///
 /// # Privacy
-/// Released, and seen by anyone: per step all curvatures (sensitivity `L2 Gamma_u^2`, `sqrt 2` times that for a replacement) and all slopes
-/// (`Gamma_u min(E, L1)`, twice that): [`CurvatureContribution`]. Unit: as in [`ProblemSetup::unit`].
+/// Released, and visible to anyone: in each step all curvatures (sensitivity `L2 Gamma_u^2`, `sqrt
+/// 2` times that for a replacement) and all slopes (`Gamma_u min(E, L1)`, twice that for a
+/// replacement): [`CurvatureContribution`]. Unit: as in [`ProblemSetup::unit`].
 ///
 /// # Examples
 /// ```
@@ -308,7 +319,7 @@ impl ConvexSsp {
         &self.params
     }
 
-    /// What a fit over `n_items` will release, calibrated to `target`.
+    /// The releases of a fit over `n_items`, calibrated to `target`.
     ///
     /// # Errors
     /// As [`Ssp::plan`](crate::Ssp::plan).
@@ -332,8 +343,8 @@ impl ConvexSsp {
         Ok(Requests::Shares(steps.flat_map(of_one).collect()))
     }
 
-    /// The trainer that has `learner` learn from the quadratic approximation of `loss` in each step. A loss whose bounds are not from 1e-6 to
-    /// 1e6 is refused when it is run.
+    /// The trainer in which `learner` learns from the quadratic approximation of `loss` in each
+    /// step. A loss whose bounds are not from 1e-6 to 1e6 is refused when the trainer is run.
     pub fn with<C, L>(&self, loss: C, learner: L) -> With<Self, (C, L)> {
         With {
             settings: self.clone(),
@@ -358,7 +369,7 @@ impl ConvexSsp {
         let dim = params.setup.dim;
         let mut image = vec![0.0; v.len()];
         for (item, image) in image.chunks_exact_mut(dim).enumerate() {
-            // A v - g, since the residual is A v - rhs
+            // A v - g, because the residual is A v - rhs
             statistics.residual(item, &v[item * dim..][..dim], image);
         }
         statistics.rhs = image;

@@ -1,4 +1,4 @@
-//! What methods cost and promise, up to constants: for planning.
+//! Costs and accuracy bounds of the methods, up to constants, for planning.
 //!
 //! Source: Krichene et al. 2024, Theorem 3, Proposition 2 and eq. (9), corrected (`docs/errata.md`). Item frequencies are private: plan with public or released ones.
 
@@ -7,8 +7,9 @@ use dp_core::params;
 use crate::Result;
 use crate::features::in_public_range;
 
-/// Expected number of batches of an epoch that hold each item, `beta_j = (D / B) (1 - (1 - p_j)^B)`, for batches of `B` examples drawn with
-/// replacement from `D`, item `j` with probability `p_j`.
+/// Expected number of batches per epoch that contain each item, `beta_j = (D / B) (1 - (1 -
+/// p_j)^B)`, for batches of `B` examples drawn with replacement from `D`, where item `j` has
+/// probability `p_j`.
 ///
 /// Between `p_j D / B` and `p_j D`. Source: appendix C.
 ///
@@ -37,7 +38,7 @@ pub fn batches_with_item(
     each.collect()
 }
 
-/// Sizes of a training run, in units of examples, items, epochs and multiplications.
+/// Size of a training run, in examples, items, epochs and multiplications.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrainingSize {
@@ -62,7 +63,8 @@ impl TrainingSize {
         size("pass", self.pass)
     }
 
-    /// `D d^2 + (c + d^2) e m`: SSP-c in batches of items, from above (Proposition 2).
+    /// `D d^2 + (c + d^2) e m`: an upper bound on the cost of SSP-c in batches of items
+    /// (Proposition 2).
     ///
     /// # Errors
     /// [`crate::Error::Param`] for a size that is not finite and at least 1.
@@ -73,7 +75,8 @@ impl TrainingSize {
         Ok(sums + (self.pass + square) * self.n_epochs * self.n_items)
     }
 
-    /// `c e beta`: DP-SGD with one pass per item and batch, from below (Proposition 2); `beta` the sum of [`batches_with_item`].
+    /// `c e beta`: a lower bound on the cost of DP-SGD with one pass per item and batch
+    /// (Proposition 2); `beta` is the sum of [`batches_with_item`].
     ///
     /// # Errors
     /// [`crate::Error::Param`] for a size that is not finite and at least 1, or a `beta` that is not finite and positive.
@@ -83,7 +86,8 @@ impl TrainingSize {
         Ok(self.pass * self.n_epochs * beta)
     }
 
-    /// `(m / beta) (1 + d^2 / c + D d^2 / (c e m))`: the first over the second, eq. (9).
+    /// `(m / beta) (1 + d^2 / c + D d^2 / (c e m))`: the ratio of the first cost to the second, eq.
+    /// (9).
     ///
     /// # Errors
     /// As [`of_gradients`](Self::of_gradients).
@@ -119,8 +123,10 @@ pub struct LinearProblem {
 }
 
 impl LinearProblem {
-    /// `|Theta| 2 Gamma rho sqrt(m d)`, `Gamma = Gamma_x Gamma_u Gamma_y`: excess empirical risk, summed over examples, of projected SSP-i with noise `rho sqrt(T)` after
-    /// `T = D^2 / (m d rho^2)` steps, without logarithms. Theorem 3, which the paper states for Algorithm 3 and proves for Algorithm 2.
+    /// `|Theta| 2 Gamma rho sqrt(m d)` with `Gamma = Gamma_x Gamma_u Gamma_y`: excess empirical
+    /// risk, summed over examples, of projected SSP-i with noise `rho sqrt(T)` after `T = D^2 / (m
+    /// d rho^2)` steps, without logarithms. This is Theorem 3, which the paper states for Algorithm
+    /// 3 and proves for Algorithm 2.
     ///
     /// `rho = mu^-1` for statistics released twice at a total of mu-GDP per matrix and vector; the paper's `sqrt(8 log(1/delta)) / epsilon` is larger.
     ///
@@ -130,7 +136,8 @@ impl LinearProblem {
         self.bound("n_items", n_items, rho)
     }
 
-    /// The same with `p d` in place of `m d`: projected noisy gradient descent on the parameters, where `||g|| <= 2 Gamma` under Assumption 1.
+    /// The same bound with `p d` in place of `m d`: projected noisy gradient descent on the
+    /// parameters, where `||g|| <= 2 Gamma` under Assumption 1.
     ///
     /// # Errors
     /// As [`statistics_bound`](Self::statistics_bound).

@@ -10,25 +10,27 @@ use crate::features::in_public_range;
 use crate::problem::{UnitValues, Vectors, shorten};
 use crate::{Error, ProblemSetup, Result, UserStep, UserStepScratch, With, trainer};
 
-/// Settings of [`DpSgd`], not yet checked. All are public.
+/// Settings of [`DpSgd`] before validation. All are public.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DpSgdParams {
     /// Bounds, weights and unit.
     pub setup: ProblemSetup,
-    /// Steps `T`, 1 to 100,000.
+    /// Number of steps `T`, 1 to 100,000.
     pub n_steps: usize,
     /// Probability that a unit is in a step's batch, in (0, 1].
     pub sampling_probability: f64,
     /// Bound `Gamma_g` on a unit's gradient, from 1e-6 to 1e6.
     pub gradient_norm: f64,
-    /// How the noisy gradient moves the parameters: all of them, since noise is on all of them.
+    /// How the noisy gradient moves the parameters. It moves all of them, because all of them have
+    /// noise.
     pub optimiser: Optimiser,
 }
 
 impl DpSgdParams {
-    /// Gradients up to what one example's gradient in its item's vector can be where that vector is 0, `Gamma_u min(B, Gamma_y)`:
-    /// a start, from which smaller bounds are worth a try.
+    /// The gradient bound is the largest gradient of one example with respect to its item's vector
+    /// where that vector is 0, `Gamma_u min(B, Gamma_y)`. This is a starting point; smaller bounds
+    /// are worth trying.
     #[must_use]
     pub const fn new(
         setup: ProblemSetup,
@@ -63,17 +65,21 @@ impl DpSgdParams {
     }
 }
 
-/// DP-SGD for multi-encoder models, with one forward and backward pass per item and step, whoever is in the batch.
+/// DP-SGD for multi-encoder models, with one forward and backward pass per item and step, whichever
+/// units are in the batch.
 ///
 /// ```text
 /// G = (1/q) [sum_{k in batch} clip(g_k, Gamma_g) + Gamma_g z N(0, I)],   theta <- theta - optimiser's step of G
 /// ```
 ///
-/// Source: Krichene et al. 2024, Algorithm 6 (its noise is `sigma Gamma_g`, printed without the index). What the statistics of items are compared with:
-/// noise on all `n_rows d` parameters in every step.
+/// Source: Krichene et al. 2024, Algorithm 6 (its noise is `sigma Gamma_g`, printed without the
+/// index). This is the baseline for the methods based on item statistics: it adds noise to all
+/// `n_rows d` parameters in every step.
 ///
 /// # Privacy
-/// Released, and seen by anyone: every step's noisy gradient, sensitivity `Gamma_g` ([`EncoderGradients`]) on a Poisson sample of the units, which stays secret. Accounted as that, whole, on a
+/// Released, and visible to anyone: the noisy gradient of every step, with sensitivity `Gamma_g`
+/// ([`EncoderGradients`]), on a Poisson sample of the units that stays secret. All steps are
+/// accounted for as such and reserved together on a
 /// [`Budget::schedule`](dp_accounting::Budget::schedule). Unit: as in [`ProblemSetup::unit`].
 ///
 /// # Examples
@@ -99,7 +105,8 @@ const SECRET: &str = "who was in the batch of which step stays secret";
 
 trainer::algorithm! {
     DpSgd of DpSgdParams, over n_rows,
-    /// The trainer of `encoder` on users' given vectors. A run ends with [`Error::Diverged`] when the parameters leave the finite numbers.
+    /// The trainer of `encoder` on users' given vectors. A run ends with [`Error::Diverged`] when a
+    /// parameter is no longer finite.
 }
 
 impl DpSgd {
@@ -116,15 +123,18 @@ impl DpSgd {
         ))
     }
 
-    /// AM-DPSGD for ratings (Algorithm 1 with DP-SGD as item update): every `steps_per_round` steps users fit vectors and levels anew, exactly and locally, at the item vectors of that
-    /// moment. Users' features in the table are not looked at. The plan is that of [`plan`](Self::plan).
+    /// AM-DPSGD for ratings (Algorithm 1 with DP-SGD as the item update): every `steps_per_round`
+    /// steps users refit vectors and levels, exactly and locally, at the current item vectors.
+    /// Users' features in the table are ignored. The plan is that of [`plan`](Self::plan).
     ///
     /// # Privacy
-    /// As for [`with`](Self::with): a user's gradient is a function of the user's own ratings and of released parameters, whoever was in which batch, and is bounded by `Gamma_g`. Users'
-    /// vectors never leave. Unit: the user; single examples as units are refused when it is run.
+    /// As for [`with`](Self::with): a user's gradient is a function of the user's own ratings and
+    /// of released parameters, independent of who was in which batch, and is bounded by `Gamma_g`.
+    /// Users' vectors never leave. Unit: the user; single examples as units are refused when the
+    /// trainer is run.
     ///
     /// # Errors
-    /// [`Error::Param`] for a user step out of range or 0 steps to a round.
+    /// [`Error::Param`] for a user step out of range or 0 steps per round.
     pub fn alternating<E>(
         &self,
         encoder: E,
@@ -142,7 +152,7 @@ impl DpSgd {
         Ok(With { settings, start })
     }
 
-    /// All steps, at users' given vectors or at those that `users` fit.
+    /// All steps, with users' given vectors or with those fitted by `users`.
     fn steps<E: PublicEncoder>(
         &self,
         mut encoder: E,
@@ -194,7 +204,7 @@ impl DpSgd {
     }
 }
 
-/// What AM-DPSGD starts from: [`DpSgd::alternating`].
+/// The starting point of AM-DPSGD, see [`DpSgd::alternating`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Alternating<E> {
     encoder: E,
@@ -261,7 +271,7 @@ impl<E: PublicEncoder + Clone> Trainer for With<DpSgd, Alternating<E>> {
     }
 }
 
-/// Rows of an encoder's parameters.
+/// Number of rows of an encoder's parameters.
 fn n_rows(encoder: &impl PublicEncoder) -> usize {
     encoder.parameters().len() / encoder.dim().max(1)
 }
@@ -279,19 +289,22 @@ fn advance<E: PublicEncoder>(
     Err(Error::Diverged)
 }
 
-/// One unit's share of the gradient in all parameters of an encoder.
+/// One unit's contribution to the gradient in all parameters of an encoder.
 ///
 /// ```text
 /// g = sum_j w_j (<u, v_j> - y_j) J_j u,   scaled down to norm Gamma_g
 /// ```
 ///
-/// Source: Krichene et al. 2024, Algorithm 6, line 8, with users or examples as units. The forward pass and the Jacobian of every item are made
-/// once, before any unit is looked at, and shared by all units. All gradients of a unit lie along the same `u`, so its products ([`PublicEncoder::products`]) are made once per unit, and an
-/// example costs one number per active feature.
+/// Source: Krichene et al. 2024, Algorithm 6, line 8, with users or examples as units. The forward
+/// pass and the Jacobian of every item are computed once, before any unit is read, and shared by
+/// all units. All gradients of a unit lie along the same `u`, so its products
+/// ([`PublicEncoder::products`]) are computed once per unit, and an example costs one number per
+/// active feature.
 ///
 /// # Privacy
-/// L2 sensitivity `Gamma_g` under add/remove by construction, whatever encoder and data; the kernel checks it in integers. Which items the encoder is asked for does not
-/// depend on data. [`PublicEncoder::products`] is given users' vectors: see there.
+/// L2 sensitivity `Gamma_g` under add/remove by construction, whatever the encoder and the data;
+/// the kernel checks it in integers. The items that the encoder is called with do not depend on
+/// data. [`PublicEncoder::products`] receives users' vectors: see its documentation.
 #[allow(
     missing_debug_implementations,
     reason = "which items were looked at is private"
@@ -305,7 +318,7 @@ pub struct EncoderGradients<'a, E> {
     passes: Passes,
 }
 
-/// Working memory of one thread.
+/// Scratch memory of one thread.
 #[allow(
     missing_debug_implementations,
     reason = "holds one unit's gradient; printing it is never wanted"
@@ -319,10 +332,12 @@ pub struct GradientScratch {
 }
 
 impl<'a, E: PublicEncoder> EncoderGradients<'a, E> {
-    /// The contribution at the encoder's present parameters, which are public or released. All items' passes are made here.
+    /// The contribution at the encoder's current parameters, which are public or released. The
+    /// passes of all items are computed here.
     ///
     /// # Errors
-    /// [`crate::Error::Shape`] for an encoder of another length of vectors, or one whose parameters or Jacobians do not fit together; those of its passes.
+    /// [`crate::Error::Shape`] for an encoder with another vector length, or with parameters or
+    /// Jacobians of inconsistent shape; errors of its passes.
     pub fn new(setup: &'a ProblemSetup, encoder: &'a E, gradient_norm: f64) -> Result<Self> {
         let (dim, n_products) = (setup.dim, encoder.n_products());
         params::at_least_one("dim", dim)?;
@@ -330,7 +345,7 @@ impl<'a, E: PublicEncoder> EncoderGradients<'a, E> {
         params::at_least_one("n_products", n_products)?;
         let n_rows = encoder.parameters().len() / dim;
         params::same_size("parameters", encoder.parameters().len(), n_rows * dim)?;
-        // products that do not fit show here, not at the first unit
+        // wrong product sizes are detected here, not at the first unit
         encoder.products(&vec![0.0; dim], &mut vec![0.0; n_products * dim]);
         Ok(Self {
             setup,
@@ -342,7 +357,8 @@ impl<'a, E: PublicEncoder> EncoderGradients<'a, E> {
         })
     }
 
-    /// The same with users' vectors and levels fitted by a user step on all of a user's own ratings, at item vectors that are public or released, shape `(m, d)`.
+    /// The same contribution with users' vectors and levels fitted by a user step on all of a
+    /// user's own ratings, at item vectors that are public or released, shape `(m, d)`.
     ///
     /// # Errors
     /// [`crate::Error::Shape`] when the item vectors have another shape.
@@ -426,7 +442,7 @@ impl<E: PublicEncoder> VectorContribution for EncoderGradients<'_, E> {
         let squares = own.gradient.iter().map(|(_, g)| g * g).sum::<f64>();
         let norm = squares.sqrt();
         if !norm.is_finite() {
-            return; // parameters far out: this unit says nothing
+            return; // the parameters have diverged: this unit adds nothing
         }
         let scale = if norm > self.gradient_norm {
             self.gradient_norm / norm
@@ -469,7 +485,7 @@ impl Passes {
         self.vectors.len()
     }
 
-    /// None for an item that the encoder does not have; tables of a fit have no such item.
+    /// None for an item that the encoder does not have; the tables of a fit contain no such item.
     pub(super) fn of(&self, item: u32) -> Option<(&[f64], &[JacobianEntry])> {
         let jacobian = self.jacobians.get(item as usize)?;
         Some((
@@ -479,7 +495,7 @@ impl Passes {
     }
 }
 
-/// Entries must be for parameters and products that are there.
+/// Checks that entries refer to existing rows and products.
 fn check_entries(entries: &[JacobianEntry], (n_rows, n_products): (usize, usize)) -> Result<()> {
     let beyond = |found: u32, expected| (found as usize >= expected).then_some((found, expected));
     for entry in entries {
@@ -510,7 +526,7 @@ mod tests {
     use super::*;
     use crate::{ItemFeaturesBuilder, LinearEncoder, ProblemSetup};
 
-    /// A linear encoder that counts what it is asked for, and may give a wrong entry.
+    /// A linear encoder that records its calls and may return a wrong entry.
     struct Counting {
         inner: LinearEncoder,
         n_asked: AtomicUsize,

@@ -1,4 +1,4 @@
-//! Encoders of items' public features, and how their parameters move.
+//! Encoders of items' public features, and optimisers for their parameters.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -11,29 +11,33 @@ use rand_distr::{Distribution, StandardNormal};
 use crate::features::check_items;
 use crate::{ItemFeatures, Result};
 
-/// `v_j = v(theta, x_j)`: vectors of items from public features, and derivatives for `theta`.
+/// `v_j = v(theta, x_j)`: item vectors computed from public features, and derivatives with respect
+/// to `theta`.
 ///
-/// Parameters are rows of width `dim`. The Jacobian of an item is given in parts, so that many gradients at one item cost one pass over its
-/// features: with `q_0 = g, q_1, ..., q_k` the [`products`](Self::products) of a gradient `g` in `v`, and the item's
+/// Parameters are rows of width `dim`. The Jacobian of an item is given in parts, so that many
+/// gradients at one item cost one pass over its features: with `q_0 = g, q_1, ..., q_k` the
+/// [`products`](Self::products) of a gradient `g` in `v`, and the item's
 /// [`jacobian`](Self::jacobian), a list of `(row, scale, product)`, the gradient in `theta` is
 ///
 /// ```text
 /// row r:  sum of scale * q_product  over the item's entries for r
 /// ```
 ///
-/// Rows that are in no entry have gradient 0 and are not even looked at.
+/// Rows that appear in no entry have gradient 0 and are not visited.
 ///
 /// # Privacy
-/// Public: features and parameters only. What is trained on released statistics is post-processing, and so is everything that an encoder is asked for by
-/// learners.
+/// Public: features and parameters only. Training on released statistics is post-processing, and so
+/// is every call that a learner makes to an encoder.
 ///
-/// In [`DpSgd`](crate::DpSgd) all but one method are called for all items alike, before any user is looked at. **The exception is
-/// [`products`](Self::products), which is given users' private vectors.** The guarantee rests on what an implementation must keep to:
+/// In [`DpSgd`](crate::DpSgd) all methods but one are called for all items alike, before any user
+/// is read. **The exception is [`products`](Self::products), which receives users' private
+/// vectors.** The guarantee relies on these requirements for an implementation:
 ///
-/// * all methods but `parameters_mut` are pure functions of public features, parameters and arguments: nothing is kept from one call to the next (no caches, counters, random
-///   numbers), written anywhere, or sent;
+/// * all methods except `parameters_mut` are pure functions of public features, parameters and
+///   arguments: they keep no state between calls (no caches, counters, random numbers), write
+///   nothing and send nothing;
 /// * sizes (`n_items`, `dim`, `n_products`, the number of parameters) never change;
-/// * `products` does not panic, whatever its numbers, and takes no time that depends on them.
+/// * `products` does not panic, whatever the numbers, and its running time does not depend on them.
 pub trait PublicEncoder: Sync {
     /// Number of items `m`.
     fn n_items(&self) -> usize;
@@ -44,7 +48,7 @@ pub trait PublicEncoder: Sync {
     /// Parameters, shape `(n_rows, dim)`, row-major.
     fn parameters(&self) -> &[f64];
 
-    /// The parameters, to be moved.
+    /// The parameters, mutable.
     fn parameters_mut(&mut self) -> &mut [f64];
 
     /// Writes the vectors of `items`, shape `(items.len(), dim)`.
@@ -53,26 +57,29 @@ pub trait PublicEncoder: Sync {
     /// [`crate::Error::Shape`] for an item that does not exist or a slice of another length.
     fn forward(&self, items: &[u32], out: &mut [f64]) -> Result<()>;
 
-    /// How many products there are, at least 1.
+    /// Number of products, at least 1.
     fn n_products(&self) -> usize {
         1
     }
 
-    /// Writes `q_0 = g, q_1, ...` of the gradient `g` in an item's vector, shape `(n_products, dim)`.
+    /// Writes the products `q_0 = g, q_1, ...` of a gradient `g` with respect to an item's vector,
+    /// shape `(n_products, dim)`.
     ///
     /// # Privacy
-    /// `gradient` may be a user's private vector: pure, stateless, without panics (see the trait).
+    /// `gradient` may be a user's private vector: the method must be pure, stateless and free of
+    /// panics (see the trait).
     fn products(&self, gradient: &[f64], out: &mut [f64]) {
         out.copy_from_slice(gradient);
     }
 
-    /// Overwrites `out` by the Jacobian of one item.
+    /// Overwrites `out` with the Jacobian of one item.
     ///
     /// # Errors
     /// [`crate::Error::Shape`] for an item that does not exist.
     fn jacobian(&self, item: u32, out: &mut Vec<JacobianEntry>) -> Result<()>;
 
-    /// Adds the gradient in the parameters, `sum_j J_j^T g_j`, to `gradient`, given `g_j` of each item, shape `(items.len(), dim)`.
+    /// Adds the gradient with respect to the parameters, `sum_j J_j^T g_j`, to `gradient`, given
+    /// `g_j` of each item, shape `(items.len(), dim)`.
     ///
     /// # Errors
     /// As [`forward`](Self::forward).
@@ -93,18 +100,19 @@ pub trait PublicEncoder: Sync {
     }
 }
 
-/// One part of an item's Jacobian: `scale` times a product goes to a row of parameters.
+/// One part of an item's Jacobian: `scale` times a product is added to a row of the parameters.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct JacobianEntry {
     /// Row of parameters.
     pub row: u32,
     /// Factor.
     pub scale: f64,
-    /// Which product.
+    /// Index of the product.
     pub product: u32,
 }
 
-/// `v_j = theta_j`: no features, plain matrix factorisation. The ablation that tells what features are worth.
+/// `v_j = theta_j`: no features, plain matrix factorisation. An ablation that shows what features
+/// are worth.
 #[derive(Debug, Clone, PartialEq)]
 pub struct IdEncoder {
     dim: usize,
@@ -112,7 +120,7 @@ pub struct IdEncoder {
 }
 
 impl IdEncoder {
-    /// With parameters from `N(0, 0.1^2)`.
+    /// Initialised with parameters from `N(0, 0.1^2)`.
     ///
     /// # Errors
     /// [`crate::Error::Param`] when `dim` is not from 1 to 256 or there is no item.
@@ -166,7 +174,7 @@ impl PublicEncoder for IdEncoder {
 /// Standard deviation of initial embeddings.
 const INITIAL_STDDEV: f64 = 0.1;
 
-/// `n` normal numbers.
+/// `n` normally distributed numbers.
 fn normals<R: Rng + ?Sized>(n: usize, stddev: f64, rng: &mut R) -> Vec<f64> {
     let draw = |_| {
         let normal: f64 = StandardNormal.sample(rng);
@@ -197,7 +205,7 @@ pub struct LinearEncoder {
 }
 
 impl LinearEncoder {
-    /// With all parameters 0.
+    /// Initialised with all parameters 0.
     ///
     /// # Errors
     /// [`crate::Error::Param`] when `dim` is not from 1 to 256.
@@ -211,7 +219,7 @@ impl LinearEncoder {
         })
     }
 
-    /// With parameters from `N(0, 0.1^2)`.
+    /// Initialised with parameters from `N(0, 0.1^2)`.
     ///
     /// # Errors
     /// As [`zeros`](Self::zeros).
@@ -273,7 +281,7 @@ fn check_dim(dim: usize) -> Result<()> {
     Ok(())
 }
 
-/// The arguments of a forward pass.
+/// Checks the arguments of a forward pass.
 fn check_forward(items: &[u32], n_items: usize, dim: usize, out: &[f64]) -> Result<()> {
     check_items(items, n_items)?;
     Ok(params::same_size("vectors", out.len(), items.len() * dim)?)
@@ -286,9 +294,11 @@ fn check_forward(items: &[u32], n_items: usize, dim: usize, out: &[f64]) -> Resu
 /// v_j  = sum_c W_c h_jc + a              e_f, h_jc, a of length d, W_c of shape (d, d)
 /// ```
 ///
-/// Source: Krichene et al. 2024, appendix E.1.2; the constant `a` is ours, and gives items without features a vector.
+/// Source: Krichene et al. 2024, appendix E.1.2; the constant `a` is our addition and gives items
+/// without features a vector.
 ///
-/// Rows of parameters: the embeddings `e_f`, `f = 0..p`; then per category `d` rows, row `a` of them column `a` of `W_c`; then `a`.
+/// Rows of parameters: the embeddings `e_f`, `f = 0..p`; then `d` rows per category, of which row
+/// `a` is column `a` of `W_c`; then the constant `a`.
 ///
 /// # Examples
 /// ```
@@ -310,7 +320,8 @@ pub struct TwoLayerEncoder {
 }
 
 impl TwoLayerEncoder {
-    /// Embeddings from `N(0, 0.1^2)`, dense weights from `N(0, 1 / (d * categories))`, constant 0.
+    /// Initialised with embeddings from `N(0, 0.1^2)`, dense weights from `N(0, 1 / (d *
+    /// categories))` and constant 0.
     ///
     /// # Errors
     /// [`crate::Error::Param`] when `dim` is not from 1 to 256; [`crate::Error::Unsupported`] for more rows than 32 bits can number.
@@ -346,7 +357,7 @@ impl TwoLayerEncoder {
         self.features.n_features() + category * self.dim
     }
 
-    /// `h_jc`; the sum of weights, 0 without any.
+    /// Computes `h_jc` and returns the sum of weights, 0 if there are none.
     fn bag(&self, item: usize, category: usize, bag: &mut [f64]) -> f64 {
         bag.fill(0.0);
         let active = || self.features.item_category(item, category);
@@ -414,7 +425,7 @@ impl PublicEncoder for TwoLayerEncoder {
     fn jacobian(&self, item: u32, out: &mut Vec<JacobianEntry>) -> Result<()> {
         check_items(&[item], self.n_items())?;
         out.clear();
-        let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX); // checked when made
+        let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX); // checked in the constructor
         let mut push = |row, scale, product| {
             out.push(JacobianEntry {
                 row,
@@ -439,13 +450,15 @@ impl PublicEncoder for TwoLayerEncoder {
     }
 }
 
-/// Places of rows by their numbers, which are public: nothing to keep from whoever chooses them, so one multiplication is hash enough.
+/// Positions of rows by their numbers. Row numbers are public, so hash collisions need no
+/// protection and one multiplication suffices as a hash.
 #[derive(Debug, Clone, Copy, Default)]
 struct RowHasher(u64);
 
 impl Hasher for RowHasher {
     fn finish(&self) -> u64 {
-        // the low bits of a product know the low bits of the row alone, and tables go by low bits
+        // the low bits of a product depend on the low bits of the row only, and hash tables use low
+        // bits
         self.0 ^ (self.0 >> 32)
     }
 
@@ -454,12 +467,12 @@ impl Hasher for RowHasher {
     }
 
     fn write_u32(&mut self, row: u32) {
-        // 2^64 over the golden ratio
+        // 2^64 divided by the golden ratio
         self.0 = (self.0 ^ u64::from(row)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 }
 
-/// Some rows of a matrix, each with its values; all other rows are exactly 0 and take no memory.
+/// Selected rows of a matrix with their values; all other rows are exactly 0 and take no memory.
 ///
 /// # Examples
 /// ```
@@ -478,7 +491,7 @@ pub struct SparseRows {
 }
 
 impl SparseRows {
-    /// No rows, of the given width.
+    /// An empty set of rows of the given width.
     #[must_use]
     pub fn new(width: usize) -> Self {
         Self {
@@ -489,14 +502,14 @@ impl SparseRows {
         }
     }
 
-    /// Forgets all rows.
+    /// Removes all rows.
     pub fn clear(&mut self) {
         self.slots.clear();
         self.rows.clear();
         self.values.clear();
     }
 
-    /// Number of rows that were touched.
+    /// Number of stored rows.
     #[must_use]
     pub const fn n_rows(&self) -> usize {
         self.rows.len()
@@ -510,7 +523,7 @@ impl SparseRows {
             .for_each(|(o, v)| *o += scale * v);
     }
 
-    /// Adds `value` at one place of a row; nothing beyond the width.
+    /// Adds `value` at one position of a row; positions beyond the width are ignored.
     pub fn add_one(&mut self, row: u32, place: usize, value: f64) {
         if let Some(own) = self.row_mut(row).get_mut(place) {
             *own += value;
@@ -526,17 +539,18 @@ impl SparseRows {
         &mut self.values[slot * self.width..][..self.width]
     }
 
-    /// The rows touched, in the order of their first touch.
+    /// The stored rows, in insertion order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (u32, &[f64])> + '_ {
         let values = self.values.chunks_exact(self.width.max(1));
         self.rows.iter().copied().zip(values)
     }
 }
 
-/// How a gradient moves parameters. All of them are post-processing and free.
+/// How a gradient moves parameters. All variants are post-processing and cost no privacy.
 ///
-/// Each row has a state of its own, made at its first gradient and moved by its own gradients alone: a row without a gradient in a step stays
-/// exactly what it was, momentum included. Corrections for the start count the row's own steps.
+/// Each row has its own optimiser state, created at its first gradient and updated only by its own
+/// gradients: a row without a gradient in a step stays exactly unchanged, momentum included. Bias
+/// corrections count the row's own steps.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(
     rename_all = "kebab-case",
@@ -599,7 +613,8 @@ impl Optimiser {
     }
 }
 
-/// What an optimiser remembers: memory for the rows that ever had a gradient, whatever the number of rows.
+/// State of an optimiser: it takes memory only for rows that have had a gradient, whatever the
+/// number of rows.
 ///
 /// # Examples
 /// ```
@@ -617,14 +632,14 @@ pub struct OptimiserState {
     optimiser: Optimiser,
     width: usize,
     slots: HashMap<u32, usize>,
-    /// Per slot: steps of the row.
+    /// Per slot: number of steps of the row.
     steps: Vec<u64>,
-    /// Per slot: the states, each of a row's width.
+    /// Per slot: the state, with the row's width.
     states: Vec<f64>,
 }
 
 impl OptimiserState {
-    /// Nothing remembered, for rows of this width.
+    /// An empty state for rows of this width.
     ///
     /// # Errors
     /// As [`Optimiser::check`].
@@ -638,7 +653,7 @@ impl OptimiserState {
         })
     }
 
-    /// Moves the rows that the gradient names. Rows beyond the parameters are ignored.
+    /// Moves the rows that the gradient contains. Rows beyond the parameters are ignored.
     pub fn step(&mut self, gradient: &SparseRows, parameters: &mut [f64]) {
         self.step_rows(gradient.iter(), parameters);
     }
@@ -703,7 +718,7 @@ impl OptimiserState {
         }
     }
 
-    /// Rows with a state.
+    /// Number of rows with a state.
     #[cfg(test)]
     fn n_remembered(&self) -> usize {
         self.steps.len()
@@ -745,7 +760,7 @@ mod tests {
         ]
     }
 
-    /// `sum_j <g_j, v_j>`, whose gradient the vjp is.
+    /// `sum_j <g_j, v_j>`, whose gradient is the vjp.
     fn objective(encoder: &dyn PublicEncoder, items: &[u32], g: &[f64]) -> f64 {
         let mut v = vec![0.0; g.len()];
         encoder.forward(items, &mut v).unwrap();
@@ -769,7 +784,8 @@ mod tests {
                     encoder.parameters_mut()[at] = keep + step;
                     objective(&*encoder, &items, &g)
                 };
-                // bilinear at most in one parameter: central differences are exact but for rounding
+                // at most bilinear in one parameter: central differences are exact except for
+                // rounding
                 let slope = (side(1e-3) - side(-1e-3)) / 2e-3;
                 encoder.parameters_mut()[at] = keep;
                 assert!((slope - dense).abs() < 1e-9, "{at}: {slope} {}", dense);
@@ -831,7 +847,7 @@ mod tests {
 
     #[test]
     fn work_and_memory_follow_the_active_features_alone() {
-        // the same items among 8 and among 2,000,000 features touch as many rows
+        // the same items touch as many rows among 8 features as among 2,000,000
         let mut touched = Vec::new();
         for p in [8, 2_000_000] {
             let mut encoder = LinearEncoder::zeros(features(p).into(), 2).unwrap();
@@ -847,7 +863,7 @@ mod tests {
 
     #[test]
     fn optimisers_make_the_steps_of_numpy() {
-        // g = 1, then -2, from 0 with rate .1; numpy, double precision
+        // g = 1, then -2, starting at 0 with rate .1; numpy, double precision
         let expected = [
             (Optimiser::Sgd { rate: 0.1 }, 0.1),
             (
@@ -908,7 +924,7 @@ mod tests {
                 hasher.finish() % (1 << 15)
             };
             let places: HashSet<u64> = (0..1 << 14).map(place).collect();
-            // 16,384 rows in 32,768 places: chance alone gives 12,900 different ones
+            // 16,384 rows in 32,768 slots: a random hash gives 12,900 distinct ones
             assert!(places.len() > 11_000, "step {step}: {}", places.len());
         }
     }

@@ -7,34 +7,34 @@ pub enum Error {
     /// A parameter is out of range.
     #[error(transparent)]
     Param(#[from] ParamError),
-    /// A dimension does not fit.
+    /// Dimensions do not match.
     #[error(transparent)]
     Shape(#[from] ShapeError),
-    /// A table could not be made.
+    /// A table could not be built.
     #[error(transparent)]
     Core(#[from] dp_core::Error),
-    /// Planning, ledger or certificate.
+    /// An error of the planner, ledger or certificate.
     #[error(transparent)]
     Accounting(#[from] dp_accounting::Error),
-    /// Noise or release.
+    /// An error of the noise or a release.
     #[error(transparent)]
     Mechanism(dp_mechanism::Error),
     /// A linear solve on released values failed.
     #[error(transparent)]
     Linalg(#[from] dp_linalg::Error),
-    /// Settings that do not go together.
+    /// An unsupported combination of settings.
     #[error("not supported: {what}")]
     Unsupported {
-        /// What was asked for.
+        /// The requested combination.
         what: &'static str,
     },
-    /// Training on released values left the finite numbers: too large a step, or raw matrices run for
-    /// too long. What was paid stays paid.
+    /// Training on released values diverged to numbers that are not finite: the step is too large,
+    /// or unprojected matrices were used for too long. What was paid stays paid.
     #[error("training diverged: take smaller or fewer steps, project the matrices, or add a ridge")]
     Diverged,
 }
 
-/// What went wrong in the books is [`Error::Accounting`], whichever crate came upon it.
+/// Accounting errors become [`Error::Accounting`], whichever crate reported them.
 impl From<dp_mechanism::Error> for Error {
     fn from(error: dp_mechanism::Error) -> Self {
         match error {
@@ -44,5 +44,5 @@ impl From<dp_mechanism::Error> for Error {
     }
 }
 
-/// Result with this crate's [`Error`].
+/// Result with this crate's [`Error`] by default.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -8,7 +8,7 @@ use rayon::prelude::*;
 
 use crate::Result;
 
-/// What a kernel has to say of `m` items, symmetric and positive semidefinite. Public.
+/// A kernel over `m` items, symmetric and positive semidefinite. Public.
 pub trait ItemKernel {
     /// Number of items `m`.
     fn n_items(&self) -> usize;
@@ -20,10 +20,12 @@ pub trait ItemKernel {
     fn apply(&self, dim: usize, g: &[f64], out: &mut [f64]);
 }
 
-/// The public matrix `X`: per item its active features, each with a positive weight (a count, say).
+/// The public matrix `X`: for each item its active features, each with a positive weight (for
+/// example a count).
 ///
-/// Features belong to categories (genres, directors, year), which are consecutive ranges of columns. An item may lack any
-/// category, or all of them. The matrix is public as a whole: it must not be made from what users did.
+/// Features belong to categories (genres, directors, year), which are consecutive ranges of
+/// columns. An item may lack any category, or all of them. The whole matrix is public: it must not
+/// be computed from users' behaviour.
 ///
 /// # Examples
 /// ```
@@ -40,7 +42,7 @@ pub trait ItemKernel {
 /// ```
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct ItemFeatures {
-    /// Where each item's entries begin, and the end of the last.
+    /// Start of each item's entries, and the end of the last.
     offsets: Vec<usize>,
     columns: Vec<u32>,
     weights: Vec<f64>,
@@ -57,10 +59,12 @@ pub struct ItemFeaturesBuilder {
 }
 
 impl ItemFeaturesBuilder {
-    /// An empty matrix of `n_items` rows; `category_sizes` says how many columns each category has, in order.
+    /// An empty matrix of `n_items` rows; `category_sizes` is the number of columns of each
+    /// category, in order.
     ///
     /// # Errors
-    /// [`crate::Error::Param`] when there is no item, no category, an empty category, or more than `2^32 - 1` of items or columns.
+    /// [`crate::Error::Param`] when there is no item or no category, when a category is empty, or
+    /// when there are more than `2^32 - 1` items or columns.
     pub fn new(n_items: usize, category_sizes: &[usize]) -> Result<Self> {
         let most = u32::MAX as usize;
         params::in_range("n_items", n_items, 1, most, "1 to 2^32 - 1")?;
@@ -80,11 +84,12 @@ impl ItemFeaturesBuilder {
         })
     }
 
-    /// Adds `weight` to the weight of `feature` at `item`.
+    /// Adds `weight` to the weight of `feature` for `item`.
     ///
     /// # Errors
-    /// [`crate::Error::Shape`] for an item or feature that does not exist, [`crate::Error::Param`] for a weight that is not finite and
-    /// positive. Features are public, so they may be refused.
+    /// [`crate::Error::Shape`] for an item or feature that does not exist, [`crate::Error::Param`]
+    /// for a weight that is not finite and positive. Features are public, so refusing them reveals
+    /// nothing.
     pub fn push(&mut self, item: u32, feature: u32, weight: f64) -> Result<()> {
         let n_features = self.categories[self.categories.len() - 1] as usize;
         below("item", item, self.n_items)?;
@@ -94,7 +99,7 @@ impl ItemFeaturesBuilder {
         Ok(())
     }
 
-    /// Sorts and adds up the entries.
+    /// Sorts the entries and sums repeated ones.
     #[must_use]
     pub fn build(mut self) -> ItemFeatures {
         self.entries
@@ -160,7 +165,7 @@ impl ItemFeatures {
         self.categories[category]..self.categories[category + 1]
     }
 
-    /// Active features of `item` with their weights, columns increasing.
+    /// Active features of `item` with their weights, in column order.
     ///
     /// # Panics
     /// When there is no such item.
@@ -188,7 +193,7 @@ impl ItemFeatures {
         self.columns[range].iter().copied().zip(weights)
     }
 
-    /// The same features with every row that has any divided by its Euclidean norm.
+    /// The same features, with every non-empty row divided by its Euclidean norm.
     #[must_use]
     pub fn with_unit_rows(mut self) -> Self {
         for item in 0..self.n_items() {
@@ -213,7 +218,7 @@ pub(crate) fn check_items(items: &[u32], n_items: usize) -> Result<()> {
     items.iter().try_for_each(|&j| below("item", j, n_items))
 }
 
-/// A public magnitude from 1e-6 to 1e6.
+/// Checks that a public magnitude is from 1e-6 to 1e6.
 pub(crate) fn in_public_range(name: &'static str, value: f64) -> Result<f64, ParamError> {
     if (1e-6..=1e6).contains(&value) {
         return Ok(value);
@@ -221,7 +226,7 @@ pub(crate) fn in_public_range(name: &'static str, value: f64) -> Result<f64, Par
     Err(ParamError::new(name, value, "a number from 1e-6 to 1e6"))
 }
 
-/// Positive weights over their norm, in order; squares can neither overflow nor vanish.
+/// Divides positive weights by their norm, in order; squares can neither overflow nor vanish.
 pub(crate) fn to_unit_norm(
     weights: impl Iterator<Item = f64> + Clone,
 ) -> impl Iterator<Item = f64> {
@@ -231,12 +236,16 @@ pub(crate) fn to_unit_norm(
     relative.map(move |w| w / norm)
 }
 
-/// `K = (1 - a) X X^T / s + a I`: inner products of items' features, what a linear encoder knows of the items, whatever `p` is.
+/// `K = (1 - a) X X^T / s + a I`: inner products of items' features, which contain all that a
+/// linear encoder uses of the items, whatever `p` is.
 ///
-/// `v_j = theta^T x_j` with a penalty `||theta||_F^2` is ridge regression with this kernel. `s` is the mean squared norm of a row of `X`, so the
-/// mean of the diagonal is 1. `a`, the own share, gives every item one feature of its own, so that an item can differ from what its features say.
+/// `v_j = theta^T x_j` with a penalty `||theta||_F^2` is ridge regression with this kernel. `s` is
+/// the mean squared norm of a row of `X`, so the mean of the diagonal is 1. `a`, the own share,
+/// gives every item one feature of its own, so that an item can differ from what its features
+/// predict.
 ///
-/// Cost: `m^2` numbers; built in time proportional to the pairs of items that share a feature.
+/// Memory: `m^2` numbers. Construction time is proportional to the number of item pairs that share
+/// a feature.
 ///
 /// # Examples
 /// ```
@@ -256,7 +265,7 @@ pub struct FeatureKernel {
 }
 
 impl FeatureKernel {
-    /// Largest number of items: 2 GB of kernel.
+    /// Largest number of items: a kernel of 2 GB.
     pub const MAX_ITEMS: usize = 16_384;
 
     /// The kernel with own share `a`.
@@ -293,7 +302,7 @@ impl FeatureKernel {
         })
     }
 
-    /// The kernel of items that share nothing: the identity.
+    /// The kernel of items without common features: the identity.
     ///
     /// # Errors
     /// As [`new`](Self::new), for the number of items.
@@ -351,7 +360,7 @@ impl ItemKernel for FeatureKernel {
     }
 }
 
-/// Which items have each feature that any has.
+/// The items that have each feature, for features that occur.
 fn holders(features: &ItemFeatures) -> HashMap<u32, Vec<(u32, f64)>> {
     let mut holders: HashMap<u32, Vec<(u32, f64)>> = HashMap::new();
     for (item, number) in (0..features.n_items()).zip(0_u32..) {
@@ -362,9 +371,11 @@ fn holders(features: &ItemFeatures) -> HashMap<u32, Vec<(u32, f64)>> {
     holders
 }
 
-/// `K = X X^T + a I`, kept as the sparse `X`: for any number of items, and products in the time of the active features.
+/// `K = X X^T + a I`, stored as the sparse `X`: for any number of items, with products in time
+/// proportional to the active features.
 ///
-/// The kernel of the linear encoder `v_j = theta^T x_j + own_j` with unit priors on `theta` and prior variance `a` on what is an item's own.
+/// The kernel of the linear encoder `v_j = theta^T x_j + own_j` with unit priors on `theta` and
+/// prior variance `a` on `own_j`.
 ///
 /// # Examples
 /// ```
@@ -389,10 +400,12 @@ pub struct SparseKernel {
 }
 
 impl SparseKernel {
-    /// From the rows of `X`, each a list of columns and values, and `a`, 0 or above. A column given twice in a row counts with the sum.
+    /// A kernel from the rows of `X`, each a list of columns and values, and `a`, 0 or above.
+    /// Values of a column that appears twice in a row are summed.
     ///
     /// # Errors
-    /// [`crate::Error::Param`] when there is no item, or a number is not finite or out of range; [`crate::Error::Shape`] for a column that is not below `n_features`.
+    /// [`crate::Error::Param`] when there is no item, or a number is not finite or out of range;
+    /// [`crate::Error::Shape`] for a column that is not below `n_features`.
     pub fn new(mut rows: Vec<Vec<(u32, f64)>>, n_features: usize, own: f64) -> Result<Self> {
         params::in_range("n_items", rows.len(), 1, u32::MAX as usize, "1 to 2^32 - 1")?;
         params::finite_non_negative("own variance", own)?;
@@ -408,10 +421,12 @@ impl SparseKernel {
         })
     }
 
-    /// The kernel of [`FeatureKernel::new`](crate::FeatureKernel::new): `(1 - own_share) X X^T / s + own_share I`, `s` the mean squared norm of a row.
+    /// The kernel of [`FeatureKernel::new`](crate::FeatureKernel::new): `(1 - own_share) X X^T / s
+    /// + own_share I`, where `s` is the mean squared norm of a row.
     ///
     /// # Errors
-    /// As there, but for the number of items.
+    /// As [`FeatureKernel::new`](crate::FeatureKernel::new), except that the number of items is not
+    /// limited.
     pub fn of_features(features: &ItemFeatures, own_share: f64) -> Result<Self> {
         params::closed_unit("own_share", own_share)?;
         params::finite_positive("1 - own_share", 1.0 - own_share)?;
@@ -468,7 +483,7 @@ impl ItemKernel for SparseKernel {
     }
 }
 
-/// Sorts a row by column and adds up values of one column.
+/// Sorts a row by column and sums the values of repeated columns.
 fn merge_repeats(row: &mut Vec<(u32, f64)>) {
     row.sort_by_key(|&(column, _)| column);
     row.dedup_by(|later, first| {

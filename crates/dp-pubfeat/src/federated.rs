@@ -1,4 +1,4 @@
-//! SSP-c among clients, an aggregator and a server: Algorithm 8.
+//! SSP-c with clients, an aggregator and a server: Algorithm 8.
 
 use std::collections::HashSet;
 
@@ -9,14 +9,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, ItemStatistics, ProblemSetup, Result, Ssp, StatisticsLearner};
 
-/// Steps of a coordinate of `u` per `Gamma_u`, and of a label per `Gamma_y`.
+/// Quantisation steps of a coordinate of `u` per `Gamma_u`, and of a label per `Gamma_y`.
 const STEPS: i32 = 1 << 20;
 
-/// What everybody is told at the start: public settings.
+/// The public settings that all clients receive at the start.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Invitation {
-    /// The name of the run: any text, public.
+    /// The name of the run: any public text.
     pub run: String,
     /// Number of items of the public catalogue.
     pub n_items: usize,
@@ -27,10 +27,10 @@ pub struct Invitation {
 }
 
 impl Invitation {
-    /// Whether settings and sizes are in range.
+    /// Checks that settings and sizes are in range.
     ///
     /// # Errors
-    /// [`crate::Error::Param`] naming the first that is not.
+    /// [`crate::Error::Param`] naming the first setting that is not.
     pub fn check(&self) -> Result<()> {
         params::at_least_one("run (its length)", self.run.len())?;
         params::at_least_one("n_items", self.n_items)?;
@@ -43,7 +43,8 @@ impl Invitation {
 }
 
 impl Invitation {
-    /// What a client's policy looks at: one round, and the larger of the bounds on a vector and a label.
+    /// The values that a client's policy checks: one round, and the larger of the bounds on a
+    /// vector and a label.
     fn asked(&self) -> AskedRound<'_> {
         AskedRound {
             run: &self.run,
@@ -57,7 +58,8 @@ impl Invitation {
 /// A client's vector and examples, in integers.
 ///
 /// # Privacy
-/// As private as the client's data: it goes to the aggregator over an authenticated link and to nobody else. No `Debug`.
+/// As private as the client's data: it goes to the aggregator over an authenticated link and to
+/// nobody else. The type does not implement `Debug`.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[allow(
@@ -65,9 +67,9 @@ impl Invitation {
     reason = "private examples; printing them is never wanted"
 )]
 pub struct ExamplesMessage {
-    /// The run that it answers.
+    /// The run that the message belongs to.
     pub run: String,
-    /// The client, by the number that the aggregator knows it by.
+    /// The number under which the aggregator knows the client.
     pub client: u32,
     /// `u` in steps of `2^-20 Gamma_u`.
     pub vector: Vec<i32>,
@@ -77,26 +79,26 @@ pub struct ExamplesMessage {
     pub labels: Vec<i32>,
 }
 
-/// Why a message counts for nothing. The run goes on.
+/// Why a message was ignored. The run continues.
 ///
 /// # Privacy
-/// Depends on what one client sent: for the aggregator's eyes.
+/// Depends on what one client sent: for the aggregator only.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Rejection {
-    /// It is of another run.
+    /// The message is for another run.
     #[error("the message of client {client} is of another run")]
     Run {
         /// Sender.
         client: u32,
     },
-    /// The vector has another length, or there are not as many labels as items.
+    /// The vector has the wrong length, or the numbers of labels and items differ.
     #[error("the message of client {client} has lists of wrong lengths")]
     Length {
         /// Sender.
         client: u32,
     },
-    /// Items are not strictly increasing, or not in the catalogue.
+    /// Items are not strictly increasing, or are not in the catalogue.
     #[error("the message of client {client} has items out of order or not in the catalogue")]
     Items {
         /// Sender.
@@ -108,13 +110,13 @@ pub enum Rejection {
         /// Sender.
         client: u32,
     },
-    /// No client has that number.
+    /// There is no client with that number.
     #[error("there is no client {client}")]
     Unknown {
         /// Sender.
         client: u32,
     },
-    /// The client has sent one that counts.
+    /// A message of the client has already been counted.
     #[error("client {client} has sent a message before")]
     Repeated {
         /// Sender.
@@ -123,7 +125,8 @@ pub enum Rejection {
 }
 
 impl ExamplesMessage {
-    /// Whether the message is one of this run, by run, shapes and exact integer bounds: `sum x^2 <= 2^40` and `|l| <= 2^20`.
+    /// Checks that the message belongs to this run: run, shapes and exact integer bounds `sum x^2
+    /// <= 2^40` and `|l| <= 2^20`.
     ///
     /// # Errors
     /// The first [`Rejection`] that applies.
@@ -149,7 +152,8 @@ impl ExamplesMessage {
     }
 }
 
-/// The released statistics, for the server and anybody else; shapes and numbers are checked as it is read.
+/// The released statistics, for the server and anyone else; shapes and numbers are checked when the
+/// message is read.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StatisticsMessage {
@@ -159,12 +163,15 @@ pub struct StatisticsMessage {
     pub statistics: ItemStatistics,
 }
 
-/// One user's device: answers one invitation with the user's vector and examples in integers, and is used up by it.
+/// One user's device: answers one invitation with the user's vector and examples in integers, and
+/// is consumed by it.
 ///
-/// The device's [`ClientRecord`] answers a run once, within its policy; the aggregator counts the first good message of each number.
+/// The device's [`ClientRecord`] answers a run once, within its policy; the aggregator counts the
+/// first valid message of each number.
 ///
 /// # Privacy
-/// What leaves is [`ExamplesMessage`], bounded here and checked again by the aggregator. The features of items never come here.
+/// Only [`ExamplesMessage`] leaves the device; it is bounded here and checked again by the
+/// aggregator. The device never receives the items' features.
 #[allow(
     missing_debug_implementations,
     reason = "holds private data; printing it is never wanted"
@@ -176,7 +183,8 @@ pub struct Client<'a> {
 }
 
 impl<'a> Client<'a> {
-    /// The client for row `user` of a table (a device's own has one row), known to the aggregator as `number`.
+    /// The client for row `user` of a table (a device's own table has one row), known to the
+    /// aggregator as `number`.
     ///
     /// # Errors
     /// [`crate::Error::Param`] when there is no such row.
@@ -186,12 +194,14 @@ impl<'a> Client<'a> {
         Ok(Self { data, user, number })
     }
 
-    /// Answers an invitation, the only one that this client answers. `record` has it durably before this returns.
+    /// Answers an invitation, the only one that this client answers. `record` stores the answer
+    /// durably before this returns.
     ///
     /// # Errors
-    /// [`Refused`](dp_mechanism::Error::Refused) when the policy does not admit the invitation, or this run was answered before;
-    /// [`crate::Error::Mechanism`] when the record cannot be written; [`crate::Error::Param`] or [`crate::Error::Shape`] for an invitation out of range, or one to another catalogue or length of vectors. Nothing depends on the client's
-    /// records.
+    /// [`Refused`](dp_mechanism::Error::Refused) when the policy does not admit the invitation, or
+    /// this run was answered before; [`crate::Error::Mechanism`] when the record cannot be written;
+    /// [`crate::Error::Param`] or [`crate::Error::Shape`] for an invitation that is out of range or
+    /// has another catalogue or vector length. Errors do not depend on the client's records.
     pub fn answer(
         self,
         invitation: &Invitation,
@@ -219,7 +229,8 @@ impl<'a> Client<'a> {
     }
 }
 
-/// A number from -1 to 1 in steps, toward zero, a shade below: a rounded-up norm must not pass the bound.
+/// Quantises a number from -1 to 1, rounding toward zero after scaling it down slightly, so that a
+/// norm rounded up cannot exceed the bound.
 #[allow(
     clippy::cast_possible_truncation,
     reason = "at most 2^20 in size; the cast saturates"
@@ -229,11 +240,14 @@ fn in_steps(x: f64) -> i32 {
     (x * SHADE * f64::from(STEPS)) as i32
 }
 
-/// The trusted part of federated SSP-c: holds clients' messages until the round is closed, releases noisy statistics, and is used up.
+/// The trusted part of federated SSP-c: holds clients' messages until the round is closed, releases
+/// noisy statistics, and is consumed by that.
 ///
 /// # Privacy
-/// As for [`Ssp`] with one release, and the same bits for the same integers and noise. Messages are checked here in exact integers, one per client; the kernel checks what each adds to the
-/// sums in exact integers again. The aggregator sees single messages and has to be trusted with them, as the certificate says. The server sees released values only.
+/// As for [`Ssp`] with one release, and with the same bits for the same integers and noise.
+/// Messages are checked here in exact integers, one per client; the kernel checks what each adds to
+/// the sums in exact integers again. The aggregator sees single messages and must be trusted with
+/// them, as the certificate states. The server sees released values only.
 #[allow(
     missing_debug_implementations,
     reason = "holds private examples; printing them is never wanted"
@@ -253,12 +267,15 @@ const TRUST: [&str; 3] = [
 ];
 
 impl Aggregator {
-    /// An aggregator of the run named `run` that `plan` pays for, for a public catalogue of `n_items` items and clients numbered below `roster_size`: how many there could be, public and fixed without regard to who takes
-    /// part. What one message can take of memory is bounded by it and by the catalogue.
+    /// An aggregator of the run named `run` that `plan` pays for, for a public catalogue of
+    /// `n_items` items and clients numbered below `roster_size`, the maximum number of clients,
+    /// which is public and fixed independently of who takes part. The memory that one message can
+    /// take is bounded by it and by the catalogue.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for settings with more than one release; [`Error::Param`] for an empty roster or catalogue, or a run without a name;
-    /// [`Error::Shape`] for weights of another number of items; [`Error::Mechanism`] for a plan without the two releases.
+    /// [`Error::Unsupported`] for settings with more than one release; [`Error::Param`] for an
+    /// empty roster or catalogue, or a run without a name; [`Error::Shape`] for weights of another
+    /// number of items; [`Error::Mechanism`] for a plan without the two releases.
     pub fn new(
         ssp: &Ssp,
         (n_items, roster_size): (usize, u32),
@@ -287,16 +304,16 @@ impl Aggregator {
         })
     }
 
-    /// For every client.
+    /// The invitation for every client.
     #[must_use]
     pub const fn invitation(&self) -> &Invitation {
         &self.invitation
     }
 
-    /// Takes a client's message. The first good one of a client counts.
+    /// Receives a client's message. The first valid message of a client counts.
     ///
     /// # Errors
-    /// The [`Rejection`] for which the message counts for nothing.
+    /// The [`Rejection`] for which the message was ignored.
     pub fn receive(&mut self, message: &ExamplesMessage) -> Result<(), Rejection> {
         let client = message.client;
         if client >= self.roster_size {
@@ -312,7 +329,7 @@ impl Aggregator {
             .iter()
             .map(|&x| scaled(x, setup.user_norm))
             .collect();
-        let refused = |_| Rejection::Items { client }; // checked above: cannot be
+        let refused = |_| Rejection::Items { client }; // checked above: cannot happen
         self.examples
             .set_features(client, &vector)
             .map_err(refused)?;
@@ -323,11 +340,12 @@ impl Aggregator {
         Ok(())
     }
 
-    /// Sums what came, adds noise, and forgets the messages: [`Ssp`] along `run`, on the table of the clients' examples. Where its plan does not fit the
-    /// settings, or has other noise than clients were told, nothing is paid for or released.
+    /// Sums the received messages, adds noise, and discards the messages: runs [`Ssp`] along `run`
+    /// on the table of the clients' examples. If its plan does not match the settings, or has other
+    /// noise than the clients were told, nothing is paid for or released.
     ///
     /// # Errors
-    /// As [`Trainer::run`], and nothing that depends on messages.
+    /// As [`Trainer::run`]. No error depends on messages.
     pub fn close(self, mut run: Run<'_>) -> Result<Fitted<StatisticsMessage>> {
         let Self {
             ssp,
@@ -354,7 +372,8 @@ impl Aggregator {
     }
 }
 
-/// Of the release of matrices and of that of right-hand sides: what clients are told.
+/// Noise multipliers of the release of matrices and of that of right-hand sides, as announced to
+/// clients.
 fn noise_multipliers(plan: &Plan) -> Result<[f64; 2]> {
     let found = plan.releases().iter().map(|r| r.noise_multiplier());
     let found = found.collect::<dp_accounting::Result<Vec<f64>>>()?;
@@ -375,8 +394,8 @@ fn scaled(steps: i32, unit: f64) -> f32 {
     (f64::from(steps) * unit / f64::from(STEPS)) as f32
 }
 
-/// Holds the features of items, by way of a learner, and trains once the statistics of its run are there. No client is asked again, whatever the number of
-/// steps.
+/// Holds the items' features, through a learner, and trains when the statistics of its run arrive.
+/// No further messages from clients are needed, whatever the number of steps.
 ///
 /// # Privacy
 /// Sees released values only: post-processing.
@@ -424,7 +443,7 @@ pub struct Server<L> {
 }
 
 impl<L: StatisticsLearner> Server<L> {
-    /// A server of the run of this name.
+    /// A server of the run with this name.
     pub fn new(run: impl Into<String>, learner: L) -> Self {
         Self {
             run: run.into(),
@@ -445,12 +464,12 @@ impl<L: StatisticsLearner> Server<L> {
         self.learner.learn(&message.statistics)
     }
 
-    /// What it has learned.
+    /// The learner in its current state.
     pub const fn learner(&self) -> &L {
         &self.learner
     }
 
-    /// What it has learned.
+    /// The learner in its current state.
     pub fn into_learner(self) -> L {
         self.learner
     }

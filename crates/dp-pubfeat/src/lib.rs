@@ -51,7 +51,7 @@ pub use residual::{
 pub use ssp::{ItemStatistics, SampledSsp, SampledSspParams, Ssp, SspContribution, SspParams};
 pub use trainer::With;
 
-// what programs need with the algorithms, so that they depend on this crate alone
+// types that programs need together with the algorithms, so that they depend on this crate alone
 pub use dp_accounting::{Budget, Certificate, Ledger, Plan};
 pub use dp_core::{Adjacency, ApproxDp, Interactions, InteractionsBuilder, Private, UserRow};
 #[allow(clippy::disallowed_types, reason = "for those who drive runs")]

@@ -5,25 +5,26 @@ use dp_core::{Interactions, Private, ReplaceFactor};
 
 use crate::{ExampleWeights, ItemNumbers, ProblemSetup, ProtectedUnit, UserStep};
 
-/// Right-hand sides charged as if they were semidefinite.
+/// Bug: right-hand sides charged as if they were semidefinite.
 pub(crate) fn rhs_factor(right: ReplaceFactor) -> ReplaceFactor {
     let wrong = ReplaceFactor::SqrtTwo;
     pick("pubfeat-right-hand-sides-as-semidefinite", right, wrong)
 }
 
-/// What a released number of units is multiplied by: the true one in its place.
+/// Bug: the true number of units replaces the released one; returns the factor between them.
 pub(crate) fn units(released: f64, data: &Private<Interactions>) -> f64 {
     let exact = data.expose().n_users() as f64;
     pick("pubfeat-matrix-by-the-true-n", released, exact)
 }
 
-/// A sampling probability by which the mean is that over the true number of users, of whom 1000 were declared.
+/// Bug: a sampling probability that makes the mean one over the true number of users, of whom 1000
+/// were declared.
 pub(crate) fn denominator(q: f64, data: &Private<Interactions>) -> f64 {
     let exact = data.expose().n_users() as f64;
     pick("pubfeat-gradient-by-the-true-n", q, q * exact / 1000.0)
 }
 
-/// Ratings centred at their true mean.
+/// Bug: ratings centred at their true mean.
 pub(crate) fn user_step(right: &UserStep, data: &Private<Interactions>) -> UserStep {
     let (mut step, data) = (*right, data.expose());
     if active("pubfeat-centre-of-the-true-mean") {
@@ -34,7 +35,7 @@ pub(crate) fn user_step(right: &UserStep, data: &Private<Interactions>) -> UserS
     step
 }
 
-/// Weights by how many users an item really has.
+/// Bug: weights computed from the true number of users of each item.
 pub(crate) fn setup(right: &ProblemSetup, data: &Private<Interactions>) -> ProblemSetup {
     let mut setup = right.clone();
     if active("pubfeat-weights-by-the-true-counts") {
@@ -48,19 +49,19 @@ pub(crate) fn setup(right: &ProblemSetup, data: &Private<Interactions>) -> Probl
     setup
 }
 
-/// A user's records as heavy as if each were the only one.
+/// Bug: each of a user's records has the weight of an only record.
 pub(crate) fn weights(out: &mut [f64]) {
     if active("pubfeat-weights-unbounded") {
         out.fill(1.0);
     }
 }
 
-/// A round charged for half of what users add to it.
+/// Bug: a round charged for half of a user's contribution.
 pub(crate) fn round_norm(right: f64) -> f64 {
     pick("pubfeat-round-charged-by-half", right, 0.5 * right)
 }
 
-/// Popularity from the true total weights: its release pays for nothing that is used.
+/// Bug: popularity computed from the true total weights, so that the paid release is not used.
 pub(crate) fn totals(
     released: Vec<f64>,
     weights: &ExampleWeights,
@@ -79,7 +80,7 @@ pub(crate) fn totals(
     exact
 }
 
-/// Users bounded record by record.
+/// Bug: users bounded record by record.
 pub(crate) fn unit(right: ProtectedUnit) -> ProtectedUnit {
     let wrong = ProtectedUnit::Example;
     pick("pubfeat-users-split-into-records", right, wrong)

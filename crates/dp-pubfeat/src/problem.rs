@@ -1,4 +1,4 @@
-//! Users' examples, their bounds and the unit that is protected.
+//! Users' examples, their bounds and the protected unit.
 
 use dp_core::{Adjacency, Interactions, InteractionsBuilder, Private, UserRow, params};
 use sha2::{Digest, Sha256};
@@ -6,10 +6,12 @@ use sha2::{Digest, Sha256};
 use crate::features::in_public_range;
 use crate::{Error, Result};
 
-/// Public settings of the problem: examples `(u, item, y)` with given vectors `u` and item vectors `v_j` to be learned,
-/// `y ~ <u, v_j>`.
+/// Public settings of the problem: examples `(u, item, y)` with given vectors `u`, and item vectors
+/// `v_j` to be learned with `y ~ <u, v_j>`.
 ///
-/// The vectors `u` are the features of the table's users, each made from its user's own data and public or released values only (where records are units: not from the records). Magnitudes must lie between 1e-6 and 1e6.
+/// The vectors `u` are the features of the table's users. Each must be computed from its user's own
+/// data and public or released values only (where records are units: not from the records).
+/// Magnitudes must lie between 1e-6 and 1e6.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProblemSetup {
@@ -17,19 +19,20 @@ pub struct ProblemSetup {
     pub dim: usize,
     /// Bound `Gamma_u` on the norm of `u`; longer vectors are shortened to it.
     pub user_norm: f64,
-    /// Bound `Gamma_y` on a label, data units; larger ones are clipped to it.
+    /// Bound `Gamma_y` on a label, in data units; larger labels are clipped to it.
     pub label_bound: f64,
-    /// Bound `B` on the weighted norm `sqrt(sum_j w_kj^2 y_kj^2)` of a unit's labels, data units; a unit above it has all labels scaled
-    /// down together. At `label_bound` and above it never acts.
+    /// Bound `B` on the weighted norm `sqrt(sum_j w_kj^2 y_kj^2)` of a unit's labels, in data
+    /// units; all labels of a unit above it are scaled down together. It has no effect at
+    /// `label_bound` and above.
     pub label_norm: f64,
-    /// How a unit's budget is spread over its items.
+    /// How a unit's budget is divided among its items.
     pub weights: ExampleWeights,
-    /// What is protected.
+    /// The protected unit.
     pub unit: ProtectedUnit,
 }
 
 impl ProblemSetup {
-    /// Vectors in the unit ball, labels up to `label_bound`, all items alike, users protected.
+    /// Vectors in the unit ball, labels up to `label_bound`, equal item weights, users protected.
     #[must_use]
     pub fn new(dim: usize, label_bound: f64) -> Self {
         Self {
@@ -42,7 +45,8 @@ impl ProblemSetup {
         }
     }
 
-    /// The same problem with single records protected, weight 1 each, as in Theorem 1; not with users' vectors: [`ProtectedUnit::Example`] says what that means.
+    /// The same problem with single records protected, with weight 1 each, as in Theorem 1. Users'
+    /// vectors are not protected: see [`ProtectedUnit::Example`].
     #[must_use]
     pub fn example_level(mut self) -> Self {
         self.unit = ProtectedUnit::Example;
@@ -61,13 +65,13 @@ impl ProblemSetup {
         self.weights.check()
     }
 
-    /// `min(B, Gamma_y)`: what a unit's weighted labels can amount to.
+    /// `min(B, Gamma_y)`: the largest norm of a unit's weighted labels.
     #[must_use]
     pub const fn label_reach(&self) -> f64 {
         self.label_norm.min(self.label_bound)
     }
 
-    /// The table must have vectors of the right length and this many items: its public shape.
+    /// Checks the public shape of the table: vectors of the right length, and this many items.
     pub(crate) fn check_table(&self, data: &Private<Interactions>, n_items: usize) -> Result<()> {
         let data = data.expose();
         params::same_size("users' vectors", data.feature_dim(), self.dim)?;
@@ -75,7 +79,8 @@ impl ProblemSetup {
         self.weights.check_items(n_items)
     }
 
-    /// The same for a table whose users' vectors are fitted on all of their ratings: only users can be units then.
+    /// The same check for a table whose users' vectors are fitted on all of their ratings: then
+    /// only users can be units.
     pub(crate) fn check_ratings(
         &self,
         data: &Private<Interactions>,
@@ -91,7 +96,7 @@ impl ProblemSetup {
         self.weights.check_items(n_items)
     }
 
-    /// `u`, shortened to norm `Gamma_u`.
+    /// Writes `u`, shortened to norm `Gamma_u`.
     pub(crate) fn write_vector(&self, unit: UserRow<'_>, out: &mut [f64]) {
         out.fill(0.0);
         for (out, &x) in out.iter_mut().zip(unit.features()) {
@@ -105,7 +110,7 @@ impl ProblemSetup {
     }
 }
 
-/// Scales a vector down to norm `bound`; one that is not finite, to zero.
+/// Scales a vector down to norm `bound`; a vector that is not finite becomes zero.
 pub(crate) fn shorten(vector: &mut [f64], bound: f64) {
     let norm = vector.iter().map(|v| v * v).sum::<f64>().sqrt();
     if !norm.is_finite() {
@@ -116,7 +121,7 @@ pub(crate) fn shorten(vector: &mut [f64], bound: f64) {
     }
 }
 
-/// Working memory of one thread: what a unit brings, after the bounds on single values.
+/// Scratch memory of one thread: a unit's values after the bounds on single values.
 #[derive(Default)]
 #[allow(
     missing_debug_implementations,
@@ -125,14 +130,14 @@ pub(crate) fn shorten(vector: &mut [f64], bound: f64) {
 pub struct UnitValues {
     /// `u`, shortened to `Gamma_u`.
     pub(crate) vector: Vec<f64>,
-    /// `w_j` per record.
+    /// `w_j` for each record.
     pub(crate) weights: Vec<f64>,
-    /// Labels clipped to `Gamma_y`, or what becomes of them.
+    /// Labels clipped to `Gamma_y`, later overwritten with values derived from them.
     pub(crate) labels: Vec<f64>,
 }
 
 impl UnitValues {
-    /// Overwrites everything by the values of a unit.
+    /// Overwrites everything with the values of a unit.
     pub(crate) fn read(&mut self, setup: &ProblemSetup, unit: UserRow<'_>) {
         self.vector.resize(setup.dim, 0.0);
         setup.write_vector(unit, &mut self.vector);
@@ -145,12 +150,12 @@ impl UnitValues {
     }
 }
 
-/// Where the vectors of users come from.
+/// The origin of users' vectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Vectors {
-    /// They are given with the table or by clients.
+    /// Given with the table or by clients.
     Given,
-    /// They are fitted in the run, on a user's own ratings and released item vectors.
+    /// Fitted in the run, from a user's own ratings and released item vectors.
     Fitted,
 }
 
@@ -168,7 +173,8 @@ const EXAMPLE: &[&str] = &[
 const EXAMPLE_VECTOR: &str = "vectors of users are no part of the unit and not protected: they were made from public or released values, or from \
      data other than the records, and are the same in neighbouring data sets";
 
-/// The meaning of the unit, the origin of users' vectors and of weights, one sentence each.
+/// Assumptions about the meaning of the unit and the origin of users' vectors and of weights, one
+/// sentence each.
 pub(crate) fn assumptions(setup: &ProblemSetup, vectors: Vectors) -> Vec<String> {
     let (unit, vector) = match setup.unit {
         ProtectedUnit::User => (USER, USER_VECTOR),
@@ -184,15 +190,19 @@ pub(crate) fn assumptions(setup: &ProblemSetup, vectors: Vectors) -> Vec<String>
 #[serde(rename_all = "kebab-case")]
 pub enum ProtectedUnit {
     /// A user with all examples and the user's vector: Theorem 2 of Krichene et al. 2024. Adjacency
-    /// [`Adjacency::AddRemoveUser`] or [`Adjacency::ReplaceUser`]. A vector that is given must be made from its user's own data and from public or released values
-    /// only: one that was learned from everybody's data changes with others too. The certificate lists this as an assumption.
+    /// [`Adjacency::AddRemoveUser`] or [`Adjacency::ReplaceUser`]. A given vector must be computed
+    /// from its user's own data and from public or released values only: a vector that was learned
+    /// from all users' data also changes with other users. The certificate lists this as an
+    /// assumption.
     #[default]
     User,
-    /// The record of one pair of user and item: Theorem 1. Every record becomes a row of its own, with its user's vector, so that the kernel bounds each by
-    /// itself. Adjacency [`Adjacency::ReplaceRecord`].
+    /// The record of one pair of user and item: Theorem 1. Every record becomes its own row, with
+    /// its user's vector, so that the kernel bounds each record separately. Adjacency
+    /// [`Adjacency::ReplaceRecord`].
     ///
     /// # Neighbours
-    /// Two tables with each pair of user and item at most once, with the same vectors of users, and with the same records but for one:
+    /// Two tables that contain each pair of user and item at most once, with the same vectors of
+    /// users, and with the same records except one:
     ///
     /// ```text
     /// replaced:          T' = T - {(k, j, y)} + {(k, j, y')}      the same pair with another label, or
@@ -200,21 +210,27 @@ pub enum ProtectedUnit {
     /// added or removed:  T' = T + {(k', j', y')}                  a pair (k', j') that T does not have
     /// ```
     ///
-    /// So one row changes, and the release moves by `D` when a record is added or removed, by at most `2 D` (right-hand sides, gradients) or `sqrt(2) D` (matrices)
-    /// when it is replaced. The kernel, which bounds rows, takes payments for replacement only; the certificate prints epsilon under both.
+    /// So one row changes, and the release moves by `D` when a record is added or removed, and by
+    /// at most `2 D` (right-hand sides, gradients) or `sqrt(2) D` (matrices) when it is replaced.
+    /// The kernel, which bounds rows, accepts payments for replacement only; the certificate prints
+    /// epsilon under both relations.
     ///
     /// # Not covered
-    /// Raw lists of records that are merged with the last one winning. If `(k, j, y)` is exchanged for a record of a pair that is there already, the pair's label is
-    /// overwritten too, and if the old record had covered an earlier one of its pair, that one comes back: two rows move, right-hand sides by up to
-    /// `2 sqrt(2) D` and gradients by up to `4 D`. Repeats have to be merged before neighbours are thought of; the certificate lists this as an assumption.
+    /// Raw lists of records that are merged so that the last one wins. If `(k, j, y)` replaces a
+    /// record and its pair already exists, the label of that pair is overwritten too; and if the
+    /// old record had covered an earlier one of its pair, that earlier record takes effect again.
+    /// Two rows then move: right-hand sides by up to `2 sqrt(2) D` and gradients by up to `4 D`.
+    /// Repeats must be merged before neighbouring tables are defined; the certificate lists this as
+    /// an assumption.
     ///
-    /// Protects single records only, and not vectors of users: they are no part of the unit, and must not be made from the records, else one
-    /// record changes all rows of its user.
+    /// Protects single records only, and not users' vectors: these are not part of the unit, and
+    /// must not be computed from the records, because otherwise one record changes all rows of its
+    /// user.
     Example,
 }
 
 impl ProtectedUnit {
-    /// Refuses neighbours that are not of this unit.
+    /// Refuses an adjacency that does not match this unit.
     pub(crate) fn check(self, adjacency: Adjacency) -> Result<()> {
         match (self, adjacency) {
             (Self::User, Adjacency::AddRemoveUser | Adjacency::ReplaceUser)
@@ -244,8 +260,8 @@ impl ProtectedUnit {
     }
 }
 
-/// Every record as a row of its own, with the vector of its user. Its id follows from the user's id and the item, so that the coins of a sample
-/// are the record's, wherever it is.
+/// A table with one row for every record, with the vector of its user. Its id follows from the
+/// user's id and the item, so that the sampling coins belong to the record, wherever it is stored.
 fn one_row_per_record(data: &Private<Interactions>) -> Result<Private<Interactions>> {
     let data = data.expose();
     let mut builder = InteractionsBuilder::new(data.n_items()).with_feature_dim(data.feature_dim());
@@ -262,7 +278,7 @@ fn one_row_per_record(data: &Private<Interactions>) -> Result<Private<Interactio
     Ok(Private::new(builder.build().0))
 }
 
-/// `SHA-256(user id, item)` cut to 128 bits.
+/// `SHA-256(user id, item)` truncated to 128 bits.
 fn record_id(user_id: u128, item: u32) -> u128 {
     let hash = Sha256::new_with_prefix(user_id.to_le_bytes())
         .chain_update(item.to_le_bytes())
@@ -271,18 +287,19 @@ fn record_id(user_id: u128, item: u32) -> u128 {
     first.iter().fold(0, |id, byte| id << 8 | u128::from(*byte))
 }
 
-/// What is done with a user whose weights' squares do not sum to 1.
+/// Treatment of a user whose squared weights do not sum to 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WeightRule {
-    /// Scaled to 1: nobody's budget is wasted.
+    /// Scaled to 1: no user's budget is wasted.
     #[default]
     Normalise,
-    /// Scaled down to 1 where it is above: heavy users count less, light ones stay as they are.
+    /// Scaled down to 1 if the sum is above 1: heavy users have less influence, light users are
+    /// unchanged.
     Clip,
 }
 
-/// One number per item, and where the numbers come from.
+/// One number per item, and the origin of the numbers.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(
     rename_all = "kebab-case",
@@ -291,12 +308,13 @@ pub enum WeightRule {
     deny_unknown_fields
 )]
 pub enum ItemNumbers {
-    /// They are public knowledge and were not made from the data; the certificate says so.
+    /// Public knowledge, not computed from the data; the certificate says so.
     Public {
         /// One per item.
         values: Vec<f64>,
     },
-    /// They were released under a certificate of their own, whose guarantee has to be added to that of the fit; the certificate says so and names it.
+    /// Released under a separate certificate, whose guarantee must be added to that of the fit; the
+    /// certificate says so and names it.
     Released {
         /// One per item.
         values: Vec<f64>,
@@ -337,9 +355,10 @@ impl ItemNumbers {
 /// Clip:       w_kj = omega_j / max(1, sqrt(sum_i omega_i^2))
 /// ```
 ///
-/// Either way `sum_j w_kj^2 <= 1`: the `w_bar` of Theorem 2 (Krichene et al. 2024) is 1, and a table has every pair of user and
-/// item at most once, without which the theorem does not hold (`docs/errata.md`). With adaptive weights `omega_j = n_j^(-1/4)` for public or released
-/// counts `n_j`; the printed formula of appendix E.1.4 is mended the same way.
+/// In both cases `sum_j w_kj^2 <= 1`: the `w_bar` of Theorem 2 (Krichene et al. 2024) is 1, and a
+/// table has every pair of user and item at most once, without which the theorem does not hold
+/// (`docs/errata.md`). With adaptive weights, `omega_j = n_j^(-1/4)` for public or released counts
+/// `n_j`; the printed formula of appendix E.1.4 is corrected in the same way.
 ///
 /// # Examples
 /// ```
@@ -353,18 +372,18 @@ impl ItemNumbers {
 #[serde(deny_unknown_fields)]
 pub struct ExampleWeights {
     omega: Option<ItemNumbers>,
-    /// What is done with them.
+    /// The rule applied to them.
     pub rule: WeightRule,
 }
 
 impl ExampleWeights {
-    /// All items alike, normalised.
+    /// Equal weights for all items, normalised.
     #[must_use]
     pub fn equal() -> Self {
         Self::default()
     }
 
-    /// These `omega_j`, above 0.
+    /// The given `omega_j`, above 0.
     ///
     /// # Errors
     /// [`crate::Error::Param`] for a number that is not finite and above 0, or released numbers without a release id.
@@ -388,7 +407,7 @@ impl ExampleWeights {
         Self::given(omega, WeightRule::Normalise)
     }
 
-    /// `omega_j` and where they come from; none for all alike (1).
+    /// `omega_j` and their origin; none if all items have weight 1.
     #[must_use]
     pub const fn omega(&self) -> Option<&ItemNumbers> {
         self.omega.as_ref()
@@ -408,7 +427,7 @@ impl ExampleWeights {
         self.omega.as_ref().map(ItemNumbers::values)
     }
 
-    /// What a certificate says of them.
+    /// The assumption about the weights in a certificate.
     pub(crate) fn assumption(&self) -> Option<String> {
         self.omega.as_ref().map(ItemNumbers::assumption)
     }
@@ -562,7 +581,7 @@ mod tests {
         let public = ExampleWeights::adaptive(ItemNumbers::Public { values }, 0.25).unwrap();
         assert!(public.assumption().unwrap().contains("public knowledge"));
         assert_eq!(ExampleWeights::equal().assumption(), None);
-        // and survives a file
+        // and it survives serialisation
         let text = serde_json::to_string(&weights).unwrap();
         assert_eq!(
             serde_json::from_str::<ExampleWeights>(&text).unwrap(),

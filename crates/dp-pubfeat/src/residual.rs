@@ -1,4 +1,4 @@
-//! Releases of clipped residuals around what is known already.
+//! Releases of residuals, clipped around the current predictions.
 
 use dp_accounting::{CertificateBuilder, ReleaseRequest, Requests};
 use dp_core::{Adjacency, Interactions, Private, ReplaceFactor, UserRow, params};
@@ -14,24 +14,27 @@ use crate::problem::{UnitValues, Vectors};
 use crate::ssp::{OUTPUT, SspContribution, scale_jointly};
 use crate::{Error, ItemStatistics, ProblemSetup, Result, With, trainer};
 
-/// Settings of [`ResidualSsp`], not yet checked. All are public.
+/// Settings of [`ResidualSsp`] before validation. All are public.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ResidualSspParams {
     /// Bounds, weights and unit.
     pub setup: ProblemSetup,
-    /// Steps, 1 to 1000. The first is that of the pooled release.
+    /// Number of steps, 1 to 1000. The first step includes the pooled release.
     pub n_steps: usize,
     /// How residuals are bounded. The first bound also bounds the labels.
     pub bound: ShrinkingBound,
-    /// Share of the budget spent on the pooled matrix, and again on the total weights; above 0 and below 1/2.
+    /// Share of the budget spent on the pooled matrix, and the same share again on the total
+    /// weights; above 0 and below 1/2.
     pub pooled_share: f64,
-    /// Whether a step's statistics forget the releases before it: gradient descent by a learner that makes single steps wants that, closed forms do not.
+    /// Whether the statistics of a step discard earlier releases. Gradient descent by a learner
+    /// that makes single steps needs this, closed forms do not.
     pub forget: bool,
 }
 
 impl ResidualSspParams {
-    /// Steps whose bound falls from `first` to `floor` in equal ratios, 2 % of the budget on the pooled matrix and on the weights.
+    /// Bounds that fall from `first` to `floor` by a constant ratio, and 2 % of the budget each for
+    /// the pooled matrix and the weights.
     #[must_use]
     pub fn new(setup: ProblemSetup, n_steps: usize, first: f64, floor: f64) -> Self {
         let ratio = if n_steps > 1 {
@@ -72,7 +75,7 @@ impl ResidualSspParams {
     }
 }
 
-/// Item vectors by repeated small releases around what is known already.
+/// Learns item vectors by repeated small releases of the residuals of the current vectors.
 ///
 /// ```text
 /// S = sum_k u u^T,  W_j = sum_k w_kj,  n          released once;   A_j = W_j PSD(S) / n
@@ -81,15 +84,19 @@ impl ResidualSspParams {
 /// v^(t+1) = what a learner makes of A and the b's so far, each weighed by one over its noise's variance
 /// ```
 ///
-/// As the residuals shrink so can the bound and with it the noise, which SSP has to scale to the labels themselves. A pooled matrix costs noise on `d (d + 1) / 2` numbers instead of that many
-/// per item; it is right when users' vectors do not depend on their items, else the steps still correct each other as long as `A_j` is more than half of
-/// the true one. With [`KernelRidge`](crate::KernelRidge) the features' kernel and the known noise settle how much each item is believed; with
-/// [`ValueDescent`](crate::ValueDescent), one step and `forget`, the steps are noisy gradient descent of a linear encoder with clipped residuals.
+/// As the residuals shrink, so can the bound and with it the noise, whereas the noise of SSP scales
+/// with the labels themselves. A pooled matrix requires noise on `d (d + 1) / 2` numbers instead of
+/// that many per item. It is exact when users' vectors do not depend on their items; otherwise the
+/// steps still correct each other as long as `A_j` is more than half of the true one. With
+/// [`KernelRidge`](crate::KernelRidge) the features' kernel and the known noise determine the
+/// weight of each item's evidence; with [`ValueDescent`](crate::ValueDescent), one step and
+/// `forget`, the steps are noisy gradient descent of a linear encoder with clipped residuals.
 ///
 /// # Privacy
-/// Released, and seen by anyone: `S` (sensitivity `Gamma_u^2`, positive semidefinite: `sqrt 2` times that for a replacement) with the first right-hand sides
-/// (`min(Gamma_u B, c_1)`), the weights and the number of units (1, [`TotalsContribution`]), each further step (`c_t`, [`ResidualContribution`]). Unit: as in
-/// [`ProblemSetup::unit`].
+/// Released, and visible to anyone: `S` (sensitivity `Gamma_u^2`, positive semidefinite: `sqrt 2`
+/// times that for a replacement) with the first right-hand sides (`min(Gamma_u B, c_1)`), the
+/// weights and the number of units (1, [`TotalsContribution`]), and each further step (`c_t`,
+/// [`ResidualContribution`]). Unit: as in [`ProblemSetup::unit`].
 ///
 /// # Examples
 /// ```
@@ -107,8 +114,9 @@ pub struct ResidualSsp {
 
 trainer::algorithm! {
     ResidualSsp of ResidualSspParams, over n_items,
-    /// The trainer that has `learner` learn after each step. Residuals are those of the learner's item vectors; a learner whose vectors are not 0 at the
-    /// start is refused when it is run.
+    /// The trainer in which `learner` learns after each step. Residuals are those of the learner's
+    /// item vectors; a learner whose vectors are not 0 at the start is refused when the trainer is
+    /// run.
 }
 
 impl ResidualSsp {
@@ -220,11 +228,11 @@ impl<L: StatisticsLearner + Clone> Trainer for With<ResidualSsp, L> {
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShrinkingBound {
-    /// Bound of the first step, data units of a label, from 1e-6 to 1e6.
+    /// Bound of the first step, in data units of a label, from 1e-6 to 1e6.
     pub first: f64,
-    /// What a step leaves of it, above 0 and at most 1.
+    /// Ratio of the bound of a step to that of the previous step, above 0 and at most 1.
     pub ratio: f64,
-    /// Least bound, from 1e-6 to `first`: about the noise of labels.
+    /// Smallest bound, from 1e-6 to `first`: about the noise of labels.
     pub floor: f64,
 }
 
@@ -238,7 +246,7 @@ impl ShrinkingBound {
         Ok(())
     }
 
-    /// `c_t`, `t` from 1.
+    /// `c_t`, with `t` counted from 1.
     #[must_use]
     pub fn at(&self, step: usize) -> f64 {
         let power = step.saturating_sub(1) as f64;
@@ -246,25 +254,27 @@ impl ShrinkingBound {
     }
 }
 
-/// One unit's share of the residual sums of all items at given item vectors.
+/// One unit's contribution to the residual sums of all items at given item vectors.
 ///
 /// ```text
 /// e_j = y_j - <u, v_j>,   all of the unit's scaled so that ||u||^2 sum_j w_j^2 e_j^2 <= c^2
 /// r_j += w_j e_j u
 /// ```
 ///
-/// `u` is shortened to `Gamma_u` and `y_j` clipped to `Gamma_y` first. Coordinates: item by item, `d` each.
+/// `u` is shortened to `Gamma_u` and `y_j` clipped to `Gamma_y` first. Coordinates are ordered by
+/// item, `d` each.
 ///
 /// # Privacy
-/// The unit adds the blocks `w_j e_j u`, one per item, of squared norm `w_j^2 e_j^2 ||u||^2`; their sum is at most `c^2` by construction, whatever the item vectors, which are released
-/// values. L2 sensitivity `c` under add/remove, `2 c` under replacement.
+/// The unit adds the blocks `w_j e_j u`, one per item, of squared norm `w_j^2 e_j^2 ||u||^2`; their
+/// sum is at most `c^2` by construction, whatever the item vectors, which are released values. L2
+/// sensitivity `c` under add/remove, `2 c` under replacement.
 #[derive(Debug, Clone, Copy)]
 pub struct ResidualContribution<'a> {
     /// Checked settings.
     pub setup: &'a ProblemSetup,
     /// Released item vectors, shape `(m, d)`.
     pub item_vectors: &'a [f64],
-    /// The bound `c`, data units of a label times those of `u`.
+    /// The bound `c`, in data units of a label times those of `u`.
     pub bound: f64,
 }
 
@@ -296,7 +306,7 @@ impl VectorContribution for ResidualContribution<'_> {
     }
 }
 
-/// One unit's share of the items' total weights, and of the number of units.
+/// One unit's contribution to the items' total weights and to the number of units.
 ///
 /// ```text
 /// t_j += .95 w_j,   t_m += sqrt(1 - .95^2)      for a unit with items
@@ -313,10 +323,10 @@ pub struct TotalsContribution<'a> {
 }
 
 impl TotalsContribution<'_> {
-    /// Share of a unit's norm that goes to its items.
+    /// Share of a unit's norm for its items.
     pub(crate) const ITEMS: f64 = 0.95;
 
-    /// Share of a unit's norm that counts the unit.
+    /// Share of a unit's norm for the count of units.
     pub(crate) fn units() -> f64 {
         (1.0 - Self::ITEMS * Self::ITEMS).sqrt()
     }
@@ -345,7 +355,7 @@ impl VectorContribution for TotalsContribution<'_> {
     }
 }
 
-/// Released pooled matrices `A_j = W_j C`, and right-hand sides that are refined.
+/// Released pooled matrices `A_j = W_j C`, and right-hand sides that are refined step by step.
 pub(super) struct Pooled {
     dim: usize,
     /// `(m, d, d)`.
@@ -355,7 +365,8 @@ pub(super) struct Pooled {
 }
 
 impl Pooled {
-    /// `C = PSD(S) / n` from the released sum and number of units; `W_j` the released total weights, at least one standard deviation of their noise.
+    /// `C = PSD(S) / n` from the released sum and number of units; `W_j` are the released total
+    /// weights, at least one standard deviation of their noise.
     pub(super) fn new(
         sums: &ReleasedGrams,
         totals: &ReleasedVector,
@@ -384,8 +395,9 @@ impl Pooled {
         })
     }
 
-    /// Released residuals at `v` stand for right-hand sides `r + A v`, whose noise is that of `r`. Returns the statistics of all releases so
-    /// far, each weighed by one over its variance; of this one alone with `forget`.
+    /// Converts released residuals `r` at `v` to right-hand sides `r + A v`, whose noise is that of
+    /// `r`. Returns the statistics of all releases so far, each weighted by its inverse variance,
+    /// or of this release alone with `forget`.
     pub(super) fn observe(
         &mut self,
         v: &[f64],

@@ -13,7 +13,7 @@ use crate::learn::StatisticsLearner;
 use crate::problem::{UnitValues, Vectors};
 use crate::{Error, ProblemSetup, Result, With, trainer};
 
-/// Settings of [`Ssp`], not yet checked. All are public.
+/// Settings of [`Ssp`] before validation. All are public.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SspParams {
@@ -21,13 +21,14 @@ pub struct SspParams {
     pub setup: ProblemSetup,
     /// Share of the budget spent on the matrices, strictly between 0 and 1; the rest goes to the right-hand sides.
     pub matrix_share: f64,
-    /// How often the statistics are released, each time with fresh noise, 1 to 1000. 1 is SSP-c (Algorithm 3). As many as there are steps, one step on
-    /// each, is SSP-i (Algorithm 2). Every release costs its share of the budget.
+    /// Number of releases of the statistics, each with fresh noise, 1 to 1000. 1 is SSP-c
+    /// (Algorithm 3). As many as there are steps, with one step on each, is SSP-i (Algorithm 2).
+    /// Every release costs its share of the budget.
     pub n_resamples: usize,
 }
 
 impl SspParams {
-    /// SSP-c, half of the budget on the matrices as in the paper.
+    /// SSP-c, with half of the budget on the matrices as in the paper.
     #[must_use]
     pub const fn new(setup: ProblemSetup) -> Self {
         Self {
@@ -50,17 +51,22 @@ impl SspParams {
     }
 }
 
-/// Sufficient statistics perturbation: noisy `A_j`, `b_j` of all items, and an encoder trained on them.
+/// Sufficient statistics perturbation: releases noisy `A_j`, `b_j` of all items, on which an
+/// encoder is trained.
 ///
-/// As a [`Trainer`] it releases the statistics and no more; [`with`](Self::with) a learner it trains that on each release.
+/// As a [`Trainer`] by itself it only releases the statistics; combined [`with`](Self::with) a
+/// learner it also trains the learner on each release.
 ///
-/// Source: Krichene et al. 2024, Algorithms 2 (SSP-i) and 3 (SSP-c); batches of items, Algorithm 5, are a setting of the learner
-/// ([`Descent::item_batch`](crate::Descent::item_batch)); batches of examples, Algorithm 4, are [`SampledSsp`](crate::SampledSsp).
+/// Source: Krichene et al. 2024, Algorithms 2 (SSP-i) and 3 (SSP-c). Batches of items, Algorithm 5,
+/// are a setting of the learner ([`Descent::item_batch`](crate::Descent::item_batch)); batches of
+/// examples, Algorithm 4, are [`SampledSsp`](crate::SampledSsp).
 ///
 /// # Privacy
-/// Released, and seen by anyone: per resample all matrices (sensitivity `Gamma_u^2`, `sqrt 2` times that for a replacement) and all right-hand
-/// sides (`Gamma_u min(B, Gamma_y)`, twice that): derived at [`SspContribution`]. Item vectors and encoder are post-processing. The unit is that of
-/// [`ProblemSetup::unit`]: Theorem 2 for users, Theorem 1 for examples. `R` resamples at a given budget have noise `sqrt R` times as large.
+/// Released, and visible to anyone: in each resample all matrices (sensitivity `Gamma_u^2`, `sqrt
+/// 2` times that for a replacement) and all right-hand sides (`Gamma_u min(B, Gamma_y)`, twice that
+/// for a replacement), as derived at [`SspContribution`]. Item vectors and encoder are
+/// post-processing. The unit is that of [`ProblemSetup::unit`]: Theorem 2 for users, Theorem 1 for
+/// examples. `R` resamples at a given budget have noise `sqrt R` times as large.
 ///
 /// # Examples
 /// ```
@@ -103,13 +109,13 @@ impl Ssp {
         &self.params
     }
 
-    /// The trainer that has `learner` learn from each release.
+    /// The trainer in which `learner` learns from each release.
     pub fn with<L>(&self, learner: L) -> With<Self, L> {
         let (settings, start) = (self.clone(), learner);
         With { settings, start }
     }
 
-    /// Releases the statistics of all items, once for each resample, and hands each to `learn`.
+    /// Releases the statistics of all items, once for each resample, and passes each to `learn`.
     fn release(
         &self,
         data: &Private<Interactions>,
@@ -144,7 +150,8 @@ impl Trainer for Ssp {
     /// Matrices and right-hand sides of `n_items` items for every resample.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for neighbours that are not of the unit, [`Error::Param`] without items.
+    /// [`Error::Unsupported`] for an adjacency that does not match the unit, [`Error::Param`]
+    /// without items.
     fn requests(&self, n_items: usize, adjacency: Adjacency) -> Result<Requests> {
         let params = &self.params;
         params.setup.unit.check(adjacency)?;
@@ -189,7 +196,7 @@ impl<L: StatisticsLearner + Clone> Trainer for With<Ssp, L> {
     }
 }
 
-/// The two requests of a release of statistics, `share` of the budget between them.
+/// The two requests of a release of statistics, which split its budget by `share`.
 pub(crate) fn gram_requests(
     name: &str,
     dim: usize,
@@ -216,15 +223,15 @@ pub(crate) fn gram_requests(
     ]
 }
 
-/// Settings of [`SampledSsp`], not yet checked. All are public.
+/// Settings of [`SampledSsp`] before validation. All are public.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SampledSspParams {
     /// Bounds, weights and unit.
     pub setup: ProblemSetup,
-    /// Share of the squared sensitivity that the matrices have, strictly between 0 and 1.
+    /// Share of the squared sensitivity for the matrices, strictly between 0 and 1.
     pub matrix_share: f64,
-    /// Releases, each on a sample of its own, 1 to 100,000.
+    /// Number of releases, each on its own sample, 1 to 100,000.
     pub n_steps: usize,
     /// Probability that a unit is in a step's sample, in (0, 1].
     pub sampling_probability: f64,
@@ -259,22 +266,26 @@ impl SampledSspParams {
     }
 }
 
-/// Mini-batch SSP-i (Krichene et al. 2024, Algorithm 4): statistics of a fresh Poisson sample of units in every step, noised afresh.
+/// Mini-batch SSP-i (Krichene et al. 2024, Algorithm 4): statistics of a fresh Poisson sample of
+/// units in every step, with fresh noise.
 ///
-/// The learner is given the sums divided by the sampling probability, so that they estimate those of everybody.
+/// The learner receives the sums divided by the sampling probability, so that they estimate the
+/// sums over all units.
 ///
 /// # Privacy
-/// A step releases one vector: all upper triangles, off-diagonal entries times `sqrt 2`, and all right-hand sides, in units in which a unit's own part has
-/// norm at most 1:
+/// A step releases one vector: all upper triangles, with off-diagonal entries times `sqrt 2`, and
+/// all right-hand sides, scaled so that a unit's own part has norm at most 1:
 ///
 /// ```text
 /// sqrt(a) svec(w_j u u^T) / Gamma_u^2,   sqrt(1 - a) w_j y_j u / (Gamma_u min(B, Gamma_y)),   a = matrix_share
 /// squared norm <= a sum_j w_j^2 + (1 - a) <= 1
 /// ```
 ///
-/// with the bounds of [`SspContribution`](crate::SspContribution). The units are drawn by independent coins; the event is the Gaussian mechanism on
-/// that sample, reserved as a whole on a [`Budget::schedule`](dp_accounting::Budget::schedule). Who was drawn stays secret. Unit: as in [`ProblemSetup::unit`]; for examples the coins are
-/// those of single examples, as in the paper.
+/// with the bounds of [`SspContribution`](crate::SspContribution). The units are drawn by
+/// independent coins; the event is the Gaussian mechanism on that sample, and all steps are
+/// reserved together on a [`Budget::schedule`](dp_accounting::Budget::schedule). The sample stays
+/// secret. Unit: as in [`ProblemSetup::unit`]; for examples the coins are those of single examples,
+/// as in the paper.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SampledSsp {
     params: SampledSspParams,
@@ -285,7 +296,7 @@ const SECRET: &str = "who was in the sample of which step stays secret";
 
 trainer::algorithm! {
     SampledSsp of SampledSspParams, over n_items,
-    /// The trainer that has `learner` learn from the statistics of each step's sample.
+    /// The trainer in which `learner` learns from the statistics of each step's sample.
 }
 
 impl SampledSsp {
@@ -381,7 +392,7 @@ impl VectorContribution for VectorStatistics<'_> {
         scale_jointly(&mut own.labels, &own.weights, self.setup.label_norm);
         let n_packed = packed_len(dim);
         let u = &own.vector;
-        let index = |at: usize| u32::try_from(at).unwrap_or(u32::MAX); // coordinates fit: checked
+        let index = |at: usize| u32::try_from(at).unwrap_or(u32::MAX); // checked: coordinates fit
         for (&item, w) in unit.items().iter().zip(&own.weights) {
             let mut at = item as usize * n_packed;
             for a in 0..dim {
@@ -401,7 +412,7 @@ impl VectorContribution for VectorStatistics<'_> {
     }
 }
 
-/// One unit's share of the statistics of all items.
+/// One unit's contribution to the statistics of all items.
 ///
 /// ```text
 /// u   = the unit's vector, shortened to norm Gamma_u
@@ -409,29 +420,33 @@ impl VectorContribution for VectorStatistics<'_> {
 /// A_j += w_j u u^T,   b_j += w_j y_j u,   sum_j w_j^2 <= 1
 /// ```
 ///
-/// Source: Krichene et al. 2024, eq. (5), lines 4 and 5 of Algorithms 2 and 3; the joint bound `B` is ours.
+/// Source: Krichene et al. 2024, eq. (5), lines 4 and 5 of Algorithms 2 and 3; the joint bound `B`
+/// is our addition.
 ///
 /// # Privacy
-/// Without a unit the stacked matrices change by the blocks `w_j u u^T`, one per item of the unit, because a table has each pair of unit and
-/// item once. `||u u^T||_F = ||u||^2`, so
+/// Removing a unit changes the stacked matrices by the blocks `w_j u u^T`, one per item of the
+/// unit, because a table has each pair of unit and item once. `||u u^T||_F = ||u||^2`, so
 ///
 /// ```text
 /// matrices:          sqrt(sum_j w_j^2 ||u||^4)        <= Gamma_u^2
 /// right-hand sides:  sqrt(sum_j w_j^2 y_j^2 ||u||^2)  <= Gamma_u min(B, Gamma_y)
 /// ```
 ///
-/// For users these are the bounds of Theorem 2 with `w_bar = 1`. For examples the unit has one item of weight 1, which gives Theorem 1. When a unit is replaced the right-hand sides
-/// move by at most twice as much. The matrices move by `M - M'` with `M, M'` both positive semidefinite: `<M, M'> >= 0`, so at most `sqrt 2` times as much. The kernel
-/// checks both bounds in exact integers; nothing else here is needed for the guarantee.
+/// For users these are the bounds of Theorem 2 with `w_bar = 1`. For examples the unit has one item
+/// of weight 1, which gives Theorem 1. When a unit is replaced, the right-hand sides move by at
+/// most twice as much. The matrices move by `M - M'` with `M, M'` both positive semidefinite: `<M,
+/// M'> >= 0`, so by at most `sqrt 2` times as much. The kernel checks both bounds in exact
+/// integers; the guarantee depends on nothing else here.
 ///
-/// No regulariser is part of the sums (`docs/errata.md`): `lambda_v sum_i ||v_(j_i)||^2` over examples puts the exact count of an item into its gradient.
+/// The sums contain no regulariser (`docs/errata.md`): `lambda_v sum_i ||v_(j_i)||^2` over examples
+/// would put the exact count of an item into its gradient.
 #[derive(Debug, Clone, Copy)]
 pub struct SspContribution<'a> {
     setup: &'a ProblemSetup,
 }
 
 impl<'a> SspContribution<'a> {
-    /// The contribution under checked settings.
+    /// The contribution under validated settings.
     #[must_use]
     pub const fn new(setup: &'a ProblemSetup) -> Self {
         Self { setup }
@@ -482,12 +497,13 @@ pub(crate) fn scale_jointly(labels: &mut [f64], weights: &[f64], norm: f64) {
     }
 }
 
-/// Per item a `d x d` matrix `A_j` and a vector `b_j`: the quadratic `sum_j v_j^T A_j v_j / 2 - b_j^T v_j` that item vectors are fitted to.
+/// For each item a `d x d` matrix `A_j` and a vector `b_j`: the quadratic `sum_j v_j^T A_j v_j / 2
+/// - b_j^T v_j` to which item vectors are fitted.
 ///
 /// # Privacy
 /// Released values. Everything done with them is post-processing.
 ///
-/// Read from a file or a message it is checked as in [`new`](Self::new).
+/// When read from a file or a message, the values are checked as in [`new`](Self::new).
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(try_from = "Unchecked")]
 pub struct ItemStatistics {
@@ -500,7 +516,7 @@ pub struct ItemStatistics {
     rhs_noise: f64,
 }
 
-/// As it was read.
+/// The values as read, before they are checked.
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Unchecked {
@@ -521,12 +537,13 @@ impl TryFrom<Unchecked> for ItemStatistics {
 }
 
 impl ItemStatistics {
-    /// Statistics from numbers that are public or released: `matrices` of shape `(m, dim, dim)`, symmetric, `rhs` of shape `(m, dim)`, and the
-    /// standard deviations of the noise on a diagonal entry and on an entry of `rhs`.
+    /// Statistics from numbers that are public or released: `matrices` of shape `(m, dim, dim)`,
+    /// symmetric, `rhs` of shape `(m, dim)`, and the standard deviations of the noise on a diagonal
+    /// entry and on an entry of `rhs`.
     ///
     /// # Errors
-    /// [`crate::Error::Param`] or [`crate::Error::Shape`] for shapes that do not fit, or numbers that are not finite; [`crate::Error::Unsupported`] for a
-    /// matrix that is not symmetric.
+    /// [`crate::Error::Param`] or [`crate::Error::Shape`] for shapes that do not match, or numbers
+    /// that are not finite; [`crate::Error::Unsupported`] for a matrix that is not symmetric.
     pub fn new(
         dim: usize,
         matrices: Vec<f64>,
@@ -561,7 +578,7 @@ impl ItemStatistics {
         })
     }
 
-    /// The released sums; a pooled matrix stands for every item.
+    /// The released sums; a pooled matrix is used for every item.
     pub(crate) fn of(released: &ReleasedGrams) -> Self {
         let (dim, n_items) = (released.dim(), released.n_items());
         debug_assert_eq!(released.layout(), GramLayout::PerItem);
@@ -582,8 +599,9 @@ impl ItemStatistics {
         }
     }
 
-    /// From one vector: all upper triangles with `sqrt 2` on the off-diagonals, in units of `scales.0`, then all right-hand sides in units of
-    /// `scales.1`; `stddev` the noise of a coordinate.
+    /// Statistics from one vector: all upper triangles with `sqrt 2` on the off-diagonals, in units
+    /// of `scales.0`, then all right-hand sides in units of `scales.1`; `stddev` is the noise of a
+    /// coordinate.
     pub(crate) fn of_vector(
         dim: usize,
         values: &[f64],
@@ -657,8 +675,8 @@ impl ItemStatistics {
 
     /// Replaces every matrix by its positive semidefinite part.
     ///
-    /// A noisy `A_j` has negative eigenvalues, along which the quadratic falls without end: gradient descent on raw matrices diverges if it runs long
-    /// enough.
+    /// A noisy `A_j` has negative eigenvalues, along which the quadratic is unbounded below:
+    /// gradient descent on unprojected matrices diverges if it runs long enough.
     ///
     /// # Errors
     /// [`crate::Error::Linalg`] when a matrix is not finite.

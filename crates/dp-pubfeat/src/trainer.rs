@@ -1,4 +1,5 @@
-//! What the trainers of this crate have in common: settings with a model to train, requests, checks, and the certificate's sentences.
+//! Common parts of this crate's trainers: settings combined with a model to train, requests,
+//! checks, and the sentences of the certificate.
 
 use dp_accounting::{CertificateBuilder, PlannedRelease, ReleaseRequest, Requests};
 use dp_core::{DpEvent, Interactions, Private, ReplaceFactor, params};
@@ -8,7 +9,8 @@ use crate::learn::StatisticsLearner;
 use crate::problem::{Vectors, assumptions};
 use crate::{Error, ProblemSetup, ProtectedUnit, Result};
 
-/// The settings of an algorithm together with what a run trains: a [`Trainer`](dp_mechanism::Trainer).
+/// The settings of an algorithm together with what a run trains: a
+/// [`Trainer`](dp_mechanism::Trainer).
 ///
 /// | made by | trains |
 /// |---|---|
@@ -17,16 +19,18 @@ use crate::{Error, ProblemSetup, ProtectedUnit, Result};
 /// | [`DpSgd::with`](crate::DpSgd::with), [`DpSgd::alternating`](crate::DpSgd::alternating) | a [`PublicEncoder`](crate::PublicEncoder) |
 /// | [`AmResidualSsp::with`](crate::AmResidualSsp::with), [`AmImplicitSsp::with`](crate::AmImplicitSsp::with) | item vectors under a [`FeaturePrior`](crate::FeaturePrior) |
 ///
-/// Every run starts from a copy of `start`, so that a trainer can be run, resumed and replayed any number of times.
+/// Every run starts from a copy of `start`, so a trainer can be run, resumed and replayed any
+/// number of times.
 #[derive(Debug, Clone, PartialEq)]
 pub struct With<S, M> {
-    /// The checked settings.
+    /// The validated settings.
     pub settings: S,
-    /// What a run starts from. Public.
+    /// The starting point of a run. Public.
     pub start: M,
 }
 
-/// What checked settings of every algorithm can be asked: the settings, the plan of a fit, and a trainer.
+/// Methods of the validated settings of every algorithm: the settings, the plan of a fit, and a
+/// trainer.
 macro_rules! algorithm {
     ($name:ident of $params:ty, over $width:ident, $(#[$with:meta])*) => {
         impl $name {
@@ -60,7 +64,8 @@ macro_rules! algorithm {
 }
 pub(crate) use algorithm;
 
-/// What every trainer of a [`StatisticsLearner`] `L` has: its types, the number of items, and the settings' requests.
+/// Common items of every trainer of a [`StatisticsLearner`] `L`: types, the number of items, and
+/// the settings' requests.
 macro_rules! trains_a_learner {
     () => {
         type Data = dp_core::Private<dp_core::Interactions>;
@@ -82,7 +87,8 @@ macro_rules! trains_a_learner {
 }
 pub(crate) use trains_a_learner;
 
-/// A copy of the learner that a run starts from, when learner, table and unit belong together: all of it is public.
+/// Returns the copy of the learner that a run starts from, after checking that learner, table and
+/// unit belong together: all of it is public.
 pub(crate) fn begin<L: StatisticsLearner + Clone>(
     (setup, start): (&ProblemSetup, &L),
     data: &Private<Interactions>,
@@ -92,7 +98,8 @@ pub(crate) fn begin<L: StatisticsLearner + Clone>(
     Ok(start.clone())
 }
 
-/// Settings, model and table must belong together, and an observer must not take users for units.
+/// Checks that settings, model and table belong together, and that an observer does not mistake
+/// records for users.
 pub(crate) fn check(
     setup: &ProblemSetup,
     (n_items, dim): (usize, usize),
@@ -109,7 +116,8 @@ pub(crate) fn check(
     Ok(())
 }
 
-/// Tells the observer of an alternating run the item vectors after a round, shape `(m, d)`; 0 is before the first.
+/// Shows the observer of an alternating run the item vectors after a round, shape `(m, d)`; round 0
+/// is before the first.
 pub(crate) fn show_round(run: &mut Run<'_>, round: usize, item_vectors: &[f64], dim: usize) {
     run.round(&Round {
         round,
@@ -119,7 +127,8 @@ pub(crate) fn show_round(run: &mut Run<'_>, round: usize, item_vectors: &[f64], 
     });
 }
 
-/// The certificate: on trust are the unit's meaning, the origin of users' vectors, and `more`.
+/// Completes the certificate with the assumptions: the unit's meaning, the origin of users'
+/// vectors, and `more`.
 pub(crate) fn describe(
     certificate: CertificateBuilder,
     (setup, vectors): (&ProblemSetup, Vectors),
@@ -142,7 +151,7 @@ pub(crate) fn describe(
     certificate
 }
 
-/// Coordinates of a vector sum are numbered in 32 bits.
+/// Checks the number of coordinates of a vector sum, which have 32-bit indices.
 pub(crate) fn check_coordinates(n_coordinates: usize) -> Result<()> {
     if (1..=u32::MAX as usize).contains(&n_coordinates) {
         return Ok(());
@@ -152,7 +161,7 @@ pub(crate) fn check_coordinates(n_coordinates: usize) -> Result<()> {
     })
 }
 
-/// Equal steps of one vector each, on a Poisson sample of the units.
+/// Equal steps, each releasing one vector on a Poisson sample of the units.
 pub(crate) fn sampled_steps(
     name: &'static str,
     n_steps: usize,
@@ -166,7 +175,7 @@ pub(crate) fn sampled_steps(
     })
 }
 
-/// A request of the general replacement factor.
+/// A request with the general replacement factor.
 pub(crate) fn request(label: impl Into<String>, share: f64, n_draws: usize) -> ReleaseRequest {
     ReleaseRequest::new(label, share, ReplaceFactor::Two, n_draws as u64)
 }

@@ -1,4 +1,4 @@
-//! What a user adds to a round, fitted on the user's own ratings.
+//! A user's contribution to a round, fitted on the user's own ratings.
 
 use dp_core::{Interactions, Private, UserRow, params};
 use dp_linalg::{cholesky_in_place, cholesky_solve_in_place, project_psd_in_place};
@@ -10,10 +10,10 @@ use crate::residual::TotalsContribution;
 use crate::ssp::scale_jointly;
 use crate::{PooledStatistics, ProblemSetup, Result};
 
-/// Norm of the second moments that a user adds, over the bound on the residuals.
+/// Norm of the second moments that a user adds, divided by the bound on the residuals.
 pub(crate) const MOMENT_RATIO: f64 = 0.1;
 
-/// One user's share of a round, with level and tastes fitted in here.
+/// One user's contribution to a round, with level and taste vector fitted here.
 ///
 /// ```text
 /// (l, u)  user step at the released item vectors (LevelStep);  u then scaled to norm taste_norm
@@ -26,26 +26,30 @@ pub(crate) const MOMENT_RATIO: f64 = 0.1;
 /// A user without items adds nothing.
 ///
 /// # Privacy
-/// `||x|| <= 1`: its square is `a^2 + ||u||^2`, and `u` has norm `taste_norm` or is 0. The blocks `w_j e_j x` lie in coordinates of their own, because a table has each pair of
-/// user and item once, so their squared norm is `||x||^2 sum_j w_j^2 e_j^2 <= c^2`; that of `.1 c x x^T` is `(.1 c)^2 ||x||^4 <= (.1 c)^2`. Together
+/// `||x|| <= 1`: its square is `a^2 + ||u||^2`, and `u` has norm `taste_norm` or is 0. The blocks
+/// `w_j e_j x` occupy disjoint coordinates, because a table has each pair of user and item once, so
+/// their squared norm is `||x||^2 sum_j w_j^2 e_j^2 <= c^2`; that of `.1 c x x^T` is `(.1 c)^2
+/// ||x||^4 <= (.1 c)^2`. Together
 ///
 /// ```text
 /// sensitivity  c sqrt(1 + .1^2)   for adding or removing a user,  twice that for replacing one
 /// ```
 ///
-/// whatever the ratings, and whatever the item vectors, which are released values or public. The share is a function of this user's records, of these vectors and of public settings alone; the
-/// kernel checks the norm in exact integers once more. Level, tastes and residuals never leave.
+/// whatever the ratings, and whatever the item vectors, which are released values or public. The
+/// contribution is a function of this user's records, of these vectors and of public settings
+/// alone; the kernel checks the norm again in exact integers. Level, taste vector and residuals
+/// never leave.
 #[derive(Debug, Clone, Copy)]
 pub struct RoundContribution<'a> {
     /// Checked settings.
     pub params: &'a AmResidualSspParams,
     /// Released item vectors `[h_j, q_j]`, shape `(m, d)`.
     pub item_vectors: &'a [f64],
-    /// The bound `c`, data units of a rating.
+    /// The bound `c`, in data units of a rating.
     pub bound: f64,
 }
 
-/// Working memory of [`RoundContribution`].
+/// Scratch memory for [`RoundContribution`].
 #[derive(Default)]
 #[allow(
     missing_debug_implementations,
@@ -75,7 +79,7 @@ impl RoundContribution<'_> {
         self.item_vectors.len() + self.params.dim * self.params.dim
     }
 
-    /// Fits the user: `x`, weights and bounded residuals.
+    /// Fits the user: computes `x`, weights and bounded residuals.
     fn describe(&self, user: UserRow<'_>, own: &mut RoundScratch) {
         let (params, dim) = (self.params, self.params.dim);
         let step = &params.user_step;
@@ -124,7 +128,7 @@ impl VectorContribution for RoundContribution<'_> {
     }
 }
 
-/// Adds `scale x x^T`, row-major, from coordinate `first` on.
+/// Adds `scale x x^T`, row-major, starting at coordinate `first`.
 pub(crate) fn push_moments(x: &[f64], scale: f64, first: usize, out: &mut SparseBuffer) {
     let pairs = x.iter().flat_map(|a| x.iter().map(move |b| (a, b)));
     out.extend(pairs.enumerate().map(|(at, (a, b))| {
@@ -133,7 +137,7 @@ pub(crate) fn push_moments(x: &[f64], scale: f64, first: usize, out: &mut Sparse
     }));
 }
 
-/// Scales a vector to this norm; one that is next to nothing, or not finite, becomes 0.
+/// Scales a vector to this norm; a vector that is close to zero or not finite becomes 0.
 pub(crate) fn to_norm(vector: &mut [f64], norm: f64) {
     let own = vector.iter().map(|u| u * u).sum::<f64>().sqrt();
     let scale = if (1e-100..f64::INFINITY).contains(&own) {
@@ -154,19 +158,20 @@ pub(crate) fn to_norm(vector: &mut [f64], norm: f64) {
 /// (l, u) = argmin sum_j (y_j - label_center - h_j - l - <q_j, u>)^2 + level_penalty l^2 + l2_penalty ||u||^2
 /// ```
 ///
-/// over the user's own records, unweighted; `[h_j, q_j]` is the item's vector, a bias and `d - 1` tastes.
+/// over the user's own records, unweighted; `[h_j, q_j]` is the item's vector, a bias and `d - 1`
+/// taste factors.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LevelStep {
-    /// Public centre of the ratings, data units.
+    /// Public centre of the ratings, in data units.
     pub label_center: f64,
     /// Ridge on the user's level, in ratings, from 1e-6 to 1e6.
     pub level_penalty: f64,
-    /// Ridge on the user's tastes, from 1e-6 to 1e6.
+    /// Ridge on the user's taste vector, from 1e-6 to 1e6.
     pub l2_penalty: f64,
 }
 
-/// Working memory of user steps.
+/// Scratch memory for user steps.
 #[derive(Default)]
 pub(super) struct LevelStepScratch {
     matrix: Vec<f64>,
@@ -183,7 +188,7 @@ impl LevelStep {
         Ok(())
     }
 
-    /// `[l, u]` of one user, 0 where the sums are not finite; `item_vectors` of shape `(m, dim)`.
+    /// `[l, u]` of one user, 0 where the sums are not finite; `item_vectors` has shape `(m, dim)`.
     pub(super) fn solve<'s>(
         &self,
         item_vectors: &[f64],
@@ -223,13 +228,13 @@ impl LevelStep {
 
 /// Released total weights.
 pub(crate) struct Totals {
-    /// Of each item as released, 0 and below included.
+    /// Total weight of each item as released; values of 0 and below are possible.
     pub(crate) released: Vec<f64>,
-    /// The same, at least `totals_floor` deviations of the noise.
+    /// The same, bounded below by `totals_floor` standard deviations of the noise.
     pub(crate) items: Vec<f64>,
     /// Standard deviation of the noise in them.
     pub(crate) noise: f64,
-    /// Users with items, at least 1.
+    /// Number of users with items, at least 1.
     pub(crate) n_users: f64,
 }
 
@@ -266,11 +271,12 @@ impl Totals {
     }
 }
 
-/// One round's release, taken apart.
+/// One round's release, split into its parts.
 pub(super) struct Round<'a> {
     /// Residual sums, shape `(m, d)`.
     pub(super) residuals: &'a [f64],
-    /// Item vectors that they are residuals of, shape `(m, d)`, the bias per unit of users' constant.
+    /// The item vectors at which the residuals were computed, shape `(m, d)`, with the bias per
+    /// unit of users' constant.
     pub(super) at: &'a [f64],
     /// `C`: the mean of users' `x x^T`, shape `(d, d)`, symmetric.
     pub(super) mean: &'a [f64],
@@ -278,7 +284,8 @@ pub(super) struct Round<'a> {
     pub(super) noise: f64,
 }
 
-/// Sums over rounds, each weighed by one over the variance of its noise, older ones by less.
+/// Sums over rounds, each weighted by the inverse variance of its noise, with smaller weights for
+/// older rounds.
 ///
 /// ```text
 /// A_j^t = W_j C^t,   b_j^t = r_j^t + A_j^t v_j^t                  what round t says of item j: W_j the released total weight
@@ -331,7 +338,7 @@ impl<'a> Evidence<'a> {
         self.variance = old * old * self.variance + new;
     }
 
-    /// The means, for a learner.
+    /// The means, as statistics for a learner.
     pub(super) fn statistics(&self) -> Result<PooledStatistics> {
         let mean = |sums: &[f64]| sums.iter().map(|x| x / self.precision).collect();
         let noise = self.variance.sqrt() / self.precision;
@@ -345,7 +352,8 @@ impl<'a> Evidence<'a> {
     }
 }
 
-/// `C` from released second moments of all users: symmetric, positive semidefinite part, over the moments of `n_users`.
+/// `C` from released second moments of all users: the symmetric, positive semidefinite part,
+/// divided by the moments of `n_users` users.
 pub(crate) fn mean_moment(
     released: &[f64],
     dim: usize,
@@ -357,7 +365,7 @@ pub(crate) fn mean_moment(
         .map(|at| (released[at] + released[mirror(at)]) * scale)
         .collect();
     project_psd_in_place(&mut mean, dim)?;
-    // symmetric to the last bit, whatever the projection leaves
+    // exactly symmetric, whatever rounding the projection leaves
     Ok((0..dim * dim)
         .map(|at| 0.5 * (mean[at] + mean[mirror(at)]))
         .collect())

@@ -1,4 +1,5 @@
-//! Alternating minimisation with residual rounds: users fit themselves locally, items learn from released residuals through their features.
+//! Alternating minimisation with residual rounds: users fit their parameters locally, and item
+//! vectors are learned from released residuals through the items' features.
 
 mod contribution;
 mod model;
@@ -26,40 +27,45 @@ pub use model::{FeatureModel, FeatureWeights};
 pub(crate) use prior::LEVELS;
 pub use prior::{FeaturePrior, PriorVariances};
 
-/// Settings of [`AmResidualSsp`], not yet checked. All are public and must not be chosen by looking at the data.
+/// Settings of [`AmResidualSsp`] before validation. All are public and must not be chosen by
+/// looking at the data.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AmResidualSspParams {
-    /// Length `d` of item vectors, 1 to 256: a bias and `d - 1` tastes.
+    /// Length `d` of item vectors, 1 to 256: a bias and `d - 1` taste factors.
     pub dim: usize,
-    /// Rounds, 1 to 1000; each makes one release.
+    /// Number of rounds, 1 to 1000; each makes one release.
     pub n_rounds: usize,
-    /// Budget of a round over that of the round before it, from 1e-6 to 1e6.
+    /// Ratio of a round's budget to that of the previous round, from 1e-6 to 1e6.
     pub round_growth: f64,
     /// Share of the budget for the items' total weights, strictly between 0 and 1.
     pub totals_share: f64,
-    /// How a user's budget is spread over the user's items.
+    /// How a user's budget is divided among the user's items.
     pub weights: ExampleWeights,
-    /// Bound on a user's weighted residuals, data units of a rating.
+    /// Bound on a user's weighted residuals, in data units of a rating.
     pub bound: ShrinkingBound,
-    /// Norm of a user's tastes in what is released, strictly between 0 and 1; the constant coordinate gets the rest of the norm 1.
+    /// Norm of a user's taste vector in the release, strictly between 0 and 1; the constant
+    /// coordinate completes it to norm 1.
     pub taste_norm: f64,
-    /// What users do with released item vectors.
+    /// The local user step.
     pub user_step: LevelStep,
-    /// What the evidence of older rounds still counts when a round is added, 0 to 1.
+    /// Factor by which the evidence of older rounds is discounted when a round is added, 0 to 1.
     pub memory: f64,
-    /// Least total weight of an item that is believed, in standard deviations of its noise, from 1e-6 to 1e6.
+    /// Lower bound on an item's total weight, in standard deviations of its noise, from 1e-6 to
+    /// 1e6.
     pub totals_floor: f64,
     /// Prior variance of a coordinate of an item vector, per unit of the features' kernel, from 1e-6 to 1e6.
     pub item_variance: f64,
-    /// Variance of what ratings are beyond users' and items' vectors, from 1e-6 to 1e6.
+    /// Residual variance of ratings given users' and items' vectors, from 1e-6 to 1e6.
     pub label_variance: f64,
-    /// Seed of the tastes of items before the first round. Public; it has no part in the noise.
+    /// Seed of the items' taste factors before the first round. Public; it does not affect the
+    /// noise.
     pub init_seed: u64,
 }
 
 impl AmResidualSspParams {
-    /// Defaults that follow from epsilon alone. Found on the validation part of MovieLens-1M (`docs/results.md`).
+    /// Defaults that depend on epsilon alone. Chosen on the validation part of MovieLens-1M
+    /// (`docs/results.md`).
     #[must_use]
     pub fn for_target(target: ApproxDp) -> Self {
         let (dim, n_rounds, taste_norm, l2_penalty) = match target.epsilon {
@@ -92,7 +98,8 @@ impl AmResidualSspParams {
         }
     }
 
-    /// The same settings for ratings in other units: what is measured in ratings times `scale`, what is measured in their squares times its square. The centre stays.
+    /// The same settings for ratings in other units: settings in rating units are multiplied by
+    /// `scale`, settings in squared rating units by its square. The centre does not change.
     ///
     /// # Examples
     /// ```
@@ -141,18 +148,20 @@ impl AmResidualSspParams {
         Ok(AmResidualSsp { params: self })
     }
 
-    /// The constant `a` in front of users' tastes.
+    /// The constant `a` that precedes users' taste factors.
     fn constant(&self) -> f64 {
         constant(self.dim, self.taste_norm)
     }
 
-    /// Shares of the rounds, each `round_growth` times the one before, of what the totals leave.
+    /// Shares of the rounds in the budget that the totals leave, each `round_growth` times the
+    /// previous one.
     fn round_shares(&self) -> Vec<f64> {
         round_shares(self.n_rounds, self.round_growth, self.totals_share)
     }
 }
 
-/// The constant coordinate that completes tastes of norm `taste_norm` to norm 1; 1 where there are no tastes.
+/// The constant coordinate that completes a taste vector of norm `taste_norm` to norm 1; 1 if there
+/// are no taste factors.
 pub(crate) fn constant(dim: usize, taste_norm: f64) -> f64 {
     if dim == 1 {
         1.0
@@ -161,7 +170,7 @@ pub(crate) fn constant(dim: usize, taste_norm: f64) -> f64 {
     }
 }
 
-/// Weights and unit of rounds, in the form that they have elsewhere.
+/// Weights and unit of rounds as a [`ProblemSetup`].
 pub(crate) fn round_setup(weights: &ExampleWeights, dim: usize) -> ProblemSetup {
     ProblemSetup {
         weights: weights.clone(),
@@ -169,7 +178,7 @@ pub(crate) fn round_setup(weights: &ExampleWeights, dim: usize) -> ProblemSetup 
     }
 }
 
-/// Rows without a bias, with each taste made of a uniform number.
+/// Rows without a bias, with each taste factor computed from a uniform random number.
 pub(crate) fn initial_vectors(
     (n_items, dim): (usize, usize),
     seed: u64,
@@ -183,7 +192,8 @@ pub(crate) fn initial_vectors(
     (0..n_items * dim).map(draw).collect()
 }
 
-/// What items are learned by, from the variances of a coordinate of an item vector and of a label.
+/// The learner of the item vectors, from the variances of a coordinate of an item vector and of a
+/// label.
 pub(crate) fn ridge(
     kernel: SparseKernel,
     dim: usize,
@@ -196,9 +206,9 @@ pub(crate) fn ridge(
     KernelRidge::new(kernel, dim, noise, l2_penalty)?.with_tolerance(TOLERANCE)
 }
 
-/// Shares of rounds, each `growth` times the one before, of what `totals_share` leaves.
+/// Shares of rounds in the budget that `totals_share` leaves, each `growth` times the previous one.
 pub(crate) fn round_shares(n_rounds: usize, growth: f64, totals_share: f64) -> Vec<f64> {
-    // counted from the largest, so that growth to a high power cannot overflow; no share underflows
+    // relative to the largest, so that growth to a high power cannot overflow; no share underflows
     let (up, down) = (growth.min(1.0), growth.max(1.0));
     let share = |round: usize| {
         let from_last = (n_rounds - 1 - round) as f64;
@@ -212,13 +222,16 @@ pub(crate) fn round_shares(n_rounds: usize, growth: f64, totals_share: f64) -> V
 const OUTPUT: &str =
     "item vectors and weights of features, made of the noisy sums listed below; settings";
 
-/// Residual at which a round's solve ends, over that of 0: far below the noise.
+/// Relative residual at which a round's solve ends: far below the noise.
 const TOLERANCE: f64 = 1e-5;
 
-/// Item variance at which initial tastes lie between -1/2 and 1/2: that of the default settings.
+/// Item variance at which initial taste factors lie between -1/2 and 1/2: that of the default
+/// settings.
 const INITIAL_VARIANCE: f64 = 0.15;
 
-/// Alternating minimisation by residual rounds, with public features of items: [`AmSsp`](crate::AmSsp) with [`ResidualSsp`](crate::ResidualSsp) as the item update, its best form for ratings.
+/// Alternating minimisation by residual rounds, with public features of items:
+/// [`AmSsp`](crate::AmSsp) with [`ResidualSsp`](crate::ResidualSsp) as the item update, its most
+/// accurate form for ratings.
 ///
 /// ```text
 /// released once:  W_j = sum_k w_kj, the number of users n                                         TotalsContribution
@@ -228,15 +241,21 @@ const INITIAL_VARIANCE: f64 = 0.15;
 ///                 v = K A (A K A + l A + s^2 I)^-1 b                                               KernelRidge
 /// ```
 ///
-/// `K` is the prior of the items by their features and their released popularity ([`FeaturePrior`]), `s` the known noise of `b`, `l` the label variance over the item variance. As residuals are
-/// small compared with ratings, so is the noise; one matrix `M` of `d^2` numbers serves all items; items with few ratings lean on their features. Items that nobody rated have vectors all the same, and so has
-/// any item whose features are known ([`FeatureWeights::vector`]). Unseen users fold in by [`FeatureModel::fold_in`].
+/// `K` is the prior of the items by their features and their released popularity
+/// ([`FeaturePrior`]), `s` the known noise of `b`, `l` the label variance divided by the item
+/// variance. As residuals are small compared with ratings, so is the noise; one matrix `M` of `d^2`
+/// numbers is used for all items; items with few ratings rely on their features. Items without
+/// ratings also have vectors, and so has any item whose features are known
+/// ([`FeatureWeights::vector`]). Unseen users fold in by [`FeatureModel::fold_in`].
 ///
 /// # Privacy
-/// Released, and seen by anyone: the total weights and the number of users (sensitivity 1), and per round all residual sums with the second moments, in one vector (sensitivity
-/// `c_t sqrt(1 + .1^2)`); twice that when a user is replaced. Everything else is made of these and of public values; users' levels and tastes stay with their users, and what all users see together is
-/// jointly private (billboard model). Each release is chosen by those before it and paid by a spend of its own. Unit: the user, who has one row of the table; the rows are
-/// bounded one by one whatever they hold.
+/// Released, and visible to anyone: the total weights and the number of users (sensitivity 1), and
+/// in each round all residual sums with the second moments, in one vector (sensitivity `c_t sqrt(1
+/// + .1^2)`); twice that when a user is replaced. Everything else is computed from these and from
+/// public values; users' levels and taste vectors stay with their users, and what all users see
+/// together is jointly private (billboard model). Each release depends on earlier releases and is
+/// paid for by its own spend. Unit: the user, who has one row of the table; each row is bounded
+/// whatever it contains.
 ///
 /// # Examples
 /// ```
@@ -255,17 +274,17 @@ pub struct AmResidualSsp {
 
 trainer::algorithm! {
     AmResidualSsp of AmResidualSspParams, over n_items,
-    /// The trainer of item vectors under `prior`. Users' features in the table are not looked at.
+    /// The trainer of item vectors under `prior`. Users' features in the table are ignored.
 }
 
 impl AmResidualSsp {
-    /// Numbers in a round's release.
+    /// Number of coordinates in a round's release.
     const fn n_coordinates(&self, n_items: usize) -> usize {
         let dim = self.params.dim;
         n_items.saturating_mul(dim).saturating_add(dim * dim)
     }
 
-    /// What a fit over `n_items` asks for, before it is known how much noise that gets.
+    /// The releases of a fit over `n_items`, before the noise multiplier is determined.
     ///
     /// # Errors
     /// [`Error::Param`] when there are no items or too many coordinates, [`Error::Unsupported`] for another adjacency.
@@ -326,7 +345,9 @@ impl AmResidualSsp {
         FeatureModel::new(self.with_biases(vectors), weights, params.user_step)
     }
 
-    /// Item vectors before the first release, shape `(m, d)`: no bias, and tastes between -1/2 and 1/2 at an item variance of .15, in proportion to its root. Public, from the settings alone.
+    /// Item vectors before the first release, shape `(m, d)`: no bias, and taste factors between
+    /// -1/2 and 1/2 at an item variance of .15, scaled in proportion to its root. Public, computed
+    /// from the settings alone.
     #[must_use]
     pub fn initial_vectors(&self, n_items: usize) -> Vec<f64> {
         let unit = (self.params.item_variance / INITIAL_VARIANCE).sqrt();
@@ -334,7 +355,8 @@ impl AmResidualSsp {
         initial_vectors((n_items, self.params.dim), self.params.init_seed, taste)
     }
 
-    /// Vectors per unit of users' `x = [a, u]` as rows `[h, q]`: the first coordinate times `a`.
+    /// Converts vectors per unit of users' `x = [a, u]` to rows `[h, q]`: multiplies the first
+    /// coordinate by `a`.
     fn with_biases(&self, mut vectors: Vec<f64>) -> Vec<f64> {
         let a = self.params.constant();
         let biases = vectors.iter_mut().step_by(self.params.dim);

@@ -1,4 +1,5 @@
-//! What the rounds leave: item vectors, the linear encoder behind them, and what users do with them.
+//! The model after the rounds: item vectors, the linear encoder that corresponds to them, and the
+//! users' fold-in.
 
 use dp_core::{ParamError, UserRow, params};
 
@@ -7,7 +8,8 @@ use super::contribution::LevelStepScratch;
 use crate::features::{below, check_items, to_unit_norm};
 use crate::{PersonalVector, Result};
 
-/// Item vectors that anyone may see, the weights of features they come from, and how users fold in.
+/// Item vectors that anyone may see, the feature weights that they come from, and the users'
+/// fold-in.
 ///
 /// ```text
 /// rating of user k for item j:   label_center + l_k + h_j + <q_j, u_k>,    [h_j, q_j] the item's vector, (l_k, u_k) by LevelStep
@@ -23,7 +25,8 @@ impl FeatureModel {
     /// A model of these item vectors, shape `(m, d)`.
     ///
     /// # Errors
-    /// [`crate::Error::Shape`] for shapes that do not fit, [`crate::Error::Param`] for numbers that are not finite or out of range.
+    /// [`crate::Error::Shape`] for shapes that do not match, [`crate::Error::Param`] for numbers
+    /// that are not finite or out of range.
     pub fn new(
         item_vectors: Vec<f64>,
         weights: FeatureWeights,
@@ -54,31 +57,32 @@ impl FeatureModel {
         self.item_vectors.len() / self.weights.dim()
     }
 
-    /// Rows `[h_j, q_j]`, a bias and `d - 1` tastes, shape `(m, d)`.
+    /// Rows `[h_j, q_j]`, a bias and `d - 1` taste factors, shape `(m, d)`.
     #[must_use]
     pub fn item_vectors(&self) -> &[f64] {
         &self.item_vectors
     }
 
-    /// For items that were not in the run: [`FeatureWeights::vector`].
+    /// Weights of features, for items that were not in the run: [`FeatureWeights::vector`].
     #[must_use]
     pub const fn weights(&self) -> &FeatureWeights {
         &self.weights
     }
 
-    /// What users do.
+    /// The user step.
     #[must_use]
     pub const fn user_step(&self) -> &LevelStep {
         &self.user_step
     }
 
-    /// A user's level and `[1, u]`, seen in training or not: predicts by [`PersonalVector::predict`], items that were not in the run included.
+    /// A user's level and `[1, u]`, whether or not the user was in training. Predict with
+    /// [`PersonalVector::predict`], also for items that were not in the run.
     ///
     /// # Privacy
     /// Local: a function of the user's own ratings and released item vectors.
     ///
     /// # Errors
-    /// [`crate::Error::Shape`] when the user has an item that the model does not have.
+    /// [`crate::Error::Shape`] when the user has an item that is not in the model.
     pub fn fold_in(&self, user: UserRow<'_>) -> Result<PersonalVector> {
         check_items(user.items(), self.n_items())?;
         let scratch = &mut LevelStepScratch::default();
@@ -91,7 +95,7 @@ impl FeatureModel {
         Ok(PersonalVector { level, vector })
     }
 
-    /// Predicted rating of an item of the run, data units.
+    /// Predicted rating of an item of the run, in data units.
     ///
     /// # Panics
     /// When there is no such item.
@@ -101,7 +105,7 @@ impl FeatureModel {
     }
 }
 
-/// What each public feature adds to an item's vector.
+/// The contribution of each public feature to an item's vector.
 ///
 /// ```text
 /// v = shared + sum_c sum_f (w_f / ||w||_c) theta_f        f over the item's features in category c, ||w||_c their norm there
@@ -131,10 +135,12 @@ pub struct FeatureWeights {
 }
 
 impl FeatureWeights {
-    /// From what all items share, shape `(dim)`, and the weights of features, shape `(p, dim)`, category by category.
+    /// From the part that all items share, shape `(dim)`, and the weights of features, shape `(p,
+    /// dim)`, category by category.
     ///
     /// # Errors
-    /// [`crate::Error::Shape`] for shapes that do not fit, [`crate::Error::Param`] for numbers that are not finite.
+    /// [`crate::Error::Shape`] for shapes that do not match, [`crate::Error::Param`] for numbers
+    /// that are not finite.
     pub fn new(
         dim: usize,
         category_sizes: &[usize],
@@ -176,13 +182,13 @@ impl FeatureWeights {
         self.ends.last().copied().unwrap_or(0)
     }
 
-    /// What all items that were not in the run have in common.
+    /// The part that all items that were not in the run have in common.
     #[must_use]
     pub fn shared(&self) -> &[f64] {
         &self.shared
     }
 
-    /// What one feature adds.
+    /// The contribution of one feature.
     ///
     /// # Panics
     /// When there is no such feature.
@@ -191,8 +197,9 @@ impl FeatureWeights {
         &self.features[feature * self.dim..][..self.dim]
     }
 
-    /// The vector of an item by its features and their weights, each feature once, in any order: one that was not in the run, or that nobody rated. Unknown names have no number and are left out by
-    /// the caller; an item without features gets what all share.
+    /// The vector of an item that was not in the run, or that has no ratings, from its features and
+    /// their weights, each feature once, in any order. Unknown feature names have no number, and
+    /// the caller must leave them out; an item without features gets the shared part.
     ///
     /// # Errors
     /// [`crate::Error::Shape`] for a feature that does not exist, [`crate::Error::Param`] for a weight that is not finite and above 0.
@@ -232,7 +239,7 @@ mod tests {
     #[test]
     fn weights_count_by_their_ratios_however_small_or_large() {
         let weights = FeatureWeights::new(1, &[2], vec![0.0], vec![1.0, 10.0]).unwrap();
-        // (3 * 1 + 4 * 10) / 5; squares of these under- and overflow
+        // (3 * 1 + 4 * 10) / 5; squares of these units under- and overflow
         for unit in [1e-300, 1.0, 1e300] {
             let vector = weights.vector(&[(0, 3.0 * unit), (1, 4.0 * unit)]).unwrap();
             assert!((vector[0] - 8.6).abs() < 1e-12, "{unit}: {vector:?}");

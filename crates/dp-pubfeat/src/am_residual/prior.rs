@@ -1,4 +1,4 @@
-//! What public features are expected to say of items.
+//! Prior of item vectors given public features.
 
 use dp_accounting::CertificateBuilder;
 use dp_core::params;
@@ -10,31 +10,38 @@ use crate::{ItemFeatures, ProblemSetup, Result, SparseKernel, trainer};
 const DEFAULTS: &str = "the rules behind the default settings come from MovieLens-1M";
 const UNRATED: &str = "which items are said to be without ratings is public knowledge";
 
-/// Prior variances of the parts that an item's vector is a sum of, relative to each other. All are public.
+/// Prior variances of the parts whose sum is an item's vector, relative to each other. All are
+/// public.
 ///
 /// ```text
 /// v_j = shared + sum_c (sum of the item's features in category c) + popularity + own_j
 /// ```
 ///
-/// An item's weights in a category are scaled to norm 1, so that a category's part has its variance however many features an item has there; an item without any there lacks the part.
+/// An item's weights in a category are scaled to norm 1, so a category's part has its variance
+/// however many features an item has there; an item without features in the category lacks the
+/// part.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PriorVariances {
-    /// Of what all items have in common.
+    /// Variance of the part that all items have in common.
     pub shared: f64,
-    /// Of each category of features.
+    /// Variance of the part of each category of features.
     pub categories: Vec<f64>,
-    /// Of a popularity level, which is made of *released* total weights; 0 for none. An item between two levels has shares `s` and `1 - s` of them, so `s^2 + (1 - s)^2` of this variance: half of it in the middle.
+    /// Variance of the part of a popularity level, which is computed from *released* total weights;
+    /// 0 for none. An item between two levels has shares `s` and `1 - s` of them, so `s^2 + (1 -
+    /// s)^2` of this variance: half of it in the middle.
     pub popularity: f64,
-    /// Of what an item has for itself.
+    /// Variance of an item's own part.
     pub own: f64,
 }
 
-/// Categories with as many features as this are taken to be lists of people.
+/// Categories with at least this many features are assumed to be lists of people.
 const MANY: usize = 100;
 
 impl PriorVariances {
-    /// .15 for a category of fewer than 100 features (genres, decades), .1 for others (people); .1 shared, .3 popularity, .3 own. As an item lies between two levels of popularity, its variance there is .15 to .3. Found on the validation part of MovieLens-1M.
+    /// .15 for a category of fewer than 100 features (genres, decades), .1 for others (people); .1
+    /// shared, .3 popularity, .3 own. As an item lies between two levels of popularity, its
+    /// variance there is .15 to .3. Chosen on the validation part of MovieLens-1M.
     #[must_use]
     pub fn for_features(features: &ItemFeatures) -> Self {
         let variance = |c| {
@@ -52,7 +59,8 @@ impl PriorVariances {
         }
     }
 
-    /// The same for likes ([`AmImplicitSsp`](crate::AmImplicitSsp)): .05 for what an item has for itself. Found on validation users of MovieLens-1M.
+    /// The same for likes ([`AmImplicitSsp`](crate::AmImplicitSsp)), with .05 for an item's own
+    /// part. Chosen on validation users of MovieLens-1M.
     #[must_use]
     pub fn for_likes(features: &ItemFeatures) -> Self {
         Self {
@@ -76,7 +84,8 @@ impl PriorVariances {
     }
 }
 
-/// Public items as the rounds learn them: features, their prior variances, and which items are known to have no ratings yet.
+/// Public information about the items for the rounds: features, their prior variances, and which
+/// items are known to have no ratings yet.
 ///
 /// # Examples
 /// ```
@@ -102,7 +111,7 @@ pub struct FeaturePrior {
 /// Popularity levels.
 pub(crate) const LEVELS: usize = 10;
 
-/// The kernel of a run, and what its columns are worth to an item that is not in it.
+/// The kernel of a run, and the weights of its columns for an item that is not in the run.
 pub(crate) struct RunKernel {
     pub(crate) kernel: SparseKernel,
     /// Shares of the levels for an item of unknown popularity.
@@ -113,8 +122,9 @@ impl FeaturePrior {
     /// The prior of items with these features.
     ///
     /// # Errors
-    /// [`crate::Error::Shape`] unless there is one variance per category; [`crate::Error::Param`] for a variance that is neither 0 nor from 1e-6 to 1e6, or without items. What is wrong with the features is
-    /// found here, before anything is spent on a fit.
+    /// [`crate::Error::Shape`] unless there is one variance per category; [`crate::Error::Param`]
+    /// for a variance that is neither 0 nor from 1e-6 to 1e6, or without items. Errors in the
+    /// features are reported here, before anything is spent on a fit.
     pub fn new(features: &ItemFeatures, variances: PriorVariances) -> Result<Self> {
         variances.check(features)?;
         let constant = u32::try_from(features.n_features()).unwrap_or(u32::MAX);
@@ -141,7 +151,8 @@ impl FeaturePrior {
         })
     }
 
-    /// The same with items that are *publicly known* to have no ratings in the data, because they appeared later: their popularity is unknown, not low.
+    /// The same prior with items that are *publicly known* to have no ratings in the data, because
+    /// they appeared later: their popularity is unknown, not low.
     ///
     /// # Errors
     /// [`crate::Error::Shape`] for an item that does not exist.
@@ -177,7 +188,7 @@ impl FeaturePrior {
         trainer::describe(certificate, (setup, Vectors::Fitted), (output, &more))
     }
 
-    /// Whether an item is said to be without ratings.
+    /// Whether an item is declared to have no ratings.
     pub(crate) fn is_unrated(&self, item: usize) -> bool {
         self.unrated[item]
     }
@@ -190,8 +201,9 @@ impl FeaturePrior {
         self.sizes.iter().sum()
     }
 
-    /// Adds features made from *released* total weights: the two nearest of ten levels on a logarithmic scale, from one deviation of their noise upward. What has no ratings yet is as popular as what
-    /// is rated on the average.
+    /// Adds features computed from *released* total weights: the two nearest of ten levels on a
+    /// logarithmic scale, starting at one standard deviation of their noise. Items declared unrated
+    /// get the average popularity of the rated items.
     pub(crate) fn kernel(&self, totals: &[f64], noise: f64) -> Result<RunKernel> {
         let unit = noise.max(1.0);
         let unknown = self.average_levels(totals, unit);
@@ -211,7 +223,8 @@ impl FeaturePrior {
         Ok(RunKernel { kernel, unknown })
     }
 
-    /// Mean shares of the levels over items that are not said to be unrated, weighed by their totals.
+    /// Mean shares of the levels over items that are not declared unrated, weighted by their
+    /// totals.
     fn average_levels(&self, totals: &[f64], unit: f64) -> [f64; LEVELS] {
         let (mut shares, mut whole) = ([0.0; LEVELS], 0.0);
         let rated = totals.iter().zip(&self.unrated).filter(|(_, new)| !**new);
@@ -227,7 +240,9 @@ impl FeaturePrior {
         shares
     }
 
-    /// Folds prior weights into those of features: what one unit of a feature (of all of an item's in its category, norm 1) adds to a vector, and what all items not in the run have.
+    /// Multiplies the prior weights into those of features: the contribution of one unit of a
+    /// feature (of all of an item's features in its category, norm 1) to a vector, and the part
+    /// shared by all items not in the run.
     pub(crate) fn scaled(
         &self,
         theta: &[f64],
@@ -253,7 +268,7 @@ impl FeaturePrior {
     }
 }
 
-/// The two levels about a total weight, and the shares that they get.
+/// The two levels around a total weight, and their shares.
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

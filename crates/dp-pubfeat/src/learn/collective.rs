@@ -1,4 +1,5 @@
-//! Items that explain ratings and their public features with one vector: the item step of DP-CMF.
+//! One vector per item that explains both its ratings and its public features: the item step of
+//! DP-CMF.
 
 use std::sync::Arc;
 
@@ -18,12 +19,13 @@ pub struct CollectiveParams {
     pub feature_weight: f64,
     /// Ridge `l` on the vectors of items and features, from 1e-6 to 1e6.
     pub l2_penalty: f64,
-    /// How often features and items are solved in turn after a release, 1 to 1000.
+    /// Number of alternating solves of features and items after each release, 1 to 1000.
     pub n_sweeps: usize,
 }
 
 impl CollectiveParams {
-    /// With the two weights that depend on the scale of the statistics, for which there is no honest default, and ten sweeps.
+    /// Settings with the two weights, which depend on the scale of the statistics and therefore
+    /// have no sensible default, and ten sweeps.
     #[must_use]
     pub const fn new(feature_weight: f64, l2_penalty: f64) -> Self {
         Self {
@@ -34,7 +36,8 @@ impl CollectiveParams {
     }
 }
 
-/// DP-CMF: the ratings and the public matrix of items and features are factorised together, with one vector for each item.
+/// DP-CMF: the ratings and the public matrix of items and features are factorised together, with
+/// one vector for each item.
 ///
 /// ```text
 /// min over v, phi   sum_j (v_j^T A_j v_j / 2 - b_j^T v_j) + g/2 sum_{j,f} (x_jf - <v_j, phi_f>)^2 + l/2 (sum_j ||v_j||^2 + sum_f ||phi_f||^2)
@@ -43,10 +46,12 @@ impl CollectiveParams {
 /// v_j   = (PSD(A_j) + g Phi^T Phi + l I)^-1 (b_j + g sum_f x_jf phi_f)         items, at the features' vectors
 /// ```
 ///
-/// The second sum goes over all cells, those with 0 too. It has public and released numbers in it and nothing else, so that only `A_j` and `b_j` cost privacy, as without features. With
+/// The second sum is over all cells, including those with 0. It contains public and released
+/// numbers only, so only `A_j` and `b_j` cost privacy, as without features. With
 /// [`AmSsp`](crate::AmSsp) this is the whole method.
 ///
-/// Source: Curmei et al. 2023, as far as Krichene et al. 2024, section 4.1, say what it is: "factorizes a concatenation of the rating matrix and the public feature matrix".
+/// Source: Curmei et al. 2023, as described in Krichene et al. 2024, section 4.1: "factorizes a
+/// concatenation of the rating matrix and the public feature matrix".
 #[derive(Debug, Clone, PartialEq)]
 pub struct CollectiveFactorization {
     features: Arc<ItemFeatures>,
@@ -57,7 +62,8 @@ pub struct CollectiveFactorization {
 }
 
 impl CollectiveFactorization {
-    /// A learner that starts at these item vectors, shape `(m, dim)`; all 0 would stay 0 without a release.
+    /// A learner that starts at these item vectors, shape `(m, dim)`. Vectors that are all 0 would
+    /// stay 0.
     ///
     /// # Errors
     /// [`crate::Error::Param`] for a setting out of range or a vector that is not finite, [`crate::Error::Shape`] for vectors of another number of items.
@@ -84,7 +90,7 @@ impl CollectiveFactorization {
         })
     }
 
-    /// `g V^T V + l I` of some rows.
+    /// `g V^T V + l I` for rows `V`.
     fn ridge(&self, rows: &[f64]) -> Vec<f64> {
         let (dim, g) = (self.dim, self.params.feature_weight);
         let mut gram = vec![0.0; dim * dim];
@@ -116,7 +122,7 @@ impl CollectiveFactorization {
         Ok(sums)
     }
 
-    /// All `v_j` at these `phi_f`; matrices semidefinite.
+    /// All `v_j` given these `phi_f`; the matrices must be semidefinite.
     fn solve_items(&mut self, statistics: &ItemStatistics, phi: &[f64]) -> Result<()> {
         let (dim, g) = (self.dim, self.params.feature_weight);
         let (shared, features) = (self.ridge(phi), &self.features);
@@ -160,7 +166,8 @@ impl StatisticsLearner for CollectiveFactorization {
     }
 }
 
-/// [`ItemStatistics`](crate::ItemStatistics) with `A_j = f_j C`: one matrix for all items, and per item a factor and a right-hand side.
+/// [`ItemStatistics`](crate::ItemStatistics) with `A_j = f_j C`: one matrix for all items, and for
+/// each item a factor and a right-hand side.
 ///
 /// # Privacy
 /// Released values. Everything done with them is post-processing.
@@ -174,11 +181,14 @@ pub struct PooledStatistics {
 }
 
 impl PooledStatistics {
-    /// From numbers that are public or released: `factors` of shape `(m)`, 0 or above, `matrix` of shape `(dim, dim)`, symmetric, `rhs` of shape `(m, dim)`, and the standard deviation of the noise
-    /// on an entry of `rhs`. Directions in which the matrix is negative count as 0.
+    /// Statistics from numbers that are public or released: `factors` of shape `(m)`, 0 or above,
+    /// `matrix` of shape `(dim, dim)`, symmetric, `rhs` of shape `(m, dim)`, and the standard
+    /// deviation of the noise on an entry of `rhs`. Negative eigenvalues of the matrix count as 0.
     ///
     /// # Errors
-    /// [`crate::Error::Param`] or [`crate::Error::Shape`] for shapes that do not fit, or numbers that are not finite or below 0; [`crate::Error::Unsupported`] for a matrix that is not symmetric.
+    /// [`crate::Error::Param`] or [`crate::Error::Shape`] for shapes that do not match, or numbers
+    /// that are not finite or below 0; [`crate::Error::Unsupported`] for a matrix that is not
+    /// symmetric.
     pub fn new(
         dim: usize,
         factors: Vec<f64>,
@@ -242,7 +252,7 @@ impl PooledStatistics {
         self.rhs_noise
     }
 
-    /// The directions in which `C` is diagonal.
+    /// The eigenvectors of `C`.
     pub(super) fn axes(&self) -> Result<Axes> {
         let eigen = symmetric_eigen(&self.matrix, self.dim)?;
         Ok(Axes {
@@ -259,7 +269,7 @@ pub(super) struct Axes {
 }
 
 impl Axes {
-    /// Eigenvalues, negative ones as 0.
+    /// Eigenvalues, with negative ones replaced by 0.
     pub(super) fn values(&self) -> impl Iterator<Item = f64> + Clone + '_ {
         self.eigen.values.iter().map(|value| value.max(0.0))
     }
@@ -289,17 +299,19 @@ impl Axes {
 }
 
 impl<K: ItemKernel> KernelRidge<K> {
-    /// [`learn`](crate::StatisticsLearner::learn) for matrices `A_j = f_j C`, without ever writing them.
+    /// [`learn`](crate::StatisticsLearner::learn) for matrices `A_j = f_j C`, without forming them.
     ///
     /// ```text
     /// C = U^T L U:   in the coordinates U v every A_j is the diagonal f_j L, so that a product costs m d in place of m d^2
     /// ```
     ///
-    /// The same steps of conjugate gradients with the same preconditioner, in turned coordinates.
+    /// Makes the same conjugate-gradient steps with the same preconditioner, in rotated
+    /// coordinates.
     ///
     /// # Errors
-    /// [`crate::Error::Shape`] when the statistics are of other items, [`crate::Error::Diverged`] when the solve leaves the finite numbers, [`crate::Error::Linalg`] when the matrix has no eigenvectors
-    /// to be found.
+    /// [`crate::Error::Shape`] when the statistics are of other items, [`crate::Error::Diverged`]
+    /// when the solve produces numbers that are not finite, [`crate::Error::Linalg`] when the
+    /// eigendecomposition of the matrix fails.
     pub fn learn_pooled(&mut self, pooled: &PooledStatistics) -> Result<()> {
         params::same_size("statistics' dim", pooled.dim(), self.dim)?;
         let n_items = self.kernel.n_items();
@@ -335,7 +347,7 @@ impl<K: ItemKernel> KernelRidge<K> {
         Ok(())
     }
 
-    /// One over the diagonal of `K_jj A^2 + l A + s^2 I`.
+    /// The inverse of the diagonal of `K_jj A^2 + l A + s^2 I`.
     fn inverse(&self, diagonal: &[f64], ratio: f64) -> Vec<f64> {
         let own = |at: usize| self.kernel.diagonal(at / self.dim);
         let each = diagonal.iter().enumerate();
@@ -377,7 +389,7 @@ mod tests {
                 .zip([3.0, -1.0])
                 .all(|(a, b)| (a - b).abs() < 1e-14)
         );
-        // b^T C b = 18 - 6 - 3 along all axes, and more where the negative one is left out
+        // b^T C b = 18 - 6 - 3 along all axes, and more if the negative one is left out
         let sum = |values: &[f64]| {
             turned
                 .iter()

@@ -9,19 +9,22 @@ use crate::{
     FeatureKernel, ItemStatistics, Optimiser, OptimiserState, PublicEncoder, Result, SparseRows,
 };
 
-/// How an encoder is trained on released statistics. All of it is public.
+/// How an encoder is trained on released statistics. All settings are public.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Descent {
-    /// Steps on the statistics of one release, 1 to 1,000,000. There is no rule that stops earlier.
+    /// Number of steps on the statistics of one release, 1 to 1,000,000. There is no early
+    /// stopping.
     pub n_steps: usize,
     /// How a gradient moves the parameters.
     pub optimiser: Optimiser,
-    /// Items in a step, drawn uniformly without replacement; none for all. Items are public, so this costs no privacy and buys none.
+    /// Number of items in a step, drawn uniformly without replacement; none for all. Items are
+    /// public, so this neither costs nor saves privacy budget.
     pub item_batch: Option<usize>,
-    /// Weight of `||v_j||^2 / 2` per item, a public constant, 0 or above.
+    /// Weight of `||v_j||^2 / 2` for each item, a public constant, 0 or above.
     pub l2_penalty: f64,
-    /// Whether matrices are replaced by their positive semidefinite parts first. The paper does not; see [`ItemStatistics::project_psd`].
+    /// Whether matrices are replaced by their positive semidefinite parts first. The paper does not
+    /// do this; see [`ItemStatistics::project_psd`].
     pub project_psd: bool,
 }
 
@@ -65,7 +68,8 @@ pub struct EncoderDescent<E, R> {
 }
 
 impl<E: PublicEncoder, R: Rng> EncoderDescent<E, R> {
-    /// A learner that starts at the encoder's parameters; `rng` draws batches of items, the same ones in every run of a trainer.
+    /// A learner that starts at the encoder's parameters; `rng` draws batches of items, the same
+    /// ones in every run of a trainer.
     ///
     /// # Errors
     /// [`crate::Error::Param`] for a setting out of range.
@@ -80,19 +84,19 @@ impl<E: PublicEncoder, R: Rng> EncoderDescent<E, R> {
         })
     }
 
-    /// The encoder as it stands.
+    /// The encoder in its current state.
     #[must_use]
     pub const fn encoder(&self) -> &E {
         &self.encoder
     }
 
-    /// The encoder as it stands.
+    /// The encoder in its current state.
     #[must_use]
     pub fn into_encoder(self) -> E {
         self.encoder
     }
 
-    /// Items of the next step, increasing where all of them.
+    /// Items of the next step; in increasing order if it uses all of them.
     fn batch(&mut self) -> Vec<u32> {
         let n_items = self.encoder.n_items();
         let number = |j: usize| u32::try_from(j).unwrap_or(u32::MAX); // items are u32
@@ -164,9 +168,9 @@ impl<E: PublicEncoder, R: Rng> StatisticsLearner for EncoderDescent<E, R> {
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ValueDescentParams {
-    /// Steps on the statistics of one release, 1 to 1,000,000.
+    /// Number of steps on the statistics of one release, 1 to 1,000,000.
     pub n_steps: usize,
-    /// Step size in units of one over the largest curvature, above 0 and at most 2.
+    /// Step size as a multiple of the inverse of the largest curvature, above 0 and at most 2.
     pub rate: f64,
     /// Weight of the penalty `||theta||_F^2 / 2`, in units of the statistics times the kernel's scale, 0 or above.
     pub l2_penalty: f64,
@@ -187,14 +191,15 @@ impl ValueDescentParams {
     }
 }
 
-/// Gradient descent on the parameters `theta` of a linear encoder, without ever forming them.
+/// Gradient descent on the parameters `theta` of a linear encoder, without forming them.
 ///
 /// ```text
 /// theta <- theta - h X^T (A v - b) - h l theta    becomes    v <- v - h [K (A v - b) + l v],   K the feature kernel
 /// ```
 ///
-/// The same iterates as by the parameters, at a cost of `m^2 d` a step whatever `p` is. The largest curvature `L` of `K^(1/2) A K^(1/2)` is found by
-/// power iteration on released values; the step is `rate / (L + l)`.
+/// Gives the same iterates as descent on the parameters, at a cost of `m^2 d` per step whatever `p`
+/// is. The largest curvature `L` of `K^(1/2) A K^(1/2)` is found by power iteration on released
+/// values; the step is `rate / (L + l)`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ValueDescent {
     kernel: FeatureKernel,
@@ -224,7 +229,7 @@ impl ValueDescent {
         })
     }
 
-    /// Largest eigenvalue of `K A`, from above by a twentieth.
+    /// Estimate of the largest eigenvalue of `K A`, raised by a twentieth.
     fn curvature(&self, statistics: &ItemStatistics) -> f64 {
         let dim = self.dim;
         let mut v: Vec<f64> = (0..self.values.len())
@@ -247,7 +252,7 @@ impl ValueDescent {
     fn descend(&mut self, statistics: &ItemStatistics) -> Result<()> {
         let whole = self.curvature(statistics) + self.params.l2_penalty;
         if whole <= 0.0 {
-            return Ok(()); // nothing but zeros: nothing to learn
+            return Ok(()); // all zeros: nothing to learn
         }
         let step = self.params.rate / whole;
         let mut in_values = vec![0.0; self.values.len()];

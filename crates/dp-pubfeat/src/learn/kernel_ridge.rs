@@ -1,4 +1,4 @@
-//! The closed form for linear encoders, with what is known of the noise.
+//! The closed form for linear encoders, using the known noise.
 
 use dp_core::params;
 use dp_linalg::{cholesky_in_place, cholesky_solve_in_place};
@@ -8,7 +8,8 @@ use super::{StatisticsLearner, check_shape};
 use crate::features::{FeatureKernel, ItemKernel, in_public_range};
 use crate::{Error, ItemStatistics, Result};
 
-/// How much noise a closed form reckons with: `s^2`, the variance of the noise in an entry of `b` over the variance of an entry of an item's vector.
+/// The noise that a closed form assumes: `s^2`, the variance of the noise in an entry of `b`
+/// divided by the variance of an entry of an item's vector.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(
     rename_all = "kebab-case",
@@ -22,13 +23,15 @@ pub enum RidgeNoise {
         /// `s^2`, above 0.
         ratio: f64,
     },
-    /// From the noise of the release, for item vectors whose norm is about `item_norm`, a public guess.
+    /// From the noise of the release, for item vectors whose norm is about `item_norm`, a public
+    /// guess.
     ///
     /// ```text
     /// t^2 = item_norm^2 / d,   s^2 = s_b^2 / t^2 + s_A^2 (d + 1) / 2
     /// ```
     ///
-    /// `(d + 1) / 2` is what the noise of a matrix, smaller by `sqrt 2` off the diagonal, adds to an entry of `A v` per unit of `t^2`.
+    /// `(d + 1) / 2` is the contribution of the noise of a matrix, which is smaller by `sqrt 2` off
+    /// the diagonal, to an entry of `A v` per unit of `t^2`.
     FromRelease {
         /// The guess, from 1e-6 to 1e6.
         item_norm: f64,
@@ -39,7 +42,7 @@ pub enum RidgeNoise {
     /// t^2 = max(0, sum_j ||b_j||^2 - m d s_b^2) / sum_j K_jj (||A_j||_F^2 - d (d + 1) / 2 s_A^2),   at least (floor / d)
     /// ```
     Estimated {
-        /// Least `d t^2` that is believed, from 1e-6 to 1e6.
+        /// Lower bound on `d t^2`, from 1e-6 to 1e6.
         floor: f64,
     },
 }
@@ -52,10 +55,14 @@ pub enum RidgeNoise {
 /// answer  v = K A (A K A + l A + s^2 I)^-1 b
 /// ```
 ///
-/// With `s^2 = 0` this is the ridge regression `min_theta sum_j v_j^T A_j v_j / 2 - b_j^T v_j + l ||theta||^2 / 2` of the paper's linear problem: `v = K (A K + l)^-1 b`. `s^2`
-/// stands for the noise of the release, which the ridge alone does not know: it does not grow with an item's data while `A_j` does. Both are
-/// post-processing. Matrices are replaced by their positive semidefinite parts. Solved by conjugate gradients, preconditioned by each item's own block, from the solution of the statistics before;
-/// cost of a step of it: with a [`FeatureKernel`] `m^2 d`, whatever `p` is, with a [`SparseKernel`](crate::SparseKernel) `(m d + n) d` for `n` active features.
+/// With `s^2 = 0` this is the ridge regression `min_theta sum_j v_j^T A_j v_j / 2 - b_j^T v_j + l
+/// ||theta||^2 / 2` of the paper's linear problem: `v = K (A K + l)^-1 b`. `s^2` accounts for the
+/// noise of the release, which the ridge alone does not: the noise does not grow with an item's
+/// data, while `A_j` does. Both are post-processing. Matrices are replaced by their positive
+/// semidefinite parts. The system is solved by conjugate gradients, preconditioned by each item's
+/// own block, starting from the solution for the previous statistics; the cost of one of its steps
+/// is `m^2 d` with a [`FeatureKernel`], whatever `p` is, and `(m d + n) d` with a
+/// [`SparseKernel`](crate::SparseKernel) for `n` active features.
 #[derive(Debug, Clone, PartialEq)]
 pub struct KernelRidge<K = FeatureKernel> {
     pub(super) kernel: K,
@@ -71,9 +78,9 @@ pub struct KernelRidge<K = FeatureKernel> {
     pub(super) values: Vec<f64>,
 }
 
-/// Steps of conjugate gradients at most.
+/// Maximum number of conjugate-gradient steps.
 const MOST_STEPS: usize = 1000;
-/// Residual that ends them, over that of 0.
+/// Relative residual at which they end.
 const TOLERANCE: f64 = 1e-9;
 
 impl<K: ItemKernel> KernelRidge<K> {
@@ -102,7 +109,8 @@ impl<K: ItemKernel> KernelRidge<K> {
         })
     }
 
-    /// The same with solves that stop at a residual of `tolerance` times the norm of `b` in place of 1e-9.
+    /// The same learner with solves that stop at a residual of `tolerance` times the norm of `b`
+    /// instead of 1e-9.
     ///
     /// # Errors
     /// [`crate::Error::Param`] unless it lies strictly between 0 and 1.
@@ -116,12 +124,14 @@ impl<K: ItemKernel> KernelRidge<K> {
         &self.kernel
     }
 
-    /// `A z`, shape `(m, d)`: the item vectors are `K` times it, and the weights of a linear encoder `X^T` times it.
+    /// `A z`, shape `(m, d)`: `K` times it gives the item vectors, and `X^T` times it the weights
+    /// of a linear encoder.
     pub fn coefficients(&self) -> &[f64] {
         &self.coefficients
     }
 
-    /// `s^2` for right-hand sides with this noise in matrices and in them, and matrices of these squared norms.
+    /// `s^2` for this noise in matrices and right-hand sides, and matrices with these squared
+    /// norms.
     pub(super) fn ratio(
         &self,
         [of_matrix, of_rhs]: [f64; 2],
@@ -145,7 +155,7 @@ impl<K: ItemKernel> KernelRidge<K> {
                 moment.max(floor / d)
             }
         };
-        // with neither noise there would be no solution where a matrix is singular
+        // without either noise there would be no solution where a matrix is singular
         (of_rhs * of_rhs / variance + mixed).max(1e-12)
     }
 
@@ -171,7 +181,7 @@ impl<K: ItemKernel> KernelRidge<K> {
         Ok(blocks)
     }
 
-    /// `(A K A + l A + s^2 I)^-1 b` from `b` and a first guess, for `A` given by its product.
+    /// `(A K A + l A + s^2 I)^-1 b` from `b` and an initial guess, for `A` given by its product.
     pub(super) fn solve(
         &self,
         multiply: impl Fn(&[f64], &mut [f64]),
@@ -232,9 +242,11 @@ impl<K: ItemKernel> StatisticsLearner for KernelRidge<K> {
     }
 }
 
-/// Solves `M x = b` for a positive definite `M` given by its product, starting at `x`; `precondition` overwrites a residual `r` by about
-/// `M^-1 r`. Stops at a residual of `tolerance` times `b`'s norm, or after `most` steps, whichever is first. From `x = 0` what is found then is a regularised solution; from an older solution it is
-/// between that and the new one.
+/// Solves `M x = b` for a positive definite `M` given by its product, starting at `x`;
+/// `precondition` overwrites a residual `r` with an approximation of `M^-1 r`. Stops at a residual
+/// of `tolerance` times the norm of `b`, or after `most` steps, whichever comes first. Starting
+/// from `x = 0`, an early stop gives a regularised solution; starting from an older solution, it
+/// gives one between that and the new one.
 fn conjugate_gradients(
     mut product: impl FnMut(&[f64], &mut [f64]),
     precondition: impl Fn(&mut [f64]) -> Result<()>,

@@ -12,10 +12,10 @@ pub use kernel_ridge::{KernelRidge, RidgeNoise};
 
 use crate::{ItemStatistics, Result};
 
-/// Something that learns item vectors from released statistics, one set of them after the other.
+/// A learner of item vectors from a sequence of released statistics.
 ///
 /// # Privacy
-/// It sees released and public values only, so whatever it does is free.
+/// It sees released and public values only, so everything it does is post-processing.
 pub trait StatisticsLearner {
     /// Number of items `m`.
     fn n_items(&self) -> usize;
@@ -26,18 +26,20 @@ pub trait StatisticsLearner {
     /// Learns from the statistics of one release.
     ///
     /// # Errors
-    /// [`crate::Error::Shape`] when the statistics are of other items, [`crate::Error::Diverged`] when training leaves the finite numbers,
-    /// [`crate::Error::Linalg`] when a solve fails.
+    /// [`crate::Error::Shape`] when the statistics are of other items, [`crate::Error::Diverged`]
+    /// when training produces numbers that are not finite, [`crate::Error::Linalg`] when a solve
+    /// fails.
     fn learn(&mut self, statistics: &ItemStatistics) -> Result<()>;
 
-    /// All item vectors as they stand, shape `(m, d)`, row-major.
+    /// All current item vectors, shape `(m, d)`, row-major.
     ///
     /// # Errors
-    /// Those of an encoder's forward pass.
+    /// Errors of an encoder's forward pass.
     fn item_vectors(&self) -> Result<Vec<f64>>;
 }
 
-/// All item vectors, of the shape `(m, d)` that the fit began with: refused before users' data is looked at with them.
+/// All item vectors, checked to have the shape `(m, d)` that the fit began with, before they are
+/// used with users' data.
 pub(crate) fn vectors_of(
     learner: &impl StatisticsLearner,
     (n_items, dim): (usize, usize),
@@ -48,7 +50,7 @@ pub(crate) fn vectors_of(
     Ok(vectors)
 }
 
-/// The statistics must be of this learner's items.
+/// Checks that the statistics are of this learner's items.
 fn check_shape(learner: &impl StatisticsLearner, statistics: &ItemStatistics) -> Result<()> {
     dp_core::params::same_size("statistics' dim", statistics.dim(), learner.dim())?;
     Ok(dp_core::params::same_size(
