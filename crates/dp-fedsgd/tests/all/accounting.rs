@@ -1,4 +1,4 @@
-//! What a run costs, and that nothing else than what is paid for can be run.
+//! The cost of a run, and that nothing can be run except what is paid for.
 
 use dp_core::{Adjacency, ApproxDp, DpEvent};
 use dp_fedsgd::{
@@ -81,7 +81,7 @@ fn a_scheme_other_than_the_one_paid_for_does_not_run() {
         for (b, plan) in planned.iter().enumerate() {
             let fit = run.check().unwrap();
             let ran = fit.with(&model).fit(&batches, plan, paid(plan), noise);
-            let same = a == b || [(1, 3), (3, 1)].contains(&(a, b)); // other neighbours, same scheme
+            let same = a == b || [(1, 3), (3, 1)].contains(&(a, b)); // same scheme, another neighbouring relation
             assert_eq!(ran.is_ok(), same, "{a} {b}");
             if !same {
                 assert!(matches!(
@@ -97,7 +97,7 @@ fn a_scheme_other_than_the_one_paid_for_does_not_run() {
 fn a_clip_that_may_grow_out_of_the_grid_is_not_paid_for() {
     let mut params = PpSgdParams::new(1.0, 0.5, 1.0, 3, 50.0);
     for (high, fits) in [(1e6, true), (f64::MAX, false)] {
-        params.extra_share = 1.0; // the bound on all is sqrt 2 times the clip
+        params.extra_share = 1.0; // the bound on the whole is sqrt 2 times the clipping norm
         params.clip = ClipSchedule::Quantile {
             start: 1.0,
             quantile: 0.5,

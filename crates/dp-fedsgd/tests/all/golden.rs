@@ -1,4 +1,4 @@
-//! Models of seeded runs with everybody in every round, to the bit.
+//! Models of seeded runs with full participation, bit for bit.
 
 use dp_fedsgd::{
     BatchReduction, ClipSchedule, HeldBatches, PersonalizedObjective, Point, PpSgdParams,
@@ -49,7 +49,7 @@ impl PersonalizedObjective for Plain {
     }
 }
 
-/// One number that stands for all bits of the shared parameters and of everybody's own.
+/// One number that represents all bits of the shared parameters and of every user's local ones.
 fn fingerprint(params: PpSgdParams) -> u64 {
     let data = samples(u32::try_from(N).unwrap(), DIM, 4, 3);
     let rows = HeldBatches::new(&data, 2).unwrap();

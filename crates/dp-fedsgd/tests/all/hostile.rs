@@ -1,4 +1,4 @@
-//! Records that no model expects.
+//! Malformed records.
 
 use dp_core::{UserSamples, UserSamplesBuilder};
 use dp_fedsgd::{
@@ -30,13 +30,13 @@ fn users(n: u32, seed: u64) -> UserSamples {
             let x = [0; 3].map(|_| hostile(&mut numbers));
             builder.push(user, &x, hostile(&mut numbers)).unwrap();
         }
-        // one that is in the table for sure
+        // a user who is certainly in the table
         builder.push(user, &[f32::NAN; 3], 0.0).unwrap();
     }
     builder.build().0
 }
 
-/// A gradient that is not even a number now and then.
+/// An objective whose gradients sometimes have the wrong length or contain NaN.
 struct Broken(AdditiveModel);
 
 impl PersonalizedObjective for Broken {
@@ -116,7 +116,7 @@ fn nobody_adds_more_than_the_bound_and_models_stay_finite() {
 
 #[test]
 fn users_at_the_clip_count() {
-    // one user with a huge gradient: the sum moves by the whole clip, and not by 0
+    // one user with a huge gradient: the sum moves by the full clipping norm, not by 0
     let mut builder = UserSamplesBuilder::new(1, 1).unwrap();
     builder.push(0, &[1.0], 1e6).unwrap();
     let data = builder.build().0;

@@ -1,4 +1,4 @@
-//! Runs on made users.
+//! Runs on synthetic users.
 
 use dp_data::OffsetData;
 use dp_fedsgd::{
@@ -70,7 +70,8 @@ fn private_runs_come_near_runs_without_privacy_under_every_scheme() {
 fn sums_over_rows_learn_as_means_do_at_the_corresponding_step() {
     let data = offsets(300, DIM, 2);
     let rng = || ChaCha20Rng::seed_from_u64(1);
-    // ten rows each: sums are ten means, so clip times 10 and step by 10 is the same run
+    // ten rows each: a sum is ten means, so 10 times the clipping norm and a tenth of the step size
+    // give the same run
     let mean = PpSgdParams::new(2.0, 0.5, 10.0, 30, 300.0).check().unwrap();
     let sum = PpSgdParams {
         reduction: BatchReduction::Sum {
@@ -113,13 +114,14 @@ fn an_adaptive_clip_settles_where_the_share_of_users_is_met() {
             .all(|r| r.n_draws() == DIM as u64 + 1)
     );
     let noise = &mut NoiseSource::insecure_seeded(5);
-    // the bound on a whole contribution: the clip, and the coordinate of the share within it
+    // the bound on a whole contribution: the clipping norm, and the coordinate for the share within
+    // it
     let whole = 1.0_f64.hypot(params.extra_share);
     let mut keep = OnRelease(|seen: Release<'_>| norms.push(seen.grid.clip_norm() / whole));
     let run = Run::new(&plan, paid(&plan), noise).unwrap();
     let run = run.observed_by(&mut keep);
     fit.with(&squared(DIM)).run(&batches(&data), run).unwrap();
-    // it comes down from 200, and then follows gradients that shrink
+    // it falls from 200, and then follows the shrinking gradients
     assert!(
         norms[0] > 199.0 && norms[60] < 20.0 && norms[149] < norms[60],
         "{norms:?}"
@@ -151,7 +153,7 @@ fn stopping_early_follows_public_loss_and_keeps_what_was_paid() {
     let plan = fit
         .plan_with_noise(DIM, 5.0, 1e-4, dp_core::Adjacency::AddRemoveUser)
         .unwrap();
-    let public: Vec<f64> = data.coefficients[..DIM].to_vec(); // stands for public data
+    let public: Vec<f64> = data.coefficients[..DIM].to_vec(); // used as public data
     let far = |w: &[f64]| {
         w.iter()
             .zip(&public)

@@ -1,4 +1,4 @@
-//! Models follow from lists of releases: after a crash, over shards, with workers, in a replay.
+//! Models follow from release lists: after a crash, over shards, with workers, in a replay.
 
 use std::ops::ControlFlow;
 use std::thread;
@@ -46,7 +46,7 @@ fn following_a_quantile() -> PpSgdParams {
     params
 }
 
-/// Users train when they are asked.
+/// Users train only when they are asked.
 fn when_asked() -> PpSgdParams {
     everybody().sampled(PoissonSampling::new(0.4).unwrap().into())
 }
@@ -71,14 +71,14 @@ fn plan(params: PpSgdParams) -> Plan {
     fit.plan_with_noise(DIM, 2.0, 1e-5, adjacency).unwrap()
 }
 
-/// Bits of what was released.
+/// Bits of the released part.
 fn shared_bits(model: &PpSgdModel) -> Vec<u64> {
     let shared = &model.shared;
     let all = shared.last().iter().chain(shared.average().unwrap());
     all.map(|x| x.to_bits()).collect()
 }
 
-/// The users dealt to shards. The tables of a test live as long as it does.
+/// The users distributed over shards. The tables live as long as the test.
 fn dealt(
     data: &UserSamples,
     n_shards: usize,
@@ -123,7 +123,7 @@ fn models_follow_from_releases_wherever_the_users_are() {
         } else {
             let refused = laws.resume().unwrap_err();
             assert!(refused.what.contains("NotResumable"), "{refused}");
-            assert!(refused.what.contains("after 1 of 5"), "{refused}"); // from an empty list it goes on
+            assert!(refused.what.contains("after 1 of 5"), "{refused}"); // from an empty list it runs
         }
         if shards {
             laws.shards().unwrap();
@@ -136,7 +136,7 @@ fn models_follow_from_releases_wherever_the_users_are() {
     }
 }
 
-/// A run in memory: the model, with the list.
+/// A run in memory: the model and its list.
 fn whole(params: PpSgdParams, data: &UserSamples) -> (Fitted<PpSgdModel>, Vec<ReleaseEntry>) {
     #[derive(Default)]
     struct Keep(Vec<ReleaseEntry>);
@@ -155,7 +155,7 @@ fn whole(params: PpSgdParams, data: &UserSamples) -> (Fitted<PpSgdModel>, Vec<Re
     (fitted.unwrap(), keep.0)
 }
 
-/// Ends a run after so many releases.
+/// Ends a run after this many releases.
 struct EndAfter(usize);
 
 impl Observer for EndAfter {
@@ -220,7 +220,7 @@ fn a_run_whose_users_train_when_asked_is_not_resumed_and_costs_nothing_when_refu
     assert_eq!(ledger.0.n_releases(), 0);
 }
 
-/// A ledger that stands for the one which paid for the first releases.
+/// A ledger in place of the one that paid for the first releases.
 struct OfThisRun(Ledger);
 
 impl dp_mechanism::Payer for OfThisRun {
@@ -252,7 +252,7 @@ fn local_parameters_are_the_same_over_shards_and_where_users_are() {
             let found = trainer.run(&rows, run.summed_by(&backend)).unwrap();
             assert!(bits(&found.model, N) == bits(&expected, N));
         }
-        // workers have those of their users, the coordinator none
+        // workers hold the parameters of their users, the coordinator holds none
         let parts = data.deal(3, Shard::dealer(RUN, 3));
         let nobody = data.without_users();
         let (pool, links) = worker_channels(3);
@@ -293,7 +293,7 @@ fn local_parameters_are_the_same_over_shards_and_where_users_are() {
     }
 }
 
-/// Tells a worker that was started again what was released before, and asks it for nothing.
+/// Sends earlier releases to a restarted worker, and requests nothing from it.
 struct Told(std::vec::IntoIter<ReleaseEntry>);
 
 impl CoordinatorLink for Told {
@@ -340,7 +340,7 @@ fn a_replay_has_the_certificate_of_the_run_and_local_parameters_where_they_follo
         let n_users = again.model.local.expose().n_users();
         assert_eq!(n_users, if follow { N } else { 0 });
         assert!(bits(&again.model, n_users) == bits(&made.model, n_users));
-        // the model of the rounds that there are
+        // the model of the available rounds
         let shorter = replay(&entries[..3]).unwrap();
         assert_eq!(shorter.model.shared.n_rounds(), 3);
         assert_eq!(shorter.certificate.releases.len(), 3);
@@ -377,7 +377,7 @@ fn a_replay_stops_early_after_the_same_round() {
     let made = trainer().run(&rows, run).unwrap();
     let n_rounds = made.model.shared.n_rounds();
     assert!(n_rounds < 40);
-    assert_eq!(ledger.n_releases(), n_rounds as u64); // paid as they came
+    assert_eq!(ledger.n_releases(), n_rounds as u64); // paid release by release
     assert_eq!(made.certificate.releases.len(), n_rounds);
 
     let list = ReleaseList::read(&path, RUN, &plan).unwrap();
@@ -428,7 +428,7 @@ fn a_server_goes_on_from_its_list_and_clients_notice_nothing() {
     let reservation = ledger.hold(&plan).unwrap();
     let mut payer = Held(ledger, reservation);
     let mut run_id = None;
-    // two rounds to a server, each started anew
+    // two rounds per server, each time a new one
     for _ in 0..3 {
         let noise = &mut NoiseSource::insecure_seeded(SEED);
         let run = Run::paying(&plan, &mut payer, noise).unwrap();
@@ -460,7 +460,7 @@ fn a_server_goes_on_from_its_list_and_clients_notice_nothing() {
     }
 }
 
-/// Pays with the lines of one reservation.
+/// Pays from one reservation.
 struct Held(Ledger, dp_accounting::Reservation);
 
 impl dp_mechanism::Payer for Held {

@@ -1,4 +1,4 @@
-//! Whole runs.
+//! Complete runs.
 
 #![allow(
     clippy::disallowed_types,

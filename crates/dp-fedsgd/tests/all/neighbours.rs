@@ -1,5 +1,6 @@
-//! Two data sets that differ in one user, with the same coins and the same noise: the released integers of the first round, where all else is
-//! equal, differ by what that user adds, exactly.
+//! Two data sets that differ in one user, with the same coins and the same noise: the released
+//! integers of the first round, where all else is equal, differ by exactly that user's
+//! contribution.
 
 use dp_accounting::Plan;
 use dp_core::{Adjacency, UserSamples, UserSamplesBuilder};
@@ -10,7 +11,7 @@ use crate::support::{ADD_REMOVE, Numbers, OnRelease, Release, paid, squared};
 
 const N: u32 = 40;
 
-/// Users `0..n`, the last one with labels times `scale`.
+/// Users `0..n`, with the labels of the last one multiplied by `scale`.
 fn users(n: u32, scale: f32) -> UserSamples {
     let mut builder = UserSamplesBuilder::new(3, 4).unwrap();
     for user in 0..n {
@@ -97,7 +98,7 @@ fn adding_a_user_moves_the_release_by_what_the_user_adds() {
             in_it += 1;
             assert_eq!(moved, a.of_last);
             assert!(square(&moved) <= a.bound.pow(2));
-            assert!(square(&moved) as f64 > 0.999 * (a.bound as f64).powi(2)); // at the clip: the bound is met
+            assert!(square(&moved) as f64 > 0.999 * (a.bound as f64).powi(2)); // at the clipping norm: the bound is attained
         }
         // under Poisson sampling the user is in about half of the samples (seeds are fixed)
         assert!(in_it > 0 && (out > 0) == sampling.is_some());
@@ -119,7 +120,7 @@ fn replacing_a_user_moves_the_release_by_two_bounds_at_most() {
                 moves += 1;
                 assert_eq!(moved, difference(&a.of_last, &b.of_last));
                 assert!(square(&moved) <= 4 * a.bound.pow(2));
-                assert!(square(&moved) > a.bound.pow(2)); // more than add/remove would pay for
+                assert!(square(&moved) > a.bound.pow(2)); // more than the cost under add/remove would cover
             }
         }
         assert!(moves > 0 && (moves < 8) == sampling.is_some());

@@ -1,4 +1,4 @@
-//! Looking at users during a run.
+//! Observers of users during a run.
 
 use dp_fedsgd::{HeldBatches, PpSgd, PpSgdParams, Round, Run, Trainer};
 use dp_mechanism::{NoiseSource, PoissonSampling};
@@ -42,7 +42,8 @@ fn a_run_that_is_observed_is_the_run_that_is_not() {
     assert!(bits(&alone.model, N) == bits(&observed.model, N));
 }
 
-/// Rounds from a run with an observer, and from runs of fewer rounds with the same noise: each ends where the observer saw the round.
+/// Rounds of a run with an observer, and runs of fewer rounds with the same noise: each ends in the
+/// state that the observer saw after that round.
 #[test]
 fn an_observer_of_rounds_sees_what_a_run_of_so_many_rounds_would_have_left() {
     let data = samples(u32::try_from(N).unwrap(), 3, 4, 3);

@@ -1,4 +1,5 @@
-//! The rounds against a plain transcription of the formulas, in double precision and without noise.
+//! The rounds compared with a direct transcription of the formulas, in double precision and without
+//! noise.
 
 use dp_core::UserSamples;
 use dp_fedsgd::{BatchReduction, HeldBatches, PpSgdParams, StepSchedule};
@@ -16,7 +17,8 @@ struct Setting {
     batch_size: usize,
 }
 
-/// `w_T`, its average, and everybody's `theta_T` and average: Algorithms 1 to 3 with everybody in every round.
+/// `w_T`, its average, and every user's `theta_T` and average: Algorithms 1 to 3 with full
+/// participation.
 fn plain(data: &UserSamples, dim: usize, s: &Setting) -> [Vec<f64>; 4] {
     let n = data.users().len();
     let (mut w, mut theta) = (vec![0.0; dim], vec![vec![0.0; dim]; n]);

@@ -1,4 +1,4 @@
-//! Clients in several runs, and clients beside others.
+//! Clients in several runs, and clients in different groups of users.
 
 use dp_accounting::{Budget, Ledger, Plan, PlannedRelease};
 use dp_core::{Adjacency, DpEvent, UserSamples, UserSamplesBuilder};
@@ -16,7 +16,7 @@ fn seeded() -> NoiseSource {
     NoiseSource::insecure_seeded(7)
 }
 
-/// A round as it went out, who was asked, and what came back.
+/// A round's message, the clients that were asked, and their answers.
 type Heard = (RoundMessage, Vec<usize>, Vec<UpdateMessage>);
 
 /// A run of these clients, client `k` with number `k`.
@@ -93,7 +93,8 @@ fn messages_of_another_run_count_for_nothing() {
     assert_eq!(found, shared_after(Vec::new(), &mut seen));
 }
 
-/// Whatever comes late, of a run that was left or of an earlier round, neither resets a client nor makes it train again.
+/// A late message, of a run that was left or of an earlier round, neither resets a client nor makes
+/// it train again.
 #[test]
 fn messages_that_come_late_are_passed_over() {
     let data = samples(8, 3, 4, 3);
@@ -113,19 +114,19 @@ fn messages_that_come_late_are_passed_over() {
         for late in old.iter().map(|heard| &heard.0).chain(earlier) {
             assert!(disturbed.receive(late, true).unwrap() == Reply::Late);
         }
-        // the round at hand may be asked for again, and says the same
+        // the current round may be requested again, with the same answer
         assert!(disturbed.receive(message, true).unwrap() == expected);
         assert_eq!(disturbed.local(), alone.local());
         assert!(alone.local().iter().any(|&theta| theta != 0.0));
     }
-    // a round of the run at hand in which nobody was asked is heard of all the same
+    // a round of the current run in which no client was asked is recorded too
     let mut unasked = fresh();
     assert!(unasked.receive(&new[1].0, false).unwrap() == Reply::NotAsked);
     assert!(unasked.receive(&new[0].0, true).unwrap() == Reply::Late);
     assert!(unasked.local().iter().all(|&theta| theta == 0.0));
 }
 
-/// However many runs came after.
+/// However many runs followed.
 #[test]
 fn late_messages_of_every_run_that_was_left_are_told() {
     let data = samples(2, 3, 4, 3);
@@ -181,7 +182,8 @@ fn rounds_that_cannot_be_opened_cost_nothing_and_one_that_is_dropped_is_passed_o
 const N: u32 = 12;
 const CHANGED: u32 = 5;
 
-/// Users `0..N` by seeds of their own; `other` is the seed of the changed one, none leaves it out.
+/// Users `0..N` with separate seeds; `other` is the seed of the changed user, who is left out if it
+/// is none.
 fn users(other: Option<u64>) -> UserSamples {
     let mut builder = UserSamplesBuilder::new(3, 4).unwrap();
     for user in 0..N {
@@ -200,7 +202,8 @@ fn users(other: Option<u64>) -> UserSamples {
     builder.build().0
 }
 
-/// Given what was released, and their own coins, nobody's messages depend on another user, however long local parameters are kept.
+/// Given the releases and their own coins, no user's messages depend on another user, however long
+/// local parameters are kept.
 #[test]
 fn given_the_releases_others_send_the_same_whoever_is_beside_them() {
     let poisson: ClientSampling = PoissonSampling::new(0.5).unwrap().into();
@@ -222,7 +225,7 @@ fn given_the_releases_others_send_the_same_whoever_is_beside_them() {
             .iter()
             .filter(|(_, asked, _)| asked.contains(&5))
             .count();
-        assert!(sent_by_changed > 1, "{sent_by_changed}"); // else nothing is shown; seeds are fixed
+        assert!(sent_by_changed > 1, "{sent_by_changed}"); // otherwise the test shows nothing; seeds are fixed
 
         let neighbour = users(other);
         let beside = HeldBatches::new(&neighbour, 2).unwrap();
@@ -245,7 +248,7 @@ fn given_the_releases_others_send_the_same_whoever_is_beside_them() {
 
 const MANY: usize = 70;
 
-/// Bits of the shared model and of everybody's own.
+/// Bits of the shared model and of every user's local parameters.
 fn bits_on(params: PpSgdParams, n_threads: usize) -> Vec<u64> {
     let data = samples(u32::try_from(MANY).unwrap(), 3, 4, 3);
     let (model, rows) = (squared(3), HeldBatches::new(&data, 2).unwrap());

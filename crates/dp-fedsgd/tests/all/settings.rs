@@ -1,4 +1,4 @@
-//! Settings to and from files.
+//! Serialisation of settings.
 
 use dp_fedsgd::{
     AdditiveLoss, BatchReduction, ClipSchedule, LocalTraining, Participation, PpSgdParams,
@@ -55,7 +55,7 @@ fn files_say_what_is_meant() {
     assert!(with("alpha", "infinite".into()).is_err());
     assert!(with("alpah", 1.0.into()).is_err());
     assert!(with("alpha", 2.0.into()).is_ok());
-    // a probability that nobody may draw with is refused when it is read
+    // a probability that is not allowed is refused when it is read
     let sampled = |q: f64| {
         let scheme = serde_json::json!({"sampled": {"poisson": {"sampling_probability": q}}});
         serde_json::from_value::<Participation>(scheme)

@@ -1,4 +1,4 @@
-//! Data and payment shared by these tests.
+//! Data and payments shared by these tests.
 
 use dp_accounting::{Budget, Ledger, Plan, Spend};
 use dp_core::{Adjacency, UserRow, UserSamples, UserSamplesBuilder};
@@ -7,7 +7,7 @@ use dp_fedsgd::{AdditiveLoss, AdditiveModel, Observed, ObservedSums, Observer, P
 use dp_mechanism::{ClientPolicy, ClientRecord, Grid, ReleasedVector};
 use rand_chacha::{ChaCha20Rng, rand_core::SeedableRng};
 
-/// Spends of a plan, from a ledger of their own.
+/// Spends of a plan, from a separate ledger.
 pub(crate) fn paid(plan: &Plan) -> Vec<Spend> {
     let budget = Budget::schedule(plan.target(), plan.adjacency()).unwrap();
     Ledger::in_memory("test", budget)
@@ -16,12 +16,12 @@ pub(crate) fn paid(plan: &Plan) -> Vec<Spend> {
         .unwrap()
 }
 
-/// A client's record that refuses nothing but repeats.
+/// A client's record that refuses nothing except repeats.
 pub(crate) fn trusting() -> ClientRecord {
     ClientRecord::in_memory(ClientPolicy::trusting()).unwrap()
 }
 
-/// Sees releases.
+/// Observes releases.
 pub(crate) struct OnRelease<F>(pub(crate) F);
 
 impl<F: FnMut(Release<'_>)> Observer for OnRelease<F> {
@@ -41,14 +41,14 @@ impl<F: FnMut(Release<'_>)> Observer for OnRelease<F> {
     }
 }
 
-/// The release of a round, with what each user adds to it.
+/// The release of a round, with each user's contribution.
 pub(crate) struct Release<'a> {
     pub(crate) grid: &'a Grid,
     pub(crate) released: &'a ReleasedVector,
     pub(crate) one_user: &'a dyn Fn(UserRow<'_>) -> Vec<(usize, i64)>,
 }
 
-/// Sees rounds.
+/// Observes rounds.
 pub(crate) struct OnRound<F>(pub(crate) F);
 
 impl<F: FnMut(&Round<'_>)> Observer for OnRound<F> {
@@ -57,7 +57,7 @@ impl<F: FnMut(&Round<'_>)> Observer for OnRound<F> {
     }
 }
 
-/// Bits of the shared parameters and their averages, and of the own ones of `n_users` users.
+/// Bits of the shared parameters and their averages, and of the local ones of `n_users` users.
 pub(crate) fn bits(model: &PpSgdModel, n_users: usize) -> Vec<u64> {
     let (shared, own) = (&model.shared, model.local.expose());
     let users = (0..n_users).flat_map(|user| [Some(own.last(user)), own.average(user)]);
@@ -86,7 +86,7 @@ pub(crate) fn offsets(n_users: usize, dim: usize, seed: u64) -> OffsetData {
         .unwrap()
 }
 
-/// Small made numbers in [-1, 1).
+/// Small pseudo-random numbers in [-1, 1).
 pub(crate) struct Numbers(pub(crate) u64);
 
 impl Numbers {

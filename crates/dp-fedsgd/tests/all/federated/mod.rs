@@ -31,7 +31,7 @@ fn clients<'a>(
         .collect()
 }
 
-/// All rounds, with what every client does to its message; the final model.
+/// Runs all rounds, applying a function to every client's message, and returns the final model.
 fn federate(
     fit: PpSgd,
     data: &UserSamples,
@@ -49,7 +49,7 @@ fn federate(
     let mut everybody = clients(&model, &rows, data.users().len());
     let mut outcomes = Vec::new();
     while let Some(round) = server.open_round(everybody.len()).unwrap() {
-        // over the wire and back
+        // serialised and parsed again
         let text = serde_json::to_string(round.message()).unwrap();
         let message: RoundMessage = serde_json::from_str(&text).unwrap();
         assert_eq!(message, *round.message());
@@ -73,7 +73,7 @@ fn no_rejection(rejection: Rejection) {
     panic!("{rejection}");
 }
 
-/// A whole number below 2^50 that a few roundings have moved.
+/// The whole number, below 2^50, that a few rounding errors have changed.
 fn whole(z: f64) -> i128 {
     assert!((z - z.round()).abs() < 0.1, "{z}");
     #[allow(clippy::cast_possible_truncation, reason = "whole numbers below 2^53")]
@@ -81,7 +81,7 @@ fn whole(z: f64) -> i128 {
     whole
 }
 
-/// A message of a run that [`released`] fills in.
+/// A message for the run that [`released`] fills in.
 fn update(round: u32, client: usize, integers: &[i64]) -> UpdateMessage {
     UpdateMessage {
         run: String::new(),
@@ -91,7 +91,8 @@ fn update(round: u32, client: usize, integers: &[i64]) -> UpdateMessage {
     }
 }
 
-/// One round of three coordinates in which everybody is asked: the model after it, given what goes to the server.
+/// One round with three coordinates in which every client is asked: the model after it, given the
+/// messages to the server.
 fn released(updates: Vec<UpdateMessage>, rejected: &mut dyn FnMut(Rejection)) -> Vec<f64> {
     let fit = PpSgdParams::new(1.0, 1.0, 1.0, 1, 1.0)
         .sampled(poisson(1.0))
@@ -139,12 +140,12 @@ fn a_message_counts_as_it_is_or_not_at_all() {
         update(1, 4, &[0, 0]),
         update(1, 4, &[0, 0, 0, 0]),
         update(1, 4, &[]),
-        update(1, 10, &good), // nobody's number
+        update(1, 10, &good), // not the number of any client
         update(1, usize::MAX, &good),
     ] {
         assert_eq!(moved_by(vec![bad]), [0, 0, 0]);
     }
-    // the first message counts, and every client's own
+    // the first message of a client counts, and one message of every client
     let twice = vec![
         update(1, 4, &good),
         update(1, 4, &[0, bound, 0]),
@@ -222,12 +223,12 @@ fn ten_thousand_fuzzed_messages_move_the_sum_by_their_bound_at_most() {
         let integers: Vec<i64> = (0..n).map(|_| wild(&mut numbers)).collect();
         all.push(update(round, client, &integers));
     }
-    assert!(parsed > 100, "{parsed}"); // some bytes are still messages
+    assert!(parsed > 100, "{parsed}"); // some mutated bytes are still messages
     let n = all.len();
     let mut reasons = 0;
     released(all.clone(), &mut |_| reasons += 1);
     assert!(reasons > n / 4 && reasons < n);
-    // all of one client: whatever counts is one vector within the bound
+    // all from one client: at most one vector within the bound is counted
     for update in &mut all {
         update.client = 4;
     }
@@ -286,8 +287,8 @@ fn drop_outs_change_neither_noise_nor_other_clients_and_few_clients_stop_the_mod
     assert_eq!(outcomes, [RoundOutcome::TooFewClients; 4]);
     assert_eq!(shared, [0.0; 3]);
 
-    // the model of one round is linear in the sum: its integers come back, each with the half step that floored
-    // noise is read with
+    // the model after one round is linear in the sum: its integers can be recovered, each with the
+    // half step by which floored noise is offset
     let one = PpSgdParams::new(1.0, 1.0, 0.5, 1, 64.0).sampled(poisson(1.0));
     let fit = one.check().unwrap();
     let step = dp_mechanism::Grid::new(2.0, 0.5).unwrap().step();
@@ -306,7 +307,8 @@ fn drop_outs_change_neither_noise_nor_other_clients_and_few_clients_stop_the_mod
         |a: &[i128], b: &[i128]| -> Vec<i128> { a.iter().zip(b).map(|(a, b)| a - b).collect() };
     let (none, few, rest, all): (Vec<_>, Vec<_>, Vec<_>, Vec<_>) =
         (of(0..0), of(0..10), of(10..60), of(0..60));
-    // what clients 10.. add is the same with 0..10 there or not, and the noise with any of them
+    // the contribution of clients 10.. is the same with or without 0..10, and the noise is the same
+    // in all cases
     let added = difference(&rest, &none);
     assert_eq!(difference(&all, &few), added);
     assert!(added.iter().all(|&z| z != 0) && few != none);
@@ -406,7 +408,7 @@ fn a_hundred_thousand_clients_make_rounds() {
     while let Some(round) = server.open_round(n).unwrap() {
         let (asked, message) = (round.asked().to_vec(), round.message().clone());
         let answers = asked.iter().map(|&number| {
-            // as they come: no message is kept
+            // as they arrive: no message is stored
             let reply = everybody[number].receive(&message, true).unwrap();
             reply.update().unwrap()
         });
@@ -416,7 +418,8 @@ fn a_hundred_thousand_clients_make_rounds() {
     let served = server.finish().unwrap();
     let shared = served.model;
     assert!(served.certificate.verify().unwrap().is_private());
-    // labels are 2 x_0 plus a little: 8 steps of .4 along a slope of E x_0^2 = 1/3 leave less than half of it to learn
+    // labels are 2 x_0 plus a small term: 8 steps of .4 along a slope of E x_0^2 = 1/3 leave less
+    // than half of the error
     assert!(
         shared.last()[0] > 0.8 && shared.last()[1].abs() < 0.1,
         "{:?}",
@@ -437,7 +440,8 @@ impl Observer for EndsAtOnce {
     }
 }
 
-/// An error between a release and the step on it leaves shared parameters that are no function of the list.
+/// An error between a release and the step that uses it leaves shared parameters that are not a
+/// function of the list.
 #[test]
 fn a_server_that_is_behind_its_list_opens_no_round_and_makes_no_model() {
     let fit = PpSgdParams::new(1.0, 0.3, 0.5, 3, 60.0).sampled(poisson(0.5));

@@ -1,4 +1,4 @@
-//! What clients do not take part in, whatever a server asks for.
+//! What clients refuse, whatever a server requests.
 
 use dp_core::ApproxDp;
 use dp_fedsgd::{
@@ -27,8 +27,8 @@ fn round(number: u32) -> RoundMessage {
     }
 }
 
-/// Allows what [`round`] asks for, three times in a run and eight times in a lifetime: at noise multiplier 2 under add/remove an answer is
-/// worth `mu^2 = 1/4`.
+/// Admits the request of [`round`], three times in a run and eight times in a lifetime: at noise
+/// multiplier 2 under add/remove one answer costs `mu^2 = 1/4`.
 fn policy() -> ClientPolicy {
     let target = ApproxDp {
         epsilon: dp_accounting::gdp::epsilon(2.0_f64.sqrt(), 1e-5) * (1.0 + 1e-9),
@@ -85,7 +85,7 @@ fn a_server_that_asks_for_more_than_the_policy_allows_gets_nothing() {
     let (found, most) = (4, 3);
     let refused = refusal(client.receive(&round(4), true));
     assert_eq!(refused, Some(Refusal::Round { found, most }));
-    // an answer that was lost is given again; the same on a finer grid is another answer
+    // a lost answer is sent again; the same values on a finer grid are another answer
     assert!(matches!(
         client.receive(&round(3), true),
         Ok(Reply::Update(_))
@@ -98,7 +98,7 @@ fn a_server_that_asks_for_more_than_the_policy_allows_gets_nothing() {
     assert_eq!(refused, Some(Refusal::Answered));
     assert!((client.record().spent().unwrap().mu.powi(2) - 0.75).abs() < 1e-9);
 
-    // the lifetime is eight answers, in however many runs
+    // the lifetime limit is eight answers, over any number of runs
     let of = |run: u32, number| RoundMessage {
         run: format!("run {run}"),
         ..round(number)
@@ -126,7 +126,7 @@ fn a_server_that_asks_for_more_than_the_policy_allows_gets_nothing() {
     ));
 }
 
-/// A process that was started again has lost local parameters, and nothing of what was answered.
+/// A process that was restarted has lost its local parameters, but no record of answered rounds.
 #[test]
 fn a_run_that_is_replayed_after_a_restart_gets_nothing() {
     let data = samples(2, 3, 4, 3);
@@ -157,7 +157,8 @@ fn a_run_that_is_replayed_after_a_restart_gets_nothing() {
     assert!(matches!(reply, Ok(Reply::Update(_))));
 }
 
-/// The number of clients, as released by a round in which a client sends this in the coordinate that counts it, and what was rejected.
+/// The number of clients released by a round in which a client sends this value in the counting
+/// coordinate, and the rejections.
 fn counted(count: impl Fn(f64) -> f64) -> (bool, Vec<Rejection>) {
     let mut params = PpSgdParams::new(1.0, 1.0, 1.0, 1, 100.0).sampled(poisson(1.0));
     (params.minimum_clients, params.extra_share) = (Some(50.0), 0.1);
@@ -180,7 +181,8 @@ fn counted(count: impl Fn(f64) -> f64) -> (bool, Vec<Rejection>) {
     (outcome == dp_fedsgd::RoundOutcome::Stepped, rejected)
 }
 
-/// Ten clients that each send ten times what counts them, within the bound on the whole message, are not the fifty that a round needs.
+/// Ten clients that each send ten times the value of one client, within the bound on the whole
+/// message, do not count as the fifty that a round needs.
 #[test]
 fn a_client_counts_as_one_client() {
     assert_eq!(counted(|one| one), (false, Vec::new()));
