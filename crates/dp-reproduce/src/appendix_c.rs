@@ -1,4 +1,4 @@
-//! `krichene2023-appendix-c`: regression tasks of skewed size.
+//! `krichene2023-appendix-c`: regression tasks with skewed sizes.
 
 use dp_core::{Adjacency, Interactions};
 use dp_data::{SkewedTasks, TaskData, rmse};
@@ -22,7 +22,7 @@ const EXPONENTS: [f64; 4] = [0.0, 0.25, 0.5, 1.0];
 const EPSILONS: [f64; 3] = [1.0, 5.0, 20.0];
 const MADE: &str = "made data";
 const METRIC: &str = "test RMSE";
-/// Seeds of data and noise are this far apart.
+/// Distance between the seeds of different repetitions.
 const SEED_STRIDE: u64 = 1 << 20;
 
 #[derive(Clone, Copy)]
@@ -96,7 +96,7 @@ fn cells() -> Vec<Cell> {
     cells
 }
 
-/// What one seed gave.
+/// Results of one seed.
 struct Measured {
     zero: f64,
     non_private: f64,
@@ -125,7 +125,7 @@ impl Measured {
     }
 }
 
-/// A size out of range is a bad argument, not a bad file.
+/// A size out of range is an argument error, not a file error.
 fn size_error(error: dp_data::Error) -> Error {
     match error {
         dp_data::Error::Param(param) => param.into(),
@@ -133,7 +133,7 @@ fn size_error(error: dp_data::Error) -> Error {
     }
 }
 
-/// Training users of each task, public in this set-up as in the paper.
+/// Number of training users of each task, public in this set-up as in the paper.
 fn counts(train: &Interactions) -> Vec<f64> {
     (0..train.n_items())
         .map(|task| train.item_major().item(task).len() as f64)

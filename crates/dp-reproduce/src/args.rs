@@ -8,7 +8,7 @@ use clap::Parser;
 #[derive(Parser)]
 #[command(name = "dp-reproduce", version)]
 pub(crate) struct ReproduceArgs {
-    /// Which one; see --list
+    /// Name of the reproduction; see --list
     #[arg(value_name = "NAME", required_unless_present = "list")]
     pub(crate) name: Option<String>,
     /// List what can be reproduced
@@ -33,16 +33,17 @@ pub(crate) struct ReproduceArgs {
     /// Change a size of the set-up; may be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) size: Vec<String>,
-    /// Small sizes: does it run at all?
+    /// Use small sizes, to check that it runs
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Folder with the data sets, for those that need one
+    /// Folder with the data sets, for reproductions that need one
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
-    /// Draw the figure here, as SVG (reproductions of 2022 and 2024, nights, evidence and limits)
+    /// Write the figure to this file as SVG (reproductions of 2022 and 2024, nights, evidence and
+    /// limits)
     #[arg(long, value_name = "FILE")]
     pub(crate) plot: Option<PathBuf>,
-    /// Draw the rows that --json printed earlier instead of running
+    /// Draw the rows printed earlier by --json instead of running
     #[arg(long, value_name = "FILE", requires = "plot")]
     pub(crate) rows: Option<PathBuf>,
     /// Print one JSON object instead of the table

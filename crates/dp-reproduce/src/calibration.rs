@@ -1,4 +1,4 @@
-//! From the epsilon of a row to its noise, and paying for it.
+//! Calibrates the noise of a row from its epsilon, and pays for it.
 
 use dp_accounting::{Budget, Ledger, Plan, Spend, usable_delta};
 use dp_core::ApproxDp;
@@ -7,13 +7,13 @@ use dp_personal::error::Result;
 
 pub(super) const DELTA: f64 = 1e-5;
 
-/// How epsilon becomes noise.
+/// How epsilon is converted to noise.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Accounting {
     /// The paper's `beta = epsilon^2 / (8 ln(1/delta))`, two releases of noise multiplier
-    /// `1/sqrt(beta)` in all: `mu^2 = 2 beta`. Its true epsilon is smaller.
+    /// `1/sqrt(beta)` in total: `mu^2 = 2 beta`. Its true epsilon is smaller.
     Closed,
-    /// The exact composition of Gaussians.
+    /// The exact composition of Gaussian mechanisms.
     Gdp,
 }
 
@@ -30,19 +30,19 @@ impl Accounting {
         Ok(ApproxDp::target(epsilon, DELTA)?)
     }
 
-    /// The epsilon that the noise is worth, rounded up.
+    /// The true epsilon of the noise, rounded up.
     pub(super) fn true_epsilon(self, epsilon: f64) -> Result<f64> {
         Ok((self.target(epsilon)?.epsilon * 1e4).ceil() / 1e4)
     }
 }
 
-/// A budget of its own for each measurement.
+/// Reserves a plan on a separate budget for each measurement.
 pub(super) fn pay(plan: &Plan, data: &str) -> Result<Vec<Spend>> {
     let budget = Budget::new(plan.target(), plan.adjacency())?;
     Ok(Ledger::in_memory(data, budget)?.reserve(plan)?)
 }
 
-/// The same for a plan with samples, which a budget takes whole or not at all.
+/// The same for a plan with sampling, which is reserved as a whole.
 pub(super) fn pay_schedule(plan: &Plan, data: &str) -> Result<Vec<Spend>> {
     let budget = Budget::schedule(plan.target(), plan.adjacency())?;
     Ok(Ledger::in_memory(data, budget)?.reserve(plan)?)

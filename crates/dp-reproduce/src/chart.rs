@@ -1,9 +1,9 @@
-//! From rows as JSON to the lines of a chart.
+//! Converts JSON rows to the lines of a chart.
 
 use dp_page::{Axis, Chart, Line, Lines, Point};
 use serde_json::Value;
 
-/// A number, also one that is written as text.
+/// A number, also if it is written as text.
 pub(super) fn number(value: &Value) -> Option<f64> {
     match value.as_str() {
         Some(text) => text.parse().ok(),
@@ -16,13 +16,13 @@ pub(super) fn param(row: &Value, name: &str) -> Option<f64> {
     number(&row["params"][name])
 }
 
-/// The mean of a row at a place across, with its standard error where the row has one.
+/// The mean of a row at position `x`, with its standard error if the row has one.
 pub(super) fn point(x: f64, row: &Value) -> Option<Point> {
     let (y, error) = (number(&row["mean"])?, number(&row["se"]));
     Some(Point { x, y, error })
 }
 
-/// Lines by a key, in the order of first appearance.
+/// Groups points into lines by a key, in the order of first appearance.
 pub(super) fn grouped(points: impl IntoIterator<Item = (String, Point)>) -> Vec<Line> {
     let mut all: Vec<Line> = Vec::new();
     for (name, point) in points {
@@ -37,7 +37,8 @@ pub(super) fn grouped(points: impl IntoIterator<Item = (String, Point)>) -> Vec<
     all
 }
 
-/// Lines over a logarithmic axis whose ticks are their points; the vertical one is linear or logarithmic.
+/// A chart with a logarithmic horizontal axis whose ticks are the points; the vertical axis is
+/// linear or logarithmic.
 pub(super) fn chart(
     [title, note]: [&str; 2],
     [across, up]: [&str; 2],
@@ -46,7 +47,7 @@ pub(super) fn chart(
 ) -> Chart {
     let points = || lines.iter().flat_map(|line| &line.points);
     let (places, ys) = (points().map(|p| p.x), points());
-    // standard errors belong to the picture, but a logarithmic axis does not follow them down to nothing
+    // error bars must be visible, but a logarithmic axis cannot extend to where they reach 0
     let heights = ys.flat_map(|p| {
         let error = p.error.unwrap_or(0.0);
         let low = p.y - error;

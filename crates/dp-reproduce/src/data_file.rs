@@ -1,11 +1,11 @@
-//! Files of data sets under `--data`.
+//! Data files in the folder given by `--data`.
 
 use std::path::PathBuf;
 
 use super::ReproduceArgs;
 use dp_personal::error::{Error, Result};
 
-/// The first of `files` in `DIR/folder`, or else in `DIR` itself.
+/// The first of `files` that exists in `DIR/folder`, or otherwise in `DIR` itself.
 pub(super) fn data_file(args: &ReproduceArgs, folder: &str, files: &[&str]) -> Result<PathBuf> {
     let names = files.join(" or ");
     let Some(data) = &args.data else {

@@ -1,4 +1,5 @@
-//! `data-sets`: `dp train` with its defaults on every set of ratings under --data, beside what is free and what has no privacy.
+//! `data-sets`: `dp train` with its defaults on every rating data set under --data, compared with
+//! free baselines and with models without privacy.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -24,10 +25,10 @@ const K: usize = 20;
 pub(super) const FILES: [&str; 2] = ["ratings.csv.gz", "ratings.csv"];
 const EPSILONS: [f64; 5] = [0.5, 1.0, 2.0, 5.0, 20.0];
 
-/// A set of ratings.
+/// A rating data set.
 struct DataSet {
     folder: &'static str,
-    /// The least rating that is a yes, where the set is one of likes too.
+    /// The smallest rating that counts as positive, if the set is also used for implicit feedback.
     least_yes: Option<f64>,
 }
 
@@ -54,11 +55,12 @@ const ALL: [DataSet; 5] = [
     },
 ];
 
-/// What a model without privacy is chosen from, by the validation part: lengths of factors, and ridges.
+/// Candidates for the model without privacy, selected on the validation part: numbers of factors,
+/// and ridges.
 const LENGTHS: [usize; 5] = [1, 2, 5, 17, 33];
 const RIDGES: [f64; 3] = [3.0, 10.0, 30.0];
 
-/// What the seeds found, by method, epsilon's place and metric; in the order of the tables.
+/// Results of the seeds by method, index of epsilon and metric, in the order of the tables.
 type Found = BTreeMap<(usize, &'static str), Cell>;
 
 #[derive(Default)]
@@ -101,7 +103,7 @@ pub(super) fn run(args: &ReproduceArgs) -> Result<Vec<Row>> {
     }
 }
 
-/// Those of the tables, or the one of `--size epsilon=E`.
+/// The epsilons of the tables, or the one given by `--size epsilon=E`.
 pub(super) fn epsilons(args: &ReproduceArgs) -> Result<Vec<f64>> {
     let mut epsilons = EPSILONS.to_vec();
     sizes::apply(&args.size, "epsilon", |key, value| {
@@ -111,7 +113,7 @@ pub(super) fn epsilons(args: &ReproduceArgs) -> Result<Vec<f64>> {
     Ok(epsilons)
 }
 
-/// `dp train` with default settings, split and noise by one seed.
+/// `dp train` with default settings; one seed determines split and noise.
 pub(super) fn defaults(ratings: &Path, out: &Path, epsilon: f64, seed: u64) -> Given {
     Given::default()
         .with("ratings", ratings.as_os_str())
@@ -125,7 +127,7 @@ pub(super) fn defaults(ratings: &Path, out: &Path, epsilon: f64, seed: u64) -> G
         .with("item_ids_are_public", "true")
 }
 
-/// What a run measured of `metric`, by method.
+/// The values of `metric` measured in a run, by method.
 pub(super) fn measured<'a>(
     outcome: &'a TrainOutcome,
     metric: &'a str,
@@ -157,7 +159,7 @@ fn table<'a>(
     })
 }
 
-/// A run of `dp train`: what it learnt, and what its verdict compared that with.
+/// One run of `dp train`: the model's metrics and those of its baselines.
 fn one(
     path: &str,
     least_yes: Option<f64>,
@@ -186,7 +188,7 @@ fn one(
             "popularity (private, whole budget)" => (at, "popularity, whole budget"),
             _ => continue,
         };
-        // what is free is the same at every epsilon
+        // free baselines are the same at every epsilon
         if place.0 == 0 && at > 1 {
             continue;
         }
@@ -202,7 +204,7 @@ fn one(
     Ok(())
 }
 
-/// The best model without privacy, by the validation part.
+/// The best model without privacy, selected on the validation part.
 fn without_privacy(
     path: &str,
     least_yes: Option<f64>,
@@ -242,7 +244,7 @@ fn without_privacy(
     Ok(())
 }
 
-/// Errors on validation and test part of the model with the least on the former.
+/// Validation and test errors of the model with the smallest validation error.
 fn best(
     train: &Private<Interactions>,
     least_yes: Option<f64>,

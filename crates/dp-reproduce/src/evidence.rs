@@ -1,4 +1,5 @@
-//! `evidence`: `dp train --prior` with what public ratings and features say of the items, beside the same without, and with a prior of other items.
+//! `evidence`: `dp train --prior` with information about the items from public ratings and
+//! features, compared with runs without it and with a prior of other items.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -22,11 +23,12 @@ use super::report::Row;
 const ITEMS: [&str; 2] = ["items.tsv.gz", "items.tsv"];
 const METRIC: &str = "test RMSE";
 
-/// Whose ratings are private, and whose are public.
+/// A private and a public data set.
 struct Pair {
     private: &'static str,
     public: &'static str,
-    /// Public users are those whose first rating is later (seconds since 1970): none of them rates in the private set under the same id.
+    /// The public users are those whose first rating is later than this (seconds since 1970): none
+    /// of them rates in the private set under the same id.
     after: f64,
 }
 
@@ -50,7 +52,7 @@ const PAIRS: [Pair; 3] = [
     },
 ];
 
-/// What a run is given about items.
+/// Item information given to a run.
 const METHODS: [&str; 4] = [
     "nothing",
     "features",
@@ -95,7 +97,7 @@ fn of_pair(args: &ReproduceArgs, pair: &Pair, epsilons: &[f64]) -> Result<Vec<Ro
     Ok(rows)
 }
 
-/// Tables of [`METHODS`], and how many items of the public ratings are private ones.
+/// Tables for [`METHODS`], and the number of items in both the public ratings and the private set.
 fn priors(
     args: &ReproduceArgs,
     pair: &Pair,
@@ -138,7 +140,7 @@ fn priors(
     Ok(([None, Some(features), Some(both), Some(others)], n_matched))
 }
 
-/// Ids of private items by those of public ones: of equal title and year, where there is one of each.
+/// Private item ids by public ones: items with the same title and year, if it is unique in both.
 fn matched(public: &Path, private: &Path) -> Result<HashMap<String, String>> {
     let by_name = |path: &Path| -> Result<HashMap<(String, String), Vec<String>>> {
         let catalogue: ItemCatalogue = dp_data::read_catalogue(path)?;
@@ -163,7 +165,8 @@ fn matched(public: &Path, private: &Path) -> Result<HashMap<String, String>> {
     Ok(pairs.collect())
 }
 
-/// Ratings of the users who came later than `after`, of items that are private ones too, by the ids of these; how many items that are.
+/// Writes the ratings by users who came later than `after`, of items that are also in the private
+/// set, under the ids of these; returns the number of such items.
 fn write_public(
     path: &Path,
     after: f64,
@@ -242,7 +245,7 @@ fn error_of(
     value.ok_or_else(|| Error::Usage("a run without held-out ratings".to_owned()))
 }
 
-/// Error by epsilon, a chart for each pair and a line for each method.
+/// Error against epsilon, a chart for each pair and a line for each method.
 pub(super) fn plot(rows: &[Value]) -> Vec<Chart> {
     let of_pair = |pair: &Pair| {
         let rows = rows.iter().filter(|row| {

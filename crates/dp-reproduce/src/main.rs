@@ -1,4 +1,4 @@
-//! `dp-reproduce`: figures and tables of the papers, recomputed.
+//! `dp-reproduce`: recomputes figures and tables of the papers.
 
 mod appendix_c;
 mod args;
@@ -33,7 +33,7 @@ pub(crate) use args::ReproduceArgs;
 use report::Row;
 use screen::{print, print_json};
 
-/// One that can be asked for by name.
+/// A reproduction, selected by name.
 struct Reproduction {
     name: &'static str,
     about: &'static str,
@@ -153,7 +153,7 @@ const ALL: &[Reproduction] = &[
     },
 ];
 
-/// Said with every table: nothing of this is a release.
+/// Printed with every table: none of it is a release.
 const SEEDED: &str = "seeded noise and data: a measurement without any guarantee";
 
 fn main() -> ExitCode {
@@ -217,7 +217,7 @@ fn run(args: &ReproduceArgs) -> Result<()> {
     ))
 }
 
-/// The rows of an earlier run of the same.
+/// The rows of an earlier run of the same reproduction.
 fn rows_of_file(path: &Path, name: &str) -> Result<Vec<Value>> {
     let text = std::fs::read_to_string(path).map_err(|e| Error::read(path, e))?;
     let json: Value = serde_json::from_str(&text).unwrap_or_default();
@@ -230,7 +230,7 @@ fn rows_of_file(path: &Path, name: &str) -> Result<Vec<Value>> {
     Ok(rows)
 }
 
-/// The figure of a reproduction, where it has one.
+/// The figure of a reproduction, if it has one.
 fn plot(name: &str, rows: &[Value]) -> Option<String> {
     let nights = || {
         let drawn = name.starts_with("nights").then(|| nights::plot(rows));
@@ -243,7 +243,7 @@ fn plot(name: &str, rows: &[Value]) -> Option<String> {
         .or_else(|| (name == "limits").then(|| dp_page::stacked(&[limits::plot(rows)])))
 }
 
-/// A figure that cannot be written is told before hours of work.
+/// Checks that the figure can be written before hours of work.
 fn check_place(path: &Path) -> Result<()> {
     let folder = output::folder_of(path);
     let source = if path.is_dir() || path.file_name().is_none() {

@@ -1,4 +1,5 @@
-//! `nights`: a recommender that is retrained every night, on one lifetime budget and in other ways to divide one.
+//! `nights`: a recommender that is retrained every night, with one lifetime budget and with other
+//! ways to divide one.
 
 use std::path::Path;
 
@@ -32,27 +33,27 @@ const METRIC: &str = "test RMSE";
 const RECALL: &str = "Recall@20";
 /// Length of lists.
 const LIST: usize = 20;
-/// Ratings from here on are a like.
+/// Ratings from this value on count as likes.
 const LEAST_YES: f64 = 4.0;
 const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
 /// Shrinkage of the user-mean baseline, in ratings.
 const USER_MEAN_SHRINKAGE: f64 = 5.0;
 const EPSILONS: [f64; 4] = [1.0, 2.0, 5.0, 10.0];
-/// Nights on which everything is measured, as parts of all.
+/// Number of nights on which everything is measured, evenly spaced.
 const MEASURED: u32 = 8;
-/// Seeds of different lifetimes are this far apart.
+/// Distance between the seeds of different lifetimes.
 const SEED_STRIDE: u64 = 1 << 20;
 
-/// When records come.
+/// When records arrive.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Arrival {
-    /// Users evenly over all nights, with all their records.
+    /// Users arrive evenly over all nights, with all their records.
     Even,
-    /// The same, and each record evenly from then on.
+    /// Users arrive evenly over all nights, and each of their records evenly from then on.
     Adding,
-    /// Half of the users on the first night, the others evenly.
+    /// Half of the users arrive on the first night, the others evenly.
     Half,
-    /// As the data say.
+    /// According to the timestamps in the data.
     Times,
 }
 
@@ -60,14 +61,14 @@ struct Setting {
     arrival: Arrival,
     nights: u32,
     epsilons: Vec<f64>,
-    /// Settings are compared on validation data, not on the test part.
+    /// Whether settings are compared on validation data instead of the test part.
     validates: bool,
-    /// Least signal at which tastes begin, in place of the default.
+    /// Minimum signal at which taste factors start, instead of the default.
     signal: Option<f64>,
     tastes: usize,
-    /// Lifetimes with public features of items beside those without.
+    /// Whether to compare lifetimes with public item features with those without.
     features: bool,
-    /// Lifetimes alone are measured.
+    /// Whether only lifetimes are measured.
     is_brief: bool,
 }
 
@@ -140,7 +141,7 @@ pub(super) fn ml1m(args: &ReproduceArgs) -> Result<Vec<Row>> {
     )
 }
 
-/// Its 215 days.
+/// The data set's 215 days.
 pub(super) fn ml100k(args: &ReproduceArgs) -> Result<Vec<Row>> {
     run(
         args,
@@ -151,7 +152,7 @@ pub(super) fn ml100k(args: &ReproduceArgs) -> Result<Vec<Row>> {
     )
 }
 
-/// Its twenty years as one.
+/// The data set's twenty years, treated as one.
 pub(super) fn latest_small(args: &ReproduceArgs) -> Result<Vec<Row>> {
     run(
         args,
@@ -265,7 +266,7 @@ fn one_seed_of_likes(setting: &Setting, split: &UserSplit, seed: u64) -> Result<
     Ok(found)
 }
 
-/// All nights of some lifetimes, and what is measured on some of them.
+/// All nights of several lifetimes, with measurements on some of them.
 fn of_lifetimes(
     setting: &Setting,
     train: &Interactions,
@@ -290,7 +291,7 @@ fn of_lifetimes(
     Ok(found)
 }
 
-/// Rows of public numbers of items, and how many numbers a row has.
+/// Rows of public item features, and the number of features.
 type Features = (Vec<f64>, usize);
 
 /// Genres and decades of the items.
@@ -301,7 +302,7 @@ fn read_features(path: &Path, catalogue: &ItemCatalogue) -> Result<Features> {
     Ok((rows, vocabulary.category_sizes().iter().sum()))
 }
 
-/// The column `timestamp` in the place of ratings.
+/// The column `timestamp` read as ratings.
 pub(super) fn read_times(path: &Path) -> Result<Ratings> {
     let columns = RatingsColumns {
         rating: Some("timestamp".to_owned()),
@@ -313,7 +314,7 @@ pub(super) fn read_times(path: &Path) -> Result<Ratings> {
     )?)
 }
 
-/// The night on which each training record is first there, user after user.
+/// The night on which each training record arrives, user by user.
 fn arrivals(
     setting: &Setting,
     train: &Interactions,
@@ -367,7 +368,7 @@ fn floor(x: f64) -> u32 {
     x as u32
 }
 
-/// The records that are there on a night.
+/// The records that have arrived by a night.
 fn table(train: &Interactions, arrivals: &[Vec<u32>], night: u32) -> Result<Private<Interactions>> {
     let mut builder = InteractionsBuilder::new(train.n_items());
     let mut at = 0;
@@ -389,7 +390,7 @@ fn table(train: &Interactions, arrivals: &[Vec<u32>], night: u32) -> Result<Priv
     Ok(Private::new(builder.build().0))
 }
 
-/// A lifetime, night after night.
+/// One lifetime, night by night.
 struct Lifetime {
     method: &'static str,
     epsilon: f64,
@@ -448,12 +449,13 @@ impl Lifetime {
     }
 }
 
-/// Another way to spend a lifetime's budget, by what it leaves for the model of one night.
+/// Another way to spend a lifetime's budget, described by the budget of the model of one night.
 struct Other {
     method: &'static str,
-    /// Item biases alone.
+    /// Whether it learns only item biases.
     is_of_biases: bool,
-    /// The night whose records it has, on night `t`, and the part of mu that its model has.
+    /// For night `t`: the night whose records the model uses, and the part of mu that is spent on
+    /// it.
     spends: fn(t: u32, nights: u32) -> (u32, f64),
 }
 
@@ -495,8 +497,9 @@ const OTHERS: &[Other] = &[
     },
 ];
 
-/// The part of mu that a prefix sum up to night `t` has, from a binary tree over all nights whose nodes are refined from below (Honaker 2015): a user is in one
-/// node of each level, and a node of height `h` has the variance `1 / (2 - 2^-h)`.
+/// The part of mu of a prefix sum up to night `t` under a binary tree over all nights whose nodes
+/// are refined from below (Honaker 2015): a user is in one node of each level, and a node of height
+/// `h` has the variance `1 / (2 - 2^-h)`.
 fn tree(t: u32, nights: u32) -> f64 {
     let levels = f64::from(nights.next_power_of_two().ilog2() + 1);
     let length = t + 1;
@@ -505,7 +508,8 @@ fn tree(t: u32, nights: u32) -> f64 {
     (levels * variance).sqrt().recip()
 }
 
-/// The same from the square root of the matrix of prefix sums (Fichtenberger, Henzinger and Upadhyay 2023): coefficients `binom(2k, k) / 4^k`.
+/// The same under the square root of the matrix of prefix sums (Fichtenberger, Henzinger and
+/// Upadhyay 2023): coefficients `binom(2k, k) / 4^k`.
 fn toeplitz(t: u32, nights: u32) -> f64 {
     let squares = |n: u32| -> f64 {
         let coefficients = (0..n).scan(1.0, |next, k| {
@@ -658,7 +662,7 @@ fn rows(setting: &Setting, data: &str, metric: &'static str, measured: &[Measure
     cells.collect()
 }
 
-/// Methods that are near others, or the same on every night.
+/// Methods that are close to others, or the same on every night.
 const NOT_DRAWN: [&str; 4] = [
     "user mean",
     "one run, item biases",
@@ -666,7 +670,7 @@ const NOT_DRAWN: [&str; 4] = [
     "no privacy, item biases",
 ];
 
-/// Error by night, a chart for each epsilon and a line for each method.
+/// Error against night, a chart for each epsilon and a line for each method.
 pub(super) fn plot(rows: &[Value]) -> Vec<Chart> {
     let mut epsilons: Vec<f64> = rows
         .iter()
@@ -705,10 +709,12 @@ mod tests {
 
     #[test]
     fn prefix_sums_have_the_parts_of_the_budget_that_are_published() {
-        // one night: everything; Toeplitz over 2 nights: sensitivity and row norm are both 1 + 1/4
+        // one night: the full budget; Toeplitz over 2 nights: sensitivity and row norm are both 1 +
+        // 1/4
         assert!((toeplitz(0, 1) - 1.0).abs() < 1e-12);
         assert!((toeplitz(1, 2) - 0.8).abs() < 1e-12);
-        // a tree over 4 nights has 3 levels; the root, refined from two levels below, has the variance 1 / (2 - 1/4)
+        // a tree over 4 nights has 3 levels; the root, refined from two levels below, has the
+        // variance 1 / (2 - 1/4)
         assert!((tree(3, 4) - (1.75_f64 / 3.0).sqrt()).abs() < 1e-12);
         assert!((tree(0, 4) - 3.0_f64.sqrt().recip()).abs() < 1e-12);
         let doubling = OTHERS[3].spends;

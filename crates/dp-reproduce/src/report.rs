@@ -1,22 +1,22 @@
-//! Rows of a reproduction, on the screen and as JSON.
+//! Rows of a reproduction, as a table and as JSON.
 
 use dp_page::{Block, Table, terminal};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// One cell: a method at a setting, averaged over seeds.
+/// One cell: a method with one setting, averaged over seeds.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Row {
     pub(crate) method: &'static str,
-    /// The epsilon that the noise was set for; none without noise.
+    /// The epsilon to which the noise was calibrated; none without noise.
     pub(crate) epsilon: Option<f64>,
     pub(crate) params: Map<String, Value>,
     pub(crate) metric: &'static str,
     pub(crate) mean: f64,
-    /// Standard error of the mean; none from one seed.
+    /// Standard error of the mean; none with one seed.
     pub(crate) se: Option<f64>,
     pub(crate) n_seeds: usize,
-    /// Whether a setting was chosen by looking at what the method is measured against.
+    /// Whether a setting was chosen using the quantity that the method is evaluated on.
     pub(crate) tuned_on_truth: bool,
 }
 
@@ -75,7 +75,7 @@ pub(crate) fn table(rows: &[Row]) -> String {
     terminal(&[Block::Table(table)])
 }
 
-/// Five decimals, or four digits where those would show few.
+/// Five decimals, or four significant digits for numbers of which five decimals would show few.
 fn figure(x: f64) -> String {
     if x == 0.0 || x.abs() >= 0.01 {
         format!("{x:.5}")

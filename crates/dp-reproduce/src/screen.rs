@@ -1,4 +1,4 @@
-//! Standard output and standard error. A reader that has gone away is no failure.
+//! Standard output and standard error. A closed pipe is not an error.
 
 use std::error::Error as _;
 use std::io::{ErrorKind, Write, stderr, stdout};
@@ -6,7 +6,7 @@ use std::io::{ErrorKind, Write, stderr, stdout};
 use dp_personal::error::{Error, Result};
 use serde_json::Value;
 
-/// Text on standard output.
+/// Prints text on standard output.
 pub(crate) fn print(text: &str) -> Result<()> {
     let mut out = stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -15,12 +15,12 @@ pub(crate) fn print(text: &str) -> Result<()> {
     }
 }
 
-/// One JSON value on standard output.
+/// Prints one JSON value on standard output.
 pub(crate) fn print_json(value: &Value) -> Result<()> {
     print(&format!("{}\n", serde_json::to_string_pretty(value)?))
 }
 
-/// The error and what caused it, one line each, on standard error.
+/// Prints the error and its causes, one line each, on standard error.
 pub(crate) fn print_error(error: &Error) {
     let mut said = error.to_string();
     let mut lines = format!("error: {said}\n");
@@ -33,6 +33,6 @@ pub(crate) fn print_error(error: &Error) {
         }
         cause = reason.source();
     }
-    // with standard error gone there is nobody left to tell; the exit code still speaks
+    // if standard error is closed, nothing can be printed; the exit code still reports the error
     let _ = stderr().write_all(lines.as_bytes());
 }

@@ -1,8 +1,8 @@
-//! `--size KEY=VALUE`.
+//! Parses `--size KEY=VALUE`.
 
 use dp_personal::error::{Error, Result};
 
-/// Hands each key with its value to `set`, which says whether it knows the key.
+/// Passes each key and value to `set`, which returns whether it knows the key.
 pub(crate) fn apply(
     sizes: &[String],
     known: &str,
@@ -22,7 +22,7 @@ pub(crate) fn apply(
     Ok(())
 }
 
-/// A whole number, or 0, which no size accepts.
+/// A whole number, or 0, which is not valid for any size.
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

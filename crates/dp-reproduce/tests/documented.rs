@@ -1,4 +1,4 @@
-//! Every command of the pages about reproductions is run as printed, with `--quick` and one seed.
+//! Runs every command on the pages about reproductions as printed, with `--quick` and one seed.
 
 #![allow(
     clippy::unwrap_used,

@@ -16,7 +16,7 @@ use crate::support::{ADD_REMOVE, made, observed, pay};
 const N_ITEMS: usize = 80;
 const DIM: usize = 4;
 
-/// Few features, so that they say much; the last ten items are never rated in training.
+/// Few features, so that they are informative; the last ten items are never rated in training.
 const SET_UP: PublicFeatureTask = PublicFeatureTask {
     n_users: 2500,
     n_items: N_ITEMS,
@@ -48,12 +48,13 @@ fn learner(features: &Arc<ItemFeatures>) -> EncoderDescent<LinearEncoder, ChaCha
     let mut rng = ChaCha20Rng::seed_from_u64(5);
     let mut encoder = LinearEncoder::random(features.clone(), DIM, &mut rng).unwrap();
     let parameters = dp_pubfeat::PublicEncoder::parameters_mut(&mut encoder);
-    parameters.iter_mut().for_each(|t| *t *= 10.0); // vectors of norm 2 or so
+    parameters.iter_mut().for_each(|t| *t *= 10.0); // vectors of norm about 2
     let descent = Descent::new(100, Optimiser::Adam { rate: 0.03 });
     EncoderDescent::new(encoder, descent, rng).unwrap()
 }
 
-/// Squared errors of a model and of the user's own level, on one table, by users who fold in from another.
+/// Squared errors of a model and of the user's level alone, on one table, for users who fold in
+/// from another.
 fn errors(history: &Interactions, target: &Interactions, vectors: &[f64]) -> (f64, f64) {
     let step = am_ssp().params().user_step;
     let (mut of_model, mut of_level) = (0.0, 0.0);
@@ -72,7 +73,8 @@ fn errors(history: &Interactions, target: &Interactions, vectors: &[f64]) -> (f6
 fn ratings_alone_teach_items_and_items_never_rated() {
     let (data, _, features) = made(SET_UP, 8);
     let all = data.examples.expose();
-    // history of all items but the last ten; asked: a fifth of it, and the last ten
+    // history: four fifths of the ratings of all items except the last ten; target: the other
+    // fifth, and the last ten items
     let parts = all.partition(3, |user, item, _| match item {
         70.. => 2,
         _ => usize::from((user * 7 + item as usize).is_multiple_of(5)),

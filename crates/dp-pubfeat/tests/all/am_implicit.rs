@@ -1,4 +1,4 @@
-//! Rounds on likes: bounds, certificates, errors, what is looked at, learning.
+//! Rounds on implicit feedback: bounds, certificates, errors, inputs that are read, learning.
 
 use dp_core::{Adjacency, ApproxDp, Interactions, InteractionsBuilder, Private};
 use dp_mechanism::NoiseSource;
@@ -10,7 +10,8 @@ use dp_pubfeat::{
 use crate::am_residual::prior;
 use crate::support::{ADD_REMOVE, N_ITEMS, observed, pay, releases, table, target};
 
-/// Least squared norm of a user with likes over the squared bound: every one is at the bound, so that one that is wrong by .1 % in either direction fails.
+/// Smallest squared norm of a user with likes, relative to the squared bound: every such user is at
+/// the bound, so a bound that is wrong by .1 % in either direction fails.
 const REACHED: f64 = 0.998;
 
 fn rounds(dim: usize, n_rounds: usize) -> AmImplicitSsp {
@@ -151,7 +152,8 @@ fn tables_without_likes_and_items_without_features_are_no_failure() {
     }
 }
 
-/// Users of two kinds like items of one of two genres each, and now and then another. The last ten of 60 items are new.
+/// Users of two kinds, each of whom likes items of one of two genres and occasionally another item.
+/// The last ten of 60 items are new.
 fn of_two_kinds() -> (
     Private<Interactions>,
     FeaturePrior,
@@ -178,7 +180,7 @@ fn of_two_kinds() -> (
     (Private::new(likes.build().0), prior, features)
 }
 
-/// Users whose own kind of items has the higher scores, and all.
+/// Number of users whose own kind of items has the higher scores, and of all users.
 fn preference(
     model: &LikesModel,
     likes: &Interactions,
@@ -224,7 +226,7 @@ fn likes_alone_teach_items_and_features_of_items_never_rated() {
     }
     let (right, all) = preference(&model, likes, 50..60, by_features);
     assert!(right * 10 > all * 9, "unknown: {right} of {all}");
-    // nine different items a user, weight 1/3 each
+    // nine different items per user, weight 1/3 each
     let totals = model.total_weights();
     let mean = totals[..50].iter().sum::<f64>() / 50.0;
     assert!((mean - 1500.0 * 3.0 / 50.0).abs() < 6.0 * model.total_weights_noise());

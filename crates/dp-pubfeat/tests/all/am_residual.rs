@@ -131,7 +131,7 @@ fn tables_without_users_and_items_without_features_are_no_failure() {
 
 #[test]
 fn vectors_are_those_of_the_features_where_nothing_else_may_differ() {
-    // no part of an item's own and no popularity: every item's vector is what the encoder says
+    // no own part of an item and no popularity: every item's vector is the encoder's output
     let (features, data) = (features(), table(200, None));
     let mut variances = PriorVariances::for_features(&features);
     (variances.own, variances.popularity) = (0.0, 0.0);
@@ -154,7 +154,7 @@ fn vectors_are_those_of_the_features_where_nothing_else_may_differ() {
     }
 }
 
-/// Few features, so that they say much; the last ten items are never rated in training.
+/// Few features, so that they are informative; the last ten items are never rated in training.
 const SET_UP: PublicFeatureTask = PublicFeatureTask {
     n_users: 2500,
     n_items: 80,
@@ -165,7 +165,7 @@ const SET_UP: PublicFeatureTask = PublicFeatureTask {
     labels: GeneratedLabels::Values { noise: 0.1 },
 };
 
-/// Squared errors of a model and of the user's own level; `vector` of an item.
+/// Squared errors of a model and of the user's level alone; `vector` returns an item's vector.
 fn errors(
     model: &FeatureModel,
     (history, asked): (&Interactions, &Interactions),
@@ -227,7 +227,8 @@ fn ratings_alone_teach_items_and_features_of_items_never_rated() {
     assert!(of_model < 0.4 * of_level, "unknown: {of_model} {of_level}");
 }
 
-/// Least squared norm, over the squared bound, of a user whose residuals are clipped: a bound that is wrong by .1 % in either direction fails, since a user beyond it is left out.
+/// Smallest squared norm, relative to the squared bound, of a user whose residuals are clipped: a
+/// bound that is wrong by .1 % in either direction fails, because a user beyond it is left out.
 const REACHED: f64 = 0.998;
 
 #[test]
@@ -243,7 +244,7 @@ fn a_user_moves_the_first_releases_within_their_bounds_and_not_by_nothing() {
             for ((a, b), largest) in all.iter().zip(&less).zip(&mut largest) {
                 let (moved, bound) = (a.squared_distance(b), u128::from(a.l2_bound).pow(2));
                 assert!(moved <= bound, "{} by user {user}", a.label);
-                // user 2 is hostile in all ways and still heard; user 3 has no items
+                // user 2 is hostile in all ways and still contributes; user 3 has no items
                 assert_eq!(moved > 0, user != 3, "{} by user {user}", a.label);
                 *largest = largest.max(moved as f64 / bound as f64);
             }
@@ -252,7 +253,8 @@ fn a_user_moves_the_first_releases_within_their_bounds_and_not_by_nothing() {
     }
 }
 
-/// The table, and behind it users whose ratings lie so far apart that residuals are clipped whatever the vectors: by how much and on how many items differs.
+/// The table, followed by users whose ratings are so far apart that residuals are clipped whatever
+/// the vectors; how far apart, and on how many items, varies.
 fn with_users_at_the_bound() -> (Private<Interactions>, std::ops::Range<usize>) {
     let mut out = InteractionsBuilder::new(N_ITEMS);
     for (user, row) in (0..).zip(table(40, None).expose().users()) {
@@ -297,7 +299,7 @@ fn every_round_s_bound_is_reached_and_passed_by_nobody_whatever_was_released_bef
                     assert!(share > REACHED, "user {number}, round {round}: {share}");
                 }
             }
-            // c sqrt(1 + .1^2), c shrinking by rounds
+            // c sqrt(1 + .1^2), with c shrinking over rounds
             let c = fit.params().bound.at(round);
             let stated = if round == 0 { 1.0 } else { 1.01_f64.sqrt() * c };
             assert!((grid.clip_norm() / stated - 1.0).abs() < 1e-12);
@@ -320,7 +322,7 @@ fn fitted(
     made.model
 }
 
-/// Six ratings of each of 40 users, `scale` times what they are above `center`.
+/// Six ratings of each of 40 users, with deviations from `center` multiplied by `scale`.
 fn in_units(center: f32, scale: f32) -> Private<Interactions> {
     let mut out = InteractionsBuilder::new(N_ITEMS);
     for user in 0..40_u32 {

@@ -1,4 +1,4 @@
-//! Certificates say what the ledger paid for.
+//! Certificates match what the ledger paid for.
 
 use dp_accounting::{Budget, Certificate, Ledger, Plan};
 use dp_core::{Adjacency, Interactions, Private};
@@ -15,7 +15,8 @@ use crate::support::{
     trusting,
 };
 
-/// A run of `trainer` in a ledger whose budget is spent by it, and its certificate.
+/// Runs `trainer` with a ledger whose budget the run spends completely, and returns its
+/// certificate.
 fn check<T>(trainer: &T) -> Certificate
 where
     T: Trainer<Data = Private<Interactions>, Error = Error>,
@@ -216,7 +217,8 @@ fn replacing_costs_twice_the_noise_and_for_matrices_its_root() {
 
 #[test]
 fn replacing_costs_samples_more_noise_up_to_twice() {
-    // q = 1 is everybody: twice. At q = 1/4 by numpy, convolving the losses of (1 - q) N(0, z^2) + q N(+-1, z^2) four times: both noises have delta 1.0e-5 at epsilon 3
+    // q = 1 samples every unit: twice. At q = 1/4 by numpy, convolving the losses of (1 - q) N(0,
+    // z^2) + q N(+-1, z^2) four times: both noises have delta 1.0e-5 at epsilon 3
     for (q, factors) in [(1.0, 1.999..2.001), (0.25, 1.2194..1.2196)] {
         let mut params = sampled().params().clone();
         params.sampling_probability = q;

@@ -1,4 +1,5 @@
-//! Neighbours by replacement: how far one user or one record moves the first release of every fit, in exact integers.
+//! Replacement neighbours: how far one user or one record moves the first release of every fit, in
+//! exact integers.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,7 @@ use crate::support::{DIM, N_ITEMS, setup};
 
 const N: u32 = 12;
 
-/// Vectors by user, labels by user and item: merged, each pair at most once.
+/// Vectors by user, labels by user and item; repeats are merged, so each pair occurs at most once.
 #[derive(Clone)]
 struct Records {
     vectors: Vec<[f32; DIM]>,
@@ -17,7 +18,8 @@ struct Records {
 }
 
 impl Records {
-    /// Five items each, labels of either sign at or above the bound, vectors near it; user 3 has nothing.
+    /// Five items per user, labels of either sign at or above the bound, vectors near it; user 3
+    /// has no items.
     fn made() -> Self {
         let vector = |user: u32| {
             let k = user as f32;
@@ -44,7 +46,7 @@ impl Records {
         Private::new(out.build().0)
     }
 
-    /// One user exchanged for another with these items, all with one label.
+    /// One user replaced by another with these items, all with one label.
     fn with_user(&self, user: u32, vector: [f32; DIM], items: &[u32], label: f32) -> Self {
         let mut other = self.clone();
         other.labels.retain(|&(u, _), _| u != user);
@@ -54,7 +56,7 @@ impl Records {
         other
     }
 
-    /// One record exchanged for another, as a table merges it: the last of a pair wins.
+    /// One record replaced by another, as a table merges it: the last record of a pair wins.
     fn with_record(&self, old: (u32, u32), new: (u32, u32), label: f32) -> Self {
         let mut other = self.clone();
         assert!(other.labels.remove(&old).is_some());
@@ -62,7 +64,7 @@ impl Records {
         other
     }
 
-    /// Items that user 5 has, and one that the user has not.
+    /// The items of user 5, and one item that the user does not have.
     fn items_of_five(&self) -> (Vec<u32>, u32) {
         let own = |item: &u32| self.labels.contains_key(&(5, *item));
         let (has, not): (Vec<u32>, Vec<u32>) = (0..N_ITEMS as u32).partition(own);
@@ -70,7 +72,7 @@ impl Records {
     }
 }
 
-/// Largest share of `replaced` that a pair of tables uses up, by name of the sum.
+/// Largest distance between `replaced` tables, as a share of the bound, by name of the sum.
 fn largest(releases: &[Release], all: &Records, others: &[Records]) -> BTreeMap<String, f64> {
     let mut shares = BTreeMap::new();
     for release in releases {
@@ -85,7 +87,8 @@ fn largest(releases: &[Release], all: &Records, others: &[Records]) -> BTreeMap<
     shares
 }
 
-/// Squares over the squared add/remove bound: 2 for matrices and 4 for everything else, and more than add/remove allows.
+/// Squared distances divided by the squared add/remove bound: 2 for matrices and 4 for everything
+/// else, which is more than add/remove allows.
 fn check_replaced(shares: &BTreeMap<String, f64>) {
     for (name, &share) in shares {
         let factor = if name.contains("matrices") { 2.0 } else { 4.0 };
@@ -109,10 +112,10 @@ fn a_user_exchanged_for_another_moves_first_releases_within_the_bounds_of_replac
         all.with_user(5, vector, &items, -1.5),
         all.with_user(5, turned, &[none], 1.0),
         all.with_user(5, [f32::MAX, -f32::MAX, 1e30], &items, f32::MAX),
-        all.with_user(3, vector, &items, 1.0), // nothing before
-        all.with_user(5, vector, &[], 1.0),    // nothing after
+        all.with_user(3, vector, &items, 1.0), // no items before
+        all.with_user(5, vector, &[], 1.0), // no items after
     ];
-    // from one item to its opposite
+    // from one vector to its opposite
     let one = all.with_user(5, vector, &[0], 1.5);
     let shares = largest(
         &of_all(&setup(), Adjacency::ReplaceUser),
@@ -128,7 +131,7 @@ fn a_user_exchanged_for_another_moves_first_releases_within_the_bounds_of_replac
         let factor = if name.contains("matrices") { 2.0 } else { 4.0 };
         assert!(share > 0.0 && share <= factor, "{name}: {share}");
     }
-    // users' vectors from their ratings: what is in the table is not looked at
+    // users' vectors are fitted on their ratings: those in the table are ignored
     for (name, share) in largest(&of_ratings(&setup(), Adjacency::ReplaceUser), &all, &others) {
         let factor = if name.contains("matrices") { 2.0 } else { 4.0 };
         assert!(share > 0.1 && share <= factor, "{name}: {share}");
@@ -148,10 +151,11 @@ fn a_record_exchanged_for_one_of_no_pair_moves_first_releases_within_the_bounds_
     ];
     let releases = of_all(&setup().example_level(), Adjacency::ReplaceRecord);
     check_replaced(&largest(&releases, &all, &others));
-    // a record has all of its bound, whatever else its user has: another sign is twice the bound away
+    // a record uses its full bound, whatever else its user has: the opposite sign is twice the
+    // bound away
     let turned = largest(&releases, &all, &others[..1]);
     assert!(turned["ssp: right-hand sides"] > 3.99, "{turned:?}");
-    // and one more or less within the bound itself
+    // and adding or removing one moves by at most the bound
     let mut less = all.clone();
     less.labels.remove(&(5, items[0]));
     for (name, share) in largest(&releases, &all, &[less]) {
@@ -175,7 +179,7 @@ fn an_exchange_that_collides_moves_two_records_which_is_why_it_is_excluded() {
             shares[name]
         );
     }
-    // users are protected from it: all records of a user count once, whatever collides
+    // users are protected against this: all records of a user count once, whatever collides
     let items_twice = [items.clone(), items.clone()].concat();
     let user = all.with_user(5, all.vectors[5], &items_twice, -1.0);
     let releases = of_all(&setup(), Adjacency::ReplaceUser);

@@ -1,4 +1,4 @@
-//! Messages, checked in integers, and a run by messages against one on the table.
+//! Integer checks of messages, and a run by messages compared with one on the table.
 
 use dp_accounting::Plan;
 use dp_core::{ApproxDp, InteractionsBuilder};
@@ -20,7 +20,7 @@ fn plan() -> Plan {
     ssp().plan(N_ITEMS, target(), ADD_REMOVE).unwrap()
 }
 
-/// A message as it comes out of a transport.
+/// A message serialised and parsed again.
 fn sent(message: &ExamplesMessage) -> ExamplesMessage {
     serde_json::from_str(&serde_json::to_string(message).unwrap()).unwrap()
 }
@@ -151,7 +151,7 @@ fn messages_that_break_a_rule_count_for_nothing() {
         aggregator.receive(&good),
         Err(Rejection::Repeated { client })
     );
-    // at the bound exactly is within it
+    // exactly at the bound is within it
     let at_bound = edit(&|m| {
         m.client = N - 1;
         m.vector = vec![0, -(1 << 20), 0];
@@ -179,7 +179,7 @@ fn other_runs_and_more_releases_are_refused() {
     assert!(Aggregator::new(&ssp(), (0, N), "run", &plan()).is_err());
     assert!(Aggregator::new(&ssp(), (N_ITEMS, N), "", &plan()).is_err());
     let os = &mut NoiseSource::operating_system();
-    // a plan for another catalogue pays for nothing here
+    // a plan for another catalogue pays for nothing in this one
     let more = Aggregator::new(&ssp(), (N_ITEMS + 1, N), "run", &plan()).unwrap();
     let refused = more.close(Run::new(&paid, pay(&paid), os).unwrap());
     let of_another_plan = |refused: Result<_, Error>| {
@@ -189,7 +189,7 @@ fn other_runs_and_more_releases_are_refused() {
         matches!(error, Error::Mechanism(dp_mechanism::Error::Plan { .. }))
     };
     assert!(of_another_plan(refused));
-    // and neither does one with less noise than clients were told
+    // and neither does a plan with less noise than clients were told
     let louder = ApproxDp::target(4.0, 1e-5).unwrap();
     let less = ssp().plan(N_ITEMS, louder, ADD_REMOVE).unwrap();
     let told = Aggregator::new(&ssp(), (N_ITEMS, N), "run", &paid).unwrap();

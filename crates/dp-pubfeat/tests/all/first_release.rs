@@ -1,4 +1,5 @@
-//! The first release of every fit as integers, recovered from what a learner is given or an encoder is moved by.
+//! The first release of every fit as integers, recovered from the input of a learner or the
+//! movement of an encoder.
 
 use dp_accounting::Plan;
 use dp_core::{Adjacency, DpEvent, Interactions, Private};
@@ -14,11 +15,11 @@ use rand_chacha::rand_core::SeedableRng;
 
 use crate::support::{DIM, N_ITEMS, features, look, observed, pay, ridge, target};
 
-/// One released sum in steps of its grid, noise included: the noise is the same in every run.
+/// One released sum in steps of its grid, noise included; the noise is the same in every run.
 pub(crate) struct Sums {
     pub(crate) name: String,
     pub(crate) steps: Vec<f64>,
-    /// Weight of a coordinate's square: 2 for an off-diagonal that stands for two cells.
+    /// Weight of a coordinate's square: 2 for an off-diagonal coordinate that represents two cells.
     pub(crate) weights: Vec<u128>,
     pub(crate) l2_bound: u64,
 }
@@ -62,7 +63,7 @@ impl Release {
     }
 }
 
-/// Keeps the statistics that it is given; its item vectors are fixed.
+/// Records the statistics that it receives; its item vectors are fixed.
 #[derive(Clone)]
 struct Recorder {
     inner: KernelRidge,
@@ -103,7 +104,7 @@ impl StatisticsLearner for Recorder {
     }
 }
 
-/// Of a Gaussian, on a sample or not.
+/// Noise multiplier of a Gaussian event, sampled or not.
 pub(crate) fn multiplier(event: &DpEvent) -> f64 {
     match event {
         &DpEvent::Gaussian {
@@ -127,7 +128,7 @@ fn rhs(name: &str, seen: &ItemStatistics, step: f64, grid: &Grid) -> Sums {
     Sums::new(&format!("{name}: right-hand sides"), values, step, grid)
 }
 
-/// Upper triangles, off-diagonals divided by `off_diagonal` more.
+/// Upper triangles, with off-diagonal entries divided by `off_diagonal` in addition.
 fn triangles(seen: &ItemStatistics, off_diagonal: f64) -> Vec<f64> {
     let cells = (0..DIM).flat_map(|a| (a..DIM).map(move |b| (a, b)));
     let of_item = |j| {
@@ -160,7 +161,7 @@ fn ssp(setup: &ProblemSetup, adjacency: Adjacency) -> Release {
     }))
 }
 
-/// Of the first step's residuals, which are the labels.
+/// The residuals of the first step, which are the labels.
 fn residual(setup: &ProblemSetup, adjacency: Adjacency) -> Release {
     let params = ResidualSspParams::new(setup.clone(), 1, 1.0, 0.2);
     let fit = params.check().unwrap();
@@ -176,7 +177,7 @@ fn residual(setup: &ProblemSetup, adjacency: Adjacency) -> Release {
     }))
 }
 
-/// Of the slopes at 0: `b = A 0 - g`.
+/// The slopes at 0: `b = A 0 - g`.
 fn convex(setup: &ProblemSetup, adjacency: Adjacency) -> Release {
     let mut params = ConvexSspParams::new(setup.clone(), 1);
     params.slope_norm = 0.3;
@@ -196,7 +197,7 @@ fn convex(setup: &ProblemSetup, adjacency: Adjacency) -> Release {
     }))
 }
 
-/// Everybody in the sample.
+/// With every unit in the sample.
 fn sampled(setup: &ProblemSetup, adjacency: Adjacency) -> Release {
     let (share, setup) = (0.4_f64, setup.clone());
     let params = SampledSspParams {
@@ -235,7 +236,7 @@ fn sgd(setup: &ProblemSetup) -> dp_pubfeat::DpSgd {
     params.check().unwrap()
 }
 
-/// Everybody in the batch, with users' vectors as given or fitted.
+/// With every unit in the batch, and users' vectors as given or fitted.
 fn gradient(setup: &ProblemSetup, adjacency: Adjacency, fitted: bool) -> Release {
     let (sgd, setup) = (sgd(setup), setup.clone());
     let mut encoder = LinearEncoder::zeros(features(), DIM).unwrap();
@@ -327,7 +328,7 @@ pub(crate) fn am_residual(adjacency: Adjacency) -> Release {
     }))
 }
 
-/// The same of likes.
+/// The same for implicit feedback.
 pub(crate) fn am_implicit(adjacency: Adjacency) -> Release {
     let mut params = AmImplicitSspParams::for_target(target());
     params.n_rounds = 1;

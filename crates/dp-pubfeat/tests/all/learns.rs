@@ -1,4 +1,5 @@
-//! Fits come near the truth; examples without features, or of all kinds of encoders.
+//! Fits approach the true parameters, with examples that lack features and with every kind of
+//! encoder.
 
 use dp_core::{ApproxDp, Interactions, Private};
 use dp_data::{GeneratedLabels, PublicFeatureData, PublicFeatureTask};
@@ -51,7 +52,7 @@ where
     fitted.unwrap().model
 }
 
-/// Share of the risk without any vectors that is left after such a run of a learner.
+/// Ratio of the remaining risk after such a run of a learner to the risk without any vectors.
 fn left_by<T>(trainer: &T, data: &PublicFeatureData, noise: &mut NoiseSource) -> f64
 where
     T: Trainer<Data = Private<Interactions>, Error = Error>,

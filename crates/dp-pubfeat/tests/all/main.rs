@@ -1,4 +1,4 @@
-//! Whole fits: sensitivity, certificates, errors, learning.
+//! Complete fits: sensitivity, certificates, errors, learning.
 #![allow(
     clippy::cast_possible_truncation,
     clippy::disallowed_types,

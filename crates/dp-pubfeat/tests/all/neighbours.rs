@@ -1,4 +1,4 @@
-//! One unit more or less moves every release by an exact integer that is within its bound.
+//! Adding or removing one unit moves every release by an exact integer within its bound.
 
 use dp_accounting::Plan;
 use dp_core::{Adjacency, Interactions, InteractionsBuilder, Private};
@@ -72,7 +72,7 @@ fn convex(setup: ProblemSetup) -> Run {
     })
 }
 
-/// The releases before which nothing of the data was released: those that do not depend on earlier ones.
+/// The releases that depend on no earlier release of the data.
 fn first(seen: Vec<Seen>) -> Vec<Seen> {
     let later = |s: &Seen| s.label.starts_with("residuals ") && s.label != "residuals 1";
     seen.into_iter().filter(|s| !later(s)).collect()
@@ -96,7 +96,7 @@ fn a_user_moves_each_release_within_its_bound_and_not_by_nothing() {
                 let moved = a.squared_distance(b);
                 let bound = u128::from(a.l2_bound).pow(2);
                 assert!(moved <= bound, "{} by user {user}", a.label);
-                // user 2 is hostile in all ways and still heard; user 3 has no items
+                // user 2 is hostile in all ways and still contributes; user 3 has no items
                 assert_eq!(moved > 0, user != 3, "{} by user {user}", a.label);
                 *largest = largest.max(moved as f64 / bound as f64);
             }
@@ -113,7 +113,8 @@ fn a_user_moves_each_release_within_its_bound_and_not_by_nothing() {
 
 #[test]
 fn later_residual_steps_admit_every_user_that_has_items() {
-    // on the same released vectors: what each row adds, in integers, is within the bound and not 0
+    // at the same released vectors: the integers that each row adds are within the bound and not
+    // all 0
     let fit = ResidualSspParams::new(setup(), 3, 0.6, 0.2)
         .check()
         .unwrap();
@@ -137,7 +138,8 @@ fn later_residual_steps_admit_every_user_that_has_items() {
     assert_eq!(n_steps, 3); // weights and two residual steps
 }
 
-/// Two tables of other numbers with the same releases: vectors beyond their bound, labels beyond theirs, and users without records.
+/// Two tables with different numbers and the same releases: vectors beyond their bound, labels
+/// beyond theirs, and users without records.
 fn alike(vector_scale: f32, label: f32, n_idle: u32) -> Private<Interactions> {
     let mut out = InteractionsBuilder::new(N_ITEMS).with_feature_dim(DIM);
     for user in 0..N + n_idle {
@@ -154,7 +156,7 @@ fn alike(vector_scale: f32, label: f32, n_idle: u32) -> Private<Interactions> {
     Private::new(out.build().0)
 }
 
-/// What each fit on given vectors learns from a table; `on_samples` are plans of `sampled` and `sgd`.
+/// The result of each fit on given vectors; `on_samples` are the plans of `sampled` and `sgd`.
 fn learned(data: &Private<Interactions>, on_samples: &[Plan; 2]) -> Vec<Vec<f64>> {
     let mut all = Vec::new();
     let noise = || NoiseSource::insecure_seeded(1);
@@ -162,7 +164,7 @@ fn learned(data: &Private<Interactions>, on_samples: &[Plan; 2]) -> Vec<Vec<f64>
     let plan = ssp.plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
     let fitted = ssp.with(ridge()).fit(data, &plan, pay(&plan), &mut noise());
     let fitted = fitted.unwrap();
-    assert!(!fitted.certificate.verify().unwrap().is_private()); // seeded noise is none
+    assert!(!fitted.certificate.verify().unwrap().is_private()); // seeded noise gives no privacy
     all.push(fitted.model.item_vectors().unwrap());
 
     let residual = ResidualSspParams::new(setup(), 1, 0.6, 0.2)
@@ -208,10 +210,10 @@ fn learners_see_released_values_alone() {
     let samples = sampled().plan(N_ITEMS, target(), ADD_REMOVE).unwrap();
     let gradients = sgd().plan(n_rows, target(), ADD_REMOVE).unwrap();
     let plans = [samples, gradients];
-    // same releases, other data behind them: no learner can tell
+    // same releases from different data: no learner can distinguish them
     let one = learned(&alike(1.0, 1.0, 0), &plans);
     assert_eq!(one, learned(&alike(4.0, 7.5, 25), &plans));
-    // but of other releases they learn something else
+    // but from other releases they learn something else
     let other = learned(&alike(1.0, -0.5, 0), &plans);
     for (kind, (a, b)) in one.iter().zip(&other).enumerate() {
         assert_ne!(a, b, "fit {kind}");

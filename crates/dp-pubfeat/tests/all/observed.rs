@@ -1,4 +1,4 @@
-//! What an observer is shown of steps on samples: every user's integers, in every step, within the bound.
+//! What an observer sees of sampled steps: every user's integers, in every step, within the bound.
 
 use dp_core::{Adjacency, Interactions, Private};
 use dp_mechanism::NoiseSource;
@@ -8,7 +8,7 @@ use crate::support::{
     ADD_REMOVE, DIM, N_ITEMS, features, observed, ridge, sampled, sgd, table, target,
 };
 
-/// Counts a step; users with items add something, of norm at most the bound.
+/// Counts a step and checks that users with items add something, of norm at most the bound.
 fn check(observed: &Observed<'_>, data: &Private<Interactions>, n_steps: &mut usize) {
     let ObservedSums::Vector { grid, one_user, .. } = observed.sums else {
         panic!("another release")

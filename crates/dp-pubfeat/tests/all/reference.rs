@@ -1,4 +1,4 @@
-//! Values from numpy, and from differences.
+//! Reference values from numpy, and from finite differences.
 
 use std::sync::Arc;
 
@@ -87,7 +87,7 @@ fn closed_forms_are_those_of_numpy() {
                 -0.023_388_189_331_961_06,
             ],
         ),
-        // the third matrix is indefinite: its positive part
+        // the third matrix is indefinite: its positive semidefinite part is used
         (
             (given(0.3), 0.0, [-0.2, 0.3, 0.3, 0.1]),
             [
@@ -105,7 +105,7 @@ fn closed_forms_are_those_of_numpy() {
         let mut ridge = KernelRidge::new(kernel, 2, noise, l2_penalty).unwrap();
         ridge.learn(&statistics).unwrap();
         close(&ridge.item_vectors().unwrap(), &expected, 1e-8);
-        // again, from the solution: the same
+        // again, starting at the solution: the same result
         ridge.learn(&statistics).unwrap();
         close(&ridge.item_vectors().unwrap(), &expected, 1e-8);
     }
@@ -136,7 +136,8 @@ fn a_sparse_kernel_gives_the_vectors_of_the_dense_one() {
     assert!(two.with_tolerance(1.0).is_err());
 }
 
-/// Turned coordinates against a matrix written for every item, which is checked against numpy above.
+/// Rotated coordinates compared with a separate matrix for every item, which is checked against
+/// numpy above.
 #[test]
 fn one_matrix_for_all_items_gives_the_vectors_of_as_many_matrices() {
     let features = crate::support::features();
@@ -159,7 +160,7 @@ fn one_matrix_for_all_items_gives_the_vectors_of_as_many_matrices() {
         let mut two = one.clone();
         one.learn(&written).unwrap();
         for _ in 0..2 {
-            // the second time from the solution
+            // the second time starting at the solution
             two.learn_pooled(&pooled).unwrap();
             close(
                 &two.item_vectors().unwrap(),

@@ -1,4 +1,4 @@
-//! What does not fit is refused, with a type, before data is touched.
+//! Inputs that do not fit together are refused with a typed error before data is read.
 
 use dp_accounting::{Budget, Ledger};
 use dp_core::{Adjacency, Interactions, InteractionsBuilder, Private};
@@ -17,7 +17,7 @@ use crate::support::{
     target,
 };
 
-/// Weights that no constructor makes, from a file.
+/// Weights that no constructor creates, read from a file.
 const UNCHECKED: &str = r#"{"omega":{"kind":"public","values":[-1.0]},"rule":"clip"}"#;
 
 #[test]
@@ -134,7 +134,7 @@ fn plans_spends_and_tables_that_do_not_belong_together() {
         let refused = refusal(&data, &plan, spends);
         assert!(matches!(refused, Error::Mechanism(Spends { .. })));
     }
-    // the same draws and kinds of event under other labels
+    // the same number of draws and kinds of event under other labels
     let mut params = ConvexSspParams::new(setup(), 1);
     params.matrix_share = 0.5;
     let convex = params.check().unwrap();
@@ -154,7 +154,7 @@ fn plans_spends_and_tables_that_do_not_belong_together() {
         let refused = ssp.plan(N_ITEMS, target(), adjacency);
         assert!(matches!(refused, Err(Error::Unsupported { .. })));
     }
-    // a plan for users does not pay for examples
+    // a plan for users does not pay for records as units
     let examples = SspParams::new(setup().example_level()).check().unwrap();
     let os = &mut NoiseSource::operating_system();
     let refused = examples.with(ridge()).fit(&data, &plan, pay(&plan), os);
@@ -177,12 +177,12 @@ fn an_empty_table_trains_like_any_other() {
     };
     finite(fit(&ssp.with(ridge()), &nobody, ADD_REMOVE).unwrap());
     for _ in 0..30 {
-        // the pooled matrix is noise: of any signature
+        // the pooled matrix is pure noise, so it may be indefinite
         finite(fit(&residual().with(ridge()), &nobody, ADD_REMOVE).unwrap());
     }
 }
 
-/// A learner whose item vectors have another length than it says.
+/// A learner whose item vectors have a length other than the one it declares.
 #[derive(Clone)]
 struct Short(f64);
 
@@ -218,7 +218,8 @@ fn item_vectors_of_another_shape_whoever_has_which_item() {
     }
 }
 
-/// Whether a run that would show what users add where records are units is refused before it shows anything.
+/// Whether a run that would show users' contributions where records are units is refused before it
+/// shows anything.
 fn is_not_shown<T>(trainer: &T) -> bool
 where
     T: Trainer<Data = Private<Interactions>, Error = Error>,

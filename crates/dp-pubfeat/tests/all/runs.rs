@@ -1,4 +1,5 @@
-//! Models are functions of releases: resumed, replayed, by shards and by workers, and bit for bit those that they have been.
+//! Models are functions of releases: they can be resumed, replayed, and computed by shards and by
+//! workers, and are bit for bit the same as in earlier versions.
 
 use std::ops::ControlFlow;
 
@@ -28,7 +29,7 @@ const ALL: [Adjacency; 3] = [
     Adjacency::ReplaceRecord,
 ];
 
-/// Users or records as units, as the neighbours say.
+/// Users or records as units, depending on the adjacency.
 fn setup_for(adjacency: Adjacency) -> ProblemSetup {
     match adjacency {
         Adjacency::ReplaceRecord => setup().example_level(),
@@ -36,7 +37,7 @@ fn setup_for(adjacency: Adjacency) -> ProblemSetup {
     }
 }
 
-/// Checks a trainer against the laws of runs, on a table with hostile and idle users.
+/// Checks the properties of runs for a trainer, on a table with hostile and idle users.
 fn check<T>(name: &str, trainer: &T, adjacency: Adjacency, values: fn(&T::Model) -> Vec<f64>)
 where
     T: Trainer<Data = Private<Interactions>, Error = Error> + Sync,
@@ -63,7 +64,7 @@ where
     }
 }
 
-/// Ends a run after so many releases.
+/// Ends a run after this many releases.
 struct EndAfter(usize);
 
 impl Observer for EndAfter {
@@ -80,7 +81,8 @@ impl Observer for EndAfter {
     }
 }
 
-/// A run that ends after `n_before` releases goes on from its files: to the same bits, and its ledger pays for every release once.
+/// A run that ends after `n_before` releases is resumed from its files with the same bits, and its
+/// ledger pays for every release once.
 fn resume_in_a_folder<T>(check: &TrainerCheck<'_, T>, n_before: usize)
 where
     T: Trainer<Data = Private<Interactions>, Error = Error>,
@@ -295,7 +297,8 @@ fn made_by_messages(adjacency: Adjacency) -> Result<Fitted<Vec<f64>>> {
     Ok(fitted.map(|_| vectors(&learner)))
 }
 
-/// The bits of version 0.1.0, before trainers ran along a [`Run`]. Vector instructions round in their own ways, so the bits are those of one kind of machine.
+/// The bits of version 0.1.0, before trainers used [`Run`]. Vector instructions round differently,
+/// so the bits hold for one kind of machine.
 #[test]
 #[cfg(target_arch = "x86_64")]
 fn models_under_seeded_noise_are_bit_for_bit_those_of_before() {

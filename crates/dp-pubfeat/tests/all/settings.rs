@@ -1,4 +1,4 @@
-//! Settings to and from files.
+//! Serialisation of settings.
 
 use std::fmt::Debug;
 
@@ -35,7 +35,7 @@ fn sgd() -> DpSgdParams {
     DpSgdParams::new(setup(), 20, 0.1, Optimiser::Momentum { rate, decay })
 }
 
-/// Written and read they are the same; with a field that nobody knows, they are not read.
+/// Settings are the same after writing and reading; with an unknown field they are refused.
 fn holds<T: Serialize + DeserializeOwned + PartialEq + Debug>(settings: &T, objects: &[&str]) {
     let text = serde_json::to_string(settings).unwrap();
     assert_eq!(
@@ -78,7 +78,7 @@ fn starts_are_what_they_say() {
         SampledSspParams::new(setup(), 20, 0.1).matrix_share,
     ];
     assert!(half.iter().all(|share| (share - 0.5).abs() < 1e-15));
-    // norm 2 of vectors, labels up to a norm of .25
+    // vectors of norm 2, labels up to a norm of .25
     assert!((sgd().gradient_norm - 0.5).abs() < 1e-15);
     assert!(sgd().check().is_ok());
     assert!(SampledSspParams::new(setup(), 20, 0.1).check().is_ok());

@@ -1,4 +1,4 @@
-//! Small data, plans that are paid for, and what an observer saw.
+//! Small data sets, paid plans, and records of what an observer saw.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub(crate) fn target() -> ApproxDp {
 /// Number, vector and records.
 type OneUser = (u32, [f32; DIM], Vec<(u32, f32)>);
 
-/// Users with 5 of 12 items each; user 2 is hostile, user 3 has nothing.
+/// Users with 5 of 12 items each; user 2 is hostile, user 3 has no items.
 fn users(n_users: u32) -> impl Iterator<Item = OneUser> {
     (0..n_users).map(|user| {
         let k = user as f32;
@@ -96,7 +96,7 @@ pub(crate) fn pay(plan: &Plan) -> Vec<Spend> {
     ledger.reserve(plan).unwrap()
 }
 
-/// A client's record that refuses nothing but repeats.
+/// A client's record that refuses nothing except repeats.
 pub(crate) fn trusting() -> ClientRecord {
     ClientRecord::in_memory(ClientPolicy::trusting()).unwrap()
 }
@@ -150,7 +150,8 @@ where
     seen
 }
 
-/// Released integers of one sum and its bound; which coordinates are off-diagonals, that count twice.
+/// Released integers of one sum and its bound, and which coordinates are off-diagonal, which count
+/// twice.
 pub(crate) struct Seen {
     pub(crate) label: String,
     pub(crate) integers: Vec<i64>,
@@ -170,7 +171,7 @@ impl Seen {
     }
 }
 
-/// What an observer is shown of one release.
+/// What an observer sees of one release.
 pub(crate) fn look(observed: &Observed<'_>) -> Vec<Seen> {
     let label = |k: usize| observed.labels[k].to_owned();
     match observed.sums {
@@ -206,7 +207,7 @@ pub(crate) fn look(observed: &Observed<'_>) -> Vec<Seen> {
     }
 }
 
-/// A made task with its kernel.
+/// A generated task with its kernel.
 pub(crate) fn made(
     set_up: PublicFeatureTask,
     seed: u64,

@@ -1,4 +1,4 @@
-//! Figure 1a: excess risk against the ratio of global to local steps, on made data.
+//! Figure 1a: excess risk against the ratio of global to local steps, on generated data.
 
 use dp_accounting::{Budget, Ledger, gdp, usable_delta};
 use dp_core::Adjacency;
@@ -19,16 +19,17 @@ use dp_personal::federated::alpha_value;
 
 const ALPHAS: [f64; 7] = [0.0, 0.1, 0.3, 1.0, 3.0, 10.0, f64::INFINITY];
 const NOISE_MULTIPLIERS: [f64; 3] = [0.0, 1.0, 10.0];
-/// From here on noise can be paid for; below, rounds are simulated in floating point (decision 0029).
+/// From this noise multiplier on, runs are paid for; below it, rounds are simulated in floating
+/// point (decision 0029).
 const PAYABLE: f64 = 10.0;
 const CLIP_NORM: f64 = 10.0;
 const BATCH_SIZE: usize = 10;
 const DELTA: f64 = 1e-4;
 const METRIC: &str = "excess risk";
-/// Data sets on which steps are chosen have seeds from here on: no row uses them.
+/// Data sets on which step sizes are chosen have seeds from here on: no row uses them.
 const TUNING: u64 = 1 << 32;
 
-/// Everything but the seed.
+/// All settings except the seed.
 struct SetUp {
     data: PersonalOffsets,
     rounds: Vec<usize>,
@@ -109,14 +110,14 @@ impl SetUp {
 pub(super) fn generate(set_up: &PersonalOffsets, seed: u64) -> Result<OffsetData> {
     let made = set_up.generate(&mut ChaCha20Rng::seed_from_u64(seed));
     made.map_err(|error| match error {
-        // a size out of range is a bad argument, not a bad file
+        // a size out of range is an argument error, not a file error
         dp_data::Error::Param(param) => param.into(),
         other => Error::from(other),
     })
 }
 
 impl Cell {
-    /// Learning alone releases nothing: its row is the same at every noise.
+    /// Learning alone releases nothing: its row is the same for every noise.
     fn alone_at_less_noise(self, rows: &[Row]) -> Option<Row> {
         let same = |row: &&Row| {
             row.params["rounds"] == json!(self.n_rounds) && row.params["alpha_q"] == json!(0.0)
@@ -127,7 +128,7 @@ impl Cell {
     }
 
     fn row(self, set_up: &SetUp, args: &ReproduceArgs) -> Result<Row> {
-        // of short runs, which are cheap, the mean over three data sets
+        // short runs are cheap: use the mean over three data sets
         let n_tuning = if self.n_rounds > 100 { 1 } else { 3 };
         let first = args.seed_base.wrapping_add(TUNING);
         let tuning: Vec<u64> = (0..n_tuning).map(|s| first.wrapping_add(s)).collect();
@@ -141,7 +142,7 @@ impl Cell {
             .collect::<Result<Vec<f64>>>()?;
         let epsilon = self.epsilon(Adjacency::AddRemoveUser);
         let row = Row::over_seeds("ppsgd", epsilon, self.params(step), METRIC, &risks);
-        // by the truth of other data sets of the same law
+        // step size chosen by the true risk on other data sets from the same distribution
         Ok(Row {
             tuned_on_truth: true,
             ..row
@@ -163,7 +164,8 @@ impl Cell {
         Ok(best.1)
     }
 
-    /// Exact epsilon of all rounds, rounded up; none where nothing is protected or nothing released.
+    /// Exact epsilon of all rounds, rounded up; none where nothing is protected or nothing is
+    /// released.
     fn epsilon(self, adjacency: Adjacency) -> Option<f64> {
         let factor = if adjacency.is_replace() { 2.0 } else { 1.0 };
         let mu = factor * (self.n_rounds as f64).sqrt() / self.noise_multiplier;

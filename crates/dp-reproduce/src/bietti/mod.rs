@@ -23,7 +23,7 @@ pub(super) fn threshold(args: &ReproduceArgs) -> Result<Vec<Row>> {
     threshold::rows(args)
 }
 
-/// The figure of a reproduction, where it has one.
+/// The figure of a reproduction, if it has one.
 pub(super) fn plot(name: &str, rows: &[Value]) -> Option<String> {
     let chart = match name {
         "bietti2022-figure1a" | "bietti2022-synthetic" => plots::figure1a(rows),

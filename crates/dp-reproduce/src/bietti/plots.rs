@@ -1,11 +1,11 @@
-//! Figures from rows as JSON.
+//! Figures from JSON rows.
 
 use dp_page::{Chart, Drawing, Line, Stroke};
 use serde_json::Value;
 
 use super::super::chart::{chart, grouped, number, param, point};
 
-/// What stands for no `alpha` and for all of it on a logarithmic axis.
+/// Positions of `alpha` 0 and infinity on a logarithmic axis.
 const ENDS: [f64; 2] = [0.03, 30.0];
 
 /// Excess risk against alpha, a line for each noise and number of rounds.
@@ -75,7 +75,7 @@ pub(super) fn frontier(rows: &[Value]) -> Chart {
     )
 }
 
-/// Excess risk alone and together against rounds over the lemma's threshold.
+/// Excess risk alone and together against the number of rounds divided by the lemma's threshold.
 pub(super) fn threshold(rows: &[Value]) -> Chart {
     let points = rows.iter().filter_map(|row| {
         let name = if param(row, "alpha_q")? > 0.0 {

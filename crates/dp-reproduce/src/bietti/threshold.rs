@@ -1,4 +1,5 @@
-//! Lemma 4.6: from how many rounds on users who are all alike had better learn alone.
+//! Lemma 4.6: the number of rounds from which users with identical optima do better by learning
+//! alone.
 
 use dp_accounting::{Budget, Ledger, gdp, usable_delta};
 use dp_core::{Adjacency, ApproxDp};
@@ -17,13 +18,14 @@ use dp_personal::federated::alpha_value;
 
 const DELTA: f64 = 1e-4;
 const BATCH_SIZE: usize = 10;
-/// Never reached by a gradient in this set-up but for one round in thousands: the lemma knows no clipping.
+/// Gradients in this set-up reach this norm in only one of thousands of rounds: the lemma assumes
+/// no clipping.
 const CLIP_NORM: f64 = 6.0;
-/// Alone, and together.
+/// Learning alone, and together.
 const ALPHAS: [f64; 2] = [0.0, f64::INFINITY];
 const STEPS: [f64; 6] = [0.05, 0.1, 0.2, 0.4, 0.7, 1.0];
 const FACTORS: [f64; 7] = [0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0];
-/// Data sets on which steps are chosen have seeds from here on.
+/// Data sets on which step sizes are chosen have seeds from here on.
 const TUNING: u64 = 1 << 32;
 const N_TUNING: u64 = 3;
 
@@ -86,7 +88,7 @@ impl SetUp {
         )?)
     }
 
-    /// Excess risk of the average iterate after so many rounds, at the budget.
+    /// Excess risk of the average iterate after `n_rounds` rounds, at the budget.
     fn risk(&self, alpha: f64, n_rounds: usize, step: f64, seed: u64) -> Result<f64> {
         let data = generate(&self.data, seed)?;
         let dim = self.data.dim;
@@ -117,7 +119,7 @@ impl SetUp {
         }))
     }
 
-    /// Risks of all seeds, at the step that is best on data sets of its own.
+    /// Risks of all seeds, with the step size that is best on separate data sets.
     fn risks(&self, alpha: f64, n_rounds: usize, args: &ReproduceArgs) -> Result<(f64, Vec<f64>)> {
         let seeds = |from: u64, n: u64| -> Vec<u64> {
             let from = args.seed_base.wrapping_add(from);
@@ -188,7 +190,7 @@ fn params(threshold: f64, n_rounds: usize) -> Map<String, Value> {
     ])
 }
 
-/// Where the ratio of two risks falls through 1, on a straight line between logarithms.
+/// Where the ratio of two risks falls below 1, by linear interpolation between logarithms.
 fn crossing(path: impl Iterator<Item = (f64, f64)>) -> Option<f64> {
     let path: Vec<(f64, f64)> = path.map(|(n, ratio)| (n.ln(), ratio.ln())).collect();
     let falls = path

@@ -1,4 +1,4 @@
-//! Private cells of the figure: a method at an epsilon, by a way of accounting.
+//! Private cells of the figure: one method at one epsilon under one accounting.
 
 use dp_accounting::{Budget, Ledger, Plan, Spend, usable_delta};
 use dp_core::{Adjacency, ApproxDp};
@@ -14,7 +14,7 @@ use dp_personal::error::Result;
 
 const EPSILONS: [f64; 4] = [1.0, 2.0, 5.0, 10.0];
 
-/// How epsilon becomes noise, and for which neighbours.
+/// How epsilon is converted to noise, and for which neighbouring relation.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Accounting {
     /// The paper's `rho = epsilon^2 / (8 ln(1/delta))`. Its true epsilon is smaller.
@@ -31,13 +31,14 @@ const ACCOUNTINGS: [Accounting; 3] = [
 
 #[derive(Clone, Copy)]
 pub(super) enum Method {
-    /// Algorithms 1 to 3 with settings of the paper; matrices by copied triangles or isometric.
+    /// Algorithms 1 to 3 with settings of the paper, and matrices encoded with copied triangles or
+    /// isometrically.
     Paper {
         isometric: bool,
     },
-    /// The projector sum alone, in the place of Algorithms 1 to 3.
+    /// The projector sum alone, instead of Algorithms 1 to 3.
     Projectors,
-    /// The projector sum in the place of Algorithm 3, then the step of Algorithm 2, isometric.
+    /// The projector sum instead of Algorithm 3, followed by the step of Algorithm 2, isometric.
     ProjectorsSsp,
     /// Projector sum and residual steps without whitening.
     Unwhitened {
@@ -84,7 +85,7 @@ pub(super) fn cells() -> Vec<Cell> {
         decay,
     };
     let best = |epsilon, accounting, decay| cell(Method::Best, epsilon, accounting, decay);
-    // rungs of the ladder between the paper and the best
+    // intermediate variants between the paper's method and the best one
     for method in [
         Method::ProjectorsSsp,
         Method::Unwhitened { n_steps: 1 },
@@ -229,7 +230,7 @@ impl Accounting {
     }
 }
 
-/// A budget of its own for each measurement.
+/// Reserves a plan on a separate budget for each measurement.
 fn pay(plan: &Plan) -> Result<Vec<Spend>> {
     let budget = Budget::new(plan.target(), plan.adjacency())?;
     Ok(Ledger::in_memory("made data", budget)?.reserve(plan)?)

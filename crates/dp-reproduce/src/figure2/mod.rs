@@ -23,7 +23,7 @@ const DELTA: f64 = 1e-6;
 const METRIC: &str = "population MSE";
 /// Decay of the feature variances in the non-isotropic check.
 const DECAY: f64 = 0.5;
-/// Seeds of data and noise are this far apart.
+/// Distance between the seeds of different repetitions.
 const SEED_STRIDE: u64 = 1 << 20;
 
 pub(super) fn run(args: &ReproduceArgs) -> Result<Vec<Row>> {
@@ -55,13 +55,14 @@ fn set_up(args: &ReproduceArgs) -> Result<SharedSubspace> {
     Ok(set_up)
 }
 
-/// What one seed gave.
+/// Results of one seed.
 struct Measured {
     /// Name, decay of the features, value.
     baselines: Vec<(&'static str, f64, f64)>,
     /// In the order of the cells.
     private: Vec<f64>,
-    /// Squared distance of the subspace that the exponential mechanism selected, per neighbours.
+    /// Squared distance of the subspace selected by the exponential mechanism, for each
+    /// neighbouring relation.
     selected: [f64; 2],
 }
 
@@ -96,7 +97,7 @@ impl Measured {
 fn generate(set_up: &SharedSubspace, seed: u64) -> Result<SubspaceData> {
     let made = set_up.generate(&mut ChaCha20Rng::seed_from_u64(seed));
     made.map_err(|error| match error {
-        // a size out of range is a bad argument, not a bad file
+        // a size out of range is an argument error, not a file error
         dp_data::Error::Param(param) => param.into(),
         other => Error::from(other),
     })

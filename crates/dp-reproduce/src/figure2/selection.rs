@@ -1,4 +1,4 @@
-//! The toy of the exponential mechanism.
+//! The toy problem for the exponential mechanism.
 
 use dp_accounting::{Budget, Ledger};
 use dp_core::{Adjacency, ApproxDp};
@@ -11,8 +11,9 @@ use dp_personalize::{
 use super::{DELTA, SEED_STRIDE, generate};
 use dp_personal::error::Result;
 
-/// The toy of the exponential mechanism: a line in three dimensions, 2,000 users, epsilon 1; the mean of 20
-/// selections from one data set. In quick runs a tenth of the users and one selection.
+/// The toy problem for the exponential mechanism: a line in three dimensions, 2,000 users, epsilon
+/// 1; the mean of 20 selections from one data set. Quick runs use a tenth of the users and one
+/// selection.
 pub(super) fn select(adjacency: Adjacency, quick: bool, seed: u64) -> Result<f64> {
     let (n_users, n_draws) = if quick { (200, 1) } else { (2_000, 20) };
     let toy = SharedSubspace {

@@ -1,4 +1,4 @@
-//! Where the rows are, and the public ranges of their columns.
+//! Data files and the public ranges of their columns.
 
 use dp_data::{SampleColumns, SampleTable, read_samples};
 
@@ -13,9 +13,9 @@ const FILES: [&str; 2] = ["data.csv.gz", "data.csv"];
 pub(in super::super) struct DataSet {
     pub(in super::super) folder: &'static str,
     target: (&'static str, [f64; 2]),
-    /// Columns and the range that their meaning gives them.
+    /// Columns and the ranges that follow from their meaning.
     features: &'static [(&'static str, [f64; 2])],
-    /// Where the target is cut in two for classification.
+    /// The threshold that divides the target into two classes.
     pub(super) threshold: Option<f64>,
 }
 
@@ -58,8 +58,8 @@ pub(in super::super) const SCHOOL: DataSet = DataSet {
     threshold: Some(20.0),
 };
 
-/// Recordings by patient: the whole score of the disease scale, which goes to 176, from day, age, sex and sixteen measures of the
-/// voice, with ranges such measures have.
+/// Recordings by patient: the total score of the disease scale, whose maximum is 176, predicted
+/// from day, age, sex and sixteen voice measures, with ranges that are usual for such measures.
 pub(in super::super) const PARKINSONS: DataSet = DataSet {
     folder: "parkinsons",
     target: ("total_UPDRS", [0.0, 176.0]),
@@ -88,7 +88,7 @@ pub(in super::super) const PARKINSONS: DataSet = DataSet {
 };
 
 impl DataSet {
-    /// What models see, for the score itself or for the side of the threshold.
+    /// Model inputs for predicting the score itself or the side of the threshold.
     pub(in super::super) fn inputs(&self, task: Task, l2_penalties: Vec<f64>) -> Inputs {
         let column = |(name, range): (&str, [f64; 2])| Column {
             name: name.to_owned(),
@@ -107,7 +107,7 @@ impl DataSet {
         }
     }
 
-    /// Whether there is such a file.
+    /// Whether the file exists.
     pub(in super::super) fn is_there(&self, args: &ReproduceArgs) -> bool {
         let folder = std::ffi::OsStr::new(self.folder);
         data_file(args, self.folder, &FILES).is_ok_and(|path| {

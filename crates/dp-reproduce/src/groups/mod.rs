@@ -1,4 +1,4 @@
-//! `jain2021-school` and its like: personal models of few but large groups, on real data.
+//! `jain2021-school` and similar: personal models of few but large groups, on real data.
 
 pub(super) mod data;
 mod table;

@@ -1,4 +1,4 @@
-//! Errors on held-out rows of the users trained on, and of users who joined later.
+//! Errors on held-out rows of the users in training, and of users who joined later.
 
 use dp_core::{Adjacency, ApproxDp, Private};
 use dp_data::{SampleShares, SampleTable, SampleUser, SplitUser};
@@ -15,20 +15,20 @@ use dp_personal::personal::{
     reserve_in_memory,
 };
 
-/// Well below one over the number of users of either data set.
+/// Well below the inverse of the number of users of either data set.
 const DELTA: f64 = 1e-4;
 const EPSILONS: [f64; 3] = [1.0, 5.0, 20.0];
 const SHARES: SampleShares = SampleShares {
     test_rows: 0.2,
     held_out_users: 0.2,
 };
-/// Rows that a user has to learn from: a handful, and as many as there are.
+/// Numbers of rows that a user learns from: a handful, and as many as there are.
 const MAX_ROWS: [usize; 2] = [10, 256];
 const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
-/// Seeds of noise are this far apart.
+/// Distance between the seeds of different repetitions.
 const SEED_STRIDE: u64 = 1 << 20;
 
-/// What is predicted, from how many rows, with which method.
+/// The task, the number of rows to learn from, and the method.
 struct Cell {
     inputs: Inputs,
     max_rows: usize,
@@ -36,7 +36,7 @@ struct Cell {
     label: &'static str,
 }
 
-/// Figures of one seed: for each kind of user, all methods.
+/// Errors of one seed: for each kind of user, all methods.
 type Measured = [[Errors; 7]; 2];
 
 pub(super) fn rows(args: &ReproduceArgs, data: &DataSet) -> Result<Vec<Row>> {
@@ -115,7 +115,7 @@ impl Cell {
         Ok([false, true].map(|held_out| Errors::of(&self.inputs, &errors, held_out)))
     }
 
-    /// Rows of the private methods, and once for all epsilons those of the others.
+    /// Rows of the private methods, and once for all epsilons the rows of the others.
     fn rows(&self, epsilon: f64, by_seed: &[Measured], with_others: bool) -> Vec<Row> {
         let mut rows = Vec::new();
         for (kind, users) in ["trained on", "held out"].into_iter().enumerate() {
@@ -127,7 +127,7 @@ impl Cell {
                 let values = by_seed.iter().filter_map(|m| m[kind][at].over_rows);
                 let values: Vec<f64> = values.collect();
                 if values.is_empty() {
-                    continue; // nobody there
+                    continue; // no such users
                 }
                 let params = self.params(users);
                 let metric = match self.inputs.metric() {

@@ -1,4 +1,5 @@
-//! `krichene2024-cost`: figures 5 and 6, visits of items and the cost of statistics over that of gradients. Nothing is drawn.
+//! `krichene2024-cost`: figures 5 and 6, the number of item visits, and the ratio of the cost of
+//! statistics to that of gradients. Nothing is sampled.
 
 use dp_pubfeat::cost::{TrainingSize, batches_with_item};
 use serde_json::{Map, Value, json};
@@ -49,8 +50,8 @@ pub(super) fn rows(args: &ReproduceArgs) -> Result<Vec<Row>> {
 }
 
 impl SetUp {
-    /// Probabilities of items whose counts have density `x^-alpha` from 1 on: the count at rank `(j - 1/2) / m` from above is that share
-    /// to the power of `-1 / (alpha - 1)`.
+    /// Probabilities of items whose counts have density `x^-alpha` from 1 on: the count at rank `(j
+    /// - 1/2) / m` from the top is that fraction to the power of `-1 / (alpha - 1)`.
     fn probabilities(&self, exponent: f64) -> Vec<f64> {
         let power = -(exponent - 1.0).recip();
         let rank = |j: u32| ((f64::from(j) - 0.5) / self.n_items).powf(power);
@@ -62,7 +63,7 @@ impl SetUp {
         counts.iter().map(|count| count / total).collect()
     }
 
-    /// `beta`, the batches of an epoch that hold an item, over all items.
+    /// `beta`, the number of batches per epoch that contain an item, summed over all items.
     fn visits(&self, exponent: f64, batch: f64) -> Result<f64> {
         let probabilities = self.probabilities(exponent);
         let of_items = batches_with_item(&probabilities, self.n_examples, batch)?;
@@ -131,7 +132,8 @@ mod tests {
         for p in SET_UP.probabilities(f64::INFINITY) {
             assert!((p - 1e-3).abs() < 1e-15);
         }
-        // P(count > x) = x^-(alpha - 1): a tenth of the items lies above 10 times the least at alpha 2
+        // P(count > x) = x^-(alpha - 1): at alpha 2 a tenth of the items has more than 10 times the
+        // smallest count
         let p = SET_UP.probabilities(2.0);
         let least = p.iter().copied().fold(1.0, f64::min);
         let above = p.iter().filter(|p| **p > 10.0 * least).count();
@@ -145,7 +147,7 @@ mod tests {
             assert!((SET_UP.visits(exponent, 1.0).unwrap() - 1e6).abs() < 1e-3);
             assert!(SET_UP.visits(exponent, 1e6).unwrap() <= 1e3);
         }
-        // skewed counts are met less often
+        // items with skewed counts are visited less often
         let at = |exponent| SET_UP.visits(exponent, 1e3).unwrap();
         assert!(at(1.5) < at(2.0) && at(2.0) < at(f64::INFINITY));
     }

@@ -1,4 +1,5 @@
-//! What methods make of made data at a budget. Settings were found on the truth for the full sizes: they show what methods can reach.
+//! The methods on generated data at a budget. Settings were chosen on the true risk at the full
+//! sizes: they show what the methods can reach.
 
 use dp_core::{Adjacency, ApproxDp};
 use dp_mechanism::{NoiseSource, Trainer};
@@ -17,7 +18,7 @@ const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
 const MADE: &str = "made data";
 /// Weighted norm of a user's labels.
 const LABEL_NORM: f64 = 0.4;
-/// The same of the noise alone, with some room.
+/// Bound on the weighted norm of the residuals: that of the label noise alone, with a margin.
 const RESIDUAL_NORM: f64 = 0.11;
 
 #[derive(Clone, Copy, PartialEq)]
@@ -28,9 +29,9 @@ pub(super) enum Method {
     SspC,
     /// The same with gradient steps.
     SspCSteps,
-    /// So many releases, and gradient steps in all.
+    /// `n_resamples` releases, and `n_steps` gradient steps in total.
     Resampled { n_resamples: usize, n_steps: usize },
-    /// A release for each gradient step, as many as the noise bears.
+    /// One release per gradient step, with as many steps as the noise permits.
     SspI,
     /// DP-SGD on the encoder's parameters.
     DpSgd,
@@ -38,7 +39,7 @@ pub(super) enum Method {
     NoisyGd,
     /// Residual steps, closed form.
     Best,
-    /// Statistics of the logistic loss, so many times, for logits of this scale.
+    /// Statistics of the logistic loss, released `n_steps` times, for logits of this scale.
     Convex { n_steps: usize, scale: f64 },
 }
 
@@ -69,13 +70,13 @@ impl Method {
     }
 }
 
-/// Steps that the noise of an epsilon bears.
+/// Numbers of steps that suit the noise at an epsilon.
 struct Steps {
-    /// Of statistics that are resampled.
+    /// For statistics that are resampled.
     resampled: usize,
-    /// Of statistics that are released once.
+    /// For statistics that are released once.
     once: usize,
-    /// On residuals.
+    /// For residual steps.
     residual: usize,
 }
 

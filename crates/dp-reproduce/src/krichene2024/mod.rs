@@ -30,7 +30,7 @@ pub(super) fn ml1m(args: &ReproduceArgs) -> Result<Vec<Row>> {
     ml1m::rows(args)
 }
 
-/// The figure of a reproduction, where it has one.
+/// The figure of a reproduction, if it has one.
 pub(super) fn plot(name: &str, rows: &[Value]) -> Option<String> {
     let chart = match name {
         "krichene2024-synthetic" => plots::synthetic(rows),

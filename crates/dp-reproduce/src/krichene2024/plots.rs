@@ -1,16 +1,17 @@
-//! Figures from rows as JSON.
+//! Figures from JSON rows.
 
 use dp_page::{Chart, Line, Point, Stroke};
 use serde_json::Value;
 
 use super::super::chart::{chart, grouped, number, param, point};
 
-/// Lines of the rows that `point` takes, by the name it gives.
+/// Lines of the rows for which `point` returns a value, by the name it returns.
 fn of_rows(rows: &[Value], point: impl Fn(&Value) -> Option<(String, Point)>) -> Vec<Line> {
     grouped(rows.iter().filter_map(point))
 }
 
-/// Excess risk against epsilon, a line for each method, at the middle number of features; of one epsilon against the features.
+/// Excess risk against epsilon, a line for each method, at the middle number of features; with only
+/// one epsilon, against the number of features.
 pub(super) fn synthetic(rows: &[Value]) -> Chart {
     let squared = |row: &Value| row["metric"] == "excess risk per example";
     let sorted = |of: &dyn Fn(&Value) -> Option<f64>| {
@@ -67,7 +68,8 @@ pub(super) fn resamples(rows: &[Value]) -> Chart {
     )
 }
 
-/// Cost of statistics over that of gradients against the batch size, a line for each number of epochs and cost of a pass, at equal counts.
+/// Ratio of the cost of statistics to that of gradients against the batch size, a line for each
+/// number of epochs and cost of a pass, at equal counts.
 pub(super) fn cost(rows: &[Value]) -> Chart {
     let drawn = of_rows(rows, |row| {
         let params = &row["params"];
@@ -87,7 +89,8 @@ pub(super) fn cost(rows: &[Value]) -> Chart {
     )
 }
 
-/// Test RMSE and Recall@20 against epsilon, a line for each method: full with features, dotted without.
+/// Test RMSE and Recall@20 against epsilon, a line for each method: solid with features, dotted
+/// without.
 pub(super) fn ml1m(rows: &[Value]) -> [Chart; 2] {
     let across = "epsilon (adding or removing a user)";
     let of = |words: [&str; 2], metric: &str| {
@@ -111,7 +114,7 @@ pub(super) fn ml1m(rows: &[Value]) -> [Chart; 2] {
     ]
 }
 
-/// A line for each method, dashed and all the way across for one that has no epsilon.
+/// A line for each method; dashed and over the full width for a method without epsilon.
 fn of_methods(rows: &[Value], metric: &str) -> Vec<Line> {
     let here = || rows.iter().filter(|row| row["metric"] == metric);
     let points = here().filter_map(|row| {
@@ -134,7 +137,7 @@ fn of_methods(rows: &[Value], metric: &str) -> Vec<Line> {
 
 const GREY: usize = 7;
 
-/// One colour for a method with features and without.
+/// The same colour for a method with features and without.
 fn in_its_colour(line: Line) -> Line {
     let (color, stroke) = match line.name.as_str() {
         "am-ssp-best" => (3, Stroke::Solid),

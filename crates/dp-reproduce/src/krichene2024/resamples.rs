@@ -1,4 +1,5 @@
-//! `krichene2024-resamples`: figure 4, how often statistics are released at one budget, and the same gradient steps on them.
+//! `krichene2024-resamples`: figure 4, the number of times that statistics are released at a fixed
+//! budget, with the same number of gradient steps.
 
 use rayon::prelude::*;
 use serde_json::{Map, json};
@@ -9,11 +10,11 @@ use super::methods::Method;
 use super::set_up::SetUp;
 use dp_personal::error::Result;
 
-/// Steps in all, as in the figure.
+/// Total number of steps, as in the figure.
 const N_STEPS: usize = 16;
 const RESAMPLES: [usize; 5] = [1, 2, 4, 8, 16];
 const FEATURES: usize = 2000;
-/// Seeds of data and noise are this far apart.
+/// Distance between the seeds of different repetitions.
 const SEED_STRIDE: u64 = 1 << 20;
 
 pub(super) fn rows(args: &ReproduceArgs) -> Result<Vec<Row>> {

@@ -8,7 +8,7 @@ use rand_chacha::ChaCha20Rng;
 use super::super::{ReproduceArgs, sizes};
 use dp_personal::error::{Error, Result};
 
-/// Sizes that flags can change, and which cells are asked for.
+/// Sizes that flags can change, and the selected cells.
 pub(super) struct SetUp {
     task: PublicFeatureTask,
     pub(super) n_features: Vec<usize>,
@@ -46,7 +46,7 @@ impl SetUp {
         })
     }
 
-    /// Whether these are the sizes that targets are known for.
+    /// Whether these are the sizes for which reference values are known.
     pub(super) fn is_whole(&self) -> bool {
         self.task == PublicFeatureTask::new(FEATURES[0])
     }
@@ -95,7 +95,7 @@ impl SyntheticData {
     }
 }
 
-/// A size out of range is a bad argument, not a bad file.
+/// A size out of range is an argument error, not a file error.
 fn size_error(error: dp_data::Error) -> Error {
     match error {
         dp_data::Error::Param(param) => param.into(),

@@ -1,4 +1,4 @@
-//! `krichene2024-synthetic`: all methods by the number of features and epsilon.
+//! `krichene2024-synthetic`: all methods by number of features and epsilon.
 
 use dp_data::GeneratedLabels;
 use rayon::prelude::*;
@@ -21,15 +21,16 @@ const METHODS: [Method; 7] = [
 ];
 const RISK: &str = "excess risk per example";
 const LOGISTIC: &str = "excess logistic risk per example";
-/// Scales of logits, and approximations of the logistic loss.
+/// Scales of logits, and numbers of approximations of the logistic loss.
 const SCALES: [f64; 2] = [4.0, 8.0];
 const APPROXIMATIONS: [usize; 2] = [1, 3];
-/// Features of the rows of the logistic loss, or else the last number asked for.
+/// Number of features in the rows for the logistic loss; if it is not selected, the last selected
+/// number.
 const LOGISTIC_FEATURES: usize = 2000;
-/// Seeds of data and noise are this far apart.
+/// Distance between the seeds of different repetitions.
 const SEED_STRIDE: u64 = 1 << 20;
 
-/// What an independent implementation reached with the same data.
+/// Results of an independent implementation on the same data.
 struct Known {
     n_features: usize,
     epsilon: f64,
@@ -81,8 +82,8 @@ const TARGETS: [Known; 5] = [
         best: 0.00046,
     },
 ];
-/// Epsilon and risk of the same for one approximation of the logistic loss, whose logits are not known: held against the first
-/// of the scales.
+/// Epsilon and risk of the same for one approximation of the logistic loss. Its scale of logits is
+/// not known; compared with the first of the scales.
 const LOGISTIC_TARGETS: [(f64, f64); 3] = [(1.0, 0.131), (5.0, 0.073), (20.0, 0.027)];
 
 /// A cell of the table on a data set.
@@ -124,7 +125,7 @@ pub(super) fn rows(args: &ReproduceArgs) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// The zero model once, everything else at every epsilon.
+/// The zero model once, all other methods at every epsilon.
 fn cells(methods: &[Method], set_up: &SetUp) -> Vec<Cell> {
     let mut cells = Vec::new();
     for (at, &epsilon) in set_up.epsilons.iter().enumerate() {
@@ -137,7 +138,7 @@ fn cells(methods: &[Method], set_up: &SetUp) -> Vec<Cell> {
 struct Table<'a> {
     set_up: &'a SetUp,
     n_features: usize,
-    /// Other labels than those of the set-up.
+    /// Labels that replace those of the set-up.
     labels: Option<GeneratedLabels>,
 }
 
@@ -187,7 +188,7 @@ impl Table<'_> {
         params
     }
 
-    /// The known figure of a cell, at the full sizes.
+    /// The reference value of a cell, at the full sizes.
     fn target(&self, Cell { method, epsilon }: Cell) -> Option<f64> {
         let near = |other: f64| (other - epsilon).abs() < 1e-9;
         if !self.set_up.is_whole() {

@@ -1,19 +1,21 @@
-//! The least error that `docs/limits.md` derives: a convex programme over how users divide their budgets among items.
+//! The lower bound on the error that `docs/limits.md` derives: a convex programme over the division
+//! of users' budgets among items.
 
 use dp_core::Interactions;
 
-/// The programme ends when its certified gap is below this part of what privacy costs, or after so many steps.
+/// The programme stops when its certified gap is below this fraction of the cost of privacy, or
+/// after this many steps.
 const GAP: f64 = 1e-4;
 const MOST_STEPS: usize = 1_000;
 
-/// `sqrt(exp(mu^2) - 1)`: how far one user can move the mean of anything released, in standard deviations of the release without that
-/// user, under any mu-GDP mechanism.
+/// `sqrt(exp(mu^2) - 1)`: how far one user can move the mean of any released value, in standard
+/// deviations of the release without that user, under any mu-GDP mechanism.
 pub(super) fn any_mechanism(mu: f64) -> f64 {
     (mu * mu).exp_m1().sqrt()
 }
 
-/// The same where the release has one covariance with and without the user: `2 sqrt(c / (1 - c))`, `c` the expectation of
-/// `tanh^2(mu x / 2)` over `x ~ N(mu / 2, 1)`.
+/// The same if the release has the same covariance with and without the user: `2 sqrt(c / (1 -
+/// c))`, where `c` is the expectation of `tanh^2(mu x / 2)` over `x ~ N(mu / 2, 1)`.
 pub(super) fn same_covariance(mu: f64) -> f64 {
     const STEPS: i32 = 4_000;
     const REACH: f64 = 12.0;
@@ -29,7 +31,8 @@ pub(super) fn same_covariance(mu: f64) -> f64 {
     2.0 * (squares / mass).sqrt() / (rest / mass).sqrt()
 }
 
-/// `E ||z|| / sqrt(k)` of `k` standard normals: what of a user's budget shows in the root mean square of `k` residuals.
+/// `E ||z|| / sqrt(k)` of `k` standard normals: the factor by which a user's budget enters the root
+/// mean square of `k` residuals.
 fn mean_norm(k: usize) -> f64 {
     // the ratio of Gamma((k + 1) / 2) to Gamma(k / 2), from k = 1 on
     let first = std::f64::consts::PI.sqrt().recip();
@@ -37,9 +40,9 @@ fn mean_norm(k: usize) -> f64 {
     (2.0 / k as f64).sqrt() * ratio
 }
 
-/// What is taken as known of the items.
+/// What is assumed to be known about the items.
 pub(super) struct Items<'a> {
-    /// Who rated what.
+    /// The ratings table.
     pub(super) table: &'a Interactions,
     /// Share of the items in the error; sums to 1.
     pub(super) shares: &'a [f64],
@@ -49,11 +52,12 @@ pub(super) struct Items<'a> {
     pub(super) prior: f64,
 }
 
-/// A lower bound and how users divide their budgets near it.
+/// A lower bound, and a division of users' budgets near it.
 pub(super) struct Bound {
-    /// Mean squared error above that without privacy: no mechanism has less.
+    /// Lower bound on the mean squared error in excess of that without privacy, for any mechanism.
     pub(super) excess: f64,
-    /// The part of a user's budget that goes to each item, per unit of budget and before it is made a unit vector.
+    /// The part of a user's budget for each item, per unit of budget, before normalisation to a
+    /// unit vector.
     pub(super) gains: Vec<f64>,
 }
 
@@ -71,7 +75,8 @@ impl Curve {
         self.share * self.drop / (1.0 + (q / self.unit).powi(2))
     }
 
-    /// Slope of the chord from 0 that touches `h`, or ends on it at the largest `Q`, and where it ends.
+    /// Slope of the chord from 0 that is tangent to `h`, or ends on it at the largest `Q`, and the
+    /// point where it ends.
     fn chord(&self) -> (f64, f64) {
         let end = (self.most / self.unit).min(1.0);
         (end / (1.0 + end * end), end)
@@ -99,7 +104,7 @@ impl Items<'_> {
             }
         }
         let of = |((most, n), share): ((f64, f64), &f64)| {
-            // where nobody rated an item, nothing is lost by privacy
+            // privacy costs nothing for an item without ratings
             let sampling = self.residual / n;
             let drop = if n > 0.0 {
                 self.prior * self.prior / (sampling + self.prior)
@@ -133,12 +138,13 @@ impl Items<'_> {
         (signals, reached)
     }
 
-    /// `Q_i` of users who divide a budget of 1 by `gains`.
+    /// `Q_i` for users who divide a budget of 1 in proportion to `gains`.
     pub(super) fn signals_at(&self, gains: &[f64]) -> Vec<f64> {
         self.divided(&vec![1.0; self.table.n_users()], gains).0
     }
 
-    /// Minimises by Frank and Wolfe's method; what is given is the value less the gap, so that an early end makes it only lower.
+    /// Minimises with the Frank-Wolfe method; returns the value minus the gap, so that stopping
+    /// early only lowers it.
     pub(super) fn least_error(&self, budget: f64) -> Bound {
         let users = self.table.users();
         let strengths: Vec<f64> = users
@@ -168,7 +174,7 @@ impl Items<'_> {
                 let pairs = signals.iter().zip(&target);
                 pairs.map(|(q, t)| q + step * (t - q)).collect()
             };
-            // the value along the way is convex
+            // the value along the segment is convex
             let (mut low, mut high) = (0.0, 1.0);
             for _ in 0..30 {
                 let third = (high - low) / 3.0;
@@ -186,13 +192,14 @@ impl Items<'_> {
         }
     }
 
-    /// Mean squared error above that without privacy of a Gaussian release whose signals are `signals`.
+    /// Mean squared error, in excess of that without privacy, of a Gaussian release whose signals
+    /// are `signals`.
     pub(super) fn excess_at(&self, signals: &[f64]) -> f64 {
         let curves = self.curves(&vec![0.0; self.table.n_users()]);
         curves.iter().zip(signals).map(|(c, q)| c.error(*q)).sum()
     }
 
-    /// Users who rate each item.
+    /// Number of users who rate each item.
     pub(super) fn counts(&self) -> Vec<f64> {
         let mut n = vec![0.0; self.table.n_items()];
         for row in self.table.users() {
@@ -210,7 +217,7 @@ impl Items<'_> {
     }
 }
 
-/// Length of the entries of `values` at `items`.
+/// Norm of the entries of `values` at `items`.
 pub(super) fn norm_of(items: &[u32], values: &[f64]) -> f64 {
     let squares = items.iter().map(|&item| values[item as usize].powi(2));
     squares.sum::<f64>().sqrt()
@@ -341,7 +348,7 @@ mod tests {
                 }
             }
         }
-        // signs with noise, which is what a small c comes to, are as good as anything that adds much noise
+        // signs with noise, the limit of a small c, are as good as anything that adds much noise
         assert!(meeting < 1.01, "{meeting}");
     }
 

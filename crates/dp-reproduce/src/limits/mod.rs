@@ -1,4 +1,5 @@
-//! `limits`: the least error of item biases under any mu-GDP mechanism, beside what `dp train --method biases` reaches.
+//! `limits`: a lower bound on the error of item biases under any mu-GDP mechanism, compared with
+//! the error of `dp train --method biases`.
 
 mod bound;
 
@@ -24,7 +25,8 @@ use dp_personal::error::Result;
 const METRIC: &str = "test RMSE";
 const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
 const EPSILONS: [f64; 6] = [0.5, 1.0, 2.0, 5.0, 10.0, 20.0];
-/// Rounds of fitting offsets and item biases in turn, and of estimating the prior.
+/// Rounds that alternate between fitting offsets and item biases, and rounds of estimating the
+/// prior.
 const ROUNDS: usize = 30;
 
 pub(super) fn ml1m(args: &ReproduceArgs) -> Result<Vec<Row>> {
@@ -67,7 +69,7 @@ pub(super) fn ml1m(args: &ReproduceArgs) -> Result<Vec<Row>> {
         }),
         base.sqrt(),
     )];
-    // those of `dp train`
+    // the noise and clipping of `dp train`
     let counts = items.counts();
     let plain: Vec<f64> = counts.iter().map(|n| n.max(1.0).powf(-0.25)).collect();
     for epsilon in epsilons {
@@ -123,7 +125,7 @@ pub(super) fn ml1m(args: &ReproduceArgs) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// The part of mu that a plan spends on sums of what users say of items.
+/// The part of mu that a plan spends on sums of users' ratings per item.
 fn part_of_sums(plan: &Plan) -> Result<f64> {
     let (mut sums, mut all) = (0.0, 0.0);
     for release in plan.releases() {
@@ -196,7 +198,7 @@ impl Exact {
         }
     }
 
-    /// A user's ratings around own offset and the items' prior means.
+    /// A user's residuals from their own offset and the items' prior means.
     fn rests<'a>(&'a self, row: UserRow<'a>) -> impl Iterator<Item = (u32, f64)> + 'a {
         let around = |(i, y): (u32, f32)| f64::from(y) - self.biases[i as usize];
         let offset = row.iter().map(around).sum::<f64>() / row.len().max(1) as f64;
@@ -204,7 +206,8 @@ impl Exact {
         row.iter().map(rest)
     }
 
-    /// What a user sends of one sum before scale and clipping: a root mean square of about 1, divided by `gains`.
+    /// A user's contribution to one sum before scaling and clipping: a root mean square of about 1,
+    /// divided by `gains`.
     fn sent<'a>(
         &'a self,
         row: UserRow<'a>,
@@ -215,9 +218,10 @@ impl Exact {
         self.rests(row).map(of)
     }
 
-    /// One Gaussian release that divides users' budgets by `gains` and clips what they send to `mu` in units of the noise, at the best
-    /// scale before clipping; offsets, counts and prior are free. Clipping leaves the part of the residuals' squares that its factors
-    /// pass.
+    /// One Gaussian release that divides users' budgets by `gains` and clips contributions to `mu`
+    /// in units of the noise, at the best scale before clipping; offsets, counts and prior are
+    /// free. After clipping, the release retains the part of the residuals' squares that the
+    /// factors let through.
     fn one_sum(&self, items: &Items<'_>, gains: &[f64], mu: f64) -> OneSum {
         let lengths = items.table.users().map(|row| {
             let squares = self.sent(row, gains).map(|(_, z)| z * z);
@@ -283,7 +287,8 @@ impl Exact {
     }
 }
 
-/// A release that could be made: its mean squared error above that without privacy, the scale before clipping to 1, and `Q_i`.
+/// A release that could be made: its mean squared error in excess of that without privacy, the
+/// scale before clipping to 1, and `Q_i`.
 #[derive(Default)]
 struct OneSum {
     excess: f64,
@@ -310,7 +315,7 @@ impl VectorContribution for Clipped<'_> {
     }
 }
 
-/// Item biases with the fold-in that `dp train` gives its models.
+/// Item biases with the fold-in that `dp train` uses for its models.
 fn model_of(biases: Vec<f64>) -> Result<FactorModel> {
     let scoring = Scoring {
         dim: 1,
@@ -374,14 +379,14 @@ fn prior(found: &[f64], n: &[f64], residual: f64) -> (f64, Vec<f64>, Vec<f64>) {
     (variance, means, biases)
 }
 
-/// Rows that tell parts of the gap from each other.
+/// Rows that split the gap into its parts.
 const NOT_DRAWN: [&str; 3] = [
     "one sum, measured",
     "one sum, counts paid for",
     "one sum, counts paid for, plain weights",
 ];
 
-/// Error by epsilon, a line for each method.
+/// Error against epsilon, a line for each method.
 pub(super) fn plot(rows: &[Value]) -> Chart {
     let without = rows.iter().find(|row| row["epsilon"].is_null());
     let points = rows.iter().filter_map(|row| {

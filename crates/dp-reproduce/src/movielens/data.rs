@@ -1,4 +1,4 @@
-//! Where the ratings are, and how popular items are.
+//! Rating files, and popularity buckets of items.
 
 use dp_core::Interactions;
 use dp_data::{Layout, PopularityBuckets, Ratings, RatingsFormat, read_ratings};
@@ -10,7 +10,7 @@ use super::most_played::{MostPlayed, most_played};
 use super::task::N_BUCKETS;
 use dp_personal::error::{Error, Result};
 
-/// Names that MovieLens files have had.
+/// File names of the MovieLens data sets.
 const FILES: [&str; 4] = ["ratings.csv.gz", "ratings.csv", "ratings.dat", "u.data"];
 
 pub(super) fn read(args: &ReproduceArgs, folder: &str) -> Result<Ratings> {
@@ -18,10 +18,10 @@ pub(super) fn read(args: &ReproduceArgs, folder: &str) -> Result<Ratings> {
     Ok(read_ratings(&path, &RatingsFormat::default())?)
 }
 
-/// Names of the Million Song set's file: user, song and plays between tabs, no header.
+/// File names of the Million Song data set: user, song and plays separated by tabs, no header.
 const PLAYS: [&str; 2] = ["train_triplets.txt", "train_triplets.txt.gz"];
 
-/// Songs that enough users have played, and users who have played enough of them: each play a yes.
+/// Songs played by enough users, and users who played enough of them; each play is a positive.
 pub(super) fn read_plays(args: &ReproduceArgs) -> Result<Ratings> {
     let mut least = match args.quick {
         true => MostPlayed::EVERYTHING,
@@ -47,7 +47,7 @@ pub(super) fn read_plays(args: &ReproduceArgs) -> Result<Ratings> {
     })
 }
 
-/// Buckets by exact training counts: internal, as all rows are.
+/// Buckets by exact training counts: internal, like all rows.
 pub(super) fn buckets(train: &Interactions) -> Result<PopularityBuckets> {
     let counts: Vec<f64> = (0..train.n_items())
         .map(|item| train.item_major().item(item).len() as f64)

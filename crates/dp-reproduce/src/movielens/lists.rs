@@ -1,4 +1,4 @@
-//! Lists for held-out users, from records as a yes.
+//! Ranked lists for held-out users, from records as positives.
 
 use dp_core::{Interactions, Private};
 use dp_data::{HeldOutUsers, PopularityBuckets, RankingMetrics, RankingSums, Ratings, UserSplit};
@@ -9,14 +9,14 @@ use super::task::{Figures, Metric, N_BUCKETS, Task};
 use dp_personal::error::Result;
 use dp_personal::workflows::input::hold_out_users;
 
-/// Within a bucket lists are the longer the rarer its items: 100, 80, 60, 40, 20.
+/// Within a bucket, the rarer the items, the longer the lists: 100, 80, 60, 40, 20.
 const RECALL: Metric = ("Recall@20", "Recall@20 to 100 by popularity");
 const POPULARITY: Metric = (
     "Recall@20 of the largest counts",
     "Recall@20 to 100 of the largest counts by popularity",
 );
 const K: usize = 20;
-/// Ratings from here on are a yes.
+/// Ratings from this value on count as positive.
 pub(super) const LEAST_YES: f64 = 4.0;
 
 /// Users held out with 80 % of their records as history, the same for all seeds.
@@ -27,7 +27,7 @@ pub(super) struct Lists {
 }
 
 impl Lists {
-    /// Each record of `likes` is a yes.
+    /// Each record of `likes` is a positive.
     pub(super) fn new(likes: &Ratings) -> Result<Self> {
         let split = hold_out_users(likes, 0)?;
         Ok(Self {
@@ -75,7 +75,7 @@ impl Task for Lists {
         Ok(-self.of_model(&fitted.model, &self.split.valid)?.recall)
     }
 
-    /// The lists of the model, and those of the counts that the run released.
+    /// Metrics of lists by the model, and of lists by the counts that the run released.
     fn test(&self, fitted: &Fitted<FactorModel>) -> Result<Vec<Figures>> {
         let users = &self.split.test;
         let mut all = vec![figures(RECALL, &self.of_model(&fitted.model, users)?)];

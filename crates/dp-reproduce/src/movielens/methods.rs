@@ -1,4 +1,4 @@
-//! The methods of the table, and the settings each may choose from.
+//! The methods of the table, and the candidate settings of each.
 
 use dp_core::ApproxDp;
 use dp_multitask::{FactorizationParams, RecordSampling};
@@ -6,12 +6,12 @@ use serde_json::{Map, Value, json};
 
 use super::settings::{Published, best_residual, published_lists, published_ssp, published_steps};
 
-/// A row of the table: one method, and settings among which the validation part decides.
+/// A row of the table: one method, and candidate settings from which the validation part selects.
 pub(super) struct Method {
     /// `ssp`, `noisy-gd`, `adadpals`, `residual`, `pooled`, `best`.
     pub(super) name: &'static str,
     pub(super) params: Map<String, Value>,
-    /// Whether it is one of the paper's, which get a row with the noise as published.
+    /// Whether the paper contains it, so that it gets a row with the noise as published.
     pub(super) published: bool,
     pub(super) candidates: Box<dyn Fn(ApproxDp) -> Vec<Candidate>>,
 }
@@ -22,7 +22,7 @@ pub(super) struct Candidate {
     pub(super) settings: FactorizationParams,
 }
 
-/// Records that sampling keeps of a user.
+/// Number of records per user that sampling keeps.
 const KEPT: [usize; 2] = [40, 100];
 const EXPONENTS: [f64; 4] = [0.0, 0.25, 0.5, 1.0];
 
@@ -76,10 +76,11 @@ fn ours(name: &'static str, candidates: impl Fn(ApproxDp) -> Vec<Candidate> + 's
     }
 }
 
-/// For lists, from implicit feedback with each item's own matrix, and ours with the pooled Gramian.
+/// For lists, from implicit feedback: with a separate matrix for each item, and ours with the
+/// pooled Gramian.
 pub(super) fn of_lists() -> Vec<Method> {
     let own = |name, key: &str, value, candidates: fn(ApproxDp) -> Vec<Candidate>| Method {
-        published: false, // one accounting is enough to see it
+        published: false, // one accounting is enough to show it
         ..published(name, &[(key, value)], candidates)
     };
     vec![
@@ -107,7 +108,7 @@ fn with_biases(target: ApproxDp) -> Candidate {
     }
 }
 
-/// DPALS on a sample of each user's records, all of them weighed alike.
+/// DPALS on a sample of each user's records, all with equal weights.
 fn sampled(kind: &'static str) -> Method {
     published("ssp", &[("sampling", json!(kind))], move |target| {
         on_samples(published_ssp(target), kind)

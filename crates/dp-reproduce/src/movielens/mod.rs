@@ -1,5 +1,5 @@
-//! `krichene2023-ml1m` and its like: private matrix factorisation of ratings, by rating error and by lists, and of
-//! songs that were played, by lists.
+//! `krichene2023-ml1m` and similar: private matrix factorisation of ratings, evaluated by rating
+//! error and by ranked lists, and of song plays, evaluated by ranked lists.
 
 mod data;
 mod lists;
@@ -39,7 +39,7 @@ fn run(args: &ReproduceArgs, folder: &str) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// The Million Song set: a song that a user has played is a yes.
+/// The Million Song data set: a song that a user has played is a positive.
 pub(super) fn msd(args: &ReproduceArgs) -> Result<Vec<Row>> {
     let lists = Lists::new(&data::read_plays(args)?)?;
     Table::new(args).rows(&lists, &methods::of_lists())

@@ -1,12 +1,12 @@
-//! The part of a table of plays that benchmarks use.
+//! The subset of a table of plays that benchmarks use.
 
 use dp_core::{Interactions, InteractionsBuilder};
 use dp_data::{ItemCatalogue, Ratings};
 
 use dp_personal::error::Result;
 
-/// Which songs and users stay. The defaults are those of the usual benchmark (Liang et al. 2018); by Krichene et al. 2023, table 1, 41,140
-/// songs and 571,355 users are left.
+/// Thresholds that select songs and users. The defaults are those of the usual benchmark (Liang et
+/// al. 2018); according to Krichene et al. 2023, table 1, they keep 41,140 songs and 571,355 users.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct MostPlayed {
     pub(super) min_item_users: usize,
@@ -14,7 +14,7 @@ pub(super) struct MostPlayed {
 }
 
 impl MostPlayed {
-    /// Whatever has been played, and whoever has played it.
+    /// All songs and users with at least one play.
     pub(super) const EVERYTHING: Self = Self {
         min_item_users: 1,
         min_user_items: 1,
@@ -30,10 +30,10 @@ impl Default for MostPlayed {
     }
 }
 
-/// Songs with enough users, then users with enough of these songs; `None` where nothing is left.
+/// Selects songs with enough users, then users with enough of these songs; `None` if none remain.
 ///
-/// Both are exact counts of private data and decide what is there at all, so this is for measurements without any
-/// guarantee only.
+/// Both thresholds apply to exact counts of private data and decide which rows exist, so this is
+/// only for measurements without any guarantee.
 pub(super) fn most_played(plays: &Ratings, least: MostPlayed) -> Result<Option<Ratings>> {
     let table = plays.interactions().expose();
     let items = kept_items(table, least.min_item_users);
@@ -67,7 +67,7 @@ pub(super) fn most_played(plays: &Ratings, least: MostPlayed) -> Result<Option<R
     )?))
 }
 
-/// The new column of each item that stays.
+/// The new column of each item that is kept.
 fn kept_items(table: &Interactions, min_users: usize) -> Vec<Option<u32>> {
     let mut next = 0..;
     (0..table.n_items())
@@ -85,7 +85,8 @@ mod tests {
 
     #[test]
     fn songs_are_counted_before_users() {
-        // b is heard by two, a and c by one; without them v has one song left and stays, w none
+        // b has two listeners, a and c one each; without those, v has one song left and is kept, w
+        // has none
         let text = "u\ta\t1\nu\tb\t3\nv\tb\t9\nw\tc\t2\n";
         let plays =
             read_ratings_from(text.as_bytes(), "plays", &RatingsFormat::default(), None).unwrap();

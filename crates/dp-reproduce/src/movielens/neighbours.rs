@@ -1,4 +1,4 @@
-//! Do private factors find the same items alike as those without privacy?
+//! Whether private factors have the same nearest items as factors without privacy.
 
 use dp_data::PopularityBuckets;
 use dp_multitask::FactorModel;
@@ -10,10 +10,10 @@ const OVERLAP: Metric = (
     "top-20 neighbour overlap",
     "top-20 neighbour overlap by popularity",
 );
-/// Neighbours of an item that are compared.
+/// Number of nearest items that are compared.
 const K: usize = 20;
 
-/// The nearest items of every item in a model to compare with.
+/// The nearest items of every item in a reference model.
 pub(super) struct Neighbours(Vec<Vec<u32>>);
 
 impl Neighbours {
@@ -21,8 +21,8 @@ impl Neighbours {
         Ok(Self(model.nearest_items(K)?))
     }
 
-    /// The mean over items of the share of an item's nearest ones that both models agree on; nothing for a model without
-    /// tastes. Items without tastes agree on nothing.
+    /// The mean over items of the share of an item's nearest items on which both models agree; none
+    /// for a model without taste factors. Items without taste factors count as 0.
     pub(super) fn overlap(
         &self,
         model: &FactorModel,

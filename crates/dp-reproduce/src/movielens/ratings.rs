@@ -15,12 +15,12 @@ const RMSE: Metric = ("test RMSE", "test RMSE by popularity");
 /// Shrinkage of the user-mean baseline, in ratings.
 const USER_MEAN_SHRINKAGE: f64 = 5.0;
 
-/// Ratings, 80/10/10 by a hash of user and item, the same for all seeds.
+/// Ratings, split 80/10/10 by a hash of user and item, the same for all seeds.
 pub(super) struct HeldOutRatings {
     split: RatingSplit,
     buckets: PopularityBuckets,
     als: FactorModel,
-    /// The same from other first factors: how far neighbours can agree.
+    /// The same model from another initialisation: an upper limit on the agreement of neighbours.
     als_again: FactorModel,
     neighbours: Neighbours,
 }
@@ -82,7 +82,8 @@ impl Task for HeldOutRatings {
         Ok(figures)
     }
 
-    /// Constant, user mean, and the same kind of model without privacy; for neighbours, two such models.
+    /// Constant, user mean, and the same kind of model without privacy; for neighbours, two such
+    /// models.
     fn baselines(&self) -> Result<Vec<(&'static str, Figures)>> {
         let (train, test) = (self.split.train.expose(), self.split.test.expose());
         let bias = LocalBias {

@@ -1,5 +1,6 @@
-//! Settings to choose from, on the validation part, by epsilon: found by random search on the validation part of
-//! MovieLens-1M at exact accounting (mu = 1/4 for the published methods). Neither that search nor the choice is charged.
+//! Candidate settings by epsilon, found by random search on the validation part of MovieLens-1M
+//! with exact accounting (mu = 1/4 for the published methods). Neither that search nor the
+//! selection is charged.
 
 use dp_core::ApproxDp;
 use dp_multitask::{
@@ -12,12 +13,12 @@ use super::methods::Candidate;
 /// Public centre of the ratings of the published methods.
 const LABEL_CENTER: f64 = 3.5;
 
-/// What the published methods have in common.
+/// Common settings of the published methods.
 #[derive(Clone, Copy)]
 struct Plain {
     tastes: usize,
     n_rounds: usize,
-    /// Of a round's budget.
+    /// Growth of a round's budget.
     round_growth: f64,
     clip_norm: f64,
     /// Penalties of the user step.
@@ -27,7 +28,7 @@ struct Plain {
     init_stddev: f64,
 }
 
-/// Of Algorithm 1 besides.
+/// Additional settings of Algorithm 1.
 struct Ssp {
     /// Ridge in units of the noise.
     ridge: f64,
@@ -35,7 +36,7 @@ struct Ssp {
     matrix_share: f64,
 }
 
-/// Of Algorithm 2 besides.
+/// Additional settings of Algorithm 2.
 struct Steps {
     residual_bound: f64,
     rate: f64,
@@ -43,11 +44,11 @@ struct Steps {
     radius: f64,
 }
 
-/// Of Algorithm 1 for lists.
+/// Settings of Algorithm 1 for lists.
 struct Listed {
     tastes: usize,
     n_rounds: usize,
-    /// Of a round's budget.
+    /// Growth of a round's budget.
     round_growth: f64,
     clip_norm: f64,
     matrix_share: f64,
@@ -57,26 +58,26 @@ struct Listed {
     /// Penalties of the user step.
     training: f64,
     fold_in: f64,
-    /// Weights of the unobserved.
+    /// Weights of unobserved items.
     training_unobserved: f64,
     fold_in_unobserved: f64,
     item_unobserved: f64,
     gramian_share: f64,
-    /// Fraction of the items.
+    /// Fraction of the items that are trained.
     head: f64,
     count_share: f64,
-    /// Norm of a user's votes.
+    /// Bound on the norm of a user's counts.
     count_clip_norm: f64,
 }
 
-/// Of the residual form in best mode.
+/// Settings of the residual form in best mode.
 struct Residuals {
     dim: usize,
     n_statistics_rounds: usize,
     n_rounds: usize,
-    /// Of a round's budget.
+    /// Growth of a round's budget.
     round_growth: f64,
-    /// Of the bounds.
+    /// Ratio of successive bounds.
     ratio: f64,
     pull: f64,
     /// Ridge in units of the noise.
@@ -85,7 +86,7 @@ struct Residuals {
     matrix_share: f64,
 }
 
-/// Settings for three epsilons, a line each below the names of the fields.
+/// Settings for three epsilons, one per line below the names of the fields.
 macro_rules! rows {
     ($of:ident $fields:tt $([ $($row:tt;)* ])*) => {
         [$( [$( rows!(@one $of $fields $row) ),*] ),*]
@@ -98,7 +99,7 @@ macro_rules! rows {
     };
 }
 
-/// Of Algorithm 1, for epsilon 1, 5 and 20.
+/// Settings of Algorithm 1, for epsilon 1, 5 and 20.
 const SSP: [[(Plain, Ssp); 4]; 3] = rows! {
     Plain { tastes n_rounds round_growth clip_norm training fold_in label_bound init_stddev }
     Ssp { ridge l2_penalty matrix_share }
@@ -122,7 +123,7 @@ const SSP: [[(Plain, Ssp); 4]; 3] = rows! {
     ]
 };
 
-/// Of Algorithm 2.
+/// Settings of Algorithm 2.
 const STEPS: [[(Plain, Steps); 4]; 3] = rows! {
     Plain { tastes n_rounds round_growth clip_norm training fold_in label_bound init_stddev }
     Steps { residual_bound rate damping radius }
@@ -146,7 +147,7 @@ const STEPS: [[(Plain, Steps); 4]; 3] = rows! {
     ]
 };
 
-/// Of Algorithm 1 for lists.
+/// Settings of Algorithm 1 for lists.
 const LISTS: [[Listed; 3]; 3] = rows! {
     Listed { tastes n_rounds round_growth clip_norm matrix_share ridge l2_penalty training fold_in training_unobserved fold_in_unobserved item_unobserved gramian_share head count_share count_clip_norm }
     [
@@ -166,7 +167,7 @@ const LISTS: [[Listed; 3]; 3] = rows! {
     ]
 };
 
-/// Of the residual form in best mode.
+/// Settings of the residual form in best mode.
 const RESIDUALS: [[Residuals; 3]; 3] = rows! {
     Residuals { dim n_statistics_rounds n_rounds round_growth ratio pull ridge l2_penalty matrix_share }
     [
@@ -192,7 +193,7 @@ pub(in super::super) struct Published {
     pub(in super::super) settings: FactorizationParams,
 }
 
-/// The settings of `table` for little, middle or much privacy loss.
+/// The settings of `table` for a small, medium or large epsilon.
 fn at<T>(table: &[T; 3], target: ApproxDp) -> &T {
     match target.epsilon {
         epsilon if epsilon < 2.5 => &table[0],
@@ -290,7 +291,8 @@ fn residual(row: &Residuals, target: ApproxDp) -> Candidate {
     }
 }
 
-/// Implicit feedback as in the paper: each item's own matrix, no biases, and the head alone.
+/// Implicit feedback as in the paper: a separate matrix for each item, no biases, and only the
+/// head.
 pub(in super::super) fn published_lists(target: ApproxDp) -> Vec<Published> {
     let all = at(&LISTS, target).iter();
     all.map(|row| listed(row, target)).collect()

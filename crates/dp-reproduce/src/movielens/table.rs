@@ -1,4 +1,4 @@
-//! Rows of all methods on a task: settings are chosen, then measured.
+//! Rows of all methods for a task: settings are selected, then measured.
 
 use dp_core::{Adjacency, ApproxDp};
 use dp_mechanism::NoiseSource;
@@ -17,7 +17,7 @@ const EPSILONS: [f64; 3] = [1.0, 5.0, 20.0];
 /// How rows are measured.
 pub(super) struct Table {
     seeds: Vec<u64>,
-    /// One setting per method, none chosen.
+    /// Whether to use one setting per method, without selection.
     quick: bool,
 }
 
@@ -43,7 +43,7 @@ impl Table {
         Ok(rows)
     }
 
-    /// Exact accounting and, for the published methods, as published.
+    /// Rows with exact accounting and, for the published methods, with the noise as published.
     fn of_method(&self, task: &dyn Task, method: &Method, epsilon: f64) -> Result<Vec<Row>> {
         let delta = DELTA;
         let mut candidates = (method.candidates)(ApproxDp { epsilon, delta });
@@ -98,7 +98,7 @@ impl Table {
     }
 }
 
-/// Trains with seeded noise and another start for every seed.
+/// Trains with seeded noise and a different initialisation for every seed.
 fn fit(
     task: &dyn Task,
     candidate: &Candidate,
@@ -125,7 +125,7 @@ fn params(
     let mut params: Map<String, Value> = method.params.clone();
     let name = match accounting {
         Accounting::Gdp => "gdp",
-        // the published programs leave labels unclipped: docs/errata.md
+        // the published programs do not clip labels: docs/errata.md
         Accounting::Closed => "as published (there not private at this label)",
     };
     params.insert("accounting".to_owned(), json!(name));
@@ -135,7 +135,7 @@ fn params(
     Ok(params)
 }
 
-/// The row over everything, and one per bucket.
+/// The overall row, and one per bucket.
 fn rows_of(
     method: &'static str,
     epsilon: Option<f64>,
@@ -153,7 +153,7 @@ fn rows_of(
         let values = by_seed.iter().filter_map(|f| f.by_bucket[bucket]);
         let values: Vec<f64> = values.collect();
         if values.is_empty() {
-            continue; // nothing there
+            continue; // empty bucket
         }
         let mut params = params.clone();
         params.insert("bucket".to_owned(), json!(bucket + 1));

@@ -1,4 +1,5 @@
-//! `dp-reproduce krichene2024-...`: rows by the documented schema, and what must hold in small.
+//! `dp-reproduce krichene2024-...`: rows match the documented schema, and expected properties hold
+//! at small sizes.
 
 use serde_json::Value;
 
@@ -12,7 +13,7 @@ fn rows(sandbox: &Sandbox, args: &str) -> Vec<Value> {
     found["rows"].as_array().unwrap().clone()
 }
 
-/// The mean of the one row with these values: of fields, or else of settings.
+/// The mean of the only row with these values of fields or, for other names, of settings.
 fn mean(rows: &[Value], wanted: &[(&str, Value)]) -> f64 {
     let has = |row: &Value, (name, value): &(&str, Value)| match &row[*name] {
         Value::Null => &row["params"][*name] == value,
@@ -30,7 +31,8 @@ fn mean(rows: &[Value], wanted: &[(&str, Value)]) -> f64 {
 fn synthetic_gives_every_cell_and_residual_steps_beat_statistics() {
     let sandbox = Sandbox::new();
     let rows = rows(&sandbox, "krichene2024-synthetic --seeds 2 --quick --json");
-    // two numbers of features with zero and six methods; two scales of logits with zero and two
+    // two numbers of features with the zero model and six methods; two scales of logits with the
+    // zero model and two methods
     assert_eq!(rows.len(), 2 * 7 + 2 * 3);
     for row in &rows {
         assert!(row["mean"].as_f64().unwrap() > 0.0 && row["n_seeds"] == 2);
@@ -57,7 +59,8 @@ fn synthetic_gives_every_cell_and_residual_steps_beat_statistics() {
     }
 }
 
-/// One cell at full size is below its targets: `cargo test -p dp-cli --test cli -- --ignored long_full_size`.
+/// Every cell at full size is below its reference value: `cargo test -p dp-cli --test cli --
+/// --ignored long_full_size`.
 #[test]
 #[ignore = "long form: a data set of full size"]
 fn long_full_size_is_below_its_targets() {
@@ -89,7 +92,7 @@ fn more_releases_at_the_same_budget_are_worse() {
 fn costs_are_those_of_the_figures() {
     let sandbox = Sandbox::new();
     let rows = rows(&sandbox, "krichene2024-cost --json --plot cost.svg");
-    // four laws of counts by seven batches, and by two passes and four numbers of epochs
+    // four distributions of counts by seven batches, and by two passes and four numbers of epochs
     assert_eq!(rows.len(), 4 * 7 + 4 * 7 * 2 * 4);
     let ratio = |pass: &str, epochs: f64, batch: f64| {
         let equal: (&str, Value) = ("exponent", "equal counts".into());
@@ -100,15 +103,16 @@ fn costs_are_those_of_the_figures() {
         ];
         mean(&rows, &[shape.as_slice(), &[equal]].concat())
     };
-    // a hidden layer: two orders of magnitude for batches of 100 and 100 epochs, none for one epoch of everything
+    // a hidden layer: two orders of magnitude for batches of 100 and 100 epochs, none for one epoch
+    // with all examples in one batch
     assert!(ratio("d^2", 100.0, 100.0) < 0.015 && ratio("d^2", 1.0, 1e6) > 100.0);
-    // without one: worse by far unless there are very many epochs
+    // without a hidden layer: much worse unless there are very many epochs
     assert!(ratio("d", 10.0, 1000.0) > 1.0 && ratio("d", 1000.0, 100.0) < 1.0);
     let text = std::fs::read_to_string(sandbox.path("cost.svg")).unwrap();
     assert!(text.contains("100 epochs, pass d^2") && !text.contains("NaN"));
 }
 
-/// Ratings by genre: users like one of three.
+/// Ratings by genre: each user likes one of three.
 fn write_data(sandbox: &Sandbox) {
     let mut items = "item\tgenres\tyear\n".to_owned();
     for item in 0..60_u32 {

@@ -1,4 +1,4 @@
-//! `limits` end to end, on made ratings.
+//! `limits` end to end, on generated ratings.
 
 use crate::support::{Sandbox, words};
 

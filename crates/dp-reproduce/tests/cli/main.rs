@@ -1,4 +1,4 @@
-//! The built binary, run the way a reader of the papers runs it.
+//! Runs the built binary as a reader of the papers would.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! Command lines that make no sense.
+//! Invalid command lines.
 
 #[path = "../../../dp-cli/tests/cli/malformed/table.rs"]
 mod table;

@@ -1,4 +1,5 @@
-//! `dp-reproduce`: rows by the documented schema, and the effect of adaptive weights in small.
+//! `dp-reproduce`: rows match the documented schema, and the effect of adaptive weights at small
+//! sizes.
 
 use serde_json::Value;
 
@@ -50,7 +51,8 @@ fn figure_2_gives_every_cell_and_refinement_beats_the_paper() {
     args.extend(size);
     let found = reproduce(&args).exits(0).json();
     let rows = found["rows"].as_array().unwrap();
-    // eight baselines, 3 accountings x 5 methods x 4 epsilons, four rungs, four cells more of the best, two selections
+    // eight baselines, 3 accountings x 5 methods x 4 epsilons, four intermediate variants, four
+    // additional cells of the best method, two selections
     assert_eq!(rows.len(), 8 + 3 * 5 * 4 + 4 + 4 + 2);
     let mean = |method: &str, epsilon: f64, accounting: &str| {
         let row = rows.iter().find(|row| {
@@ -68,7 +70,7 @@ fn figure_2_gives_every_cell_and_refinement_beats_the_paper() {
         );
         assert!((mean("single-model", 10.0, accounting) - 2.0).abs() < 0.5);
     }
-    // rows of a method stand beside its own values: hardly any budget leaves hardly anything
+    // each row of a method has its own values: a very small budget gives a very large error
     assert!(mean("best", 0.05, "gdp-replace") > 10.0 * mean("best", 10.0, "gdp-replace"));
     assert!(mean("residual-1-step", 1.0, "gdp-replace") > 1e-4);
 }
@@ -138,7 +140,8 @@ fn names_sizes_and_seeds_are_checked() {
     }
 }
 
-/// Ratings of three tastes, with this between user, item and stars and at the end of lines.
+/// Ratings of three groups of users, with this separator between user, item and stars and this
+/// ending of lines.
 fn ratings(header: &str, between: &str, end: &str) -> String {
     let mut text = header.to_owned();
     for user in 0..300_u32 {
@@ -179,8 +182,8 @@ fn ratings_give_every_method_by_the_schema() {
     }
     let of = |metric: &str| rows.iter().filter(|r| r["metric"] == metric).count();
     assert_eq!(of("test RMSE by popularity"), 5 * all.len());
-    // two samplings or exponents by each item's own matrix, and ours with the pooled one: the defaults, and the best;
-    // one without privacy
+    // two samplings or exponents with a separate matrix for each item, and ours with the pooled
+    // one: the defaults, and the best; one without privacy
     assert_eq!(of("Recall@20"), 3 * 4 + 1);
     assert!(of("top-20 neighbour overlap") > 3 * 8 * 2);
     let constant = |method: &str| {
@@ -266,7 +269,7 @@ fn figure_1a_gives_every_cell_and_noise_favours_learning_alone() {
         assert_eq!(row(0.0, 100, alpha)["method"], "ppsgd");
         assert_eq!(row(0.0, 100, alpha)["tuned_on_truth"], true);
     }
-    // early the others help; with much noise, later on, nobody does
+    // early, the others help; with much noise and later, they do not
     assert!(risk(0.0, 20, "1.0") < 0.6 * risk(0.0, 20, "0.0"));
     assert!(risk(10.0, 100, "0.0") < 0.1 * risk(10.0, 100, "1.0"));
     assert!(risk(0.0, 100, "inf") < 0.1 * risk(10.0, 100, "inf"));
@@ -321,7 +324,8 @@ fn the_frontier_takes_the_data_sets_that_are_there() {
     let args: Vec<&str> = args.split(' ').collect();
     let found = sandbox.run(&args).exits(0).json();
     let rows = found["rows"].as_array().unwrap();
-    // without noise and at one epsilon: seven alphas, the validated one, own choices; once the own ridge
+    // without noise and at one epsilon: seven alphas, the validated one, own choices; once the own
+    // ridge
     assert_eq!(rows.len(), 2 * (7 + 2) + 1);
     for row in rows {
         assert_eq!(row["params"]["data"], "ml-1m");

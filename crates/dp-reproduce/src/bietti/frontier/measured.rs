@@ -6,7 +6,8 @@ use dp_personal::error::Result;
 use dp_personal::federated::{Figures, Group, coefficients, losses_of_users};
 use dp_personal::personal::Inputs;
 
-/// Test errors of one seed at one epsilon: of all alphas, of the one that validation rows choose, of users' own choices on it.
+/// Test errors of one seed at one epsilon: for all alphas, for the alpha that validation rows
+/// choose, and for users' own choices given that run.
 pub(super) struct Measured {
     pub(super) by_alpha: Vec<f64>,
     pub(super) selected: f64,
@@ -35,7 +36,7 @@ impl Measured {
     }
 }
 
-/// The run with the least mean loss over users.
+/// The run with the smallest mean loss over users.
 fn least(losses: &[Option<Vec<f64>>], n_runs: usize) -> usize {
     let sum = |run: usize| losses.iter().flatten().map(|l| l[run]).sum::<f64>();
     let sums = (0..n_runs).map(|run| (run, sum(run)));

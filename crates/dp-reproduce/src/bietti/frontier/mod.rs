@@ -1,4 +1,4 @@
-//! Figure 2's frontier on real data: test error against epsilon, by alpha.
+//! The trade-off of figure 2 on real data: test error against epsilon, by alpha.
 
 mod measured;
 
@@ -25,16 +25,16 @@ const EPSILONS: [f64; 5] = [0.5, 1.0, 2.0, 5.0, 20.0];
 const N_ROUNDS: usize = 50;
 const MAX_ROWS: usize = 256;
 const METRIC: &str = "test RMSE";
-/// Alphas are compared on a part of the rows of its own.
+/// Alphas are compared on a separate part of the rows.
 const SHARES: HoldOut = HoldOut {
     test: 0.2,
     validation: 0.2,
     held_out_users: 0.0,
 };
-/// Seeds of noise are this far apart.
+/// Distance between the seeds of different repetitions.
 const SEED_STRIDE: u64 = 1 << 20;
 
-/// A data set with users.
+/// The kinds of data sets.
 enum Data {
     Rows(Box<(SampleTable, Inputs)>),
     Ratings(Box<(Ratings, ItemTable)>),
@@ -42,7 +42,7 @@ enum Data {
 
 struct Named {
     name: &'static str,
-    /// Well below one over the number of users.
+    /// Well below the inverse of the number of users.
     delta: f64,
     n_rounds: usize,
     data: Data,
@@ -70,7 +70,7 @@ pub(super) fn rows(args: &ReproduceArgs) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// The data sets that are there; at least one has to be.
+/// The data sets that are present; at least one must be.
 fn data_sets(args: &ReproduceArgs) -> Result<Vec<Named>> {
     let mut found = Vec::new();
     let n_rounds = if args.quick { 5 } else { N_ROUNDS };
@@ -105,7 +105,7 @@ fn data_sets(args: &ReproduceArgs) -> Result<Vec<Named>> {
     Ok(found)
 }
 
-/// A level for everybody, to which users add their own.
+/// Includes a shared intercept, to which users add their own.
 fn inputs_of(set: &DataSet) -> Inputs {
     Inputs {
         intercept: Intercept::Shared,
@@ -134,7 +134,7 @@ impl Named {
             sampling_probability: None,
         };
         let parts = Parts::new(&inputs, table, SHARES, MAX_ROWS, seed)?;
-        // taken as declared
+        // used as the declared number
         let n_users = parts.trained.users().len().max(1) as f64;
         let trainer = Trainer::new(settings, &inputs, &parts, n_users)?;
         let spending = self.spending(settings);
@@ -156,7 +156,7 @@ impl Named {
         Measured::of(&inputs, &parts.trained, &runs)
     }
 
-    /// What one run releases; ratings of items are counted within its budget.
+    /// The releases of one run; item ratings are counted within its budget.
     fn spending(&self, settings: RunSettings) -> Spending {
         Spending {
             settings,
@@ -170,7 +170,8 @@ impl Named {
         }
     }
 
-    /// Rows of rated items, their popularity by counts within the budget of a run; without one, exact.
+    /// Rows of rated items, with popularity features from counts released within the budget of a
+    /// run, or from exact counts without one.
     fn rated(
         &self,
         ratings: &Ratings,
@@ -196,7 +197,7 @@ impl Named {
                 .map(|item| table.expose().item_major().item(item).len() as f64)
                 .collect(),
             Some(target) => {
-                // the counts cost the same share whatever a round costs
+                // the counts cost the same share whatever the cost of a round
                 let spending = self.spending(RunSettings {
                     n_rounds: 1,
                     learning_rate: 1.0,
@@ -228,7 +229,7 @@ impl Named {
         let mut rows = Vec::new();
         for (at, alpha) in ALPHAS.into_iter().enumerate() {
             if alpha <= 0.0 && epsilon.is_some() && !self.counts_items() {
-                continue; // as without noise
+                continue; // the same as without noise
             }
             let params = self.params(Some(alpha));
             let values = of(&|m| m.by_alpha[at]);
@@ -259,7 +260,7 @@ impl Named {
         rows
     }
 
-    /// Whether features cost something, so that learning alone does.
+    /// Whether features cost budget, so that learning alone does too.
     const fn counts_items(&self) -> bool {
         matches!(self.data, Data::Ratings(_))
     }

@@ -1,4 +1,5 @@
-//! AM-SSP and AM-DPSGD. Settings by epsilon were found on the validation part with one seed, which is not charged.
+//! AM-SSP and AM-DPSGD. Settings by epsilon were chosen on the validation part with one seed, which
+//! is not charged.
 
 use std::time::Instant;
 
@@ -19,7 +20,7 @@ use dp_personal::error::Result;
 const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
 const RATINGS: &str = "ratings";
 
-/// Of AM-SSP.
+/// Settings of AM-SSP.
 pub(super) struct Rounds {
     pub(super) dim: usize,
     pub(super) n_rounds: usize,
@@ -28,9 +29,9 @@ pub(super) struct Rounds {
     pub(super) label_bound: f64,
     /// Steps of Adam on the statistics of a round.
     pub(super) descent_steps: usize,
-    /// Their rate.
+    /// Step size of Adam.
     pub(super) descent_rate: f64,
-    /// Ridge on item vectors, in units of the statistics: about their noise.
+    /// Ridge on item vectors, in units of the statistics: about the size of their noise.
     pub(super) l2_penalty: f64,
 }
 
@@ -53,7 +54,7 @@ impl Rounds {
         }
     }
 
-    /// Of DP-CMF, and the weight of a cell of the feature matrix.
+    /// Settings of DP-CMF, and the weight of a cell of the feature matrix.
     fn collective(problem: &Problem<'_>) -> (Self, f64) {
         let (dim, n_rounds, l2_penalty, feature_weight) = match problem.target.epsilon {
             e if e < 2.5 => (2, 3, 60.0, 20.0),
@@ -70,7 +71,7 @@ impl Rounds {
     }
 }
 
-/// Of AM-DPSGD.
+/// Settings of AM-DPSGD.
 pub(super) struct Steps {
     pub(super) dim: usize,
     pub(super) n_steps: usize,
@@ -99,7 +100,8 @@ impl Steps {
         }
     }
 
-    /// At epsilon 5, chosen for this number of steps: the longer the run, the lower the clip.
+    /// At epsilon 5, chosen for this number of steps: the longer the run, the lower the clipping
+    /// norm.
     pub(super) const fn of_length(problem: &Problem<'_>, n_steps: usize) -> Self {
         let settings = Self {
             n_steps,
@@ -120,7 +122,7 @@ impl Steps {
     }
 }
 
-/// How users fit themselves.
+/// The local user step.
 const fn user_step(feedback: Feedback, l2_penalty: f64) -> UserStep {
     match feedback {
         Feedback::Ratings => UserStep {
@@ -136,13 +138,13 @@ const fn user_step(feedback: Feedback, l2_penalty: f64) -> UserStep {
     }
 }
 
-/// An encoder of either kind, away from 0.
+/// An encoder of either kind, not initialised at 0.
 enum Encoder {
     Linear(LinearEncoder),
     Ids(IdEncoder),
 }
 
-/// What first parameters are multiplied by, to a standard deviation of 1.
+/// Factor on the initial parameters, which gives them a standard deviation of 1.
 const SPREAD: f64 = 10.0;
 
 impl Encoder {
@@ -178,7 +180,7 @@ pub(super) fn am_ssp_with(
     }
 }
 
-/// Encoders learn by steps on the statistics.
+/// Trains an encoder by gradient steps on the statistics.
 fn descent<E: PublicEncoder + Clone>(
     problem: &Problem<'_>,
     encoder: E,
@@ -193,7 +195,7 @@ fn descent<E: PublicEncoder + Clone>(
     rounds(problem, learner, settings)
 }
 
-/// Items explain ratings and features with one vector.
+/// One vector per item explains both ratings and features.
 pub(super) fn dp_cmf(problem: &Problem<'_>) -> Result<ItemVectors> {
     let (settings, feature_weight) = Rounds::collective(problem);
     let mut rng = ChaCha20Rng::seed_from_u64(problem.seed);

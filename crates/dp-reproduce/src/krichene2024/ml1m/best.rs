@@ -1,4 +1,5 @@
-//! AM-SSP in its best form: rounds under a prior by features, on residuals of ratings or on likes; defaults by epsilon.
+//! AM-SSP in its best form: rounds under a prior from features, on residuals of ratings or on
+//! likes, with defaults by epsilon.
 
 use std::time::Instant;
 
@@ -16,7 +17,7 @@ use dp_personal::error::Result;
 
 const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
 
-/// A model and what its fit took, calibration of the noise apart.
+/// A model and the time of its fit, excluding the calibration of the noise.
 pub(super) struct Timed<M> {
     pub(super) model: M,
     pub(super) seconds: f64,
@@ -38,7 +39,7 @@ impl Model for LikesModel {
     }
 }
 
-/// The form for what users' records are.
+/// The form that matches the kind of users' records.
 pub(super) fn best(problem: &Problem<'_>, with_features: bool) -> Result<Box<dyn Model>> {
     Ok(match problem.feedback {
         Feedback::Ratings => Box::new(am_residual(problem, with_features, None)?.model),
@@ -46,7 +47,8 @@ pub(super) fn best(problem: &Problem<'_>, with_features: bool) -> Result<Box<dyn
     })
 }
 
-/// Without features what they had of the variance goes to what is an item's own. Items that are publicly new are declared so where the problem has any.
+/// Without features, their part of the variance goes to an item's own part. Items that are publicly
+/// known to be new are declared as such if the problem has any.
 fn prior(
     problem: &Problem<'_>,
     with_features: bool,
@@ -64,7 +66,7 @@ fn prior(
     Ok(prior.with_unrated(new)?)
 }
 
-/// Trains on ratings; other than the default number of rounds where one is given.
+/// Trains on ratings, with the given number of rounds or otherwise the default.
 pub(super) fn am_residual(
     problem: &Problem<'_>,
     with_features: bool,

@@ -1,4 +1,4 @@
-//! Ratings of items with public features, in parts.
+//! Ratings of items with public features, divided into parts.
 
 use std::sync::Arc;
 
@@ -18,22 +18,22 @@ const FOLDER: &str = "ml-1m";
 const RATINGS: [&str; 2] = ["ratings.csv.gz", "ratings.csv"];
 const ITEMS: [&str; 2] = ["items.tsv.gz", "items.tsv"];
 const CREDITS: [&str; 2] = ["items_credits.tsv.gz", "items_credits.tsv"];
-/// Names that fewer items have are no features.
+/// Names that occur in fewer items are not used as features.
 const MIN_ITEMS: usize = 2;
-/// Every tenth item is new: its ratings are not trained on where new items are asked for.
+/// Every tenth item is new: its ratings are excluded from training where new items are evaluated.
 const NEW_ITEMS: u32 = 10;
-/// Ratings from here on are a yes.
+/// Ratings from this value on count as positive.
 const LEAST_YES: f64 = 4.0;
-/// Popularity buckets by exact training counts, rarest items first: internal, as all rows are.
+/// Popularity buckets by exact training counts, rarest items first: internal, like all rows.
 pub(super) const N_BUCKETS: usize = 5;
 
 pub(super) struct Data {
-    /// Genres, decade and, where there are credits, people; rows of norm 1.
+    /// Genres, decade and, where credits are available, people; rows of norm 1.
     pub(super) features: Arc<ItemFeatures>,
     pub(super) ratings: RatingSplit,
     /// Training ratings without those of new items.
     pub(super) known: Private<Interactions>,
-    /// Ratings that are a yes, users held out.
+    /// Positive ratings, with users held out.
     pub(super) lists: UserSplit,
     pub(super) buckets: PopularityBuckets,
     pub(super) list_buckets: PopularityBuckets,
@@ -70,7 +70,7 @@ impl Data {
     }
 }
 
-/// Whether an item is held out of training where new items are asked for.
+/// Whether an item is excluded from training where new items are evaluated.
 pub(super) const fn is_new(item: u32) -> bool {
     item % NEW_ITEMS == 3
 }

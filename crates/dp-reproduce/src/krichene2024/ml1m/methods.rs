@@ -11,7 +11,7 @@ use super::best::best;
 use super::problem::{Feedback, Model, Problem};
 use dp_personal::error::{Error, Result};
 
-/// A row of the table. Another method is another entry of [`METHODS`].
+/// A row of the table. To add a method, add an entry to [`METHODS`].
 pub(super) struct Method {
     pub(super) name: &'static str,
     /// Whether items have features, so that new ones have a vector too.
@@ -72,7 +72,7 @@ pub(super) const METHODS: [Method; 10] = [
     },
 ];
 
-/// As published: each item's own matrix and no biases.
+/// As published: a separate matrix for each item and no biases.
 fn published(problem: &Problem<'_>) -> Result<FactorizationParams> {
     let all = match problem.feedback {
         Feedback::Ratings => published_ssp(problem.target),
@@ -83,7 +83,7 @@ fn published(problem: &Problem<'_>) -> Result<FactorizationParams> {
     Ok(first.settings)
 }
 
-/// A uniform sample of each user's records, all alike.
+/// A uniform sample of each user's records, with equal weights.
 fn dpals(problem: &Problem<'_>) -> Result<FactorizationParams> {
     Ok(FactorizationParams {
         record_sampling: RecordSampling::Uniform {
@@ -103,7 +103,8 @@ fn adadpals(problem: &Problem<'_>) -> Result<FactorizationParams> {
     }
 }
 
-/// What dp-multitask does best: one matrix for all items. Users of ratings have one set of penalties, as in the other rows.
+/// The best form of dp-multitask: one matrix for all items. Users of ratings have one set of
+/// penalties, as in the other rows.
 fn pooled(problem: &Problem<'_>) -> FactorizationParams {
     match problem.feedback {
         Feedback::Ratings => FactorizationParams::for_target(problem.target)

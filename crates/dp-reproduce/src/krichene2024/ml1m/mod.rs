@@ -13,13 +13,14 @@ use super::super::report::Row;
 use super::super::{ReproduceArgs, sizes};
 use dp_personal::error::Result;
 
-/// What is asked for.
+/// The selected methods and sizes.
 struct Ask {
     seeds: Vec<u64>,
     epsilons: Vec<f64>,
-    /// One method alone, by its number in the table from 1 on; no time against quality then.
+    /// One method alone, by its number in the table counted from 1; time against quality is then
+    /// skipped.
     method: Option<usize>,
-    /// Settings to choose from are few, and cells too.
+    /// Whether to use few candidate settings and few cells.
     quick: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What a method is given, and what it gives back.
+//! Input and output of a method.
 
 use std::sync::Arc;
 
@@ -10,27 +10,27 @@ use rand_chacha::ChaCha20Rng;
 
 use dp_personal::error::Result;
 
-/// What users' records are.
+/// Kind of users' records.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Feedback {
     /// Ratings, to be predicted.
     Ratings,
-    /// Items that users liked, for lists.
+    /// Items that users liked, for ranked lists.
     Likes,
 }
 
-/// A table to learn from, at a budget.
+/// A table to learn from, and a budget.
 pub(super) struct Problem<'a> {
     pub(super) features: &'a Arc<ItemFeatures>,
     pub(super) train: &'a Private<Interactions>,
     pub(super) feedback: Feedback,
-    /// Whether new items are publicly known to be in no training record.
+    /// Whether new items are publicly known to have no training records.
     pub(super) without_new: bool,
     pub(super) target: ApproxDp,
     pub(super) seed: u64,
 }
 
-/// What was learned: anyone folds in.
+/// A trained model, in which any user can fold in.
 pub(super) trait Model {
     /// Scores of all items for a user with these records.
     fn scores(&self, user: UserRow<'_>) -> Result<Vec<f64>>;
@@ -50,7 +50,7 @@ pub(super) struct ItemVectors {
     pub(super) dim: usize,
     pub(super) vectors: Vec<f64>,
     pub(super) feedback: Feedback,
-    /// What the fit took, calibration of the noise apart.
+    /// Time of the fit, excluding the calibration of the noise.
     pub(super) seconds: f64,
 }
 
@@ -63,7 +63,7 @@ impl Model for ItemVectors {
                 let n_items = v.len() / dim;
                 let mut alone = InteractionsBuilder::new(n_items);
                 push_with_zeros(&mut alone, n_items, 0, user)?;
-                alone.ensure_users(1); // one who likes nothing is there too
+                alone.ensure_users(1); // a user without likes still has a row
                 self.step.fold_in(v, dim, alone.build().0.user(0))?
             }
         };
@@ -72,8 +72,9 @@ impl Model for ItemVectors {
     }
 }
 
-/// Likes, and for every user as many items as the user likes, drawn from the others, with a 0: what stands for the items that nobody looked at. A function of
-/// the user's own records and of public numbers.
+/// Likes, and for every user an equal number of items drawn from the others, with value 0, which
+/// represent the items without interaction. A function of the user's own records and of public
+/// numbers.
 pub(super) fn with_zeros(likes: &Private<Interactions>) -> Result<Private<Interactions>> {
     let n_items = likes.expose().n_items();
     let mut out = InteractionsBuilder::new(n_items);

@@ -1,4 +1,4 @@
-//! Rows of all methods: rating errors, lists, by popularity, and of new items.
+//! Rows of all methods: rating errors, ranked lists, by popularity, and for new items.
 
 use dp_core::{ApproxDp, Interactions, UserRow};
 use dp_data::{PopularityBuckets, RankingSums};
@@ -19,10 +19,10 @@ const RECALL: [&str; 2] = ["Recall@20", "Recall@20 to 100 by popularity"];
 const NDCG: &str = "NDCG@20";
 const K: usize = 20;
 
-/// What is said of one model.
+/// Metrics of one model: name, bucket, value.
 type Figures = Vec<(&'static str, Option<usize>, f64)>;
 
-/// Squared errors, over everything and by popularity.
+/// Squared errors, overall and by popularity.
 struct Errors<'a> {
     buckets: &'a PopularityBuckets,
     sums: [(f64, u32); N_BUCKETS + 1],
@@ -54,7 +54,7 @@ impl<'a> Errors<'a> {
     }
 }
 
-/// Errors of a model on held-out ratings of the users it folds in from `train`.
+/// Errors of a model on held-out ratings of the users whom it folds in from `train`.
 pub(super) fn rmse(
     model: &dyn Model,
     train: &Interactions,
@@ -87,7 +87,7 @@ fn for_each(
     Ok(())
 }
 
-/// The user's mean, shrunken: local and free.
+/// The user's shrunken mean: local and free.
 pub(super) fn baselines(data: &Data) -> Result<Vec<Row>> {
     let bias = LocalBias {
         center: 3.5,
@@ -115,7 +115,8 @@ pub(super) fn baselines(data: &Data) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// The items that most users in training like, the same for everybody: by exact counts, which nobody may publish.
+/// The items that most users in training like, the same for every user: by exact counts, which must
+/// not be published.
 fn popularity(data: &Data) -> Result<Figures> {
     let items = data.lists.train.expose().item_major();
     let count = |item| items.item(item).len() as f64;
@@ -138,7 +139,7 @@ pub(super) fn rows(data: &Data, ask: &Ask, epsilon: f64) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Ratings, new items where items have features, and lists.
+/// Metrics of ratings, of new items if items have features, and of lists.
 fn figures(data: &Data, method: &Method, target: ApproxDp, seed: u64) -> Result<Figures> {
     let problem = |train, feedback, without_new| Problem {
         features: &data.features,
@@ -166,7 +167,7 @@ fn figures(data: &Data, method: &Method, target: ApproxDp, seed: u64) -> Result<
     Ok(figures)
 }
 
-/// Of lists by these scores of all items.
+/// Metrics of lists ranked by these scores of all items.
 fn lists(data: &Data, mut scores: impl FnMut(UserRow<'_>) -> Result<Vec<f64>>) -> Result<Figures> {
     let users = &data.lists.test;
     let mut sums = RankingSums::new(K, Some(&data.list_buckets))?;
@@ -186,7 +187,7 @@ fn lists(data: &Data, mut scores: impl FnMut(UserRow<'_>) -> Result<Vec<f64>>) -
     Ok(all.into_iter().chain(buckets).collect())
 }
 
-/// The items with the highest scores, without those of the history.
+/// The items with the highest scores, excluding those in the history.
 fn best(scores: &[f64], history: UserRow<'_>, k: usize) -> Vec<u32> {
     let items = (0_u32..).zip(scores);
     let mut ranked: Vec<(u32, &f64)> = items
@@ -197,7 +198,7 @@ fn best(scores: &[f64], history: UserRow<'_>, k: usize) -> Vec<u32> {
     ranked.into_iter().map(|(item, _)| item).collect()
 }
 
-/// A row for each figure, over seeds.
+/// A row for each metric, over seeds.
 fn rows_of(method: &'static str, epsilon: Option<f64>, by_seed: &[Figures]) -> Vec<Row> {
     let Some(first) = by_seed.first() else {
         return Vec::new();

@@ -1,4 +1,5 @@
-//! Time against quality (figures 3 and 8): how long until statistics are as good as gradients ever get?
+//! Time against quality (figures 3 and 8): how long statistics take to reach the best quality of
+//! gradients.
 
 use dp_core::ApproxDp;
 use serde_json::{Map, Value, json};
@@ -18,20 +19,20 @@ const SECONDS: &str = "seconds";
 const EXAMPLES: &str = "examples per second";
 /// Epsilon of all runs.
 pub(super) const EPSILON: f64 = 5.0;
-/// Lengths of runs that are tried, each with the whole budget.
+/// Numbers of steps that are tried, each with the whole budget.
 const STEPS: [usize; 6] = [10, 20, 40, 80, 160, 320];
 const ROUNDS: [usize; 4] = [2, 3, 4, 5];
 const BEST_ROUNDS: [usize; 4] = [1, 2, 4, 10];
 
-/// A model, what its fit took, and how often it went through the examples.
+/// A model, the time of its fit, and its number of passes over the examples.
 type Run = (Box<dyn Model>, f64, f64);
 
-/// A run of some length: what it came to and what it took, calibration of the noise apart.
+/// Runs with one number of steps: quality and time, excluding the calibration of the noise.
 struct Point {
     length: usize,
     rmse: f64,
     seconds: f64,
-    /// Examples that were gone through.
+    /// Number of examples processed.
     examples: f64,
 }
 
@@ -75,7 +76,8 @@ pub(super) fn rows(data: &Data, ask: &Ask) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Runs of each length, all seeds of a length together. `fit` says how often it went through the examples.
+/// Runs for each number of steps, with all seeds of one number together. `fit` returns its number
+/// of passes over the examples.
 fn curve(
     data: &Data,
     ask: &Ask,
@@ -125,7 +127,8 @@ fn point_rows(method: &'static str, name: &str, points: &[Point]) -> Vec<Row> {
     ]
 }
 
-/// Time of the gradients at their best over that of the first run of statistics that is as good; none if none is.
+/// Ratio of the time of gradients at their best quality to that of the first run of statistics that
+/// is as good; none if none is.
 fn race(gradients: &[Vec<Point>], method: &'static str, statistics: &[Vec<Point>]) -> Option<Row> {
     let quality = |points: &[Point]| mean(&over(points, |p| p.rmse));
     let best = gradients
