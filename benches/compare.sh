@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# The published peers from PyPI (dp-accounting, implicit) and the published algorithms written in numpy beside ours, on this
-# machine in this one run; writes the table at the top of docs/performance.md.
+# Compares our programs with published packages from PyPI (dp-accounting, implicit) and with the published algorithms
+# written in numpy, on this machine in a single run; writes the table at the top of docs/performance.md.
 #
 #   benches/compare.sh [--quick]
 #
-# Needs bash, cargo, a python3 with its venv module (python3-venv on Debian; tried with 3.11) and pip's access to PyPI or a mirror of
-# it. Each peer, numpy included, is installed into a virtual environment of its own under the target folder; no Python package
-# has to be there. On two idle cores it takes about ten minutes behind the release build (--quick: two, smaller inputs, and the table
-# is printed, not written). $PEER_PYTHON, if set, is a Python that has dp-accounting, implicit and numpy, and nothing is installed.
+# Needs bash, cargo, a python3 with its venv module (python3-venv on Debian; tested with 3.11) and access for pip to
+# PyPI or a mirror of it. Each peer, numpy included, is installed into a separate virtual environment under the target
+# folder; no Python packages need to be installed beforehand. On two idle cores it takes about ten minutes after the
+# release build (with --quick two minutes, on smaller inputs, and the table is printed instead of written). If
+# $PEER_PYTHON is set, it must be a Python that has dp-accounting, implicit and numpy, and nothing is installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

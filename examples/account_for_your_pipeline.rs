@@ -1,5 +1,5 @@
-//! My own pipeline adds noise in a few places. What does it guarantee, how much noise does a target
-//! need, and how do I keep a record?
+//! My own pipeline adds noise in several places. What does it guarantee, how much noise does a
+//! target need, and how do I keep a record?
 //!
 //! `cargo run --release -p dp-examples --example account_for_your_pipeline`
 
@@ -22,7 +22,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         );
     }
 
-    // the same with a model trained by private SGD and one Laplace count: no closed form, a bracket
+    // the same with a model trained by private SGD and one Laplace count: no closed form, so the
+    // answer is a bracket
     let mut accountant = TightestAccountant::new(Adjacency::AddRemoveUser);
     accountant.compose(&DpEvent::gaussian(4.0), 1)?;
     accountant.compose(&DpEvent::laplace(20.0), 1)?;
@@ -33,7 +34,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         bound.lower, bound.upper, bound.method
     );
 
-    // the noise of SGD that brings all of it to epsilon 2
+    // the noise of SGD for a total of epsilon 2
     let noise = calibrate::noise(
         ApproxDp::target(2.0, 1e-6)?,
         Adjacency::AddRemoveUser,
@@ -50,7 +51,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         noise.value, noise.bound.upper
     );
 
-    // what it would take to reach epsilon 1, a tenth of the budget on the histogram
+    // the noise needed for epsilon 1, with a tenth of the budget on the histogram
     let target = ApproxDp::target(1.0, 1e-6)?;
     let adjacency = Adjacency::AddRemoveUser;
     let mut requests = vec![ReleaseRequest::new(

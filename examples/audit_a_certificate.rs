@@ -1,7 +1,8 @@
-//! Somebody hands me a certificate. Does it hold, and how much does its figure depend on the method?
+//! I have received a certificate. Is it valid, and how much does its epsilon depend on the
+//! accounting method?
 //!
-//! `cargo run --release -p dp-examples --example audit_a_certificate -- certificate.json`
-//! (without a file it makes one)
+//! `cargo run --release -p dp-examples --example audit_a_certificate -- certificate.json` (without
+//! a file it creates one)
 
 use dp_accounting::{
     Accountant, Certificate, Plan, PlannedRelease, PldAccountant, PrivacyStatement, RdpAccountant,
@@ -18,7 +19,7 @@ fn main() -> Outcome<()> {
         None => sample()?.to_json(),
     };
 
-    // reading refuses any edit; verifying recomputes every figure from the events
+    // reading refuses any edit; verification recomputes every number from the events
     let certificate = Certificate::from_json(&text)?;
     let verified = certificate.verify()?;
     println!("private: {}", verified.is_private());
@@ -32,7 +33,7 @@ fn main() -> Outcome<()> {
         );
     }
 
-    // the same events, method by method; a millionth of delta is the sampler's
+    // the same events by each method; a millionth of delta is for the sampler
     let adjacency = certificate.adjacency;
     let delta = usable_delta(certificate.target.delta);
     let accountants: [Box<dyn Accountant>; 5] = [

@@ -1,4 +1,4 @@
-//! Does a training run give away what it claims and no more? And would the audit notice if it did?
+//! Does a training run reveal more than it claims? And would the audit notice if it did?
 //!
 //! `cargo run --release -p dp-examples --example audit_a_run`
 
@@ -9,7 +9,7 @@ use dp_core::{Adjacency, ApproxDp, Gdp, Interactions, InteractionsBuilder, Priva
 use dp_mechanism::NoiseSource;
 use dp_multitask::FactorizationParams;
 
-/// The same runs under a claim that is half of the truth.
+/// The same runs under a claim that is half of the true cost.
 struct Boasting<T>(T);
 
 impl<T: AuditedRun> AuditedRun for Boasting<T> {
@@ -30,7 +30,8 @@ impl<T: AuditedRun> AuditedRun for Boasting<T> {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // ordinary users, and canaries who are in a run or not by fair coins, on items of their own
+    // ordinary users, and canaries, each of whom is included by a fair coin, with items of their
+    // own
     let mut builder = InteractionsBuilder::new(30);
     for user in 0..120_u32 {
         for item in (0..8).map(|k| (user * 7 + k * 11) % 30) {
@@ -44,7 +45,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     (params.dim, params.n_rounds) = (Some(1), 2);
     (params.count_clip_norm, params.count_floor) = (3.0, 5.0);
     let fit = params.check()?;
-    // computes once more, from releases alone, what every user must have added
+    // recomputes, from releases alone, what every user must have added
     let oracle = FactorizationOracle::new(fit.clone());
     let adjacency = Adjacency::AddRemoveUser;
     let trainer = AuditedTrainer::new(fit, canaries.n_items(), target, adjacency)?;

@@ -3,11 +3,11 @@
 //! `cargo run --release -p dp-examples --example cost_of_privacy -- [RATINGS] [--plot FILE.svg]
 //! [--set NAME=VALUE ...]`
 //!
-//! `--set` changes a default of `FactorizationParams`, a member of a member as `a/b`: what does that
-//! setting contribute?
+//! `--set` changes a default of `FactorizationParams` (a nested field as `a/b`), to measure the
+//! effect of that setting.
 //!
-//! Without a file the ratings are generated. Noise is seeded so that the table can be repeated:
-//! the runs are measurements, not releases. Reading the table is a use of private data.
+//! Without a file the ratings are generated. Noise is seeded so that the table can be repeated: the
+//! runs are measurements, not releases. Reading the table is a use of private data.
 
 use dp_accounting::{Budget, Ledger};
 use dp_core::{Adjacency, ApproxDp};
@@ -71,7 +71,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Removes a flag and its value, if the flag is there.
+/// Removes a flag and its value, if the flag is present.
 fn take_flag(args: &mut Vec<String>, flag: &str) -> Result<Option<String>> {
     match args.iter().position(|a| a == flag) {
         Some(at) if at + 1 < args.len() => Ok(args.drain(at..at + 2).next_back()),
@@ -80,7 +80,7 @@ fn take_flag(args: &mut Vec<String>, flag: &str) -> Result<Option<String>> {
     }
 }
 
-/// The defaults for `target` with each `NAME=VALUE` put in place.
+/// The defaults for `target` with each `NAME=VALUE` applied.
 fn settings(target: ApproxDp, changes: &[String]) -> Result<FactorizationParams> {
     let mut json = serde_json::to_value(FactorizationParams::for_target(target))?;
     for change in changes {

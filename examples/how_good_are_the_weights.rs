@@ -1,4 +1,4 @@
-//! How far are the weights n^-1/2, normalised user by user, from the best weights there are?
+//! How close are the weights n^-1/2, normalised for each user, to the best possible weights?
 //!
 //! `cargo run --release -p dp-examples --example how_good_are_the_weights`
 //!
@@ -8,9 +8,10 @@
 //! F(w) = sum_i n_i / (sum_j w_ij)^2,     sum_i w_ij^2 <= 1 for every user j
 //! ```
 //!
-//! Compared are three kinds of weights: `w_ij = n_i^-1/2` normalised user by user, which need noisy counts only; the best
-//! weights of all, one for every record; and the best that are the same for all users of a task, `w_ij = omega_i`, which is
-//! problem (9) of the paper. The last two need the private table and stand here as yardsticks, each with a lower bound.
+//! The example compares three kinds of weights: `w_ij = n_i^-1/2` normalised for each user, which
+//! need noisy counts only; the best weights of all, one for every record; and the best weights that
+//! are the same for all users of a task, `w_ij = omega_i`, which is problem (9) of the paper. The
+//! last two need the private table and serve as references, each with a lower bound.
 
 use dp_core::Interactions;
 use dp_data::SkewedTasks;
@@ -62,8 +63,9 @@ fn normalised(table: &Interactions, shape: &[f64]) -> Vec<f64> {
     totals
 }
 
-/// The least `F` over all weights, and a lower bound: Frank and Wolfe's method. `F` is convex in the total weights, and
-/// among all weights those that its gradient likes best are normalised by user.
+/// The smallest `F` over all weights, and a lower bound, by the Frank-Wolfe method. `F` is convex
+/// in the total weights, and the weights that minimise its linearisation are normalised for each
+/// user.
 fn best_of_all(table: &Interactions, n: &[f64]) -> (f64, f64) {
     let mut totals = normalised(table, &vec![1.0; n.len()]);
     let mut bound = 0.0_f64;
@@ -89,9 +91,10 @@ fn best_of_all(table: &Interactions, n: &[f64]) -> (f64, f64) {
     (objective(n, &totals), bound)
 }
 
-/// The least `sum_i 1 / (omega_i^2 n_i)` with `sum_i omega_i^2 <= 1` over the tasks of every user, and a lower bound, by
-/// multiplicative updates of the users' prices. With `v_i = omega_i^2` and prices `p_j`, the best `v_i` are
-/// `1 / sqrt(n_i sum_j p_j)`, and the dual value is `(sum_i sqrt(sum_j p_j / n_i))^2 / sum_j p_j`.
+/// The smallest `sum_i 1 / (omega_i^2 n_i)` with `sum_i omega_i^2 <= 1` over the tasks of every
+/// user, and a lower bound, by multiplicative updates of the users' prices. With `v_i = omega_i^2`
+/// and prices `p_j`, the best `v_i` are `1 / sqrt(n_i sum_j p_j)`, and the dual value is
+/// `(sum_i sqrt(sum_j p_j / n_i))^2 / sum_j p_j`.
 fn best_per_task(table: &Interactions, n: &[f64]) -> (f64, f64) {
     let mut prices = vec![1.0; table.n_users()];
     let (mut best, mut bound) = (f64::INFINITY, 0.0_f64);
@@ -128,7 +131,7 @@ fn best_per_task(table: &Interactions, n: &[f64]) -> (f64, f64) {
     (best, bound)
 }
 
-/// Where on [0, 1] a function with one valley is least, by golden sections.
+/// The minimiser of a unimodal function on [0, 1], by golden-section search.
 fn least(f: impl Fn(f64) -> f64) -> f64 {
     let golden = (5.0_f64.sqrt() - 1.0) / 2.0;
     let (mut low, mut high) = (0.0, 1.0);

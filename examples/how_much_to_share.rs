@@ -3,11 +3,13 @@
 //! `cargo run --release -p dp-examples --example how_much_to_share -- [--seeds N] [--seed-base S] [--users N]
 //! [--noise Z]`
 //!
-//! The synthetic set-up of Bietti et al. 2022, figure 1a: excess risk of the last iterate against the ratio alpha of global to local
-//! steps, for three levels of noise, after 100 and 1000 rounds. The step size of each cell is the best of a grid on data sets of its own
-//! (for 100 rounds three, for 1000 one); rows are means over `N` other seeds, `3 N` for 100 rounds. Noise is seeded, so these are measurements, not
-//! releases; noise multiplier 1 is simulated in floating point, because no ledger pays for 1000 rounds of it (epsilon above 600).
-//! `alpha` 0 has no noise: it is computed once.
+//! The synthetic set-up of Bietti et al. 2022, figure 1a: excess risk of the last iterate against
+//! the ratio alpha of global to local steps, for three levels of noise, after 100 and 1000 rounds.
+//! The step size of each cell is the best of a grid on separate data sets (three for 100 rounds,
+//! one for 1000); rows are means over `N` other seeds, `3 N` for 100 rounds. Noise is seeded, so
+//! these are measurements, not releases; noise multiplier 1 is simulated in floating point, because
+//! no ledger pays for 1000 rounds of it (epsilon above 600). `alpha` 0 has no noise: it is computed
+//! once.
 
 use dp_accounting::{Budget, Ledger};
 use dp_core::Adjacency;
@@ -116,7 +118,7 @@ fn params(set_up: &PersonalOffsets, alpha: f64, step: f64, n_rounds: usize) -> P
     PpSgdParams::new(alpha, step, CLIP_NORM, n_rounds, set_up.n_users as f64)
 }
 
-/// The step with the least mean risk on data sets that no row of the table uses.
+/// The step size with the smallest mean risk on data sets that no row of the table uses.
 fn best_step(set_up: &PersonalOffsets, cell: Cell, seeds: std::ops::Range<u64>) -> Result<f64> {
     let mut best = (f64::INFINITY, STEPS[0]);
     for step in STEPS {

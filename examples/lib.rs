@@ -1,6 +1,6 @@
 //! Examples of dp-personal: run one with `cargo run --release -p dp-examples --example NAME`.
 
-/// Compiles the code that the README prints.
+/// Compiles the code in the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
@@ -10,7 +10,7 @@ struct Readme;
 #[doc = include_str!("../docs/tutorials/account.md")]
 struct AccountTutorial;
 
-/// The same.
+/// Compiles and runs the code of the tutorials.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/tutorials/audit.md")]
 struct AuditTutorial;

@@ -1,4 +1,4 @@
-//! A user joins after training, with five rows. What is the shared subspace worth to that user?
+//! A user joins after training, with five rows. How much does the shared subspace help that user?
 //!
 //! `cargo run --release -p dp-examples --example personal_models_for_new_users`
 
@@ -40,7 +40,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let noise = &mut NoiseSource::operating_system();
     let fitted = fit.fit(&trained, &plan, ledger.reserve(&plan)?, noise)?;
 
-    // new users fit on their own devices: nothing of theirs was in training, nothing is sent, nothing is spent
+    // new users fit on their own devices: none of their data was in training, nothing is sent,
+    // nothing is spent
     let local = LocalFit::default();
     let mut errors = [0.0; 3];
     for user in N_TRAINED..N_TRAINED + N_NEW {
@@ -65,7 +66,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Over features of variance 1, without the noise of the labels.
+/// Over features of variance 1, without label noise.
 fn squared_error(model: &PersonalModel, truth: &[f64]) -> f64 {
     let pairs = model.coefficients().iter().zip(truth);
     pairs.map(|(a, b)| (a - b) * (a - b)).sum()

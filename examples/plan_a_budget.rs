@@ -18,7 +18,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("{name:<8} {:>13.2} {one:>16.3} {added:>18.3}", noise.value);
     }
 
-    // the ledger says no before any noise is drawn; on disk, `Ledger::open` remembers across processes
+    // the ledger refuses before any noise is drawn; on disk, `Ledger::open` keeps its state across
+    // processes
     let mut ledger = Ledger::in_memory("ratings", Budget::new(year, ADJACENCY)?)?;
     let refit = refit_at(ledger.remaining()?.mu / 12_f64.sqrt(), year.delta)?;
     for release in refit.releases() {
@@ -27,7 +28,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     for month in 1.. {
         match ledger.reserve(&refit) {
-            // a real refit hands the spends to a fit, which draws its noise for them
+            // a real refit passes the spends to a fit, which draws its noise for them
             Ok(spends) => drop(spends),
             Err(refused) => {
                 println!("month {month}: {refused}");

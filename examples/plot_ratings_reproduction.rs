@@ -1,18 +1,18 @@
-//! What does privacy cost each method on ratings or lists, and whom?
+//! How much does privacy cost each method on ratings or lists, and which items are affected?
 //!
 //! `dp-reproduce krichene2023-ml1m --data DIR --json > rows.json`, then
 //! `cargo run --release -p dp-examples --example plot_ratings_reproduction -- rows.json epsilon FILE.svg`
-//! or `... rows.json EPSILON FILE.svg`, with `recall` behind either for lists
+//! or `... rows.json EPSILON FILE.svg`, followed by `recall` for lists
 //!
-//! The first draws test RMSE (Recall@20) against epsilon, one line per method; the second that of the items of each
-//! popularity bucket, at one epsilon. Exact accounting.
+//! The first form draws test RMSE (Recall@20) against epsilon, one line per method; the second form
+//! draws it against the popularity bucket of items, at one epsilon. Exact accounting.
 
 use dp_page::{Axis, Chart, Line, Lines, Stroke};
 use serde_json::Value;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-/// Which of a method's rows.
+/// Selects rows of a method.
 #[derive(Clone, Copy)]
 enum Pick {
     All,
@@ -21,7 +21,7 @@ enum Pick {
 }
 use Pick::{All, Exponent, Sampling};
 
-/// Method, which of its rows, name in the figure.
+/// Method, selection of its rows, name in the figure.
 type Shown = (&'static str, Pick, &'static str);
 const LINES: [Shown; 8] = [
     ("best", All, "best mode"),
@@ -33,11 +33,11 @@ const LINES: [Shown; 8] = [
     ("ssp", Sampling("tail"), "tail"),
     ("ssp", Sampling("uniform"), "uniform"),
 ];
-/// The colour of what is drawn dashed.
+/// The colour of dashed lines.
 const GREY: usize = 7;
 const BASELINES: [&str; 3] = ["constant", "user-mean", "non-private"];
 
-/// What is drawn, and the names of its rows.
+/// The metric that is drawn, and the names of its rows.
 #[derive(Clone, Copy)]
 struct Figure {
     name: &'static str,
@@ -79,7 +79,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Whether a row is of this line, by exact accounting.
+/// Whether a row belongs to this line, with exact accounting.
 fn is_of(row: &Value, (method, pick, ..): &Shown) -> bool {
     let params = &row["params"];
     let picked = match *pick {
@@ -90,7 +90,7 @@ fn is_of(row: &Value, (method, pick, ..): &Shown) -> bool {
     row["method"] == *method && params["accounting"] == "gdp" && picked
 }
 
-/// The lines of all methods, each of the rows that are its own.
+/// The lines of all methods, each from its own rows.
 fn of_methods(points: impl Fn(&Shown) -> Vec<(f64, f64)>) -> Vec<Line> {
     let lines = LINES.iter().map(|line| Line::solid(line.2, points(line)));
     lines.collect()

@@ -3,8 +3,9 @@
 //! `dp-reproduce jain2021-figure2 --json > rows.json`, then
 //! `cargo run --release -p dp-examples --example plot_subspace_reproduction -- rows.json AXIS FILE.svg`
 //!
-//! Draws population MSE against `epsilon`, as named in the paper (dotted: closed form, truly less) and exactly (full), for
-//! replacing a user; or against `rho`, for replacing (full) and for adding or removing a user (dotted).
+//! Draws population MSE against `epsilon` as defined in the paper (dotted: closed form, whose true
+//! epsilon is smaller) and exact (solid), for replacing a user; or against `rho`, for replacing
+//! (solid) and for adding or removing a user (dotted).
 
 use dp_page::{Axis, Chart, Line, Lines, Stroke};
 use serde_json::Value;
@@ -24,14 +25,14 @@ const BASELINES: [(&str, &str); 3] = [
     ("true-subspace", "true subspace"),
 ];
 
-/// What the horizontal axis is.
+/// The horizontal axis.
 struct Across {
     key: &'static str,
     words: &'static str,
-    /// Of the full and of the dotted line.
+    /// Note on the solid and the dotted line.
     note: &'static str,
     range: [f64; 2],
-    /// Accounting of the full and of the dotted line.
+    /// Accounting of the solid and of the dotted line.
     lines: [&'static [&'static str]; 2],
 }
 

@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         target.delta
     );
 
-    // internal: how good is it?
+    // internal evaluation: how good is the model?
     for (name, model) in [
         ("private", &fitted.model),
         ("no privacy", &NonPrivateAls::default().fit(&split.train)?),
@@ -42,7 +42,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("test RMSE {name:<10} {:.4}", rmse(pairs.into_exposed())?);
     }
 
-    // on the user's device: released factors and own ratings, nothing else
+    // on the user's device: released factors and the user's own ratings, nothing else
     let own_ratings = split.train.expose().user(42);
     let personal = fitted.model.fold_in(own_ratings)?;
     println!("for one user with {} ratings:", own_ratings.len());

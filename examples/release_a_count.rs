@@ -1,4 +1,4 @@
-//! How do I release a statistic of my own through the kernel?
+//! How do I release my own statistic through the kernel?
 //!
 //! `cargo run --release -p dp-examples --example release_a_count`
 
@@ -6,7 +6,7 @@ use dp_accounting::{Budget, Ledger, Plan, ReleaseRequest};
 use dp_core::{Adjacency, ApproxDp, InteractionsBuilder, Private, ReplaceFactor, UserRow};
 use dp_mechanism::{Grid, NoiseSource, SparseBuffer, VectorContribution, VectorSum};
 
-/// Mean-free histogram of a user's ratings over five stars, scaled so that its norm is at most 1
+/// Histogram of a user's ratings over five stars, not centred, scaled so that its norm is at most 1
 /// whatever the user did.
 struct StarShares;
 
@@ -38,7 +38,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             )?;
         }
     }
-    // one user who rates everything with an absurd value changes nothing but that user's vote
+    // one user who rates everything with an absurd value changes only that user's own vote
     for item in 0..100 {
         builder.push(2_000, item, 1e30)?;
     }

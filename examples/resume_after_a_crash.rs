@@ -1,4 +1,4 @@
-//! The machine died half-way through training. What was paid, and how do I go on?
+//! The machine crashed half-way through training. What has been paid, and how do I resume?
 //!
 //! `cargo run --release -p dp-examples --example resume_after_a_crash`
 
@@ -21,14 +21,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let folder = std::env::temp_dir().join(format!("dp-resume-{}", std::process::id()));
     std::fs::create_dir(&folder)?;
 
-    // the first process dies after its second release
+    // the first process crashes after its second release
     match run(&folder, ratings.interactions(), 2) {
         Err(stopped) => println!("first process: {stopped}"),
         Ok(_) => return Err("the first process should have been stopped".into()),
     }
     report(&folder)?;
 
-    // the second replays the releases in the list, and makes and pays for the others only
+    // the second process replays the releases in the list, and makes and pays for only the
+    // remaining ones
     let fitted = run(&folder, ratings.interactions(), usize::MAX)?;
     report(&folder)?;
     let epsilon = fitted.certificate.verify()?.guarantee.map(|g| g.epsilon);
@@ -40,7 +41,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Ends a process after so many releases.
+/// Ends a process after this many releases.
 struct Dies(usize);
 
 impl Observer for Dies {
@@ -53,7 +54,7 @@ impl Observer for Dies {
     }
 }
 
-/// One process of a run; its ledger and its list of releases are files of `folder`.
+/// One process of a run; its ledger and its release list are files in `folder`.
 fn run(
     folder: &Path,
     users: &Private<Interactions>,
@@ -68,14 +69,15 @@ fn run(
         "ratings",
         budget,
     )?];
-    // every release is paid for, on disk, before its noise is drawn, and listed, on disk, before anybody sees it
+    // every release is paid for, on disk, before its noise is drawn, and listed, on disk, before
+    // anyone sees it
     let public = format!("{:?}", fit.params());
     let (noise, dies) = (&mut NoiseSource::operating_system(), &mut Dies(n_releases));
     let folder = RunFolder::new(folder);
     Ok(folder.train(&fit, users, &plan, ledgers, &public, noise, dies)?)
 }
 
-/// What anybody can read from the ledger.
+/// Prints what the ledger file shows.
 fn report(folder: &Path) -> Result<(), Box<dyn std::error::Error>> {
     let summary = Ledger::audit(folder.join("ledger"))?;
     let balance = summary.balance;

@@ -10,7 +10,8 @@ use dp_multitask::{FactorizationParams, Trainer};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 
-/// A user's shares of ratings below 3, from 3 to below 4, and above: they sum to 1, so their norm is at most 1.
+/// A user's shares of ratings below 3, from 3 to below 4, and 4 or above: they sum to 1, so their
+/// norm is at most 1.
 struct Moods;
 
 impl VectorContribution for Moods {
@@ -31,7 +32,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (users, adjacency) = (ratings.interactions(), Adjacency::AddRemoveUser);
     let noise = &mut NoiseSource::operating_system();
 
-    // one budget for whatever is ever released about these users
+    // one budget for everything that is ever released about these users
     let whole = ApproxDp::target(3.0, 1e-6)?;
     let mut ledger = Ledger::in_memory("ratings", Budget::new(whole, adjacency)?)?;
     let spent = |ledger: &Ledger| -> Result<f64, dp_accounting::Error> {
@@ -64,7 +65,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Gaussian noise composes in squares: less than 1 + 2.5
     println!("spent: epsilon {:.3}", spent(&ledger)?);
 
-    // a second recommender does not fit any more, and nothing of it is computed
+    // a second recommender exceeds the budget, and nothing of it is computed
     match ledger.reserve(&plan) {
         Err(refused) => println!("once more: {refused}"),
         Ok(_) => return Err("the budget should be used up".into()),

@@ -1,9 +1,10 @@
-//! How close do private item vectors come to the truth when items have public features?
+//! How close do private item vectors come to the true ones when items have public features?
 //!
 //! `cargo run --release -p dp-examples --example what_features_are_worth -- [N_FEATURES [EPSILON]]`
 //!
-//! Excess risk per example, `<u, v^ - v>^2 / 2`, of statistics released once and of residual steps around what is known already, both with the closed form
-//! of a linear encoder. All methods, at all sizes, with seeds: `dp-reproduce krichene2024-synthetic`.
+//! Excess risk per example, `<u, v^ - v>^2 / 2`, of statistics released once and of residual steps
+//! around the current vectors, both with the closed form of a linear encoder. For all methods, at
+//! all sizes, with seeds, see `dp-reproduce krichene2024-synthetic`.
 
 use dp_accounting::{Budget, Ledger, Plan, Spend};
 use dp_core::{Adjacency, ApproxDp};
@@ -21,7 +22,7 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
 
-/// A budget for each of the two, as if they were the only one.
+/// A separate budget for each of the two, as if it were the only one.
 fn pay(plan: &Plan) -> Result<Vec<Spend>> {
     let budget = Budget::new(plan.target(), ADJACENCY)?;
     Ok(Ledger::in_memory("made data", budget)?.reserve(plan)?)
@@ -45,7 +46,7 @@ fn main() -> Result<()> {
 
     let target = ApproxDp::target(epsilon, 1e-5)?;
     let mut setup = ProblemSetup::new(task.dim, 2.0); // labels above 2 are clipped
-    setup.label_norm = 0.4; // and a user's as a whole to this: most of the noise is in proportion to it
+    setup.label_norm = 0.4; // bound on the norm of all labels of a user: most of the noise is proportional to it
     let (data, noise) = (&made.examples, &mut NoiseSource::operating_system());
 
     let nothing = made.excess_risk(&vec![0.0; task.n_items * task.dim]);

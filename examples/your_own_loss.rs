@@ -1,4 +1,4 @@
-//! My targets are counts. How do I learn with a loss of my own?
+//! My targets are counts. How do I learn with my own loss?
 //!
 //! `cargo run --release -p dp-examples --example your_own_loss`
 
@@ -10,13 +10,15 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use rand_distr::{Distribution, Poisson};
 
-/// Poisson regression: `log E[y] = <w, x> + theta_i`, shared slopes and a level of each user's own.
+/// Poisson regression: `log E[y] = <w, x> + theta_i`, with shared slopes and an intercept for each
+/// user.
 struct Counts {
     dim: usize,
 }
 
 impl Counts {
-    /// `E[y] - y`, the derivative of `exp(s) - y s` in the score `s`. It has no bound; the clip makes one.
+    /// `E[y] - y`, the derivative of `exp(s) - y s` in the score `s`. It is unbounded; clipping
+    /// bounds it.
     fn residual(&self, at: Point<'_>, x: &[f32], y: f32) -> f64 {
         self.score(at, x).exp() - f64::from(y)
     }
@@ -70,7 +72,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             rows.push(user.into(), &x, y)?;
         }
     }
-    // somebody whose counts are absurd is one user like everybody else
+    // a user with absurd counts has no more influence than any other user
     rows.push(n_users.into(), &[1.0, 1.0], 1e9)?;
     let rows = rows.build().0;
 

@@ -1,5 +1,5 @@
-//! How do I add an algorithm? Write what it releases and what follows from it; resuming, workers, audit, certificate and verification
-//! come with it.
+//! How do I add an algorithm? Write its releases and the model that follows from them; resuming,
+//! workers, audit, certificate and verification are provided.
 //!
 //! `cargo run --release -p dp-examples --example your_own_trainer`
 
@@ -13,15 +13,16 @@ use dp_mechanism::{
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 
-/// Settings, all public: the mean rating of every item, from the items' counts and sums.
+/// Settings, all public, for the mean rating of every item, from the items' counts and sums.
 struct ItemMeans {
     centre: f64,
     half_range: f64,
     items_in_full: f64,
 }
 
-/// What a user adds: at each of the user's items `weight * f(rating)`, where `f` is at most 1 in absolute value and the weight keeps
-/// the whole at norm `sqrt(items_in_full)`. It sees one user's records and public values, nothing else.
+/// A user's contribution: at each of the user's items `weight * f(rating)`, where `f` is at most 1
+/// in absolute value and the weight keeps the norm of the whole at most `sqrt(items_in_full)`. It
+/// reads one user's records and public values, nothing else.
 struct Votes<'a> {
     of: &'a ItemMeans,
     rated: bool,
@@ -55,7 +56,8 @@ impl Trainer for ItemMeans {
         users.expose().n_items() // public: the catalogue
     }
 
-    /// A fifth of the budget for the counts, the rest for the sums. Replacing a user moves a sum twice as far as adding one.
+    /// A fifth of the budget for the counts, the rest for the sums. Replacing a user moves a sum
+    /// twice as far as adding one.
     fn requests(&self, n_items: usize, _: Adjacency) -> Result<Requests> {
         let sum =
             |label, share| ReleaseRequest::new(label, share, ReplaceFactor::Two, n_items as u64);
@@ -73,7 +75,7 @@ impl Trainer for ItemMeans {
             .tuning_included(false)
     }
 
-    /// Releases, and a model that follows from them and from nothing else.
+    /// Makes the releases, and a model that depends on nothing else.
     fn train(&self, users: &Private<Interactions>, run: &mut Run<'_>) -> Result<Vec<f64>> {
         let shape = (self.width(users), self.items_in_full.sqrt());
         let counts = run.vector(
@@ -114,7 +116,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (target, adjacency) = (ApproxDp::target(1.0, 1e-6)?, Adjacency::AddRemoveUser);
     let plan = trainer.plan(100, target, adjacency)?;
 
-    // a run in a folder: the same call goes on after a crash, and pays for what is missing
+    // a run in a folder: the same call resumes after a crash, and pays for what is missing
     let path = std::env::temp_dir().join(format!("dp-own-trainer-{}", std::process::id()));
     std::fs::create_dir_all(&path)?;
     let (folder, settings) = (RunFolder::new(path.join("run")), "item means 3 2 20");
@@ -140,7 +142,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         epsilon.unwrap_or(f64::INFINITY)
     );
 
-    // anybody who has the list of releases makes the same model again, without users
+    // anyone who has the release list can recompute the same model, without users
     let nobody = Private::new(users.expose().without_users());
     let list = ReleaseList::read(folder.list_path(), settings, &plan)?;
     let again = trainer.run(&nobody, Run::replay(&plan, list)?)?;
@@ -150,7 +152,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         again.model == fitted.model
     );
 
-    // resumed after any release, replayed, in shards, and by 1 to 8 workers: the same bits
+    // resumed after any release, replayed, in shards, and with 1 to 8 workers: the same bits
     let deal = |k: usize, part: &dyn Fn(u128) -> usize| -> Vec<Box<Private<Interactions>>> {
         let parts = users.expose().deal(k, part).into_iter();
         parts.map(|table| Box::new(Private::new(table))).collect()

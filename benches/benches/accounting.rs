@@ -1,7 +1,7 @@
-//! What an answer of each accountant costs, on one core.
+//! Cost of a query to each accountant, on one core.
 //!
 //! `cargo bench -p dp-benches --bench accounting`: a criterion group, for comparison between
-//! commits. The ratios to another library come from `benches/peers/accounting.sh`.
+//! commits. `benches/peers/accounting.sh` measures the ratios to another library.
 
 #![allow(
     clippy::unwrap_used,
@@ -54,7 +54,7 @@ fn steps(n: u64) -> DpEvent {
     DpEvent::sampled_gaussian(1.0, 0.01).repeated(n)
 }
 
-/// Sampled Gaussians of which no two are alike, each run ten times.
+/// Sampled Gaussians with distinct parameters, each run ten times.
 fn different(z: f64, n: u32) -> DpEvent {
     let event = |i: u32| {
         let step = f64::from(i) / f64::from(n);
@@ -68,7 +68,7 @@ fn composed<A: Accountant>(mut accountant: A, event: &DpEvent) -> A {
     accountant
 }
 
-/// Composing `event` and asking for epsilon.
+/// Composes `event` and computes epsilon.
 fn bench_epsilon<A: Accountant>(
     group: &mut BenchmarkGroup<'_, WallTime>,
     id: BenchmarkId,
@@ -83,7 +83,7 @@ fn bench_epsilon<A: Accountant>(
     });
 }
 
-/// By the best method: closed form for Gaussians, saddle point for the rest.
+/// The best method: closed form for Gaussians, saddle point for the rest.
 fn epsilon_group(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("dp-accounting/epsilon");
     for n in [1, 40] {
@@ -101,7 +101,7 @@ fn epsilon_group(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Privacy loss distributions: asked directly, and where nothing else is left.
+/// Privacy loss distributions: requested explicitly, and where no other method applies.
 fn pld_group(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("dp-accounting/pld");
     for n in [100, 10_000] {
@@ -116,7 +116,7 @@ fn pld_group(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Divergences of single orders, and epsilon over all of them.
+/// Divergences of single orders, and epsilon over all orders.
 fn rdp_group(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("dp-accounting/rdp");
     let accountant = composed(RdpAccountant::new(ADJACENCY), &steps(10_000));

@@ -1,10 +1,10 @@
-//! The steps of alternating least squares against yardsticks of the same run.
+//! The steps of alternating least squares compared with reference computations in the same run.
 //!
 //! `cargo bench -p dp-benches --bench als` prints (a) the rate of the gathered Gram kernel against
 //! faer's GEMM of the same precision, one core; (b) the solve with PSD projection, one matrix at a
 //! time and in batches; (c) seconds and peak memory of a round without privacy from 1 to 10 million
-//! generated ratings, with one thread and two. Name a part, `-- a`, to run it alone; `-- c 30` goes
-//! to 30 million.
+//! generated ratings, with one thread and two. Name a part, `-- a`, to run only that part;
+//! `-- c 30` goes up to 30 million.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -22,7 +22,8 @@ use rand::distr::{Distribution, StandardUniform};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 
-/// Items and users of MovieLens-10M: the tables that users' and items' equations gather from.
+/// Number of items and users of MovieLens-10M: the tables from which the equations of users and
+/// items gather rows.
 const TABLES: [u32; 2] = [10_677, 69_878];
 const N_ROWS: usize = 4096;
 

@@ -1,4 +1,4 @@
-//! What the audits of dp-audit cost beside the draws and releases that they look at.
+//! Cost of the audits of dp-audit compared with the draws and releases that they check.
 //!
 //! `cargo bench -p dp-benches --bench audit`
 
@@ -23,7 +23,7 @@ const LEVEL: f64 = 1e-9;
 /// Scale of the draws, on the integers.
 const SIGMA: u64 = 1024;
 
-/// A half for each of the user's items.
+/// One half for each of the user's items.
 struct Vote;
 
 impl VectorContribution for Vote {
@@ -76,7 +76,8 @@ fn main() {
     }
 }
 
-/// Normal numbers rounded down: what the draws are made of does not matter to the cost of looking at them.
+/// Normal numbers rounded down: the distribution of the draws does not affect the cost of checking
+/// them.
 #[allow(
     clippy::cast_possible_truncation,
     reason = "a few thousand at the most"

@@ -1,4 +1,5 @@
-//! Reading of ratings (dp-data) and the table behind them (dp-core), as ratios to splitting the same bytes at line ends and commas.
+//! Reading of ratings (dp-data) into a table (dp-core), as ratios to splitting the same bytes at
+//! line ends and commas.
 //!
 //! `cargo bench -p dp-benches --bench data`
 

@@ -1,4 +1,4 @@
-//! Rounds of personalised private SGD, and updates per second that a server takes in.
+//! Rounds of personalised private SGD, and the updates per second that a server receives.
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use dp_accounting::{Budget, Ledger};
@@ -51,7 +51,7 @@ fn rounds(c: &mut Criterion) {
     group.finish();
 }
 
-/// One round of a server: check, sum and release of `N` updates that are at hand.
+/// One round of a server: checks, sums and releases `N` updates that are in memory.
 fn messages(c: &mut Criterion) {
     let mut group = c.benchmark_group("dp-fedsgd/server");
     group.sample_size(10);

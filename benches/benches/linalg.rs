@@ -1,4 +1,4 @@
-//! Kernels of dp-linalg as ratios to faer, measured in turns within one run, on one core.
+//! Kernels of dp-linalg as ratios to faer, measured alternately within one run, on one core.
 //!
 //! `cargo bench -p dp-benches --bench linalg` prints the tables and then runs two small criterion
 //! groups, for comparison between commits.
@@ -20,7 +20,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 const DIMS: [usize; 4] = [8, 16, 32, 64];
-/// Rows of the table that gathers draw from.
+/// Rows of the table from which rows are gathered.
 const TABLE_ROWS: u32 = 20_000;
 
 fn main() {
@@ -72,7 +72,7 @@ fn gram_table() {
     }
 }
 
-/// One line of the Gram table.
+/// One row of the Gram table.
 struct Case {
     name: String,
     flops: f64,
@@ -95,7 +95,7 @@ impl Case {
         }
     }
 
-    /// Reset, add `n` packed rows, read out.
+    /// Resets, adds `n` packed rows, reads the result.
     fn packed<T: Real>(dim: usize, n: usize, label: &str, rng: &mut ChaCha8Rng) -> Self
     where
         StandardUniform: Distribution<T>,
@@ -111,7 +111,7 @@ impl Case {
         )
     }
 
-    /// Reset, add `n` rows of a table in random order, read out.
+    /// Resets, adds `n` rows of a table in random order, reads the result.
     fn gathered<T: Real>(dim: usize, n: usize, label: &str, rng: &mut ChaCha8Rng) -> Self
     where
         StandardUniform: Distribution<T>,
@@ -218,7 +218,7 @@ fn positive_definite(dim: usize, seed: u64) -> (Vec<f64>, Vec<f64>) {
     (a, (0..dim).map(|_| rng.random::<f64>()).collect())
 }
 
-/// `a` less a fraction of its mean eigenvalue, so that about half of the eigenvalues are negative.
+/// `a` minus a fraction of its mean eigenvalue, so that about half of the eigenvalues are negative.
 fn shifted(a: &[f64], dim: usize) -> Vec<f64> {
     let mut out = a.to_vec();
     let mean = a.iter().step_by(dim + 1).sum::<f64>() / dim as f64;

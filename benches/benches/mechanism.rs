@@ -1,6 +1,6 @@
-//! The kernel against what it would cost in floats, in turns within one run, on one core: exact noise
-//! against float noise on the same ChaCha20 generator, quantise + check + add against a float clip + add,
-//! Gram sums of integers against Gram sums of floats.
+//! The kernel compared with its floating-point counterpart, measured alternately within one run, on
+//! one core: exact noise against float noise on the same ChaCha20 generator, quantise + check + add
+//! against a float clip + add, Gram sums of integers against Gram sums of floats.
 //!
 //! `cargo bench -p dp-benches --bench mechanism` prints the tables and then runs a small criterion
 //! group, for comparison between commits.
@@ -26,10 +26,10 @@ use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
 
-/// Coordinates noised in one call.
+/// Number of coordinates that one call adds noise to.
 const N_COORDINATES: usize = 1 << 14;
-/// Rounds in which all take turns, and the seconds of a turn: short ones, so that some fall between
-/// two interruptions by whatever else the machine does.
+/// Number of rounds in which every contestant takes a turn, and the seconds of a turn: short, so
+/// that some turns are not interrupted by other programs.
 const ROUNDS: usize = 301;
 const TURN: f64 = 1e-3;
 /// The default scale, the largest, and that of off-diagonal entries: ceil(2^40 / sqrt 2).
@@ -79,7 +79,7 @@ fn ziggurat<'a>() -> Contestant<'a> {
     })
 }
 
-/// The cipher's part of an exact draw: 12 bytes a coordinate.
+/// The cipher's part of an exact draw: 12 bytes per coordinate.
 fn cipher<'a>() -> Contestant<'a> {
     let (mut rng, mut bytes) = (generator(), vec![0_u8; 12 * N_COORDINATES]);
     Contestant::new(move || rng.fill_bytes(black_box(&mut bytes)))
@@ -109,7 +109,7 @@ fn noise_table() {
     println!("to reach: 20 M draws/s and a ratio of at most 2\n");
 }
 
-/// Time over that of the yardstick: of the fastest turns and of the medians.
+/// Ratio to the time of the reference, for the fastest turns and for the medians.
 fn ratios(timing: &Timing, yardstick: &Timing) -> (f64, f64) {
     (
         timing.best / yardstick.best,
@@ -143,7 +143,7 @@ const N_RECORDS: usize = 1 << 16;
 const N_ITEMS: usize = 1 << 12;
 const CLIP: f64 = 4.0;
 
-/// What a user adds: the own values as they are. The kernel bounds it.
+/// A user contributes their own values unchanged. The kernel bounds the contribution.
 struct Values;
 
 impl VectorContribution for Values {
@@ -156,7 +156,7 @@ impl VectorContribution for Values {
     }
 }
 
-/// The float counterpart: clip to the norm, add.
+/// The floating-point counterpart: clips to the norm and adds.
 fn clip_and_add(data: &Interactions, entries: &mut Vec<(u32, f64)>, sums: &mut [f64]) {
     for user in data.users() {
         entries.clear();
@@ -169,7 +169,7 @@ fn clip_and_add(data: &Interactions, entries: &mut Vec<(u32, f64)>, sums: &mut [
     }
 }
 
-/// Users with a number of items each, of norm 0.9 `CLIP` at most.
+/// Users with `n_own` items each, of norm 0.9 `CLIP` at most.
 fn users(n_own: usize) -> Private<Interactions> {
     let mut rng = ChaCha8Rng::seed_from_u64(1);
     let mut builder = InteractionsBuilder::new(N_ITEMS);
@@ -187,7 +187,7 @@ fn users(n_own: usize) -> Private<Interactions> {
 fn vector_table() {
     println!("quantise + check + add against float clip + add, ns a record");
     let one_core = rayon::ThreadPoolBuilder::new().num_threads(1).build();
-    // inside the pool, so that no thread waits for another
+    // runs inside the pool, so that no thread waits for another
     one_core.unwrap().install(|| {
         for n_own in [16, 64, 256] {
             vector_case(n_own);
@@ -216,10 +216,10 @@ fn vector_case(n_own: usize) {
     );
 }
 
-/// Rows of the table that Gram sums gather from.
+/// Rows of the table from which Gram sums gather.
 const TABLE_ROWS: u32 = 20_000;
 
-/// One item's Gram sum with right-hand side, read out and, where integers, spilled into i64.
+/// One item's Gram sum with right-hand side, read and, for integers, spilled into i64.
 fn gram_table() {
     println!(
         "Gram sum of n gathered rows with right-hand side, time over that in f64 (of medians)"
@@ -287,10 +287,10 @@ fn gram_case(dim: usize, n: usize) -> Vec<Timing> {
     take_turns(&mut contestants, ROUNDS, TURN)
 }
 
-/// 1.5 * 2^52, next to which floats are the integers.
+/// 1.5 * 2^52: around it, adjacent floats differ by 1.
 const WHOLE_UNITS: f64 = 6_755_399_441_055_744.0;
 
-/// As the kernel empties its float sums, which hold integers of at most 2^51.
+/// Empties the float sums, which hold integers of at most 2^51, as the kernel does.
 fn spill(gram: &GramAccumulator<f64>, packed: &mut [f64], sums: &mut [i64]) {
     gram.write_packed(packed).unwrap();
     for (sum, &value) in sums.iter_mut().zip(&*packed) {

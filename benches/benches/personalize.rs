@@ -1,5 +1,5 @@
-//! Steps of shared subspaces over a growing number of users: Algorithm 2's step, the whole of the paper's run and the whole of
-//! residual refinement.
+//! Steps of shared subspaces for a growing number of users: Algorithm 2's step, the complete run of
+//! the paper and the complete residual refinement.
 //!
 //! `cargo bench -p dp-benches --bench personalize`
 

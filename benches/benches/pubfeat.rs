@@ -1,5 +1,6 @@
-//! Item vectors from public features, the set-up of `dp-reproduce krichene2024-synthetic` with 2000 features over a growing number of users: statistics of all
-//! items released once, 60 steps on the item vectors after that, and the residual form with its pooled matrix.
+//! Item vectors from public features, in the set-up of `dp-reproduce krichene2024-synthetic` with
+//! 2000 features and a growing number of users: statistics of all items released once, 60 steps on
+//! the item vectors after that, and the residual form with its pooled matrix.
 //!
 //! `cargo bench -p dp-benches --bench pubfeat`
 
@@ -92,7 +93,7 @@ fn setup(dim: usize) -> ProblemSetup {
     }
 }
 
-/// User data to noisy matrices and right-hand sides.
+/// From user data to noisy matrices and right-hand sides.
 fn statistics(data: &Private<Interactions>) -> ItemStatistics {
     let (n_items, dim) = (data.expose().n_items(), data.expose().feature_dim());
     let ssp = SspParams::new(setup(dim)).check().unwrap();

@@ -1,5 +1,6 @@
-//! One round of private matrix factorisation, with a matrix for each item and with one for all, against one round without privacy, on generated
-//! ratings of MovieLens-1M and -10M shape, and where the time goes.
+//! One round of private matrix factorisation, with a matrix for each item and with one for all,
+//! compared with one round without privacy, on generated ratings with the shape of MovieLens-1M and
+//! -10M, and the time of its parts.
 //!
 //! `cargo bench -p dp-benches --bench round` (add `-- 1m` or `-- 10m` for one shape).
 
@@ -44,7 +45,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// One data shape and factor length, with everything that rounds share.
+/// One data shape and factor length, with everything that the rounds have in common.
 struct Shape<'a> {
     name: &'static str,
     data: &'a Private<Interactions>,
@@ -137,7 +138,7 @@ impl<'a> Shape<'a> {
         )?;
         let statistics = fit.statistics(self.dim, &self.factors, &self.weights)?;
         let grids = fit.grids(MATRIX_NOISE, RHS_NOISE)?;
-        let (matrix, rhs) = spends(n_items, self.dim)?; // those of single matrices pay for one as well
+        let (matrix, rhs) = spends(n_items, self.dim)?; // reserving those of single matrices also pays for one
         let (users, _) = timed(|| model.fold_in_all(self.data));
         let (users_and_sums, sums) = timed(|| GramSums::accumulate(self.data, grids, &statistics));
         let sums = sums?;
@@ -155,7 +156,7 @@ impl<'a> Shape<'a> {
         })
     }
 
-    /// The difference of three rounds and one leaves out what is done once.
+    /// The difference between three rounds and one, which excludes one-time work.
     fn exact_round(&self) -> Result<f64, Box<dyn std::error::Error>> {
         let (one, model) = timed(|| als(self.dim, 1).fit(self.data));
         model?;

@@ -1,5 +1,5 @@
-//! Our side of `peers/accounting.sh`: one workload of `peers/accounting.py`, its answer and the processor
-//! seconds of a call as JSON.
+//! Our side of `peers/accounting.sh`: runs one workload of `peers/accounting.py` and prints its
+//! answer and the processor seconds of a call as JSON.
 //!
 //!     peers WORKLOAD          repeated until the calls take 0.2 s together
 //!     peers WORKLOAD --once   one call, for the time and the memory of a whole process
@@ -16,7 +16,7 @@ const DELTA: f64 = 1e-5;
 
 const ADJACENCY: Adjacency = Adjacency::AddRemoveRecord;
 
-/// Calls are repeated until they take so many seconds.
+/// Calls are repeated until they take this many seconds.
 const LEAST_SECONDS: f64 = 0.2;
 
 /// [`sigma`] as an event file.
@@ -43,7 +43,8 @@ fn main() -> Result<()> {
 }
 
 /// The answer with the processor seconds of one call. The first call is not counted, so that
-/// neither page faults nor the building of tables are spread over the others; `--once` has them.
+/// neither page faults nor the construction of tables are averaged over the others; with `--once`
+/// it is the only call and is counted.
 fn timed(run: &Run) -> Result<Value> {
     let mut answer = run()?;
     let mut calls = 1_u32;
@@ -63,7 +64,7 @@ fn timed(run: &Run) -> Result<Value> {
     Ok(answer)
 }
 
-/// Time this thread has spent on a processor (Linux); there is no other.
+/// Processor time of this thread (Linux); the program has only this thread.
 fn processor_seconds() -> Result<f64> {
     let text = std::fs::read_to_string("/proc/self/schedstat")?;
     let nanoseconds = text.split_whitespace().next().ok_or("schedstat is empty")?;
@@ -115,8 +116,8 @@ fn epsilon(events: &[(DpEvent, u64)]) -> Result<Value> {
     Ok(json!({ "value": value, "lower": lower, "upper": upper, "method": method }))
 }
 
-/// The smallest noise multiplier for epsilon 1, by the library alone: a value that meets the
-/// target, and the epsilon that it gives.
+/// The smallest noise multiplier for epsilon 1, from the library alone: a value that meets the
+/// target, and its epsilon.
 fn sigma() -> Result<Value> {
     let target = ApproxDp::target(1.0, black_box(DELTA))?;
     let found = calibrate::noise(target, ADJACENCY, |z| {
@@ -126,8 +127,8 @@ fn sigma() -> Result<Value> {
     Ok(json!({ "value": value, "epsilon": bound.upper, "method": bound.method }))
 }
 
-/// The same as `dp calibrate` does it: JSON is read, and a smaller noise that certainly misses the
-/// target is looked for, which makes the answer a bracket.
+/// The same as `dp calibrate` does it: it reads JSON and also finds a smaller noise that provably
+/// misses the target, which makes the answer a bracket.
 fn sigma_of_file() -> Result<Value> {
     let answer = EventQuestion::from_json(black_box(SIGMA))?.answer()?;
     let (lower, upper) = (answer.lower, answer.upper);

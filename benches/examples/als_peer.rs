@@ -1,8 +1,8 @@
-//! Our side of `benches/peers/als.py`: writes a generated matrix and times rounds of alternating least
-//! squares without privacy on it, for implicit feedback.
+//! Our side of `benches/peers/als.py`: writes a generated matrix and times rounds of alternating
+//! least squares without privacy on it, for implicit feedback.
 //!
-//! `als_peer FOLDER MILLIONS` leaves `indptr` (u64), `indices` (u32) and `values` (f32) of the
-//! user-by-item matrix, little endian, in FOLDER and prints one JSON object.
+//! `als_peer FOLDER MILLIONS` writes `indptr` (u64), `indices` (u32) and `values` (f32) of the
+//! user-by-item matrix, little endian, to FOLDER and prints one JSON object.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -16,7 +16,8 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 
 const DIM: usize = 64;
-/// Rounds are timed as the difference of a fit with one more than these and a fit with one.
+/// The time of a round comes from the difference between a fit with one round and a fit with this
+/// many more.
 const MORE_ROUNDS: usize = 3;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

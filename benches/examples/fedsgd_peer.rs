@@ -1,7 +1,8 @@
 //! Our side of `benches/peers/fedsgd.py`: personalised private SGD on the synthetic set-up of Bietti et al. 2022.
 //!
-//! `fedsgd_peer ROUNDS` prints one JSON object with the seconds of two whole runs, plan, ledger and certificate included: on rows
-//! drawn afresh in every round, and on 20 minibatches a user held in memory.
+//! `fedsgd_peer ROUNDS` prints one JSON object with the seconds of two complete runs, including
+//! plan, ledger and certificate: one on rows drawn afresh in every round, one on 20 minibatches per
+//! user held in memory.
 
 use dp_accounting::{Budget, Ledger};
 use dp_benches::Seconds;

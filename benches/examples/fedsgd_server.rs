@@ -1,7 +1,8 @@
-//! One round of a server of personalised private SGD: updates per second, and the memory that they take.
+//! One round of a server of personalised private SGD: updates per second, and the memory that they
+//! take.
 //!
-//! `fedsgd_server DIM CLIENTS`: messages are made one by one and taken in as they come. Processor seconds from the opening of the round to the
-//! released model.
+//! `fedsgd_server DIM CLIENTS`: messages are created one by one and received as they arrive.
+//! Processor seconds from the opening of the round to the released model.
 
 use dp_accounting::{Budget, Ledger};
 use dp_benches::{peak_megabytes, processor_seconds};

@@ -1,5 +1,6 @@
-//! Ratings of any size as csv, to standard output and never in memory: users one after the other, items by a long tail, stars of
-//! low rank. For trials of `dp train --memory`; a pipe takes them as well as a file:
+//! Writes ratings of any size as csv to standard output without holding them in memory: user by
+//! user, with a long tail of items and stars of low rank. For experiments with `dp train --memory`;
+//! output to a pipe works as well as to a file:
 //!
 //! `cargo run --release -p dp-benches --example generated_ratings -- USERS ITEMS RATINGS > ratings.csv`
 
@@ -62,7 +63,7 @@ fn traits(rng: &mut impl Rng) -> [f32; RANK + 1] {
     std::array::from_fn(|_| normal(rng))
 }
 
-/// Nearly standard normal: the sum of four uniform numbers.
+/// Approximately standard normal: the sum of four uniform numbers.
 fn normal(rng: &mut impl Rng) -> f32 {
     let bits = rng.next_u64();
     let sum: u64 = (0..4).map(|at| bits >> (16 * at) & 0xffff).sum();

@@ -1,4 +1,4 @@
-//! Memory of private training on generated ratings, peak of the whole process:
+//! Peak memory of the whole process for private training on generated ratings:
 //!
 //! `cargo run --release -p dp-benches --example memory -- 100` for 100 million (default 10).
 

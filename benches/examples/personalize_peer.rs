@@ -1,7 +1,9 @@
-//! Our side of `benches/peers/personalize.py`: writes a made data set and times the steps on it.
+//! Our side of `benches/peers/personalize.py`: writes a generated data set and times the steps on
+//! it.
 //!
-//! `personalize_peer FOLDER USERS RUNS` leaves `x` (f32, users x 10 x 50), `y` (f32) and `start` (f64, 50 x 2) in
-//! FOLDER, little endian, and prints one JSON object with the seconds, the least of RUNS runs each. FOLDER `-` writes nothing.
+//! `personalize_peer FOLDER USERS RUNS` writes `x` (f32, users x 10 x 50), `y` (f32) and `start`
+//! (f64, 50 x 2) to FOLDER, little endian, and prints one JSON object with the seconds, each the
+//! minimum of RUNS runs. With FOLDER `-` it writes nothing.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};

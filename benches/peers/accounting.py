@@ -1,9 +1,9 @@
-"""Runs each workload in dp_accounting and in our accountant, in turns, and prints a table.
+"""Runs each workload in dp_accounting and in our accountant, alternately, and prints a table.
 
-Every measurement is a process of its own with one thread. All times are processor seconds, user and
-system. The peer's is that of one call, without imports and without building the event. Ours is that
-of one call out of as many as take 0.2 s together, after a first one; beside it stands that of a
-whole process with a single call, from start to exit. Memory is the peak of a whole process.
+Every measurement is a separate process with one thread. All times are processor seconds, user and system. The peer's
+time is that of one call, without imports and without building the event. Ours is the time per call, averaged over as
+many calls as take 0.2 s together, after a first call that is not counted; another column has the time of a whole
+process with a single call, from start to exit. Memory is the peak of a whole process.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from record import record
 INTERVAL = 1e-4
 DELTA = 1e-5
 
-# The peer is given up on after this many processor seconds.
+# The peer is stopped after this many processor seconds.
 LIMIT = 120
 
 WORKLOADS = {
@@ -35,10 +35,10 @@ WORKLOADS = {
     "tree-1000": "1000 of them",
 }
 
-# Workloads that take the peer so long that three runs must do.
+# Workloads that take the peer so long that they are run only three times.
 SLOW = ("sgm-sigma", "tree-300", "tree-1000")
 
-# Which of the peer's workloads ours is compared with, where it is another one.
+# The peer's workload that ours is compared with, where it has another name.
 PEER_OF = {"sgm-sigma-file": "sgm-sigma"}
 
 # Tolerance of the peer's calibration, in units of sigma; also its default.
@@ -105,7 +105,7 @@ def peer_sigma():
 
 
 def run_peer(workload):
-    """In a process of its own: one run of the peer."""
+    """Runs the peer once in a separate process."""
     import dp_accounting.pld  # noqa: F401  (not part of the time)
 
     resource.setrlimit(resource.RLIMIT_CPU, (LIMIT, LIMIT + 1))
@@ -133,7 +133,7 @@ def peer(workload):
 
 
 def ours(binary, workload, *flags):
-    """Our answer, with processor seconds and megabytes of the process it was found in."""
+    """Our answer, with processor seconds and megabytes of the process that computed it."""
     command = [binary, workload, *flags]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     out, err = child.stdout.read(), child.stderr.read()
@@ -148,7 +148,7 @@ def ours(binary, workload, *flags):
 
 
 def measure(binary, workload, runs, known):
-    """Results of `runs` runs in turns; the peer's are taken from `known` where they are there."""
+    """Results of `runs` alternating runs; the peer's are taken from `known` if present."""
     other = PEER_OF.get(workload, workload)
     theirs, mine, whole = known.get(other, []), [], []
     measured = other in known
@@ -186,8 +186,8 @@ def row(workload, mine, whole, theirs):
 
 
 def peer_error(theirs, mine):
-    """Relative distance of the peer's answer to ours, which is proved to the width beside it. (The
-    peer's own bracket, from its optimistic estimates, is wider.)"""
+    """Relative distance of the peer's answer from ours, whose bracket has the width printed with it. (The peer's own
+    bracket, from its optimistic estimates, is wider.)"""
     return f"{abs(theirs['value'] - mine['value']) / mine['value']:.1e}"
 
 
@@ -197,7 +197,7 @@ WIDTHS = [14, 8, 9, 7, 9, 10, 9, 7, 6, 12]
 
 
 def print_row(cells):
-    """One line, at once: the slow workloads come last."""
+    """Prints one row immediately: the slow workloads come last."""
     first, rest = cells[0].ljust(WIDTHS[0]), zip(cells[1:], WIDTHS[1:])
     print("  ".join([first] + [cell.rjust(w) for cell, w in rest]), flush=True)
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Our accountant against dp_accounting 0.6 (PyPI, privacy loss distributions at interval 1e-4), both
-# measured in this one run: processor seconds, peak memory, width of the bracket.
+# Our accountant compared with dp_accounting 0.6 (PyPI, privacy loss distributions at interval 1e-4), both measured in
+# this one run: processor seconds, peak memory, width of the bracket.
 #
 #   benches/peers/accounting.sh [--runs N] [WORKLOAD ...]
 #
-# Needs cargo and python3. The peer is installed into a virtual environment of its own under the
-# target folder unless $PEER_PYTHON names a Python that has it.
+# Needs cargo and python3. The peer is installed into a separate virtual environment under the target folder unless
+# $PEER_PYTHON names a Python that has it.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 

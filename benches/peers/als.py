@@ -1,7 +1,8 @@
-"""Times one round of alternating least squares in `implicit` (exact solves) and in ours, on one generated matrix.
+"""Times one round of alternating least squares in `implicit` (exact solves) and in ours, on the same generated matrix.
 
-Called by als.sh. A round solves for all users and all items, factors of length 64, for implicit feedback on both sides: systems hold a
-Gramian of the whole side beside that of the own records. The peer's seconds are those of the processor, (fit of 1 + k rounds) - (fit of 1 round), over k; so are ours.
+Called by als.sh. A round solves for all users and all items, with factors of length 64, for implicit feedback on both
+sides: each system contains the Gramian of the whole other side in addition to that of its own records. The peer's
+seconds are processor seconds, (fit of 1 + k rounds) - (fit of 1 round), divided by k; so are ours.
 """
 
 import argparse

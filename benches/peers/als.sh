@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Alternating least squares without privacy against `implicit` (PyPI) with exact solves, one round of each
-# on the same generated matrix in this one run.
+# Alternating least squares without privacy compared with `implicit` (PyPI) with exact solves, one round of each on the
+# same generated matrix in this one run.
 #
 #   benches/peers/als.sh [--millions N] [--threads N]
 #
-# Needs cargo and python3. The peer is installed into a virtual environment of its own under the
-# target folder unless $PEER_PYTHON names a Python that has it.
+# Needs cargo and python3. The peer is installed into a separate virtual environment under the target folder unless
+# $PEER_PYTHON names a Python that has it.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 

@@ -1,17 +1,17 @@
-"""Seconds of both clocks, and which of them a comparison goes by."""
+"""Processor and wall-clock seconds, and which of them a comparison uses."""
 
 import os
 import time
 
 
 def use_threads(n):
-    """Before numpy is imported: so many threads for it, and for the programs started from here."""
+    """Call before importing numpy: sets the number of threads for it, and for programs started from here."""
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "RAYON_NUM_THREADS"):
         os.environ[name] = str(n)
 
 
 def timed(run):
-    """What `run` gives, and its seconds: of the processor, all threads together, and by the clock on the wall."""
+    """The result of `run`, and its seconds: processor time of all threads together, and wall-clock time."""
     elapsed, processor = time.perf_counter(), time.process_time()
     result = run()
     seconds = {"processor": time.process_time() - processor, "elapsed": time.perf_counter() - elapsed}
@@ -19,13 +19,13 @@ def timed(run):
 
 
 def least(seconds):
-    """The least by each clock, of several runs."""
+    """The minimum of several runs, for each clock."""
     seconds = list(seconds)
     return {clock: min(s[clock] for s in seconds) for clock in ("processor", "elapsed")}
 
 
 def deciding(n_threads):
-    """The processor's clock for one thread, which other programs do not disturb; the wall's for several."""
+    """Processor time for one thread, which other programs do not disturb; wall-clock time for several."""
     return "processor" if n_threads == 1 else "elapsed"
 
 

@@ -1,8 +1,10 @@
-"""Times `dp train` and `implicit`, from a csv file to a saved model, in turns.
+"""Times `dp train` and `implicit`, from a csv file to a saved model, alternately.
 
-Called by end_to_end.sh. Seconds on the wall by each side's own clock, and of the processor for the whole (all threads together, which other programs disturb less), medians over the runs: reading is `read_csv` there, and here from the open file to the
-table that is trained on; fitting there begins with the matrix of the table's columns. Neither side's start of a process or import counts in these parts; the
-total of ours is that of the whole process, the peer's is the sum of its parts.
+Called by end_to_end.sh. Wall-clock seconds by each side's own clock, and processor seconds for the whole (all threads
+together, which other programs disturb less), as medians over the runs. Reading is `read_csv` for the peer, and for us
+the time from the open file to the table that is trained on; the peer's fitting time begins with building the matrix
+from the table's columns. These parts exclude process start and imports; our total is that of the whole process, the
+peer's is the sum of its parts.
 """
 
 import argparse
@@ -19,7 +21,7 @@ from record import record
 
 SHAPES = {"10m": (69_878, 10_677, 10_000_054), "20m": (138_493, 26_744, 20_000_263), "1m": (6_040, 3_706, 1_000_209)}
 
-# the peer alone, in a process of its own
+# the peer alone, in a separate process
 PEER = """
 import json, sys, time
 import pandas as pd, numpy as np, scipy.sparse as sp, implicit
@@ -51,7 +53,7 @@ parser.add_argument("--threads", type=int, default=2)
 parser.add_argument("--runs", type=int, default=3)
 args = parser.parse_args()
 
-# settings of one machine's numpy would slow the peer, and it warns of threads of BLAS beside its own
+# numpy settings of this machine would slow the peer, which also warns about the number of BLAS threads
 environment = {name: value for name, value in os.environ.items() if name not in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")}
 environment |= {"OPENBLAS_NUM_THREADS": "1", "RAYON_NUM_THREADS": str(args.threads)}
 

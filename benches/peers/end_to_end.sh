@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# A whole private training, from the file to the saved model, beside `implicit` without privacy: pandas' `read_csv`, exact alternating least
-# squares of the same dimension and rounds, and `save`, on the same generated file in this one run.
+# A complete private training, from the file to the saved model, compared with `implicit` without privacy: pandas'
+# `read_csv`, exact alternating least squares with the same dimension and number of rounds, and `save`, on the same
+# generated file in this one run.
 #
 #   benches/peers/end_to_end.sh [--shape 10m|20m]... [--dim N] [--rounds N] [--threads N] [--runs N]
 #
-# Needs cargo and python3, and 1 GB of disk in the system's temporary folder. The peers are installed into a virtual environment of their own
-# under the target folder unless $PEER_PYTHON names a Python that has them.
+# Needs cargo and python3, and 1 GB of disk space in the system's temporary folder. The peers are installed into a
+# separate virtual environment under the target folder unless $PEER_PYTHON names a Python that has them.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 

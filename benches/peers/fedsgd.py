@@ -1,9 +1,9 @@
-"""Times rounds of personalised private SGD in numpy and in ours: 1000 users, 100 features, 10 rows a user and round.
+"""Times rounds of personalised private SGD in numpy and in ours: 1000 users, 100 features, 10 rows per user and round.
 
-Called by fedsgd.sh. Both draw fresh rows in every round (`fresh`) or go round 20 minibatches a user that are held in memory
-(`held`). numpy adds float noise and accounts for nothing; ours adds exact integer noise, checks every user's bound in
-integers, and its seconds hold plan, ledger and certificate. Processor seconds with one thread, seconds on the wall with several;
-numpy in double and in single precision.
+Called by fedsgd.sh. Both sides draw fresh rows in every round (`fresh`) or cycle through 20 minibatches per user that
+are held in memory (`held`). numpy adds float noise and does no accounting; ours adds exact integer noise, checks every
+user's bound in integers, and its seconds include plan, ledger and certificate. Processor seconds with one thread,
+wall-clock seconds with several; numpy in double and in single precision.
 """
 
 import argparse

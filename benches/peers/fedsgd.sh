@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# A thousand rounds of personalised private SGD on the synthetic set-up of Bietti et al. 2022 against the same in
+# A thousand rounds of personalised private SGD on the synthetic set-up of Bietti et al. 2022 compared with the same in
 # numpy, in this one run.
 #
 #   benches/peers/fedsgd.sh [--rounds N] [--threads N]
 #
-# Needs cargo and python3. The peer is installed into a virtual environment of its own under the
-# target folder unless $PEER_PYTHON names a Python that has it.
+# Needs cargo and python3. The peer is installed into a separate virtual environment under the target folder unless
+# $PEER_PYTHON names a Python that has it.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 

@@ -1,9 +1,10 @@
-"""Times the steps of dp-personalize in numpy and in ours, on one made data set.
+"""Times the steps of dp-personalize in numpy and in ours, on the same generated data set.
 
-Called by personalize.sh. Numpy uses the structure too: no row of length d k is ever formed, the d k x d k matrix is
-k (k + 1) / 2 weighted Gramians of the rows. It clips, adds Gaussian noise of the standard generator, projects and solves; it
-has no integers, no exact noise and no account. Both sides have as many threads as are asked for, and both compute the norms of
-the rows. Processor seconds with one thread, seconds on the wall with several; the least of the runs.
+Called by personalize.sh. The numpy side exploits the structure too: it never forms a row of length d k, and computes
+the d k x d k matrix as k (k + 1) / 2 weighted Gramians of the rows. It clips, adds Gaussian noise from the standard
+generator, projects and solves; it has no integers, no exact noise and no accounting. Both sides use the requested
+number of threads, and both compute the norms of the rows. Processor seconds with one thread, wall-clock seconds with
+several; the minimum of the runs.
 """
 
 import argparse
@@ -35,7 +36,7 @@ def norms_of(x):
 
 
 def own_models(x, y, basis):
-    """Every user's least squares in the subspace."""
+    """Every user's least-squares fit in the subspace."""
     z = (x.reshape(-1, D) @ basis).reshape(len(x), M, K)
     gram = z.transpose(0, 2, 1) @ z + 1e-9 * np.eye(K)
     rhs = (z.transpose(0, 2, 1) @ y[..., None])[..., 0]

@@ -1,9 +1,9 @@
-"""Asks dp_accounting and dp_personal.accounting the same questions and prints a table.
+"""Sends the same queries to dp_accounting and dp_personal.accounting and prints a table.
 
-Every example is an event of dp_accounting. The peer answers with the accountant that its documentation uses, at its defaults; its lower
-end is that of its optimistic estimate, where it has one. Ours reads the event with `from_dp_accounting`. Times are processor seconds of
-one answer, from the event to the figure, medians of several runs; a short one is repeated for 0.1 s. The table ends in an error if
-the brackets exclude each other.
+Every example is an event of dp_accounting. The peer answers with the accountant that its documentation uses, with
+default settings; its lower end is that of its optimistic estimate, if it has one. Ours reads the event with
+`from_dp_accounting`. Times are processor seconds of one answer, from the event to the result, medians of several runs;
+a short one is repeated for 0.1 s. The program ends with an error if the brackets do not overlap.
 """
 
 import argparse
@@ -33,7 +33,7 @@ TOLERANCE = 1e-6
 
 @dataclass(frozen=True)
 class Example:
-    """One question. `source` is where the peer asks it of itself."""
+    """One query. `source` is where the peer's documentation or tests contain it."""
 
     source: str
     event: Any
@@ -90,7 +90,7 @@ EXAMPLES = {
 
 CALIBRATED = "dp-sgd-noise"
 
-# Asked only by name: the peer takes minutes.
+# Run only if named: the peer takes minutes.
 SLOW = ("mixtures",)
 
 
@@ -117,7 +117,7 @@ def ours(example):
 
 
 def optimistic(event, relation):
-    """The peer's estimate from below of an event's privacy loss."""
+    """The peer's lower estimate of an event's privacy loss."""
     if isinstance(event, dp_event.SelfComposedDpEvent):
         return optimistic(event.event, relation).self_compose(event.count)
     if isinstance(event, dp_event.ComposedDpEvent):
@@ -148,7 +148,7 @@ def lower_end(example):
 
 
 def timed(question, runs):
-    """The answer and the median of the processor seconds of one."""
+    """The answer and the median processor seconds of one call."""
     answer = question()
     seconds = []
     for _ in range(runs):
@@ -161,7 +161,7 @@ def timed(question, runs):
 
 
 def calibration(runs):
-    """The noise of DP-SGD for epsilon 1 at delta 1e-5, as `calibrate_dp_mechanism` is documented to find it."""
+    """The noise of DP-SGD for epsilon 1 at delta 1e-5, found with `calibrate_dp_mechanism` as documented."""
     q, steps, epsilon, delta = 0.01, 1000, 1.0, 1e-5
     value, seconds = timed(
         lambda: dpa.calibrate_dp_mechanism(
@@ -174,7 +174,7 @@ def calibration(runs):
         return accounting.sampled_gaussian(noise_multiplier=z, sampling_probability=q, steps=steps)
 
     found, our_seconds = timed(lambda: accounting.calibrate_noise_multiplier(event, epsilon=epsilon, delta=delta), runs)
-    # the peer's is that of a bound from above, to its tolerance
+    # the peer's value is an upper bound, up to its tolerance
     agree = abs(value - found.value) <= 1e-3 * value
     return value, found.value, seconds, our_seconds, agree
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# The Python package against dp_accounting 0.6 (PyPI) on the examples of its own documentation and tests: both answers, both
-# brackets, processor seconds.
+# The Python package compared with dp_accounting 0.6 (PyPI) on the examples of the peer's documentation and tests: both
+# answers, both brackets, processor seconds.
 #
 #   benches/peers/python_accounting.sh [--runs N] [EXAMPLE ...]
 #
-# Needs cargo, maturin and python3. Both packages are installed into a virtual environment under the target folder, that of
-# accounting.sh, unless $PEER_PYTHON names a Python that has them.
+# Needs cargo, maturin and python3. Both packages are installed into a virtual environment under the target folder, the
+# one of accounting.sh, unless $PEER_PYTHON names a Python that has them.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 

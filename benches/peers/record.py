@@ -1,11 +1,11 @@
-"""Comparisons for the table of ../compare.sh: lines of JSON in the file that $DP_COMPARISONS names, if it names one."""
+"""Comparisons for the table of ../compare.sh: lines of JSON in the file named by $DP_COMPARISONS, if it is set."""
 
 import json
 import os
 
 
 def record(what, peer, peer_seconds, our_seconds):
-    """`peer_seconds` is None for a peer that was given up on."""
+    """`peer_seconds` is None for a peer that was stopped."""
     path = os.environ.get("DP_COMPARISONS")
     if path:
         line = {"what": what, "peer": peer, "peer_seconds": peer_seconds, "our_seconds": our_seconds}

@@ -1,4 +1,4 @@
-"""Writes the recorded comparisons as a table into a Markdown file, between the two marks there.
+"""Writes the recorded comparisons as a table into a Markdown file, between the two markers there.
 
     table.py COMPARISONS.jsonl FILE.md
 """

@@ -1,4 +1,4 @@
-//! Shared yardsticks of the benchmarks.
+//! Shared helpers of the benchmarks.
 
 mod memory;
 mod timing;

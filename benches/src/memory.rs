@@ -1,4 +1,4 @@
-/// Largest resident set of this process so far; NaN where the system does not say.
+/// Peak resident set size of this process so far; NaN where the system does not report it.
 #[must_use]
 pub fn peak_megabytes() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

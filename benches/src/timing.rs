@@ -22,7 +22,7 @@ impl<'a> Contestant<'a> {
         }
     }
 
-    /// Seconds of the current number of calls.
+    /// Seconds per call, over the current number of calls.
     fn measure(&mut self) -> f64 {
         let start = Instant::now();
         for _ in 0..self.calls {
@@ -39,7 +39,8 @@ impl<'a> Contestant<'a> {
     }
 }
 
-/// Processor time of all threads so far, as Linux tells it: what other programs take does not count.
+/// Processor time of all threads so far, as reported by Linux: time used by other programs does not
+/// count.
 #[must_use]
 pub fn processor_seconds() -> f64 {
     let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten();
@@ -50,17 +51,17 @@ pub fn processor_seconds() -> f64 {
     1e-9 * tasks.filter_map(nanoseconds).sum::<f64>()
 }
 
-/// What a run took, by the processor's clock and by the one on the wall.
+/// Processor time and wall-clock time of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Seconds {
-    /// Of all threads together.
+    /// Processor time of all threads together.
     pub processor: f64,
-    /// From begin to end.
+    /// Wall-clock time.
     pub elapsed: f64,
 }
 
 impl Seconds {
-    /// What a run gives, and took.
+    /// The result of a run, and its time.
     pub fn of<T>(run: impl FnOnce() -> T) -> (T, Self) {
         let (start, processor) = (Instant::now(), processor_seconds());
         let result = run();
@@ -71,7 +72,7 @@ impl Seconds {
         (result, seconds)
     }
 
-    /// The lesser of each.
+    /// The smaller value of each clock.
     #[must_use]
     pub const fn least(self, other: Self) -> Self {
         Self {
@@ -81,7 +82,7 @@ impl Seconds {
     }
 }
 
-/// As JSON.
+/// Formats as JSON.
 impl std::fmt::Display for Seconds {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { processor, elapsed } = self;
@@ -94,14 +95,14 @@ impl std::fmt::Display for Seconds {
 pub struct Timing {
     /// Median over the rounds.
     pub median: f64,
-    /// Fastest round: where other programs take the processor half of the time, the median says
-    /// more about them.
+    /// Fastest round. If other programs use the processor half of the time, the median describes
+    /// them more than the contestant.
     pub best: f64,
 }
 
-/// Times the contestants over `n_repetitions` rounds in which all take turns, each for at least
-/// `seconds`. Slow phases of a shared machine so hit all of them alike, and ratios mean more than
-/// the times.
+/// Times the contestants over `n_repetitions` rounds in which each takes a turn of at least
+/// `seconds`. Slow phases of a shared machine then affect all of them alike, so that ratios are
+/// more meaningful than the times.
 pub fn take_turns(
     contestants: &mut [Contestant<'_>],
     n_repetitions: usize,

@@ -1,4 +1,4 @@
-//! Ratings with public items, held-out parts, and what is said of predictions.
+//! Ratings with public item features, held-out parts, and errors of predictions.
 
 use std::path::Path;
 
@@ -11,9 +11,9 @@ use dp_pubfeat::{ItemFeatures, ItemFeaturesBuilder};
 
 use crate::Result;
 
-/// Every tenth item of the catalogue is new: held out of training.
+/// Every tenth item of the catalogue is new, that is, excluded from training.
 pub(crate) const NEW_ITEMS: u32 = 10;
-/// Names that fewer items have are no features.
+/// Names that occur in fewer items are not used as features.
 const MIN_ITEMS: usize = 2;
 /// Popularity buckets, rarest items first.
 pub(crate) const N_BUCKETS: usize = 5;
@@ -54,7 +54,8 @@ impl Data {
         })
     }
 
-    /// Root mean square errors of `predict(user, item)` on a held-out table: of all its ratings, and by popularity.
+    /// Root mean square errors of `predict(user, item)` on a held-out table: overall, and by
+    /// popularity.
     pub(crate) fn errors(
         &self,
         held_out: &Interactions,
@@ -79,12 +80,12 @@ impl Data {
     }
 }
 
-/// Whether an item is held out of training where new items are asked for.
+/// Whether an item is excluded from training where new items are evaluated.
 pub(crate) const fn is_new(item: u32) -> bool {
     item % NEW_ITEMS == 3
 }
 
-/// Names that enough items have, by the column they stand in.
+/// Names that occur in enough items, by the column that contains them.
 fn features(table: &ItemTable, catalogue: &ItemCatalogue) -> Result<ItemFeatures> {
     let vocabulary = FeatureVocabulary::new(table, MIN_ITEMS)?;
     let mut builder = ItemFeaturesBuilder::new(catalogue.len(), &vocabulary.category_sizes())?;

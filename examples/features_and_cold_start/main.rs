@@ -1,4 +1,5 @@
-//! Are public features of items worth it on real ratings, and what do they know of items that nobody has rated?
+//! Do public features of items help on real ratings, and how well do they predict items without
+//! ratings?
 //!
 //! `cargo run --release -p dp-examples --example features_and_cold_start -- RATINGS ITEMS [CREDITS] [--seeds N] [--epsilons A,B] [--methods A,B] [--part valid]`
 
@@ -15,7 +16,7 @@ use methods::Task;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-/// Also asked about items that were held out of training.
+/// Methods that are also evaluated on items excluded from training.
 const COLD: [&str; 3] = ["features", "am-ssp", "user-mean"];
 
 fn main() -> Result<()> {
@@ -57,7 +58,8 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Errors over all held-out ratings and by popularity; with `only_new`, trained without the new items and asked about them alone.
+/// Errors over all held-out ratings and by popularity; with `only_new`, trained without the new
+/// items and evaluated on them only.
 fn measure(
     data: &Data,
     method: &str,

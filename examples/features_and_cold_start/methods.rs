@@ -15,11 +15,11 @@ use rand_chacha::ChaCha20Rng;
 use crate::Result;
 use crate::data::is_new;
 
-/// What is asked of a method.
+/// What a method has to predict.
 pub(crate) struct Task<'a> {
     pub(crate) train: &'a Private<Interactions>,
     pub(crate) features: &'a ItemFeatures,
-    /// Whether new items are publicly known to be in no training rating.
+    /// Whether new items are publicly known to have no training ratings.
     pub(crate) without_new: bool,
     pub(crate) target: ApproxDp,
     pub(crate) seed: u64,
@@ -57,7 +57,7 @@ impl<'a> Task<'a> {
         NoiseSource::insecure_seeded(self.seed)
     }
 
-    /// Item ids alone.
+    /// With item ids alone, without features.
     fn factors(&self, mut params: FactorizationParams) -> Result<Predictor<'a>> {
         params.init_seed = self.seed;
         let fit = params.check()?;
@@ -91,7 +91,8 @@ impl<'a> Task<'a> {
         }))
     }
 
-    /// The published form, a matrix for each item and a linear encoder, with settings of its own tests.
+    /// The published form, with a matrix for each item and a linear encoder, and settings tuned for
+    /// it.
     fn am_ssp(&self) -> Result<Predictor<'a>> {
         const DIM: usize = 4;
         let user_step = UserStep {
@@ -124,7 +125,7 @@ impl<'a> Task<'a> {
     }
 }
 
-/// Each category's weights of norm 1 per item, however many names an item has there.
+/// Scales each category's weights of an item to norm 1, however many features the item has there.
 fn with_unit_categories(features: &ItemFeatures) -> Result<ItemFeatures> {
     let n_categories = features.n_categories();
     let sizes: Vec<usize> = (0..n_categories)
@@ -148,7 +149,7 @@ fn pay(plan: &Plan) -> Result<Vec<Spend>> {
     Ok(Ledger::in_memory("measurement", budget)?.reserve(plan)?)
 }
 
-/// Prior variances with a part left out; what it had goes to what is an item's own.
+/// Prior variances with one part left out, whose variance goes to the item's own part.
 fn variances(features: &ItemFeatures, method: &str) -> Result<PriorVariances> {
     let mut variances = PriorVariances::for_features(features);
     let n = variances.categories.len();

@@ -1,9 +1,9 @@
-"""Recommends from a model of `dp train` with numpy alone: what a client in another language has to do.
+"""Recommends from a model of `dp train` with numpy alone, as an example for clients in other languages.
 
     python3 examples/python/recommend.py MODEL_FOLDER HISTORY.csv [K]
 
-MODEL_FOLDER holds item_factors.safetensors and items.csv, both released; HISTORY.csv has the columns item
-and rating of one user and stays with that user. Models of ratings with item biases (schemas 1 and 4).
+MODEL_FOLDER holds item_factors.safetensors and items.csv, both released; HISTORY.csv has the columns item and rating of
+one user and stays with that user. Models of ratings with item biases (schemas 1 and 4).
 """
 
 import csv
@@ -14,7 +14,7 @@ import numpy as np
 
 
 def read_model(folder):
-    """Rows [h_i, q_i] of the items, their ids and titles, and how scores are made."""
+    """Rows [h_i, q_i] of the items, their ids and titles, and the scoring settings."""
     with open(f"{folder}/item_factors.safetensors", "rb") as file:
         data = file.read()
     # eight bytes of length, a header in JSON, then the numbers
@@ -34,10 +34,11 @@ def read_model(folder):
 
 
 def fold_in(factors, scoring, rated, ratings):
-    """Level, share of the item biases (all) and taste of one user: a ridge regression on the user's own ratings, nothing else.
+    """Level, share of the item biases (all) and taste vector of one user: a ridge regression on the user's own ratings,
+    nothing else.
 
-    (o, v) = argmin sum_i (y_i - h_i - o - <q_i, v>)^2 + lambda_o o^2 + (lambda + n lambda_n) |v|^2
-    with y_i = rating_i - center - bias, bias the user's shrunken mean.
+    (o, v) = argmin sum_i (y_i - h_i - o - <q_i, v>)^2 + lambda_o o^2 + (lambda + n lambda_n) |v|^2 with y_i = rating_i
+    - center - bias, where bias is the user's shrunken mean.
     """
     center, shrinkage = scoring["bias"]["center"], scoring["bias"]["shrinkage"]
     penalties = scoring["penalties"]
@@ -53,7 +54,7 @@ def fold_in(factors, scoring, rated, ratings):
 
 
 def weigh(factors, scoring, rated, ratings):
-    """Level, share of the item biases and taste of one user, where the model leaves penalties to the user.
+    """Level, share of the item biases and taste vector of one user, if the model leaves penalties to the user.
 
     The mean of 54 ridge regressions, weighted by the marginal likelihood of the user's own ratings and a fixed prior.
     """
@@ -64,7 +65,7 @@ def weigh(factors, scoring, rated, ratings):
     for taste in (1.0, 4.0, 16.0, 64.0, 256.0, None):
         k = 1 if taste is None else factors.shape[1]
         if taste is not None and k == 1:
-            continue  # no tastes in the model
+            continue  # no taste factors in the model
         design = rows[:, :k]
         for offset in (1.0, 5.0, 25.0):
             ridge = np.full(k, taste or 1.0)

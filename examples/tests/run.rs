@@ -1,11 +1,12 @@
-//! The quick examples run to their end and print what they are there for.
+//! The quick examples run to completion and print the expected output.
 //!
-//! Built by `cargo test` along with the package; examples that need data or minutes are compiled only.
+//! Built by `cargo test` along with the package; examples that need data files or minutes are only
+//! compiled.
 
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Name, and what its output must hold.
+/// Name of the example, and texts that its output must contain.
 const EXAMPLES: [(&str, &[&str]); 11] = [
     ("account_for_your_pipeline", &["SGD noise"]),
     ("audit_a_certificate", &["private: true"]),
@@ -26,7 +27,7 @@ const EXAMPLES: [(&str, &[&str]); 11] = [
     ),
 ];
 
-/// Beside the folder of this test's own binary.
+/// Located next to the folder of this test's own binary.
 fn built(name: &str) -> PathBuf {
     let own = std::env::current_exe().expect("a test knows where it is");
     let profile = own.ancestors().nth(2).expect("target/PROFILE/deps/TEST");

@@ -101,8 +101,8 @@ impl ExcessRisk {
     ///
     /// Re-derived: with `a_ik` the differences between the gradients and those at the minimiser,
     /// the mean of the sum over a sample contributes `alpha` by convexity, its variance contributes
-    /// `alpha m_max / (q M)` and the local part `m_max / (q M)`, the last two by `||sum_k a_ik||^2
-    /// <= m_i sum_k ||a_ik||^2`.
+    /// `alpha m_max / (q M)` and the local part `m_max / (q M)`, the last two by
+    /// `||sum_k a_ik||^2 <= m_i sum_k ||a_ik||^2`.
     #[must_use]
     pub fn theorem_5_2(
         alpha: f64,
@@ -212,8 +212,8 @@ pub fn norm_squared_for_equal_users(v_norm: f64, alpha: f64, n_users: f64) -> f6
 }
 
 /// Lemma 4.6 for the noise that is actually added: the number of rounds `n` from which learning
-/// alone has the smaller variance term, for equal users of an additive model with `sigma_w =
-/// sigma_theta = sigma`.
+/// alone has the smaller variance term, for equal users of an additive model with
+/// `sigma_w = sigma_theta = sigma`.
 ///
 /// ```text
 /// square of the variance term = ||v||^2 / n * [ (1 + alpha) sigma^2 / N + alpha d_w s^2 ] N / (alpha N + 1)
@@ -222,10 +222,10 @@ pub fn norm_squared_for_equal_users(v_norm: f64, alpha: f64, n_users: f64) -> f6
 /// ```
 ///
 /// `noise_per_root_round` is `r`, the noise on the mean divided by the square root of the number of
-/// rounds: with a fixed privacy budget mu and clipping norm `C`, `s = C sqrt n / (mu N)`, so `r = C
-/// / (mu N)` and `n* = N (N - 1) sigma^2 mu^2 / (d_w C^2)`. This is the lemma with `mu^2` for
-/// `epsilon^2 / log(1/delta)` (printed with `epsilon` to the first power in its proof) and without
-/// hidden constants.
+/// rounds: with a fixed privacy budget mu and clipping norm `C`, `s = C sqrt n / (mu N)`, so
+/// `r = C / (mu N)` and `n* = N (N - 1) sigma^2 mu^2 / (d_w C^2)`. This is the lemma with `mu^2`
+/// for `epsilon^2 / log(1/delta)` (printed with `epsilon` to the first power in its proof) and
+/// without hidden constants.
 ///
 /// # Errors
 /// [`crate::Error::Param`] unless all numbers are finite and positive.

@@ -15,8 +15,8 @@ use crate::{KeptRound, Minibatch, Result, SharedModel};
 /// ```
 ///
 /// [`with_own_level`](Self::with_own_level) adds an unpenalised intercept `b` for each user,
-/// refitted for every row that is left out: `X` and `y` are centred, `h_kk` gains `1 / m`, and `b =
-/// mean(y) - <mean(x), c w + theta>`. A user with one row then has no row to choose by.
+/// refitted for every row that is left out: `X` and `y` are centred, `h_kk` gains `1 / m`, and
+/// `b = mean(y) - <mean(x), c w + theta>`. A user with one row then has no row to choose by.
 ///
 /// Errors that differ by less than a part in 1e9 are ties. Among ties, the weight closest to 1 is
 /// taken, then the largest penalty, then the last round: the candidate closest to the released
@@ -32,9 +32,9 @@ use crate::{KeptRound, Minibatch, Result, SharedModel};
 /// choose on *other* users' data.
 ///
 /// # Numerics
-/// For `m` rows of `d` features, the ridge system is solved in rows (`m x m`) or in features (`d x
-/// d`), whichever is smaller, and leaving a row out needs no further solve. O(m d min(m, d)) for
-/// each penalty and O(m d) for each candidate. In features `1 - h_kk` is a difference: relative
+/// For `m` rows of `d` features, the ridge system is solved in rows (`m x m`) or in features
+/// (`d x d`), whichever is smaller, and leaving a row out needs no further solve. O(m d min(m, d))
+/// for each penalty and O(m d) for each candidate. In features `1 - h_kk` is a difference: relative
 /// error about `1e-16 ||x_k||^2 / (r m)`.
 ///
 /// # Examples

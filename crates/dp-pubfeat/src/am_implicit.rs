@@ -160,12 +160,12 @@ const OUTPUT: &str = "item vectors and weights of features, made of the noisy su
 ///
 /// # Privacy
 /// Released, and visible to anyone: the total weights and the number of users (sensitivity 1), and
-/// in each round all right-hand sides with the second moments, in one vector (sensitivity `sqrt(1 +
-/// .1^2)`); twice that when a user is replaced. Everything else is computed from these and from
-/// public values; users' taste vectors stay with their users, and what all users see together is
-/// jointly private (billboard model). Each release depends on earlier releases and is paid for by
-/// its own spend. Unit: the user, who has one row of the table; each row is bounded whatever it
-/// contains.
+/// in each round all right-hand sides with the second moments, in one vector (sensitivity
+/// `sqrt(1 + .1^2)`); twice that when a user is replaced. Everything else is computed from these
+/// and from public values; users' taste vectors stay with their users, and what all users see
+/// together is jointly private (billboard model). Each release depends on earlier releases and is
+/// paid for by its own spend. Unit: the user, who has one row of the table; each row is bounded
+/// whatever it contains.
 ///
 /// # Examples
 /// ```
@@ -423,9 +423,9 @@ impl VectorContribution for LikesContribution<'_> {
 /// ```
 ///
 /// `[h_j, q_j]` is the item's vector, a bias and `d - 1` taste factors. The second sum is over the
-/// whole catalogue and is the same for all users: with `D` the rows `[1, q_j]` its matrix is `a0
-/// D^T D`, computed from item vectors that anyone may see. A user without likes has `l = 0`, `u =
-/// 0`.
+/// whole catalogue and is the same for all users: with `D` the rows `[1, q_j]` its matrix is
+/// `a0 D^T D`, computed from item vectors that anyone may see. A user without likes has `l = 0`,
+/// `u = 0`.
 ///
 /// Source: implicit alternating least squares (Hu, Koren and Volinsky 2008), as in Krichene et al. 2023.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]

@@ -116,13 +116,14 @@ impl ConvexLoss for Squared {
 /// ```
 ///
 /// `u` is shortened to `Gamma_u`; `L1`, `L2` are the loss's bounds, and all `e_j` of a unit are
-/// scaled so that `sum_j w_j^2 e_j^2 <= E^2`, where `E` is the slope norm. Curvatures below `f =
-/// 1/64` of their bound are raised to it: kernel factors carry `sqrt(h_j)`, and the step is damped
-/// where the loss is flat. Source: Krichene et al. 2024, eq. (11), Algorithm 7, lines 5 and 6.
+/// scaled so that `sum_j w_j^2 e_j^2 <= E^2`, where `E` is the slope norm. Curvatures below
+/// `f = 1/64` of their bound are raised to it: kernel factors carry `sqrt(h_j)`, and the step is
+/// damped where the loss is flat. Source: Krichene et al. 2024, eq. (11), Algorithm 7, lines 5 and
+/// 6.
 ///
 /// # Privacy
-/// As for [`SspContribution`](crate::SspContribution) with weights `w_j h_j` and labels `e_j /
-/// h_j`: removing a unit removes the blocks `w_j h_j u u^T` and `w_j e_j u`, so
+/// As for [`SspContribution`](crate::SspContribution) with weights `w_j h_j` and labels
+/// `e_j / h_j`: removing a unit removes the blocks `w_j h_j u u^T` and `w_j e_j u`, so
 ///
 /// ```text
 /// matrices:  sqrt(sum_j w_j^2 h_j^2 ||u||^4)  <= L2 Gamma_u^2
@@ -294,8 +295,8 @@ impl ConvexSspParams {
 /// curvatures. The paper does not evaluate it; our evaluation is in `docs/results.md`.
 ///
 /// # Privacy
-/// Released, and visible to anyone: in each step all curvatures (sensitivity `L2 Gamma_u^2`, `sqrt
-/// 2` times that for a replacement) and all slopes (`Gamma_u min(E, L1)`, twice that for a
+/// Released, and visible to anyone: in each step all curvatures (sensitivity `L2 Gamma_u^2`,
+/// `sqrt 2` times that for a replacement) and all slopes (`Gamma_u min(E, L1)`, twice that for a
 /// replacement): [`CurvatureContribution`]. Unit: as in [`ProblemSetup::unit`].
 ///
 /// # Examples

@@ -7,9 +7,9 @@ use dp_core::params;
 use crate::Result;
 use crate::features::in_public_range;
 
-/// Expected number of batches per epoch that contain each item, `beta_j = (D / B) (1 - (1 -
-/// p_j)^B)`, for batches of `B` examples drawn with replacement from `D`, where item `j` has
-/// probability `p_j`.
+/// Expected number of batches per epoch that contain each item,
+/// `beta_j = (D / B) (1 - (1 - p_j)^B)`, for batches of `B` examples drawn with replacement from
+/// `D`, where item `j` has probability `p_j`.
 ///
 /// Between `p_j D / B` and `p_j D`. Source: appendix C.
 ///
@@ -124,9 +124,9 @@ pub struct LinearProblem {
 
 impl LinearProblem {
     /// `|Theta| 2 Gamma rho sqrt(m d)` with `Gamma = Gamma_x Gamma_u Gamma_y`: excess empirical
-    /// risk, summed over examples, of projected SSP-i with noise `rho sqrt(T)` after `T = D^2 / (m
-    /// d rho^2)` steps, without logarithms. This is Theorem 3, which the paper states for Algorithm
-    /// 3 and proves for Algorithm 2.
+    /// risk, summed over examples, of projected SSP-i with noise `rho sqrt(T)` after
+    /// `T = D^2 / (m d rho^2)` steps, without logarithms. This is Theorem 3, which the paper states
+    /// for Algorithm 3 and proves for Algorithm 2.
     ///
     /// `rho = mu^-1` for statistics released twice at a total of mu-GDP per matrix and vector; the paper's `sqrt(8 log(1/delta)) / epsilon` is larger.
     ///

@@ -320,8 +320,8 @@ pub struct TwoLayerEncoder {
 }
 
 impl TwoLayerEncoder {
-    /// Initialised with embeddings from `N(0, 0.1^2)`, dense weights from `N(0, 1 / (d *
-    /// categories))` and constant 0.
+    /// Initialised with embeddings from `N(0, 0.1^2)`, dense weights from
+    /// `N(0, 1 / (d * categories))` and constant 0.
     ///
     /// # Errors
     /// [`crate::Error::Param`] when `dim` is not from 1 to 256; [`crate::Error::Unsupported`] for more rows than 32 bits can number.

@@ -421,8 +421,8 @@ impl SparseKernel {
         })
     }
 
-    /// The kernel of [`FeatureKernel::new`](crate::FeatureKernel::new): `(1 - own_share) X X^T / s
-    /// + own_share I`, where `s` is the mean squared norm of a row.
+    /// The kernel of [`FeatureKernel::new`](crate::FeatureKernel::new):
+    /// `(1 - own_share) X X^T / s + own_share I`, where `s` is the mean squared norm of a row.
     ///
     /// # Errors
     /// As [`FeatureKernel::new`](crate::FeatureKernel::new), except that the number of items is not

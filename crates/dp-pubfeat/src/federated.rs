@@ -125,8 +125,8 @@ pub enum Rejection {
 }
 
 impl ExamplesMessage {
-    /// Checks that the message belongs to this run: run, shapes and exact integer bounds `sum x^2
-    /// <= 2^40` and `|l| <= 2^20`.
+    /// Checks that the message belongs to this run: run, shapes and exact integer bounds
+    /// `sum x^2 <= 2^40` and `|l| <= 2^20`.
     ///
     /// # Errors
     /// The first [`Rejection`] that applies.

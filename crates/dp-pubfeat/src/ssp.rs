@@ -62,9 +62,9 @@ impl SspParams {
 /// examples, Algorithm 4, are [`SampledSsp`](crate::SampledSsp).
 ///
 /// # Privacy
-/// Released, and visible to anyone: in each resample all matrices (sensitivity `Gamma_u^2`, `sqrt
-/// 2` times that for a replacement) and all right-hand sides (`Gamma_u min(B, Gamma_y)`, twice that
-/// for a replacement), as derived at [`SspContribution`]. Item vectors and encoder are
+/// Released, and visible to anyone: in each resample all matrices (sensitivity `Gamma_u^2`,
+/// `sqrt 2` times that for a replacement) and all right-hand sides (`Gamma_u min(B, Gamma_y)`,
+/// twice that for a replacement), as derived at [`SspContribution`]. Item vectors and encoder are
 /// post-processing. The unit is that of [`ProblemSetup::unit`]: Theorem 2 for users, Theorem 1 for
 /// examples. `R` resamples at a given budget have noise `sqrt R` times as large.
 ///
@@ -434,8 +434,8 @@ impl VectorContribution for VectorStatistics<'_> {
 ///
 /// For users these are the bounds of Theorem 2 with `w_bar = 1`. For examples the unit has one item
 /// of weight 1, which gives Theorem 1. When a unit is replaced, the right-hand sides move by at
-/// most twice as much. The matrices move by `M - M'` with `M, M'` both positive semidefinite: `<M,
-/// M'> >= 0`, so by at most `sqrt 2` times as much. The kernel checks both bounds in exact
+/// most twice as much. The matrices move by `M - M'` with `M, M'` both positive semidefinite:
+/// `<M, M'> >= 0`, so by at most `sqrt 2` times as much. The kernel checks both bounds in exact
 /// integers; the guarantee depends on nothing else here.
 ///
 /// The sums contain no regulariser (`docs/errata.md`): `lambda_v sum_i ||v_(j_i)||^2` over examples

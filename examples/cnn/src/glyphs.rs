@@ -1,12 +1,12 @@
-//! Made pictures of five digits, by writers with habits of their own.
+//! Generated images of five digits, by writers with individual handwriting.
 
 use rand::{Rng, RngExt};
 
 /// Pixels along a side.
 pub const SIDE: usize = 12;
-/// Digits there are.
+/// Number of digits.
 pub const N_CLASSES: usize = 5;
-/// Where the one and the seven stand among the classes.
+/// Positions of the one and the seven among the classes.
 const ONE_AND_SEVEN: (usize, usize) = (1, 4);
 
 type Point = (f32, f32);
@@ -34,17 +34,17 @@ const STROKES: [&[Point]; N_CLASSES] = [
     &[(0.2, 0.08), (0.8, 0.08), (0.4, 0.95)],
 ];
 
-/// How somebody writes.
+/// How a person writes.
 #[derive(Debug, Clone, Copy)]
 pub struct Writer {
     slant: f32,
     thickness: f32,
-    /// Writes ones the way others write sevens, and the other way round.
+    /// Whether ones and sevens are exchanged.
     exchanges: bool,
 }
 
 impl Writer {
-    /// A writer; four in ten exchange ones and sevens.
+    /// A random writer; four in ten exchange ones and sevens.
     pub fn new(rng: &mut impl Rng) -> Self {
         Self {
             slant: rng.random_range(-0.35..0.35),
@@ -53,7 +53,7 @@ impl Writer {
         }
     }
 
-    /// A picture of some digit, and which it is.
+    /// An image of a random digit, and its class.
     pub fn write(&self, rng: &mut impl Rng) -> (Vec<f32>, f32) {
         let class = rng.random_range(0..N_CLASSES);
         let (one, seven) = ONE_AND_SEVEN;
@@ -89,7 +89,7 @@ impl Writer {
     }
 }
 
-/// From a point to the line between two others.
+/// Distance from a point to the segment between two others.
 fn distance(p: Point, a: Point, b: Point) -> f32 {
     let (along, to) = ((b.0 - a.0, b.1 - a.1), (p.0 - a.0, p.1 - a.1));
     let length = along.0 * along.0 + along.1 * along.1;

@@ -1,4 +1,5 @@
-//! How much to share of a network that reads digits: nothing, everything, or the representation and part of the head.
+//! How much of a network that reads digits should be shared: nothing, everything, or the
+//! representation and part of the head?
 
 use dp_example_cnn::study::Study;
 

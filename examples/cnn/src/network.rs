@@ -24,15 +24,17 @@ const N_HEAD: usize = N_CLASSES * (N_FEATURES + 1);
 /// scores = (H + H_i) phi(x) + (h + h_i)          shared H, h; a user's own H_i, h_i
 /// ```
 ///
-/// under cross-entropy: an additive model on top of a representation that all learn together. The shared parameters are `(K, k, H, h)` in one vector and
-/// clipped as one. They are learned as differences from a public random start: the zero vector would be a network in which no gradient flows.
+/// with cross-entropy loss: an additive model on top of a shared representation. The shared
+/// parameters are `(K, k, H, h)` in one vector and clipped as one. They are learned as differences
+/// from a public random initialisation: the zero vector would be a network in which no gradient
+/// flows.
 #[derive(Debug, Clone)]
 pub struct SharedCnn {
     start: Vec<f64>,
 }
 
 impl SharedCnn {
-    /// The network from a public seed.
+    /// The network, initialised from a public seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let mut rng = ChaCha20Rng::seed_from_u64(seed);
@@ -43,7 +45,7 @@ impl SharedCnn {
         Self { start }
     }
 
-    /// The scores of pictures, with the variables that gradients are wanted for.
+    /// The scores of images, with the variables for which gradients are computed.
     fn scores(&self, at: Point<'_>, pictures: &Tensor) -> candle_core::Result<(Tensor, [Var; 2])> {
         let shared = self
             .start
@@ -93,10 +95,10 @@ impl SharedCnn {
         Ok(())
     }
 
-    /// Rows of a user that the model gets right.
+    /// Number of a user's rows that the model classifies correctly.
     ///
     /// # Errors
-    /// Those of candle.
+    /// Errors of candle.
     pub fn n_right(&self, at: Point<'_>, rows: &[(Vec<f32>, f32)]) -> candle_core::Result<usize> {
         let (scores, _) = self.scores(at, &pictures(rows.iter().map(|(x, _)| &x[..]))?)?;
         let found = scores.argmax(D::Minus1)?.to_vec1::<u32>()?;
@@ -147,7 +149,7 @@ impl PersonalizedObjective for SharedCnn {
         add(out, &self.one_row(at, x, y).local);
     }
 
-    /// A picture of another size, or whatever else candle refuses, has gradient 0.
+    /// An image of another size, or any other input that candle refuses, has gradient 0.
     fn gradients(&self, at: Point<'_>, batch: &Minibatch, out: &mut Gradients) {
         if self.add_gradients(at, batch, out).is_err() {
             out.reset(self);
@@ -161,7 +163,7 @@ fn pictures<'a>(rows: impl Iterator<Item = &'a [f32]>) -> candle_core::Result<Te
     Tensor::from_vec(cells, (n, 1, SIDE, SIDE), &Device::Cpu)
 }
 
-/// The class of a label; what is none counts as the first.
+/// The class of a label; a label that is not a class counts as the first.
 fn class(y: f32) -> u32 {
     let known = y >= 0.0 && y < N_CLASSES as f32;
     if known { y as u32 } else { 0 }

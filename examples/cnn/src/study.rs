@@ -13,16 +13,16 @@ use crate::Result;
 use crate::glyphs::{SIDE, Writer};
 use crate::network::SharedCnn;
 
-/// What is made and how it is learned.
+/// Settings of the generated data and of training.
 #[derive(Debug, Clone, Copy)]
 pub struct Study {
-    /// Writers.
+    /// Number of writers.
     pub n_writers: usize,
-    /// Pictures of a writer to learn from, and as many to test with.
+    /// Number of images per writer to learn from, and the same number for testing.
     pub n_pictures: usize,
-    /// Rounds.
+    /// Number of rounds.
     pub n_rounds: usize,
-    /// Probability of taking part in a round.
+    /// Probability that a writer takes part in a round.
     pub q: f64,
     /// Noise multiplier.
     pub noise_multiplier: f64,
@@ -30,21 +30,21 @@ pub struct Study {
     pub seed: u64,
 }
 
-/// What came of one ratio of steps.
+/// The result for one ratio of step sizes.
 #[derive(Debug, Clone, Copy)]
 pub struct Outcome {
-    /// Global over local step.
+    /// Ratio of the global to the local step size.
     pub alpha: f64,
     /// For adding or removing a writer, at delta 1e-5; 0 where nothing was released.
     pub epsilon: f64,
-    /// Share of test pictures that are read rightly, each by its writer's own model.
+    /// Share of test images that are classified correctly, each by its writer's own model.
     pub accuracy: f64,
 }
 
 type Pictures = Vec<(Vec<f32>, f32)>;
 
 impl Study {
-    /// Every writer's pictures, to learn from and to test with.
+    /// Every writer's images, for training and for testing.
     fn pictures(&self) -> Result<(UserSamples, Vec<Pictures>)> {
         let rng = &mut ChaCha20Rng::seed_from_u64(self.seed);
         let mut learn = UserSamplesBuilder::new(SIDE * SIDE, self.n_pictures)?;
@@ -60,10 +60,10 @@ impl Study {
         Ok((learn.build().0, test))
     }
 
-    /// Trains and tests with each ratio of steps.
+    /// Trains and tests with each ratio of step sizes.
     ///
     /// # Errors
-    /// Settings out of range, and those of candle.
+    /// Settings out of range, and errors of candle.
     pub fn run(&self, alphas: &[f64]) -> Result<Vec<Outcome>> {
         let (samples, test) = self.pictures()?;
         let model = SharedCnn::new(self.seed);

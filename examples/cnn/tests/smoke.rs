@@ -22,7 +22,8 @@ fn gradients_are_those_of_the_loss() {
     let (mut of_shared, mut of_local) = (vec![0.0; shared.len()], vec![0.0; local.len()]);
     model.grad_shared(at, &x, y, &mut of_shared);
     model.grad_local(at, &x, y, &mut of_local);
-    // along the gradient itself the loss changes by its squared length: single precision, hence the step
+    // along the gradient the loss changes by its squared norm times the step; the step is chosen
+    // for single precision
     let square = |g: &[f64]| g.iter().map(|g| g * g).sum::<f64>();
     let step = |v: &[f64], g: &[f64], h: f64| -> Vec<f64> {
         v.iter().zip(g).map(|(v, g)| v + h * g).collect()
@@ -37,7 +38,7 @@ fn gradients_are_those_of_the_loss() {
     assert!((slope / square(&of_local) - 1.0).abs() < 0.05, "{slope}");
 }
 
-/// A fifth would be chance.
+/// Chance level is one fifth.
 #[test]
 fn a_few_rounds_read_better_than_chance() {
     let study = Study {

@@ -79,9 +79,9 @@ impl LocalState {
         }
     }
 
-    /// Makes the step of a round unless it has been made: computes both gradients at `(w_(t-1),
-    /// theta_i)`, clips the shared one and stores it for sending, and moves `theta_i` along the
-    /// local one, which is not clipped.
+    /// Makes the step of a round unless it has been made: computes both gradients at
+    /// `(w_(t-1), theta_i)`, clips the shared one and stores it for sending, and moves `theta_i`
+    /// along the local one, which is not clipped.
     ///
     /// `fill` writes the minibatch of a step by number. A shared gradient with a value that is not
     /// finite is sent as 0; such a local gradient makes no step.

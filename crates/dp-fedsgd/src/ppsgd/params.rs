@@ -86,8 +86,8 @@ pub struct PpSgdParams {
     /// It is the paper's `alpha Q`: its `alpha` times the number of users in a round.
     #[serde(with = "ratio")]
     pub alpha: f64,
-    /// The larger of the two step sizes, `eta`: local `eta` and global `alpha eta` up to `alpha =
-    /// 1`, local `eta / alpha` and global `eta` above.
+    /// The larger of the two step sizes, `eta`: local `eta` and global `alpha eta` up to
+    /// `alpha = 1`, local `eta / alpha` and global `eta` above.
     pub learning_rate: f64,
     /// Rounds `T`.
     pub n_rounds: usize,

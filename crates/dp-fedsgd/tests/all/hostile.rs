@@ -36,7 +36,7 @@ fn users(n: u32, seed: u64) -> UserSamples {
     builder.build().0
 }
 
-/// An objective whose gradients sometimes have the wrong length or contain NaN.
+/// An objective whose gradients sometimes contain NaN.
 struct Broken(AdditiveModel);
 
 impl PersonalizedObjective for Broken {

@@ -250,12 +250,12 @@ const INITIAL_VARIANCE: f64 = 0.15;
 ///
 /// # Privacy
 /// Released, and visible to anyone: the total weights and the number of users (sensitivity 1), and
-/// in each round all residual sums with the second moments, in one vector (sensitivity `c_t sqrt(1
-/// + .1^2)`); twice that when a user is replaced. Everything else is computed from these and from
-/// public values; users' levels and taste vectors stay with their users, and what all users see
-/// together is jointly private (billboard model). Each release depends on earlier releases and is
-/// paid for by its own spend. Unit: the user, who has one row of the table; each row is bounded
-/// whatever it contains.
+/// in each round all residual sums with the second moments, in one vector (sensitivity
+/// `c_t sqrt(1 + .1^2)`); twice that when a user is replaced. Everything else is computed from
+/// these and from public values; users' levels and taste vectors stay with their users, and what
+/// all users see together is jointly private (billboard model). Each release depends on earlier
+/// releases and is paid for by its own spend. Unit: the user, who has one row of the table; each
+/// row is bounded whatever it contains.
 ///
 /// # Examples
 /// ```

@@ -135,8 +135,8 @@ pub struct FeatureWeights {
 }
 
 impl FeatureWeights {
-    /// From the part that all items share, shape `(dim)`, and the weights of features, shape `(p,
-    /// dim)`, category by category.
+    /// From the part that all items share, shape `(dim)`, and the weights of features, shape
+    /// `(p, dim)`, category by category.
     ///
     /// # Errors
     /// [`crate::Error::Shape`] for shapes that do not match, [`crate::Error::Param`] for numbers

@@ -28,8 +28,8 @@ pub struct PriorVariances {
     /// Variance of the part of each category of features.
     pub categories: Vec<f64>,
     /// Variance of the part of a popularity level, which is computed from *released* total weights;
-    /// 0 for none. An item between two levels has shares `s` and `1 - s` of them, so `s^2 + (1 -
-    /// s)^2` of this variance: half of it in the middle.
+    /// 0 for none. An item between two levels has shares `s` and `1 - s` of them, so
+    /// `s^2 + (1 - s)^2` of this variance: half of it in the middle.
     pub popularity: f64,
     /// Variance of an item's own part.
     pub own: f64,

@@ -113,7 +113,7 @@ fn a_user_exchanged_for_another_moves_first_releases_within_the_bounds_of_replac
         all.with_user(5, turned, &[none], 1.0),
         all.with_user(5, [f32::MAX, -f32::MAX, 1e30], &items, f32::MAX),
         all.with_user(3, vector, &items, 1.0), // no items before
-        all.with_user(5, vector, &[], 1.0), // no items after
+        all.with_user(5, vector, &[], 1.0),    // no items after
     ];
     // from one vector to its opposite
     let one = all.with_user(5, vector, &[0], 1.5);

@@ -14,8 +14,9 @@ pub(super) fn any_mechanism(mu: f64) -> f64 {
     (mu * mu).exp_m1().sqrt()
 }
 
-/// The same if the release has the same covariance with and without the user: `2 sqrt(c / (1 -
-/// c))`, where `c` is the expectation of `tanh^2(mu x / 2)` over `x ~ N(mu / 2, 1)`.
+/// The same if the release has the same covariance with and without the user:
+/// `2 sqrt(c / (1 - c))`, where `c` is the expectation of `tanh^2(mu x / 2)` over
+/// `x ~ N(mu / 2, 1)`.
 pub(super) fn same_covariance(mu: f64) -> f64 {
     const STEPS: i32 = 4_000;
     const REACH: f64 = 12.0;

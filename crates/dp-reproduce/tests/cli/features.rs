@@ -59,8 +59,8 @@ fn synthetic_gives_every_cell_and_residual_steps_beat_statistics() {
     }
 }
 
-/// Every cell at full size is below its reference value: `cargo test -p dp-cli --test cli --
-/// --ignored long_full_size`.
+/// Every cell at full size is below its reference value:
+/// `cargo test -p dp-cli --test cli -- --ignored long_full_size`.
 #[test]
 #[ignore = "long form: a data set of full size"]
 fn long_full_size_is_below_its_targets() {
