@@ -1,4 +1,4 @@
-//! What a client agrees to, and its own account of what it has answered.
+//! The client's policy, and the client's own record of what it has answered.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -15,28 +15,32 @@ use crate::{Error, Result};
 /// Version of the format of a client's record.
 const SCHEMA: u32 = 1;
 
-/// What a client agrees to, whatever a server asks for. Every client of this workspace takes one, by way of a [`ClientRecord`].
+/// The limits within which a client takes part, whatever a server asks for. Every client of this
+/// workspace applies one through a [`ClientRecord`].
 ///
 /// # Privacy
-/// A client cannot see whether the server adds the noise that it announces, nor how it samples. The policy bounds what the client takes
-/// part in on the assumption that announced noise is added; it counts no amplification by sampling, so it needs no assumption about the
-/// sample. All of it follows from messages of the server and from what the client sent before, never from the client's data: that a client
-/// refuses tells nothing about its records.
+/// A client cannot verify that the server adds the announced noise, nor how it samples. The policy
+/// bounds the client's participation under the assumption that the announced noise is added. It
+/// counts no amplification by sampling, so it needs no assumption about the sample. All decisions
+/// depend on the server's messages and on what the client sent before, never on the client's data,
+/// so a refusal reveals nothing about its records.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClientPolicy {
-    /// Least noise multiplier of a release that the client adds to.
+    /// Smallest noise multiplier of a release that the client contributes to.
     pub least_noise_multiplier: f64,
-    /// Largest bound on what one message says, in the units of the message: the clip norm of a gradient, the bound on a vector or a label.
+    /// Largest bound on one message, in the units of the message: the clip norm of a gradient, or
+    /// the bound on a vector or a label.
     pub largest_clip_norm: f64,
-    /// Rounds of one run, numbered from 1, that the client takes part in.
+    /// Maximum number of rounds of one run, numbered from 1, in which the client takes part.
     pub most_rounds: u32,
-    /// Runs that the client takes part in over its lifetime.
+    /// Maximum number of runs in which the client takes part over its lifetime.
     pub most_runs: usize,
-    /// The names of these runs; any where absent.
+    /// The names of the allowed runs; all runs if absent.
     #[serde(default)]
     pub allowed_runs: Option<Vec<String>>,
-    /// The guarantee that all messages of the client together keep, over its lifetime; none where absent.
+    /// The guarantee for all messages of the client together, over its lifetime; unlimited if
+    /// absent.
     #[serde(default)]
     pub lifetime: Option<Lifetime>,
 }
@@ -47,13 +51,14 @@ pub struct ClientPolicy {
 pub struct Lifetime {
     /// The guarantee.
     pub target: ApproxDp,
-    /// The neighbours that it is for.
+    /// The adjacency of the guarantee.
     pub adjacency: Adjacency,
 }
 
 impl ClientPolicy {
-    /// Agrees to everything: no limit and no budget. Only repeated messages are still passed over. For tests, for audits, and where
-    /// client and server are operated by the same people, so that the server's own ledger is the limit.
+    /// Accepts everything, without limits and without a budget. Only repeated requests are still
+    /// rejected. For tests, for audits, and for the case that client and server are operated by the
+    /// same people, so that the server's own ledger is the limit.
     #[must_use]
     pub const fn trusting() -> Self {
         Self {
@@ -74,7 +79,7 @@ impl ClientPolicy {
         Ok(())
     }
 
-    /// Whether the client takes part in such a round at all, whatever it has answered before.
+    /// Whether the policy allows taking part in such a round at all, regardless of earlier answers.
     ///
     /// # Errors
     /// [`Error::Refused`].
@@ -109,16 +114,16 @@ impl ClientPolicy {
     }
 }
 
-/// A round as a server announces it: public.
+/// A round as announced by a server. Public.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AskedRound<'a> {
     /// The name of the run.
     pub run: &'a str,
     /// Number of the round, from 1.
     pub number: u32,
-    /// Noise multipliers of the releases that the client's message goes into.
+    /// Noise multipliers of the releases that the client's message contributes to.
     pub noise_multipliers: &'a [f64],
-    /// Bound on what the message says.
+    /// Bound on the message.
     pub clip_norm: f64,
 }
 
@@ -129,57 +134,58 @@ pub enum Refusal {
     /// The release would have too little noise.
     #[error("the noise multiplier is {found}, and the client wants {least} or more")]
     Noise {
-        /// As announced.
+        /// The announced value.
         found: f64,
-        /// By the policy.
+        /// The policy's limit.
         least: f64,
     },
     /// The bound on the message is too large.
     #[error("the clip norm is {found}, and the client allows {most} at most")]
     ClipNorm {
-        /// As announced.
+        /// The announced value.
         found: f64,
-        /// By the policy.
+        /// The policy's limit.
         most: f64,
     },
     /// The run has too many rounds.
     #[error("this is round {found}, and the client takes part in {most} of a run")]
     Round {
-        /// As announced.
+        /// The announced value.
         found: u32,
-        /// By the policy.
+        /// The policy's limit.
         most: u32,
     },
     /// The run is not one of those that the client takes part in.
     #[error("the client takes no part in this run")]
     Run,
-    /// The client has been in as many runs as it wants to be in.
+    /// The client has taken part in the maximum number of runs.
     #[error("the client has been in {most} runs, and takes part in no other")]
     Runs {
-        /// By the policy.
+        /// The policy's limit.
         most: usize,
     },
-    /// The client has answered this round, or a later one of the run, and what is asked now is not the same.
+    /// The client has already answered this round, or a later one of the run, and the new request
+    /// is not the same.
     #[error("the client has answered this round before")]
     Answered,
-    /// The message would go beyond the client's own budget.
+    /// The message would exceed the client's own budget.
     #[error("the client's own budget is spent")]
     Lifetime,
 }
 
-/// What is known of a run that a client is told of.
+/// What a client knows about a run when a server announces it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KnownRun {
-    /// Not heard of before.
+    /// Not seen before.
     New,
-    /// The one that the client is in.
+    /// The run that the client currently takes part in.
     Current,
-    /// One that the client was in before the current one, and that is over for it.
+    /// A run that the client took part in before the current one, and which has ended for it.
     Left,
 }
 
-/// A client's own account under its [`ClientPolicy`]: the runs that it was in, the last round that it answered in each, and what all its
-/// answers cost.
+/// A client's own record under its [`ClientPolicy`]: the runs it took part in, the last round it
+/// answered in each, and the total cost of its answers.
 ///
 /// ```text
 /// answers with noise multipliers z_1, ..., z_k:   mu^2 = sum_i 1 / z_i^2 under add/remove,  sum_i 4 / z_i^2 under replacement
@@ -188,9 +194,11 @@ pub enum KnownRun {
 /// counted by a [`GaussianFilter`] against [`lifetime`](ClientPolicy::lifetime).
 ///
 /// # File
-/// JSON, of mode 0600 on Unix, replaced as a whole: the new text is written beside it, flushed to the device and renamed before
-/// [`answer`](Self::answer) returns, so that no message leaves a client that could forget it. A second file with the ending `.lock` is locked as long as
-/// the record is in use. Who puts an older copy back makes the client forget: the file belongs to the client and to nobody else.
+/// JSON, with mode 0600 on Unix, always replaced as a whole: the new text is written to a temporary
+/// file, flushed to the device and renamed before [`answer`](Self::answer) returns, so no message
+/// leaves a client that could forget it. A second file with the extension `.lock` is locked while
+/// the record is in use. Restoring an older copy makes the client forget its later answers, so only
+/// the client itself should have access to the file.
 ///
 /// # Examples
 /// ```
@@ -220,21 +228,22 @@ pub struct ClientRecord {
     policy: ClientPolicy,
     state: State,
     filter: Option<GaussianFilter>,
-    /// Whether earlier answers cost more than the budget of the policy, which is a stricter one than before.
+    /// Whether earlier answers cost more than the policy's budget, which happens if the policy
+    /// became stricter.
     is_overdrawn: bool,
     store: Option<Store>,
 }
 
-/// What is kept, all of it public to the client.
+/// The stored state, all of it public to the client.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct State {
     schema_version: u32,
-    /// The run that the client is in.
+    /// The run that the client currently takes part in.
     current: Option<String>,
-    /// Every run that the client was in, with the last round that it answered, 0 for none.
+    /// Every run that the client took part in, with the last round that it answered, or 0 for none.
     runs: BTreeMap<String, u32>,
-    /// Noise multipliers of all answers, with how often each.
+    /// Noise multipliers of all answers, each with its count.
     spent: Vec<(f64, u32)>,
 }
 
@@ -243,15 +252,17 @@ struct Store {
     path: PathBuf,
     /// Held for its lock.
     _lock: File,
-    /// Whether a write failed, so that nobody knows what is on disk.
+    /// Whether a write failed, so that the contents of the disk are unknown.
     poisoned: bool,
 }
 
 impl ClientRecord {
-    /// A record that is lost with the process: for tests, and for clients that live as long as their only run.
+    /// A record that exists only in memory: for tests, and for clients whose process lasts exactly
+    /// one run.
     ///
     /// # Errors
-    /// [`Error::Param`] for limits out of range; [`Error::Accounting`] for a budget that no filter has.
+    /// [`Error::Param`] for limits out of range; [`Error::Accounting`] for a budget that no filter
+    /// supports.
     pub fn in_memory(policy: ClientPolicy) -> Result<Self> {
         let state = State {
             schema_version: SCHEMA,
@@ -260,10 +271,11 @@ impl ClientRecord {
         Self::of(policy, state, None)
     }
 
-    /// A new record in a file that does not exist yet.
+    /// Creates a record in a file that does not exist yet.
     ///
     /// # Errors
-    /// As [`in_memory`](Self::in_memory); [`Error::Io`], also when there is a file: a record is never begun anew by accident.
+    /// As [`in_memory`](Self::in_memory); [`Error::Io`], also if the file exists: a record is never
+    /// overwritten by accident.
     pub fn create(path: impl Into<PathBuf>, policy: ClientPolicy) -> Result<Self> {
         let mut record = Self::in_memory(policy)?;
         let store = Store::lock(path.into())?;
@@ -275,15 +287,16 @@ impl ClientRecord {
         Ok(record)
     }
 
-    /// The record in a file, under a policy that may be another one than before: what was answered stays answered.
+    /// Opens the record in a file, under a policy that may differ from the previous one. Earlier
+    /// answers remain recorded.
     ///
     /// # Errors
-    /// As [`in_memory`](Self::in_memory); [`Error::Io`] when there is no file or it cannot be read; [`Error::ClientRecord`] when it is empty,
-    /// damaged, of another version, or in use.
+    /// As [`in_memory`](Self::in_memory); [`Error::Io`] if there is no file or it cannot be read;
+    /// [`Error::ClientRecord`] if it is empty, damaged, of another version, or in use.
     pub fn open(path: impl Into<PathBuf>, policy: ClientPolicy) -> Result<Self> {
         let path = path.into();
         let failed = |source| io_error(&path, source);
-        fs::metadata(&path).map_err(failed)?; // before a lock is made beside nothing
+        fs::metadata(&path).map_err(failed)?; // checked before a lock file is created for it
         let store = Store::lock(path.clone())?;
         let bytes = fs::read(&path).map_err(failed)?;
         let state: State =
@@ -324,23 +337,24 @@ impl ClientRecord {
         &self.policy
     }
 
-    /// What all answers together cost, if the policy has a budget.
+    /// The total cost of all answers, if the policy has a budget.
     #[must_use]
     pub fn spent(&self) -> Option<Gdp> {
         self.filter.as_ref().map(GaussianFilter::spent)
     }
 
-    /// The last round that was answered in a run, 0 for none.
+    /// The last round that was answered in a run, or 0 for none.
     #[must_use]
     pub fn last_answered(&self, run: &str) -> u32 {
         self.state.runs.get(run).copied().unwrap_or(0)
     }
 
-    /// Hears of a round, asked for an answer or not. A run that is new becomes the current one, durably, and the one before is over for good.
+    /// Registers an announced round, whether or not the client is asked to answer. A new run
+    /// becomes the current one, durably, and the previous one has ended for good.
     ///
     /// # Errors
-    /// [`Error::Refused`] when the policy does not admit the round, or no other run; [`Error::Io`] and [`Error::ClientRecord`] when the
-    /// record cannot be written.
+    /// [`Error::Refused`] if the policy does not allow the round, or no further run; [`Error::Io`]
+    /// and [`Error::ClientRecord`] if the record cannot be written.
     pub fn enter(&mut self, round: &AskedRound<'_>) -> Result<KnownRun> {
         self.policy.admits(round)?;
         if self.state.current.as_deref() == Some(round.run) {
@@ -359,12 +373,14 @@ impl ClientRecord {
         Ok(KnownRun::New)
     }
 
-    /// Pays for the answer to a round that was [entered](Self::enter), once; it may leave when this returns.
+    /// Charges the answer to a round that was [entered](Self::enter), once. The answer may be sent
+    /// when this returns.
     ///
     /// # Errors
-    /// [`Error::Refused`] when this round or a later one of the run was answered, the run is not the current one, or the budget does not allow it;
-    /// [`Error::Param`] for a round without a noise multiplier, which would cost nothing;
-    /// [`Error::Io`] and [`Error::ClientRecord`] when the record cannot be written: what was to be paid then counts as spent.
+    /// [`Error::Refused`] if this round or a later one of the run was answered, the run is not the
+    /// current one, or the budget does not allow it; [`Error::Param`] for a round without a noise
+    /// multiplier, which would cost nothing; [`Error::Io`] and [`Error::ClientRecord`] if the
+    /// record cannot be written: the charge then counts as spent.
     pub fn answer(&mut self, round: &AskedRound<'_>) -> Result<()> {
         self.policy.admits(round)?;
         params::at_least_one("noise_multipliers", round.noise_multipliers.len())?;
@@ -426,7 +442,7 @@ impl Store {
         })
     }
 
-    /// Puts a new text in place of the old one; durable when it returns.
+    /// Replaces the stored text; the new one is durable when this returns.
     fn replace(&mut self, state: &State) -> Result<()> {
         if self.poisoned {
             return Err(unusable(
@@ -459,7 +475,7 @@ impl Store {
     }
 }
 
-/// Opens files for writing that nobody else may read.
+/// Options for opening files for writing that nobody else may read.
 fn private_file() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true);
@@ -468,7 +484,7 @@ fn private_file() -> OpenOptions {
     options
 }
 
-/// The path with more at its end.
+/// The path with `ending` appended.
 pub(crate) fn with_ending(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(ending);
@@ -519,7 +535,7 @@ mod tests {
         assert!(matches!(record.answer(&free), Err(Error::Param(_))));
         record.answer(&asked(1)).unwrap();
         record.answer(&asked(3)).unwrap();
-        // replaced: 2 (4/16 + 4/64)
+        // under replacement: 2 (4/16 + 4/64)
         let spent = record.spent().unwrap().mu;
         assert!((spent.powi(2) - 0.625).abs() < 1e-12, "{spent}");
         let in_use = ClientRecord::open(&path, policy(9.0)).unwrap_err();
@@ -573,7 +589,8 @@ mod tests {
         record.enter(&asked(1)).unwrap();
         folder.close().unwrap();
         assert!(matches!(record.answer(&asked(1)), Err(Error::Io { .. })));
-        // what did not reach the disk is spent all the same, and nobody knows what is on it
+        // what did not reach the disk counts as spent anyway, and the contents of the disk are
+        // unknown
         assert_eq!(record.last_answered("a run"), 1);
         let later = record.answer(&asked(2));
         assert!(matches!(later, Err(Error::ClientRecord { .. })));

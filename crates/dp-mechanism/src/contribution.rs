@@ -1,22 +1,23 @@
-//! What a user adds to a sum, as a function of that user's own records and public values.
+//! What a user contributes to a sum, as a function of that user's own records and public values.
 
 use dp_core::UserRow;
 
-/// One user's share of a vector sum.
+/// One user's contribution to a vector sum.
 ///
-/// The method receives one user's records and nothing of anybody else's. What it captures must
-/// be public or already released: the kernel enforces how *much* a user adds, and only this
-/// signature stands for what it may *depend on*.
+/// The method receives one user's records and no data of other users. Everything it captures must
+/// be public or already released: the kernel enforces how *much* a user contributes, but only this
+/// signature restricts what the contribution may *depend on*.
 pub trait VectorContribution: Sync {
-    /// Working memory for speed: it goes from one user of a thread to the next, so nothing of it may
-    /// enter what the next user adds. In debug builds every user gets a fresh one.
+    /// Working memory, for speed. It is passed from one user of a thread to the next, so its
+    /// contents must not affect what the next user contributes. In debug builds every user gets a
+    /// new one.
     type Scratch: Send;
 
-    /// Fresh working memory.
+    /// Creates new working memory.
     fn scratch(&self) -> Self::Scratch;
 
-    /// Whether contributions read the users' feature vectors, which are then fetched ahead: false where what is needed of them was computed
-    /// before. Nothing but time depends on it.
+    /// Whether contributions read the users' feature vectors, which are then prefetched; false if
+    /// everything needed from them was computed before. This affects only speed.
     fn reads_features(&self) -> bool {
         true
     }
@@ -24,23 +25,24 @@ pub trait VectorContribution: Sync {
     /// Pushes this user's non-zero coordinates in data units.
     fn contribute(&self, user: UserRow<'_>, scratch: &mut Self::Scratch, out: &mut SparseBuffer);
 
-    /// The same coordinates for an observer. Where a user who contributes takes a step of their own, looking at the user takes
-    /// none: an audited run is the run that nobody audits.
+    /// The same coordinates for an observer. If contributing changes a user's own state, observing
+    /// the user must not change it, so that an audited run is identical to one that is not audited.
     fn observe(&self, user: UserRow<'_>, scratch: &mut Self::Scratch, out: &mut SparseBuffer) {
         self.contribute(user, scratch, out);
     }
 }
 
-/// One user's share of per-item sums `A_i = sum w x x^T` and `b_i = sum w y x`.
+/// One user's contribution to per-item sums `A_i = sum w x x^T` and `b_i = sum w y x`.
 ///
-/// The same rule as for [`VectorContribution`] holds: only the user's own records, and values
+/// The same rule as for [`VectorContribution`] applies: only the user's own records, and values
 /// that are public or released.
 pub trait FactorContribution: Sync {
-    /// Working memory for speed: it goes from one user of a thread to the next, so nothing of it may
-    /// enter what the next user adds. In debug builds every user gets a fresh one.
+    /// Working memory, for speed. It is passed from one user of a thread to the next, so its
+    /// contents must not affect what the next user contributes. In debug builds every user gets a
+    /// new one.
     type Scratch: Send;
 
-    /// Fresh working memory.
+    /// Creates new working memory.
     fn scratch(&self) -> Self::Scratch;
 
     /// Length of the factor `x`, the same for every user.
@@ -63,45 +65,45 @@ pub trait FactorContribution: Sync {
 )]
 pub struct SparseBuffer {
     pub(crate) entries: Vec<(u32, f64)>,
-    /// What the kernel makes of them.
+    /// The quantised entries, computed by the kernel.
     pub(crate) integers: Vec<(usize, i64)>,
-    /// Coordinates from 0 on, of a user who fills all of them.
+    /// Coordinates from 0 on, for a user who has values in all of them.
     pub(crate) dense: Vec<f64>,
 }
 
 impl SparseBuffer {
-    /// Adds `value` (data units) at coordinate `index`. Repeated indices add up; an index
+    /// Adds `value` (data units) at coordinate `index`. Repeated indices are added up; an index
     /// outside the sum is ignored.
     pub fn push(&mut self, index: u32, value: f64) {
         self.entries.push((index, value));
     }
 
-    /// The first `n` coordinates in one piece, zeros until they are filled: the quick way for contributions that have something in
-    /// all of them. What is pushed as well adds up.
+    /// The first `n` coordinates as one slice, initially zeros: the fast way for contributions that
+    /// have values in all of them. Values that are pushed as well are added.
     pub fn dense(&mut self, n: usize) -> &mut [f64] {
         self.dense.resize(n, 0.0);
         &mut self.dense
     }
 
-    /// Forgets the user before.
+    /// Removes the data of the previous user.
     pub(crate) fn reset(&mut self) {
         self.entries.clear();
         self.integers.clear();
         self.dense.clear();
     }
 
-    /// Whether this is one number for each of `n` coordinates.
+    /// Whether the contribution consists of exactly one number for each of `n` coordinates.
     pub(crate) const fn is_dense(&self, n: usize) -> bool {
         self.dense.len() == n && self.entries.is_empty()
     }
 
-    /// Turns what is in one piece into entries like the others.
+    /// Converts the dense coordinates to entries like the others.
     pub(crate) fn spread(&mut self) {
         self.entries.extend((0..).zip(self.dense.drain(..)));
     }
 }
 
-/// Adds coordinates with their values, as [`push`](SparseBuffer::push) does one by one.
+/// Adds coordinates with their values, like repeated calls of [`push`](SparseBuffer::push).
 impl Extend<(u32, f64)> for SparseBuffer {
     fn extend<I: IntoIterator<Item = (u32, f64)>>(&mut self, entries: I) {
         self.entries.extend(entries);

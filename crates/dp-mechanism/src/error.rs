@@ -7,16 +7,16 @@ pub enum Error {
     /// A parameter is out of range.
     #[error(transparent)]
     Param(#[from] ParamError),
-    /// A dimension does not fit.
+    /// A dimension does not match.
     #[error(transparent)]
     Shape(#[from] ShapeError),
-    /// A kernel of dp-linalg refused its input.
+    /// A kernel of dp-linalg rejected its input.
     #[error(transparent)]
     Linalg(#[from] dp_linalg::Error),
-    /// The operating system gave no entropy; nothing was released, and the spend stays spent.
+    /// The operating system provided no entropy. Nothing was released, and the spend stays spent.
     #[error("the operating system's entropy source failed; nothing was released")]
     EntropyUnavailable,
-    /// The spend pays for less privacy loss than the release would cause.
+    /// The spend covers less privacy loss than the release would cause.
     #[error(
         "the spend `{label}` pays for noise multiplier {paid}, the sum was made for {grid}: \
          nothing was released; make the sum on a grid of the noise multiplier that was paid for"
@@ -24,7 +24,7 @@ pub enum Error {
     SpendTooSmall {
         /// Label of the spend.
         label: String,
-        /// Noise multiplier that the spend accounts for.
+        /// Noise multiplier of the spend.
         paid: f64,
         /// Noise multiplier of the sum's grid.
         grid: f64,
@@ -36,23 +36,24 @@ pub enum Error {
     WrongSpend {
         /// Label of the spend.
         label: String,
-        /// The kind of release that was asked for.
+        /// The requested kind of release.
         release: &'static str,
     },
-    /// Sums over two samples that are not one sample of all their users.
+    /// Sums over two samples that together are not one sample of all their users.
     #[error("sums over these samples do not make a sum over one sample that can be accounted for")]
     Sampling,
-    /// Sums that may hold the same users: each bounded them anew, so together they are not bounded.
+    /// Sums that may contain the same users: each sum bounds its users separately, so together they
+    /// are not bounded.
     #[error("these sums are not known to be over different users: nothing was added")]
     SameUsers,
-    /// Samples of fixed size are from another number of clients than there are. The number that there
-    /// are is left out: who uses such samples by mistake may have to keep it secret.
+    /// Samples of fixed size were configured for another number of clients. The actual number is
+    /// left out, because it may be secret if such samples are used by mistake.
     #[error("samples of fixed size are from {expected} clients, and the data hold another number")]
     Population {
-        /// Clients that the samples are from.
+        /// Number of clients that the samples were configured for.
         expected: usize,
     },
-    /// The spend allows for another number of noise draws than the release makes.
+    /// The spend is for another number of noise draws than the release makes.
     #[error(
         "the spend `{label}` allows for {paid} noise draws, the release makes {needed}: \
          nothing was released; plan the release with as many draws"
@@ -60,9 +61,9 @@ pub enum Error {
     DrawCount {
         /// Label of the spend.
         label: String,
-        /// Draws that the spend accounts for.
+        /// Number of draws of the spend.
         paid: u64,
-        /// Draws that the release makes.
+        /// Number of draws of the release.
         needed: u64,
     },
     /// A plan that was made for other settings, or for data of another width.
@@ -73,19 +74,19 @@ pub enum Error {
         /// Label of the first release that differs.
         label: String,
     },
-    /// The spends handed to a run are not those of its plan.
+    /// The spends passed to a run are not those of its plan.
     #[error(
         "the run needs {expected} spends in plan order, found {found} (first mismatch: `{label}`)"
     )]
     Spends {
-        /// Number of spends that the plan asks for.
+        /// Number of spends required by the plan.
         expected: usize,
-        /// Number of spends given.
+        /// Number of spends passed.
         found: usize,
         /// Label of the first release without its spend.
         label: String,
     },
-    /// Planning, paying or certifying failed.
+    /// Planning, charging the budget or certifying failed.
     #[error(transparent)]
     Accounting(#[from] dp_accounting::Error),
     /// A list of releases that belongs to another run.
@@ -94,27 +95,29 @@ pub enum Error {
         /// What differs.
         what: &'static str,
     },
-    /// A list of releases that does not hold together.
+    /// A list of releases that is not consistent.
     #[error("the list of releases is not usable: {what}")]
     List {
         /// What is wrong with it.
         what: String,
     },
-    /// The run ended before its next release: a replayed list has no more, or the coordinator ended the worker.
+    /// The run ended before its next release: a replayed list has no more releases, or the
+    /// coordinator stopped the worker.
     #[error("there are no more releases in the list")]
     EndOfList,
-    /// A run whose users keep state that depends on secret coins of earlier rounds has releases to go on from.
+    /// A run cannot be resumed from its releases because its users keep state that depends on
+    /// secret coins of earlier rounds.
     #[error(
         "the run cannot go on from a list of releases: users train only in rounds in which they are asked, and who was asked is in \
          no list; start a new run, or let everybody train in every round"
     )]
     NotResumable,
-    /// Whoever observes the run ended it.
+    /// The observer of the run cancelled it.
     #[error(
         "the run was cancelled; what it had released is kept, and what was paid in advance stays paid"
     )]
     Cancelled,
-    /// An answer of a worker that does not count.
+    /// A worker's answer that was rejected.
     #[error("the answer of shard {shard} does not count: {what}")]
     Answer {
         /// Number of the shard.
@@ -125,7 +128,7 @@ pub enum Error {
     /// The link between coordinator and worker broke.
     #[error("the link between coordinator and worker broke: {what}")]
     Link {
-        /// How.
+        /// How it broke.
         what: &'static str,
     },
     /// A worker was given users who belong to another shard.
@@ -134,10 +137,10 @@ pub enum Error {
         /// Number of the shard.
         shard: usize,
     },
-    /// A client takes no part in what a server asks for.
+    /// A client refuses a server's request.
     #[error("the client refuses: {0}")]
     Refused(crate::Refusal),
-    /// A client's record of what it answered cannot be used.
+    /// A client's record of its answers cannot be used.
     #[error("{path}: not usable as a client's record: {what}")]
     ClientRecord {
         /// The file.
@@ -145,7 +148,7 @@ pub enum Error {
         /// What is wrong with it.
         what: &'static str,
     },
-    /// The store that says when users were first seen cannot be used.
+    /// The store that records when users were first seen cannot be used.
     #[error("{path}: not usable as the store of first nights: {what}")]
     FirstSeen {
         /// The file.
@@ -153,10 +156,11 @@ pub enum Error {
         /// What is wrong with it, and what to do.
         what: &'static str,
     },
-    /// A release that a run of a paced lifetime does not make, or another run was asked for one of its nights.
+    /// A release that a run of a paced lifetime does not make, or a night of a lifetime that was
+    /// requested from another kind of run.
     #[error("{what}")]
     Nightly {
-        /// What was asked for, and where it can be had.
+        /// What was requested, and which call provides it.
         what: &'static str,
     },
     /// A file could not be read or written.
@@ -164,7 +168,7 @@ pub enum Error {
     Io {
         /// The file.
         path: std::path::PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: std::io::Error,
     },
 }

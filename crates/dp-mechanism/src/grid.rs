@@ -1,4 +1,4 @@
-//! The integer grid: public scales, and the quantiser between data units and integers.
+//! The integer grid: public scales, and the quantiser from data units to integers.
 #![allow(
     clippy::arithmetic_side_effects,
     clippy::float_arithmetic,
@@ -11,11 +11,11 @@ use crate::{Error, Result};
 
 /// Smallest and largest base-2 logarithm of the integer noise scale.
 const LOG2_SIGMA_RANGE: std::ops::RangeInclusive<u32> = 6..=40;
-/// The integer bound never falls below this, so that a clipped contribution keeps ten bits.
+/// The smallest integer bound, so that a clipped contribution keeps ten bits.
 const MIN_L2_BOUND: u64 = 1 << 10;
-/// Largest integer bound: keeps sums of two million users at their bound inside an i64.
+/// The largest integer bound: sums of two million users at their bound still fit in an i64.
 const MAX_L2_BOUND: u64 = 1 << 42;
-/// Contributions are scaled to this much less than the bound, so that rounding in the caller's
+/// Contributions are scaled to be this much below the bound, so that rounding in the caller's
 /// clipping never makes the exact check reject a user.
 const MARGIN: f64 = 1.0 / (1 << 20) as f64;
 
@@ -27,10 +27,10 @@ const MARGIN: f64 = 1.0 / (1 << 20) as f64;
 /// g     = C / (D (1 - 2^-20))          data units per integer
 /// ```
 ///
-/// `z` is the noise multiplier, `C` the clip norm. A user whose real contribution has norm at
-/// most `C` has an integer contribution of norm at most `D`; the kernel checks that in exact
-/// integers. The release is then the Gaussian mechanism with `mu = D / 2^k <= 1 / z`. The proof is
-/// `docs/kernel-proof.md`; comments of this crate carry its equation numbers, here (K1).
+/// `z` is the noise multiplier, `C` the clip norm. A user whose real contribution has norm at most
+/// `C` has an integer contribution of norm at most `D`, which the kernel checks in exact integers.
+/// The release is then the Gaussian mechanism with `mu = D / 2^k <= 1 / z`. The proof is in
+/// `docs/kernel-proof.md`; comments of this crate refer to its equation numbers, here (K1).
 ///
 /// # Examples
 /// ```
@@ -49,11 +49,11 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// A grid with the finest scale that leaves room for the sum: `k = 40`, less when `z < 1`.
+    /// A grid with the finest scale that leaves room for the sum: `k = 40`, or less if `z < 1`.
     ///
     /// # Errors
-    /// [`Error::Param`] when `noise_multiplier` or `clip_norm` is not finite and positive, or
-    /// when the noise multiplier is outside about 2^-35 to 2^30.
+    /// [`Error::Param`] if `noise_multiplier` or `clip_norm` is not finite and positive, or if the
+    /// noise multiplier is outside about 2^-35 to 2^30.
     pub fn new(noise_multiplier: f64, clip_norm: f64) -> Result<Self> {
         params::finite_positive("noise_multiplier", noise_multiplier)?;
         let mut log2_sigma = *LOG2_SIGMA_RANGE.end();
@@ -65,12 +65,12 @@ impl Grid {
         Self::with_log2_sigma(noise_multiplier, clip_norm, log2_sigma)
     }
 
-    /// A grid with a chosen noise scale `2^log2_sigma`, 6 to 40: small ones for tests against
-    /// the exact probabilities and for rings of few bits.
+    /// A grid with a chosen noise scale `2^log2_sigma`, 6 to 40. Small scales are for tests against
+    /// the exact probabilities and for rings with few bits.
     ///
     /// # Errors
-    /// [`Error::Param`] when a parameter is out of range or the integer bound
-    /// `floor(2^k / z)` would fall outside 2^10 to 2^42 (2^5 or above for `log2_sigma` below 20).
+    /// [`Error::Param`] if a parameter is out of range or the integer bound `floor(2^k / z)` would
+    /// fall outside 2^10 to 2^42 (2^5 or above for `log2_sigma` below 20).
     pub fn with_log2_sigma(noise_multiplier: f64, clip_norm: f64, log2_sigma: u32) -> Result<Self> {
         params::finite_positive("noise_multiplier", noise_multiplier)?;
         params::finite_positive("clip_norm", clip_norm)?;
@@ -109,7 +109,7 @@ impl Grid {
         })
     }
 
-    /// The noise multiplier asked for; the noise is never less than it promises.
+    /// The requested noise multiplier; the actual noise is never less than this.
     #[must_use]
     pub const fn noise_multiplier(&self) -> f64 {
         self.noise_multiplier
@@ -127,8 +127,9 @@ impl Grid {
         self.log2_sigma
     }
 
-    /// The same grid for a user who may add integers of norm up to `l2_bound` only, at most [`l2_bound`](Self::l2_bound): what the user adds
-    /// is scaled down by the quotient of the bounds, and then checked against the smaller one. The noise stays.
+    /// The same grid for a user who may add integers of norm up to `l2_bound` only, at most
+    /// [`l2_bound`](Self::l2_bound): the user's contribution is scaled down by the quotient of the
+    /// bounds, and then checked against the smaller one. The noise stays the same.
     pub(crate) fn scaled_to(&self, l2_bound: u64) -> Self {
         Self {
             l2_bound: l2_bound.min(self.l2_bound),
@@ -145,9 +146,9 @@ impl Grid {
     /// Integer noise scale of the off-diagonal entries of a symmetric matrix:
     /// `ceil(2^k / sqrt 2)`.
     ///
-    /// With `sigma_o >= 2^k / sqrt 2` the entries `a <= b` of one user's matrix `M` satisfy
-    /// `sum_a M_aa^2 / 4^k + sum_{a<b} M_ab^2 / sigma_o^2 <= ||M||_F^2 / 4^k`, so the bound on
-    /// the Frobenius norm pays for the whole triangle: (K11).
+    /// With `sigma_o >= 2^k / sqrt 2` the entries `a <= b` of one user's matrix `M` satisfy `sum_a
+    /// M_aa^2 / 4^k + sum_{a<b} M_ab^2 / sigma_o^2 <= ||M||_F^2 / 4^k`, so the bound on the
+    /// Frobenius norm covers the whole triangle: (K11).
     #[must_use]
     #[allow(
         clippy::cast_possible_truncation,
@@ -206,26 +207,26 @@ impl Grid {
         self.sigma() as f64 * self.step()
     }
 
-    /// A real coordinate on the grid: toward zero, saturating, NaN to 0. Rounding toward zero
-    /// never raises a norm: (K3).
+    /// Quantises a real coordinate: rounds toward zero, saturates, and maps NaN to 0. Rounding
+    /// toward zero never increases a norm: (K3).
     #[must_use]
     pub fn quantise(&self, value: f64) -> i64 {
         quantise(value, self.step())
     }
 
-    /// Both ends of a range on the grid, as [`quantise`](Self::quantise) puts them there.
+    /// Both ends of a range on the grid, quantised by [`quantise`](Self::quantise).
     #[must_use]
     pub fn range(&self, (low, high): (f64, f64)) -> (i64, i64) {
         (self.quantise(low), self.quantise(high))
     }
 
-    /// The real value at the middle of an integer's cell.
+    /// The real value at the midpoint of an integer's cell.
     #[must_use]
     pub fn dequantise(&self, integer: i64) -> f64 {
         (integer as f64 + 0.5) * self.step()
     }
 
-    /// The real value of an integer whose noise is symmetric about it.
+    /// The real value of an integer whose noise is symmetric around it.
     pub(crate) fn whole_steps(&self, integer: i64) -> f64 {
         integer as f64 * self.step()
     }
@@ -238,7 +239,7 @@ impl Grid {
     }
 }
 
-/// `value` in whole steps, toward zero: (K3). For many values with one step.
+/// `value` in whole steps, rounded toward zero: (K3). For many values with the same step.
 #[inline(always)]
 #[allow(
     clippy::cast_possible_truncation,
@@ -312,8 +313,8 @@ mod tests {
 
     #[test]
     fn a_quotient_just_below_an_integer_is_rounded_down() {
-        // z = 2^40 / n rounded: where that rounds up, the quotient is below n by less than a float
-        // division can show, and dividing floats would give n
+        // z = 2^40 / n rounded: if this rounds up, the quotient is below n by less than a
+        // floating-point division can show, and dividing floats would give n
         let mut n_rounded_down = 0;
         for n in (1_025..20_000_u32).step_by(2) {
             let z = (1_u64 << 40) as f64 / f64::from(n);
@@ -322,7 +323,7 @@ mod tests {
             n_rounded_down += u32::from(grid.l2_bound() < u64::from(n));
         }
         assert!(n_rounded_down > 1000, "{n_rounded_down}");
-        // 2^40 / z slightly under 2^38: naive float division rounds up to 2^38
+        // 2^40 / z is slightly below 2^38: naive float division rounds up to 2^38
         let z = 4.0_f64.next_up();
         assert_eq!(Grid::new(z, 1.0).unwrap().l2_bound(), (1 << 38) - 1);
     }

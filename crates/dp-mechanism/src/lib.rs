@@ -1,6 +1,6 @@
 #![doc = include_str!("../README.md")]
-// Past the quantisers there are integers only, and nothing that can overflow or panic unseen. What
-// may do otherwise says so where it stands, with a reason.
+// After the quantisers there are only integers, and no operation that can overflow or panic
+// unnoticed. Exceptions are marked with a reason.
 #![cfg_attr(
     not(test),
     deny(

@@ -9,7 +9,7 @@ use crate::gram_sum::GramGrids;
 use crate::random_bits::RandomBits;
 use crate::{Grid, ReleasedScalar, ScoreChange};
 
-/// Wrong scales, and noise on fewer coordinates than there are.
+/// Wrong scales, and noise on too few coordinates.
 pub(crate) fn noise(sigma: u64, sums: &mut [i64]) -> (u64, &mut [i64]) {
     let n = pick("noise-on-half-the-coordinates", sums.len(), sums.len() / 2);
     let n = pick("no-noise", n, 0);
@@ -36,7 +36,7 @@ fn scale(sigma: u64) -> u64 {
     sigma.max(32)
 }
 
-/// Keys that are not fresh.
+/// Keys that are reused.
 pub(crate) fn key(key: &mut [u8; 32]) {
     static FIRST: OnceLock<[u8; 32]> = OnceLock::new();
     if active("fixed-key") {
@@ -47,7 +47,7 @@ pub(crate) fn key(key: &mut [u8; 32]) {
     }
 }
 
-/// Draws of another law, `after - before` being a right one.
+/// Draws from another distribution; `after - before` is a correct draw.
 pub(crate) fn redraw(sigma: u64, before: i64, after: &mut i64) {
     let y = after.wrapping_sub(before);
     let reach = sigma.cast_signed() * 5 / 2;
@@ -59,12 +59,12 @@ pub(crate) fn redraw(sigma: u64, before: i64, after: &mut i64) {
     *after = before.wrapping_add(y);
 }
 
-/// The squared norm of entries as they stand, repeats counted apart.
+/// The squared norm of the entries without merging, with repetitions counted separately.
 pub(crate) fn unmerged_norm(grid: &Grid, entries: &[(u32, f64)]) -> u128 {
     squares(grid, entries).fold(0, u128::saturating_add)
 }
 
-/// Squared norms that let too much through.
+/// Squared norms that accept too much.
 pub(crate) fn vector_norm(
     grid: &Grid,
     entries: &[(u32, f64)],
@@ -83,7 +83,7 @@ pub(crate) fn vector_norm(
     pick("squares-overflow", norm, wrapped.into())
 }
 
-/// The same for a user who fills all coordinates.
+/// The same for a user with values in all coordinates.
 pub(crate) fn dense_norm(grid: &Grid, values: &[f64], right: u128) -> u128 {
     let entries: Vec<_> = (0..).zip(values.iter().copied()).collect();
     vector_norm(grid, &entries, right, right)
@@ -95,7 +95,7 @@ fn squares(grid: &Grid, entries: &[(u32, f64)]) -> impl Iterator<Item = u128> {
         .map(|e| u128::from(grid.quantise(e.1).unsigned_abs()).pow(2))
 }
 
-/// Bounds of Gram sums that let too much through; `None` for the right ones.
+/// Bounds of Gram sums that accept too much; `None` for the correct ones.
 pub(crate) fn gram_bounds(
     grids: &GramGrids,
     in_matrices: &[f64],
@@ -130,18 +130,18 @@ pub(crate) fn gram_bounds(
     None
 }
 
-/// Poisson sampling by another threshold than the one that is accounted for.
+/// Poisson sampling with another threshold than the accounted one.
 pub(crate) fn threshold(right: u128) -> u128 {
     pick("sampling-more-than-accounted", right, right + right / 100)
 }
 
-/// A probability below that of the sampling; `None` to account for the right one.
+/// A probability below that of the sampling; `None` to account for the correct one.
 pub(crate) fn accounted_probability(threshold: u128) -> Option<f64> {
     let less = threshold.saturating_sub(1) as f64 / 2.0_f64.powi(64);
     active("sampling-probability-accounted-down").then_some(less)
 }
 
-/// What is inside any sampled event, whatever its scheme; `None` to compare schemes.
+/// The inner event of any sampled event, whatever its scheme; `None` to compare schemes.
 pub(crate) fn any_scheme(event: &DpEvent) -> Option<&DpEvent> {
     match event {
         DpEvent::PoissonSampled { event, .. }
@@ -159,7 +159,7 @@ pub(crate) fn discrete_scale(sigma: u64) -> u64 {
     pick("discrete-noise-99-percent", sigma, sigma / 100 * 99).max(32)
 }
 
-/// The scale of one server's noise if two of them are counted together.
+/// The scale of one server's noise if the noise of both servers is counted.
 pub(crate) fn server_scale(sigma: u64) -> u64 {
     let squared = u128::from(sigma).pow(2) / 2;
     let shared = u64::try_from(squared.isqrt()).unwrap_or(sigma);
@@ -174,7 +174,7 @@ pub(crate) fn choice(right: usize, last: usize, bits: &mut RandomBits) -> usize 
     right
 }
 
-/// A general change of scores taken for a monotone one.
+/// A general change of scores treated as a monotone one.
 pub(crate) fn score_change(right: ScoreChange) -> ScoreChange {
     pick(
         "exponential-factor-two-missing",
@@ -192,7 +192,7 @@ pub(crate) fn weight(right: u128) -> u128 {
     )
 }
 
-/// The neighbour of the candidate that was selected.
+/// The neighbour of the selected candidate.
 pub(crate) fn selected(right: usize, n_candidates: usize) -> usize {
     pick(
         "selection-off-by-one",
@@ -201,13 +201,13 @@ pub(crate) fn selected(right: usize, n_candidates: usize) -> usize {
     )
 }
 
-/// A user's share of a score beyond its bound.
+/// A user's share of a score that exceeds its bound.
 pub(crate) fn share(right: i64, unbounded: i64, bounded_before_merge: i64) -> i64 {
     let share = pick("score-share-unclipped", right, unbounded);
     pick("score-share-clip-before-merge", share, bounded_before_merge)
 }
 
-/// The largest value in the data in place of the public end of a range; `None` to go on.
+/// The largest value in the data instead of the public end of a range; `None` to proceed correctly.
 pub(crate) fn range_end(
     data: &Interactions,
     value: impl Fn(UserRow<'_>) -> f64,
@@ -218,32 +218,32 @@ pub(crate) fn range_end(
     (active("quantile-range-from-the-data") && largest > high).then_some(largest)
 }
 
-/// One vote for each record in place of one for each user.
+/// One vote for each record instead of one for each user.
 pub(crate) fn votes(right: u64, user: UserRow<'_>) -> u64 {
     pick("quantile-counts-every-record", right, user.len() as u64)
 }
 
-/// A user who has nothing counts as nobody; `None` for the right value.
+/// A user without records is not counted; `None` for the correct value.
 pub(crate) fn user_value() -> Option<fn(UserRow<'_>) -> f64> {
     let one_if_any = |user: UserRow<'_>| if user.is_empty() { 0.0 } else { 1.0 };
     active("user-count-skips-the-empty").then_some(one_if_any)
 }
 
-/// The exact count in place of the noisy one.
+/// The exact count instead of the noisy one.
 pub(crate) fn counted(released: ReleasedScalar, data: &Interactions) -> ReleasedScalar {
     let exact = data.n_users() as f64;
     released.with_value(pick("user-count-exact", released.value(), exact))
 }
 
-/// Ages that let a user spend more than a lifetime: everybody is new every night, or the number of nights made is taken for the
-/// nights since a user came.
+/// Ages that let a user spend more than a lifetime: everybody is new every night, or the number of
+/// nights made is used instead of the nights since a user was first seen.
 pub(crate) fn age(right: Option<u32>, n_nights: usize, horizon: usize) -> Option<u32> {
     let by_nights = u32::try_from(n_nights % horizon).ok();
     let age = pick("paced-first-seen-ignored", right, Some(0));
     pick("paced-age-by-nights-made", age, by_nights)
 }
 
-/// One key for the shares of all clients.
+/// The same key for the shares of all clients.
 pub(crate) fn share_key(key: &mut [u8; 32]) {
     static FIRST: OnceLock<[u8; 32]> = OnceLock::new();
     if active("share-key-of-another-client") {
@@ -251,7 +251,7 @@ pub(crate) fn share_key(key: &mut [u8; 32]) {
     }
 }
 
-/// Masks that leave something to be seen.
+/// Masks that do not hide everything.
 pub(crate) fn mask(mut right: Vec<i64>) -> Vec<i64> {
     let first = right.first().copied().unwrap_or(0);
     for r in &mut right {

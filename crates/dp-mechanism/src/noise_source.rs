@@ -9,23 +9,23 @@ use crate::random_bits::RandomBits;
 use crate::sampler::{DiscreteGaussian, FlooredGaussian};
 use crate::{Error, Result, RoundKey};
 
-/// Coordinates that share one cipher stream. Part of what a seed reproduces.
+/// Number of coordinates that share one cipher stream. Seeded results depend on it.
 const CHUNK: usize = 4096;
-/// Fills the seed of repeatable noise up to a key.
+/// Pads the seed of repeatable noise to a key.
 const INSECURE_TAG: &[u8; 24] = b"insecure repeated noise!";
 
 type Key = Zeroizing<[u8; 32]>;
 
-/// Where the noise of releases comes from.
+/// The source of the noise of releases.
 ///
-/// Each release draws from a ChaCha20 key of its own. The key is fresh from the operating system,
-/// lives for one release, is overwritten afterwards (what a register or a moved stack slot held is
-/// beyond the language's reach) and is never shown or stored. A source holds no generator state,
-/// so there is nothing to checkpoint and nothing to replay.
+/// Each release draws from its own ChaCha20 key. The key is freshly obtained from the operating
+/// system, exists for one release, is overwritten afterwards (copies in registers or moved stack
+/// slots are beyond the language's control) and is never shown or stored. A source has no generator
+/// state, so there is nothing to checkpoint and nothing to replay.
 ///
 /// # Privacy
-/// The guarantee is that of a cipher that nobody can tell from random bits. What root on the
-/// host, or a snapshot of a running machine, can see is out of scope.
+/// The guarantee assumes a cipher whose output cannot be distinguished from random bits. What root
+/// on the host, or a snapshot of a running machine, can see is out of scope.
 ///
 /// # Examples
 /// ```
@@ -43,7 +43,7 @@ enum Origin {
 }
 
 impl NoiseSource {
-    /// Keys from the operating system: the only source that gives a guarantee.
+    /// Keys from the operating system: the only source with a guarantee.
     #[must_use]
     pub const fn operating_system() -> Self {
         Self {
@@ -57,8 +57,9 @@ impl NoiseSource {
     /// releases of one source differ, and a second source with the same seed repeats both.
     ///
     /// # Privacy
-    /// None: whoever knows or guesses the seed can subtract the noise. Every result says so. Never
-    /// pay for seeded releases from a ledger that other runs rely on: its total would be void.
+    /// None: anyone who knows or guesses the seed can subtract the noise. Every result is marked
+    /// accordingly. Never charge seeded releases to a ledger that other runs rely on, because its
+    /// total would be invalid.
     #[must_use]
     pub const fn insecure_seeded(seed: u64) -> Self {
         Self {
@@ -75,7 +76,8 @@ impl NoiseSource {
         matches!(self.origin, Origin::Seeded { .. })
     }
 
-    /// Passes over the keys of releases that are replayed, so that seeded noise goes on where it would be.
+    /// Skips the keys of releases that are replayed, so that seeded noise continues where it would
+    /// be.
     pub(crate) const fn skip(&mut self, n_keys: u64) {
         if let Origin::Seeded { n_releases, .. } = &mut self.origin {
             *n_releases = n_releases.wrapping_add(n_keys);
@@ -85,7 +87,7 @@ impl NoiseSource {
     /// The noise of one release.
     ///
     /// # Errors
-    /// [`Error::EntropyUnavailable`] when the operating system gives no entropy.
+    /// [`Error::EntropyUnavailable`] if the operating system provides no entropy.
     pub(crate) fn release_stream(&mut self) -> Result<NoiseStream> {
         let mut key = Key::default();
         match &mut self.origin {
@@ -129,11 +131,11 @@ fn seeded_key(seed: u64, release: u64, key: &mut Key) {
     rng.fill_bytes(key.as_mut_slice());
 }
 
-/// The noise of one release: a key that is used up by adding noise once.
+/// The noise of one release: a key that is consumed by adding noise once.
 ///
-/// Coordinates are cut into chunks of 4096, and chunk `t` draws from cipher stream `t`, block
-/// counter from 0. The noise of a coordinate therefore depends on the key, its index and the
-/// noise scales of its chunk, and not on the number of threads.
+/// Coordinates are divided into chunks of 4096, and chunk `t` draws from cipher stream `t`, block
+/// counter from 0. The noise of a coordinate therefore depends on the key, its index and the noise
+/// scales of its chunk, and not on the number of threads.
 pub(crate) struct NoiseStream {
     key: Key,
 }
@@ -142,7 +144,7 @@ impl NoiseStream {
     /// Adds floor(sigma N(0, 1)) to every coordinate, wrapping.
     ///
     /// # Panics
-    /// When `sigma` is outside 2^5 to 2^40, which no grid gives.
+    /// If `sigma` is outside 2^5 to 2^40, which no grid produces.
     pub(crate) fn add_floored_gaussian(self, sigma: u64, sums: &mut [i64]) {
         #[cfg(privacy_mutants)]
         let (sigma, sums) = crate::mutants::noise(sigma, sums);
@@ -153,7 +155,7 @@ impl NoiseStream {
     /// Adds a draw of the discrete Gaussian of scale `sigma` to every coordinate, wrapping.
     ///
     /// # Panics
-    /// When `sigma` is outside 2^5 to 2^40, which no grid gives.
+    /// If `sigma` is outside 2^5 to 2^40, which no grid produces.
     #[allow(
         clippy::expect_used,
         reason = "less noise than a grid asks for must never go out"
@@ -170,8 +172,8 @@ impl NoiseStream {
     /// on the diagonal, floor(`off_diagonal` N(0, 1)) off it, wrapping.
     ///
     /// # Panics
-    /// When a scale is outside 2^5 to 2^40, which no grid gives, or `sums` is not a whole number
-    /// of triangles of `dim (dim + 1) / 2` entries.
+    /// If a scale is outside 2^5 to 2^40, which no grid produces, or if `sums` is not a whole
+    /// number of triangles of `dim (dim + 1) / 2` entries.
     pub(crate) fn add_floored_gaussian_packed(
         self,
         diagonal: u64,
@@ -196,7 +198,7 @@ impl NoiseStream {
         });
     }
 
-    /// The key's random bits in order, for what is drawn one after the other.
+    /// The key's random bits in order, for sequential draws.
     pub(crate) fn into_bits(self) -> RandomBits {
         RandomBits::new(self.substream(0))
     }
@@ -230,7 +232,7 @@ impl NoiseStream {
     }
 }
 
-/// The sampler for a scale that came from a grid.
+/// The sampler for a scale given by a grid.
 #[allow(
     clippy::expect_used,
     reason = "less noise than a grid asks for must never go out"

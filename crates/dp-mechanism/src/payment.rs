@@ -1,15 +1,15 @@
-//! Whether a spend pays for a release.
+//! Checks whether a spend covers a release.
 
 use dp_accounting::{NightSpend, Spend};
 use dp_core::{Adjacency, DpEvent, ParamError, Relation, ReplaceFactor};
 
 use crate::{ClientSampling, Error, Grid, Result};
 
-/// Refuses a spend for neighbours that the bounds of this crate say nothing about: (K22).
+/// Rejects a spend for an adjacency that the bounds of this crate do not cover: (K22).
 ///
-/// Contributions are bounded per user. One record more or less turns `Z_u` into some `Z_u'`, up to
-/// `2 D` away, and what was added up for add/remove is the cost of `D`. Exchanging a record is
-/// covered: the factors of a replaced user (2, or sqrt 2) are paid for.
+/// Contributions are bounded per user. Adding or removing one record changes `Z_u` into some
+/// `Z_u'`, up to `2 D` away, whereas the account for add/remove is based on `D`. Replacing a record
+/// is covered: the factors of a replaced user (2, or sqrt 2) are accounted for.
 pub(crate) fn check_neighbours(spend: &Spend) -> Result<()> {
     check_adjacency(spend.adjacency(), spend.label())
 }
@@ -29,8 +29,8 @@ fn check_adjacency(adjacency: Adjacency, label: &str) -> Result<()> {
     }
 }
 
-/// Refuses a spend that does not pay for a Gaussian release on `grid` of `n_draws` coordinates,
-/// over a sample drawn by `sampling` or over all users.
+/// Rejects a spend that does not cover a Gaussian release on `grid` of `n_draws` coordinates, over
+/// a sample drawn by `sampling` or over all users.
 pub(crate) fn check_spend(
     spend: &Spend,
     sampling: Option<&ClientSampling>,
@@ -78,7 +78,7 @@ pub(crate) fn check_spend(
     check_draws(spend, n_draws)
 }
 
-/// Refuses a night that was not paid for with the noise of `grid` and as many draws.
+/// Rejects a night spend whose noise differs from that of `grid` or whose number of draws differs.
 pub(crate) fn check_night_spend(spend: &NightSpend, grid: &Grid, n_draws: usize) -> Result<()> {
     check_adjacency(spend.adjacency(), spend.label())?;
     let label = || spend.label().to_owned();
@@ -113,7 +113,7 @@ fn check_draws(spend: &Spend, n_draws: usize) -> Result<()> {
     Ok(())
 }
 
-/// Shards may only be merged when they were quantised alike.
+/// Shards may only be merged if they were quantised on the same grid.
 pub(crate) fn same_grid(a: &Grid, b: &Grid) -> Result<()> {
     if a == b {
         return Ok(());
@@ -125,7 +125,7 @@ pub(crate) fn same_grid(a: &Grid, b: &Grid) -> Result<()> {
     }))
 }
 
-/// Refuses a spend that does not pay for a release of `n_coordinates` with discrete Gaussian noise of
+/// Rejects a spend that does not cover a release of `n_coordinates` with discrete Gaussian noise of
 /// the grid's scale from at least one party: (K18), and for one coordinate (K19).
 pub(crate) fn check_discrete_spend(
     spend: &Spend,

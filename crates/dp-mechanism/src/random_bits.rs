@@ -34,11 +34,11 @@ impl RandomBits {
 
     /// A uniform whole number below `count`, exactly.
     ///
-    /// With 256 random bits u the candidate is floor(u count / 2^256). Each value is met by
-    /// floor(2^256 / count) of the u that leave a remainder of at least 2^256 mod count; the
-    /// others are drawn again (Lemire 2019, arXiv 1805.10941). That happens with probability below
-    /// count / 2^256 < 2^-128: for all purposes the work is the same whatever `count` is, so the
-    /// time tells nothing of a private `count`.
+    /// With 256 random bits u the candidate is floor(u count / 2^256). Each value occurs for
+    /// floor(2^256 / count) of the u that leave a remainder of at least 2^256 mod count; the others
+    /// are drawn again (Lemire 2019, arXiv 1805.10941). That happens with probability below count /
+    /// 2^256 < 2^-128: in practice the work is the same whatever `count` is, so the time reveals
+    /// nothing about a private `count`.
     ///
     /// # Panics
     /// Never; a `count` of 0 gives 0.
@@ -52,14 +52,14 @@ impl RandomBits {
     }
 }
 
-/// The candidate of the random bits `high 2^128 + low`, `None` when they must be drawn again.
+/// The candidate for the random bits `high 2^128 + low`; `None` if they must be drawn again.
 fn choice(high: u128, low: u128, count: u128) -> Option<u128> {
     let (low_carry, rest_low) = wide_product(low, count);
     let (value, rest) = wide_product(high, count);
     let (rest_high, carries) = rest.overflowing_add(low_carry);
     let value = value.wrapping_add(u128::from(carries));
-    // the remainder is rest_high 2^128 + rest_low; it can be below 2^256 mod count < 2^128 only
-    // when rest_high is 0
+    // the remainder is rest_high 2^128 + rest_low; it can be below 2^256 mod count < 2^128 only if
+    // rest_high is 0
     (rest_high > 0 || rest_low >= excess(count)).then_some(value)
 }
 
@@ -104,7 +104,7 @@ mod tests {
     fn wide_products_are_those_of_long_integers() {
         // (2^128 - 1)^2 = 2^256 - 2^129 + 1
         assert_eq!(wide_product(u128::MAX, u128::MAX), (u128::MAX - 1, 1));
-        // from Python's integers
+        // computed with Python's integers
         let (a, b) = (
             0x0123_4567_89ab_cdef_fedc_ba98_7654_3210_u128,
             0xdead_beef_cafe_babe_0bad_f00d_8bad_f00d_u128,
@@ -133,8 +133,8 @@ mod tests {
 
     #[test]
     fn each_value_keeps_equally_many_random_numbers() {
-        // count 3: 2^256 = 3 K + 1. Values change at ceil(i 2^256 / 3); of the first value's
-        // K + 1 random numbers one, the number 0, is drawn again, of the others none.
+        // count 3: 2^256 = 3 K + 1. Values change at ceil(i 2^256 / 3); of the K + 1 random numbers
+        // for the first value, the number 0 is drawn again; the other values have no such number.
         let third = u128::MAX / 3; // 0x5555...5
         assert_eq!(choice(0, 0, 3), None);
         assert_eq!(choice(0, 1, 3), Some(0));

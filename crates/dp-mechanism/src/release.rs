@@ -1,15 +1,15 @@
-//! Values that have left the kernel: public, to be post-processed at will.
+//! Values released by the kernel: public, and free to be post-processed.
 
 use dp_linalg::packed_len;
 
 use crate::{GramGrids, GramLayout, GramSums, Grid};
 
-/// What was added to the exact integers.
+/// The noise that was added to the exact integers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NoiseLaw {
-    /// `floor(2^k N(0, 1))`: a cell's middle is half an integer above it.
+    /// `floor(2^k N(0, 1))`: the midpoint of a cell is half an integer above it.
     Floored,
-    /// Discrete Gaussians of scale `2^k`, one of each party: symmetric about 0.
+    /// Discrete Gaussians of scale `2^k`, one from each party: symmetric around 0.
     Discrete { n_parties: u8 },
 }
 
@@ -38,7 +38,7 @@ impl ReleasedVector {
         self.integers.len()
     }
 
-    /// Whether there is no coordinate.
+    /// Whether there are no coordinates.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.integers.is_empty()
@@ -83,7 +83,8 @@ impl ReleasedVector {
     }
 }
 
-/// Released noisy matrices `A_i` and vectors `b_i`, one pair per item, or one matrix for all of them.
+/// Released noisy matrices `A_i` and vectors `b_i`, one pair per item, or one matrix for all of
+/// them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReleasedGrams {
     pub(crate) dim: usize,
@@ -96,7 +97,7 @@ pub struct ReleasedGrams {
 }
 
 impl ReleasedGrams {
-    /// What one integer vector stands for: matrices, then right-hand sides.
+    /// The content of one integer vector: matrices, then right-hand sides.
     pub(crate) fn of_integers(
         grids: &GramGrids,
         dim: usize,
@@ -130,7 +131,7 @@ impl ReleasedGrams {
         }
     }
 
-    /// Which matrices there are.
+    /// Which matrices were released.
     #[must_use]
     pub const fn layout(&self) -> GramLayout {
         self.layout
@@ -148,24 +149,24 @@ impl ReleasedGrams {
         &self.rhs
     }
 
-    /// Standard deviation of the noise on a diagonal entry, data units; off the diagonal it is
-    /// smaller by sqrt 2.
+    /// Standard deviation of the noise on a diagonal entry, in data units; outside the diagonal it
+    /// is smaller by a factor sqrt 2.
     #[must_use]
     pub fn matrix_noise_stddev(&self) -> f64 {
         self.matrix_grid.noise_stddev()
     }
 
-    /// Standard deviation of the noise on a right-hand side entry, data units.
+    /// Standard deviation of the noise on an entry of a right-hand side, in data units.
     #[must_use]
     pub fn rhs_noise_stddev(&self) -> f64 {
         self.rhs_grid.noise_stddev()
     }
 
-    /// Writes the full noisy matrix of `item` (row-major), or the one for all items, and the right-hand side
-    /// of `item`.
+    /// Writes the full noisy matrix of `item` (row-major), or the common one of all items, and the
+    /// right-hand side of `item`.
     ///
     /// # Panics
-    /// When `item` is not below [`n_items`](Self::n_items) or a slice has the wrong length.
+    /// If `item` is not below [`n_items`](Self::n_items) or a slice has the wrong length.
     pub fn write_item(&self, item: usize, matrix: &mut [f64], rhs: &mut [f64]) {
         let dim = self.dim;
         let square = dim.saturating_mul(dim);
@@ -178,7 +179,7 @@ impl ReleasedGrams {
         }
     }
 
-    /// Both triangles of the square from the packed upper one.
+    /// Writes both triangles of the square matrix from the packed upper one.
     fn write_matrix(&self, item: usize, matrix: &mut [f64]) {
         let dim = self.dim;
         let mut triangles = self.matrices.chunks_exact(packed_len(dim));

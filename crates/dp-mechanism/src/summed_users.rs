@@ -1,13 +1,13 @@
-//! Whose contributions a sum holds, so that nobody's are added twice.
+//! Tracks whose contributions a sum contains, so that nobody's are added twice.
 
 use dp_core::{Interactions, Origin};
 
 use crate::{Error, Result};
 
-/// The users of a sum, by the making of the tables that it was taken over.
+/// The users of a sum, identified by the origins of the tables that it was computed over.
 #[derive(Clone)]
 pub(crate) enum SummedUsers {
-    /// Those of tables of this process; of none: nobody.
+    /// Those of tables of this process; an empty list means no users.
     Of(Vec<Origin>),
     /// Clients elsewhere.
     Unknown,
@@ -22,10 +22,10 @@ impl SummedUsers {
         Self::Of(vec![table.origin().clone()])
     }
 
-    /// Takes in the users of another sum; refuses what is not known to be other users: (K23).
+    /// Includes the users of another sum; rejects users that are not known to be different: (K23).
     ///
     /// # Errors
-    /// [`Error::SameUsers`], from how tables were made and nothing that is in them.
+    /// [`Error::SameUsers`], which depends on how tables were created and not on their contents.
     pub(crate) fn join(&mut self, other: Self) -> Result<()> {
         #[cfg(privacy_mutants)]
         if dp_core::mutants::active("merge-of-the-same-users") {

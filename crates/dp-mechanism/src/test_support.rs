@@ -3,7 +3,7 @@
 use dp_accounting::{Budget, Ledger, Plan, PlannedRelease, Spend};
 use dp_core::{Adjacency, Interactions, InteractionsBuilder, Private, ReplaceFactor};
 
-/// A small deterministic generator, enough to make test data from.
+/// A small deterministic generator, sufficient for test data.
 pub(crate) struct Lcg(pub(crate) u64);
 
 impl Lcg {
@@ -60,7 +60,7 @@ pub(crate) fn table(n_users: u32, n_items: usize, most: u64, seed: u64) -> Inter
     builder.build().0
 }
 
-/// The table without one user; everybody else keeps their records and moves up.
+/// The table without one user; all others keep their records and move up by one.
 pub(crate) fn without_user(table: &Interactions, gone: usize) -> Private<Interactions> {
     rebuilt(table, (0..table.n_users()).filter(|&user| user != gone))
 }
@@ -101,11 +101,11 @@ pub(crate) fn spends_of(releases: Vec<PlannedRelease>, adjacency: Adjacency) -> 
         .unwrap()
 }
 
-/// Standard score of `sum r^2` against chi-square with `n` degrees of freedom, for noise of scale
-/// `sigma` floored to integers: `r = (Y - S + 1/2) / sigma`.
+/// Standard score of `sum r^2` relative to chi-square with `n` degrees of freedom, for noise of
+/// scale `sigma` floored to integers: `r = (Y - S + 1/2) / sigma`.
 ///
-/// The normal approximation of chi-square is good to far more than needed at n >= 5e5. Flooring
-/// adds a variance of 1/12 of a squared integer: nothing at the scales used here.
+/// The normal approximation of chi-square is more than accurate enough for n >= 5e5. Flooring adds
+/// a variance of 1/12 of a squared integer, which is negligible at the scales used here.
 pub(crate) fn variance_score(released: &[i64], sums: &[i64], sigma: impl Fn(usize) -> f64) -> f64 {
     let n = released.len() as f64;
     let total: f64 = released
@@ -120,7 +120,7 @@ pub(crate) fn variance_score(released: &[i64], sums: &[i64], sigma: impl Fn(usiz
     (total - n) / (2.0 * n).sqrt()
 }
 
-/// Draws that tell noise too small by 1 percent with level 1e-9 and power 1 - 1e-6.
+/// Number of draws that detect noise too small by 1 percent with level 1e-9 and power 1 - 1e-6.
 pub(crate) const DRAWS_FOR_ONE_PERCENT: usize = 572_618;
 /// Standard score of level 1e-9, one-sided.
 pub(crate) const LEVEL_1E_9: f64 = 5.998;

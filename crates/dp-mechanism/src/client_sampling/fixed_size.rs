@@ -5,7 +5,7 @@ use dp_core::{DpEvent, params};
 use super::{ClientSample, RoundKey};
 use crate::{NoiseSource, Result};
 
-/// Fixed-size sampling without replacement: a uniform one of all subsets of a given size.
+/// Fixed-size sampling without replacement: a uniformly random subset of a given size.
 ///
 /// ```text
 /// P(sample = A) = 1 / binomial(n, m)   for every A of m out of n clients
@@ -16,10 +16,11 @@ use crate::{NoiseSource, Result};
 /// uniform whole numbers come without bias by exact rejection (Lemire 2019, arXiv 1805.10941).
 ///
 /// # Privacy
-/// Unit: the client. The number of clients is public, so only *replacing* a client is defined.
-/// The release on the sample takes a spend for [`event`](Self::event), which has to be there when
-/// the clients of a step are drawn: see [`PaidSample`](crate::PaidSample). Who took part is a secret: see [`ClientSample`]. Time depends on the
-/// two sizes and on the random bits, on nothing of the clients.
+/// Unit: the client. The number of clients is public, so only *replacing* a client is defined. The
+/// release on the sample takes a spend for [`event`](Self::event), which must exist before the
+/// clients of a step are drawn: see [`PaidSample`](crate::PaidSample). Who took part is secret: see
+/// [`ClientSample`]. The running time depends on the two sizes and on the random bits, and on
+/// nothing about the clients.
 ///
 /// # Examples
 /// ```
@@ -40,7 +41,7 @@ pub struct FixedSizeSampling {
     population_size: usize,
 }
 
-/// How it stands in a file.
+/// The form in which it is stored in a file.
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Settings {
@@ -95,20 +96,21 @@ impl FixedSizeSampling {
         }
     }
 
-    /// Clients drawn.
+    /// Number of clients drawn.
     #[must_use]
     pub const fn sample_size(&self) -> usize {
         self.sample_size
     }
 
-    /// Clients there are.
+    /// Number of clients in the population.
     #[must_use]
     pub const fn population_size(&self) -> usize {
         self.population_size
     }
 
-    /// Draws a sample from a fresh key: to audit the law of the draw. A step that asks clients draws
-    /// by [`ClientSampling::pay_and_sample`](crate::ClientSampling::pay_and_sample).
+    /// Draws a sample with a fresh key, in order to audit the distribution of the draw. A step that
+    /// asks clients draws with
+    /// [`ClientSampling::pay_and_sample`](crate::ClientSampling::pay_and_sample).
     ///
     /// # Errors
     /// [`crate::Error::EntropyUnavailable`].
@@ -121,7 +123,7 @@ impl FixedSizeSampling {
         })
     }
 
-    /// The subset that follows from a key.
+    /// The subset determined by a key.
     pub(super) fn drawn(&self, key: &RoundKey) -> Vec<usize> {
         let mut bits = key.bits();
         #[cfg(privacy_mutants)]

@@ -1,4 +1,4 @@
-//! Who takes part in a step: exact random subsets of clients, and the events that account for it.
+//! Client sampling: exact random subsets of clients, and the events that account for them.
 
 mod fixed_size;
 mod paid_sample;
@@ -16,15 +16,15 @@ pub use scheme::ClientSampling;
 ///
 /// # Privacy
 /// **The sample is a secret.** Amplification by sampling holds only while nobody who sees the
-/// release learns who took part, or (under Poisson sampling) how many did. It therefore has no
+/// release learns who took part, or (under Poisson sampling) how many did. It has therefore no
 /// `Debug`, no `Clone` and no serialisation.
 ///
 /// **One sample serves one release.** Two releases on the same sample are not two independent
-/// sampled mechanisms: a client is in both or in neither, so the second release also tells
-/// about the first one's sample, and their cost is that of *one* sample around the composition of
-/// both. A sample made by `sample` therefore serves none: it is for looking at the law, as audits do.
-/// Messages of clients are summed over a [`PaidSample`], and
-/// [`VectorSum::accumulate_sampled`](crate::VectorSum::accumulate_sampled) draws its own.
+/// sampled mechanisms: a client is in both or in neither, so the second release also reveals
+/// information about the sample of the first, and their cost is that of *one* sample around the
+/// composition of both. A sample drawn by `sample` therefore serves no release: it is for examining
+/// the distribution, as audits do. Messages of clients are summed over a [`PaidSample`], and
+/// [`VectorSum::accumulate_sampled`](crate::VectorSum::accumulate_sampled) draws its own sample.
 #[allow(
     missing_debug_implementations,
     reason = "who took part must stay secret; printing it is never wanted"
@@ -36,7 +36,7 @@ pub struct ClientSample {
 }
 
 impl ClientSample {
-    /// How it was drawn.
+    /// The sampling scheme.
     #[must_use]
     pub const fn sampling(&self) -> ClientSampling {
         self.sampling

@@ -5,7 +5,7 @@ use rayon::prelude::*;
 use super::{ClientSample, RoundKey};
 use crate::{Error, NoiseSource, Result};
 
-/// Coins that one task tosses.
+/// Number of coins tossed by one task.
 const COINS_PER_TASK: usize = 1 << 12;
 
 /// 2^64: the number of values of one random word.
@@ -19,14 +19,15 @@ const WORD_VALUES: f64 = 18_446_744_073_709_551_616.0;
 /// ```
 ///
 /// `q'` is what accounting must use, and it is an f64 without rounding: for `q >= 2^-11` the 53
-/// bits of `q` end above 2^-64, so `T / 2^64 = q`; below, `T <= 2^53` is a whole number that f64
-/// holds.
+/// bits of `q` end above 2^-64, so `T / 2^64 = q`; below, `T <= 2^53` is a whole number that an f64
+/// represents exactly.
 ///
 /// # Privacy
-/// Unit: the client. Neighbours: as the accountant states for `PoissonSampled`, add/remove first
-/// of all. The release on the sample takes a spend for [`event`](Self::event), which has to be there
-/// when the clients of a step are drawn: see [`PaidSample`](crate::PaidSample). The sample, and under add/remove its size, is a secret: see
-/// [`ClientSample`]. Time and random bits used depend on the number of clients alone.
+/// Unit: the client. Neighbours: as the accountant defines for `PoissonSampled`, primarily
+/// add/remove. The release on the sample takes a spend for [`event`](Self::event), which must exist
+/// before the clients of a step are drawn: see [`PaidSample`](crate::PaidSample). The sample and,
+/// under add/remove, its size are secret: see [`ClientSample`]. Time and random bits used depend
+/// only on the number of clients.
 ///
 /// # Examples
 /// ```
@@ -47,7 +48,7 @@ pub struct PoissonSampling {
     threshold: u128,
 }
 
-/// How it stands in a file.
+/// The form in which it is stored in a file.
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Settings {
@@ -90,7 +91,8 @@ impl PoissonSampling {
                 expected: "a probability in (0, 1]",
             }));
         }
-        // a power of two scales exactly: also a denormal q becomes normal, and then ceil is 1
+        // scaling by a power of two is exact: even a denormal q becomes normal, and then ceil gives
+        // 1
         let threshold = (sampling_probability * WORD_VALUES).ceil() as u128;
         #[cfg(privacy_mutants)]
         let threshold = dp_core::mutants::pick(
@@ -101,7 +103,7 @@ impl PoissonSampling {
         Ok(Self { threshold })
     }
 
-    /// The probability with which a client takes part, exactly; never below the one asked for.
+    /// The exact probability with which a client takes part; never below the requested one.
     #[must_use]
     #[allow(clippy::float_arithmetic, reason = "public and exact")]
     pub const fn sampling_probability(&self) -> f64 {
@@ -118,8 +120,9 @@ impl PoissonSampling {
         on_the_sample.poisson_sampled(self.sampling_probability())
     }
 
-    /// Draws who of `n_clients` takes part, from a fresh key: to audit the law of the draw. A step
-    /// that asks clients draws by [`ClientSampling::pay_and_sample`](crate::ClientSampling::pay_and_sample).
+    /// Draws which of `n_clients` take part, with a fresh key, in order to audit the distribution
+    /// of the draw. A step that asks clients draws with
+    /// [`ClientSampling::pay_and_sample`](crate::ClientSampling::pay_and_sample).
     ///
     /// # Errors
     /// [`Error::EntropyUnavailable`].
@@ -132,7 +135,7 @@ impl PoissonSampling {
         })
     }
 
-    /// Those of `n_clients` whose coin is below the threshold.
+    /// The clients, out of `n_clients`, whose coin is below the threshold.
     pub(super) fn drawn(
         &self,
         n_clients: usize,
@@ -146,7 +149,7 @@ impl PoissonSampling {
         let heads: Vec<bool> = coins
             .map(|client| u128::from(key.coin(id(client))) < threshold)
             .collect();
-        // every index is written and the end moves on a hit: the same work for either outcome
+        // every index is written, and the end advances on a hit: the same work for either outcome
         let mut indices = vec![0; n_clients];
         let mut n_drawn = 0_usize;
         for (client, head) in heads.into_iter().enumerate() {

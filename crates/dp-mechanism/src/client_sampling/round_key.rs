@@ -4,7 +4,7 @@ use zeroize::Zeroizing;
 use crate::random_bits::RandomBits;
 use crate::{NoiseSource, Result};
 
-/// The secret key of one sampled round, from which the coin of every user follows.
+/// The secret key of one sampled round, which determines the coin of every user.
 ///
 /// ```text
 /// coin of user u = first 64 bits of HChaCha20(key, id of u)
@@ -12,13 +12,13 @@ use crate::{NoiseSource, Result};
 ///
 /// `HChaCha20` is a pseudo-random function of its 128-bit input (Bernstein, *Extending the Salsa20
 /// nonce*, 2011, for Salsa20), so coins of different users are independent, and the coin of a user
-/// does not depend on which process asks for it or on who else there is. A worker that is asked for
-/// the same round twice takes the same users.
+/// does not depend on which process computes it or on which other users there are. A worker that
+/// receives the same round twice selects the same users.
 ///
 /// # Privacy
-/// Whoever knows the key knows who took part, and then amplification by sampling is gone. It goes
-/// from the coordinator to the workers that hold users and nowhere else: it has no `Debug`, is not
-/// part of a list of releases, and is overwritten when dropped.
+/// Anyone who knows the key knows who took part, and then there is no amplification by sampling.
+/// The key is sent from the coordinator to the workers that hold users and nowhere else: it has no
+/// `Debug`, is not part of a list of releases, and is overwritten when dropped.
 #[derive(Clone)]
 #[allow(
     missing_debug_implementations,
@@ -33,24 +33,24 @@ impl RoundKey {
         Self { key }
     }
 
-    /// A fresh key; repeatable where the source is.
+    /// Draws a fresh key; repeatable if the noise source is.
     pub(crate) fn draw(noise: &mut NoiseSource) -> Result<Self> {
         Ok(noise.release_stream()?.into_round_key())
     }
 
-    /// The key as it came over a link that only the coordinator and the worker can read.
+    /// Reads the key received over a link that only the coordinator and the worker can read.
     #[must_use]
     pub fn from_bytes(bytes: [u8; 32]) -> Self {
         Self::new(Zeroizing::new(bytes))
     }
 
-    /// The key as it goes over a link that only the coordinator and the worker can read.
+    /// The bytes to send over a link that only the coordinator and the worker can read.
     #[must_use]
     pub fn to_bytes(&self) -> Zeroizing<[u8; 32]> {
         self.key.clone()
     }
 
-    /// Whether two keys draw the same users.
+    /// Whether two keys select the same users.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         *self.key == *other.key
     }

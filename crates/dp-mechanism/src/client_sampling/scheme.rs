@@ -5,10 +5,10 @@ use super::{ClientSample, FixedSizeSampling, PoissonSampling, RoundKey};
 use crate::payment::check_neighbours;
 use crate::{Error, NoiseSource, Result};
 
-/// How the clients of a step are drawn.
+/// How the clients of a step are sampled.
 ///
-/// A sum over a sample remembers its scheme, and its release takes a spend for exactly that
-/// scheme: sampling that was not accounted for cannot be configured.
+/// A sum over a sample remembers its scheme, and its release requires a spend for exactly that
+/// scheme, so sampling that was not accounted for cannot be configured.
 ///
 /// # Examples
 /// ```
@@ -22,9 +22,9 @@ use crate::{Error, NoiseSource, Result};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ClientSampling {
-    /// Every client independently, with one probability.
+    /// Every client independently, with the same probability.
     Poisson(PoissonSampling),
-    /// A uniform one of all subsets of one size.
+    /// A uniformly random subset of fixed size.
     FixedSize(FixedSizeSampling),
 }
 
@@ -50,12 +50,12 @@ impl ClientSampling {
         }
     }
 
-    /// Draws who of `n_clients` takes part, from a fresh key: to audit the law of the draw. A step
-    /// that asks clients draws by [`pay_and_sample`](Self::pay_and_sample).
+    /// Draws which of `n_clients` take part, with a fresh key, in order to audit the distribution
+    /// of the draw. A step that asks clients draws with [`pay_and_sample`](Self::pay_and_sample).
     ///
     /// # Errors
-    /// [`Error::EntropyUnavailable`]; [`Error::Population`] when samples of fixed size are from
-    /// another number of clients.
+    /// [`Error::EntropyUnavailable`]; [`Error::Population`] if samples of fixed size were
+    /// configured for another number of clients.
     pub fn sample(&self, n_clients: usize, noise: &mut NoiseSource) -> Result<ClientSample> {
         match self {
             Self::Poisson(poisson) => poisson.sample(n_clients, noise),
@@ -69,7 +69,7 @@ impl ClientSampling {
         }
     }
 
-    /// Whether samples of shards of users make a sample of all of them.
+    /// Whether samples of shards of users together form a sample of all of them.
     pub(crate) const fn check_shards(&self) -> Result<()> {
         match self {
             Self::Poisson(_) => Ok(()),
@@ -77,10 +77,11 @@ impl ClientSampling {
         }
     }
 
-    /// Refuses a table of another size than a sample of fixed size is from: before anything is paid.
+    /// Rejects a table whose size differs from the population of a fixed-size sample, before
+    /// anything is charged.
     ///
     /// # Errors
-    /// [`Error::Population`], which does not carry the number of users.
+    /// [`Error::Population`], which does not contain the number of users.
     pub(crate) const fn check_population(&self, n_users: usize) -> Result<()> {
         match self {
             Self::FixedSize(fixed) if fixed.population_size() != n_users => {
@@ -92,8 +93,9 @@ impl ClientSampling {
         }
     }
 
-    /// Who of the users of a table takes part in the round of `key`. Under Poisson sampling that depends on each user's
-    /// [id](Interactions::user_id) alone, wherever the user's records are; a sample of fixed size needs all users in one table.
+    /// The users of a table that take part in the round of `key`. Under Poisson sampling this
+    /// depends only on each user's [id](Interactions::user_id), wherever the user's records are; a
+    /// sample of fixed size needs all users in one table.
     ///
     /// # Errors
     /// [`Error::Population`] as for [`sample`](Self::sample).
@@ -109,7 +111,7 @@ impl ClientSampling {
     }
 
     /// The noise multiplier, on the sample, of a spend for one Gaussian release on a sample of
-    /// exactly this kind: what [`Grid::new`](crate::Grid::new) wants.
+    /// exactly this kind: the argument of [`Grid::new`](crate::Grid::new).
     ///
     /// # Errors
     /// [`Error::WrongSpend`] for every other event.
@@ -122,8 +124,8 @@ impl ClientSampling {
         }
     }
 
-    /// What the spend pays for on a sample of exactly this kind: the probability equal bit for
-    /// bit, or both sizes equal.
+    /// The event inside a spend for a sample of exactly this kind: the probabilities are equal bit
+    /// for bit, or both sizes are equal.
     pub(crate) fn paid_inside<'s>(&self, spend: &'s Spend) -> Result<&'s DpEvent> {
         check_neighbours(spend)?;
         #[cfg(privacy_mutants)]

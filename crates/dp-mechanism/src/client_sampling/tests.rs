@@ -1,4 +1,5 @@
-//! Keys are seeded, so an outcome repeats; for a new seed each false-alarm rate is below 1e-8.
+//! Keys are seeded, so the outcomes are reproducible; with new seeds, each false-alarm rate is
+//! below 1e-8.
 
 use dp_core::DpEvent;
 

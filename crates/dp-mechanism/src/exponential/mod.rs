@@ -16,17 +16,17 @@ use crate::{Error, NoiseSource, Result};
 use rate::{floor_log2, range, rate_for};
 use weight::{MAX_CANDIDATES, weight};
 
-/// Steps that the sensitivity is cut into, so that rounding it up to whole steps costs little.
+/// Number of steps per sensitivity, so that rounding it up to whole steps costs little.
 const LOG2_STEPS_PER_SENSITIVITY: i32 = 10;
 
 /// How the scores of neighbouring data sets differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ScoreChange {
-    /// Each score may rise or fall by up to the sensitivity.
+    /// Each score may increase or decrease by up to the sensitivity.
     #[default]
     General,
-    /// Either no score rises or no score falls, by up to the sensitivity: counts under
-    /// add/remove. Hardly ever true under replacement.
+    /// Either no score increases or no score decreases, by up to the sensitivity: counts under
+    /// add/remove. This is hardly ever true under replacement.
     Monotone,
 }
 
@@ -41,26 +41,26 @@ pub enum ScoreChange {
 ///
 /// Source: `McSherry` and Talwar 2007 with a base-2 weight and exact integer sampling after
 /// Ilvento, *Implementing the exponential mechanism with base-2 differential privacy* (arXiv
-/// 1912.04222). The range of the loss: Dong, Durfee, Rogers, *Optimal differential privacy
+/// 1912.04222). For the range of the loss: Dong, Durfee, Rogers, *Optimal differential privacy
 /// composition for exponential mechanisms* (arXiv 1909.13830).
 ///
 /// # Privacy
-/// What is released: the index of the selected candidate, to everybody. Unit and neighbours:
-/// those for which the caller states the sensitivity ([`Relation`]). The sensitivity is the
-/// caller's promise: the largest change of any single score, where NaN stands for -2^40 steps;
-/// what the kernel guarantees is that clipping, quantisation, the cap and the sampling do not exceed it. Where scores are sums
-/// over users, [`ScoreSum`] has the kernel enforce it.
+/// Released to everybody: the index of the selected candidate. Unit and neighbours: those for which
+/// the caller states the sensitivity ([`Relation`]). The sensitivity is the caller's
+/// responsibility: the largest change of any single score, where NaN counts as -2^40 steps. The
+/// kernel guarantees that clipping, quantisation, the cap and the sampling do not exceed it. If
+/// scores are sums over users, [`ScoreSum`] makes the kernel enforce it.
 ///
-/// * Floors move by at most `D` when scores move by at most the sensitivity.
-/// * The deficit below the largest score is capped. `max_i k_i` moves by at most `D`, so
-///   `max(b k_c, b max_i k_i - cap)` moves by at most `b D`, in the same direction for all `c` if
-///   the change is monotone. Subtracting the common maximum changes no probability.
-/// * With `B = b D ln 2 / 2^24 + 2^-37` (the second term for the rounding of `W`) the loss
-///   `ln P(c)/P'(c) = ln W(x_c)/W(x'_c) - const` lies in an interval of length `2 B`, or `B` when
-///   the change is monotone: it is of **bounded range** [`epsilon`](Self::epsilon), hence also
+/// * Floors change by at most `D` if scores change by at most the sensitivity.
+/// * The deficit below the largest score is capped. `max_i k_i` changes by at most `D`, so `max(b
+///   k_c, b max_i k_i - cap)` changes by at most `b D`, in the same direction for all `c` if the
+///   change is monotone. Subtracting the common maximum changes no probability.
+/// * With `B = b D ln 2 / 2^24 + 2^-37` (the second term for the rounding of `W`) the loss `ln
+///   P(c)/P'(c) = ln W(x_c)/W(x'_c) - const` lies in an interval of length `2 B`, or `B` if the
+///   change is monotone: it is of **bounded range** [`epsilon`](Self::epsilon), hence also
 ///   (epsilon, 0)-DP. No delta is used: the sampling is exact.
 ///
-/// Work and random bits depend on the number of candidates alone, which is public, except with
+/// Work and random bits depend only on the number of candidates, which is public, except with
 /// probability 2^-128.
 ///
 /// # Examples
@@ -97,7 +97,7 @@ pub struct ExponentialMechanism {
 
 impl ExponentialMechanism {
     /// A mechanism whose range is at most `epsilon` (nats) for scores of the given `sensitivity`
-    /// (score units) under `relation`.
+    /// (in score units) under `relation`.
     ///
     /// # Errors
     /// [`Error::Param`] when `epsilon` is not in [1e-3, 40] or `sensitivity` is not in
@@ -132,13 +132,13 @@ impl ExponentialMechanism {
         })
     }
 
-    /// The range of the privacy loss in nats, rounded up; at most the one asked for.
+    /// The range of the privacy loss in nats, rounded up; at most the requested one.
     #[must_use]
     pub fn epsilon(&self) -> f64 {
         range(self.rate, self.sensitivity, self.change)
     }
 
-    /// The event to plan and pay for; no noise draws need to be counted.
+    /// The event to plan and charge; no noise draws need to be counted.
     #[must_use]
     pub fn event(&self) -> DpEvent {
         DpEvent::BoundedRange {
@@ -150,16 +150,16 @@ impl ExponentialMechanism {
     /// Selects a candidate by its score; larger is better.
     ///
     /// A NaN score counts as -2^40 steps, scores beyond 2^40 steps on either side are clamped, and
-    /// the promised sensitivity is that of the scores **after** this rule: a score that is 5 on one
-    /// data set and NaN on its neighbour moves by 5 and 2^40 steps, however little the numbers
-    /// around it do. So either no score is ever NaN, or the same ones are for all data sets. Equal
-    /// scores are equally likely.
+    /// the stated sensitivity is that of the scores **after** this rule: a score that is 5 on one
+    /// data set and NaN on its neighbour changes by 5 and 2^40 steps, however little the other
+    /// numbers change. So either no score is ever NaN, or the same ones are for all data sets.
+    /// Equal scores are equally likely.
     ///
     /// # Errors
-    /// [`Error::Shape`] unless there are 1 to 2^24 scores; [`Error::WrongSpend`] when the spend
-    /// is not for a bounded range of at least [`epsilon`](Self::epsilon) under this relation, or is
-    /// for adding and removing single records;
-    /// [`Error::EntropyUnavailable`]. In each case nothing is released and the spend is gone.
+    /// [`Error::Shape`] unless there are 1 to 2^24 scores; [`Error::WrongSpend`] if the spend is
+    /// not for a bounded range of at least [`epsilon`](Self::epsilon) under this relation, or is
+    /// for adding and removing single records; [`Error::EntropyUnavailable`]. In each case nothing
+    /// is released and the spend is lost.
     pub fn select(
         &self,
         scores: &[f64],
@@ -185,7 +185,7 @@ impl ExponentialMechanism {
         })
     }
 
-    /// Refuses a spend that does not pay for one selection.
+    /// Rejects a spend that does not cover one selection.
     pub(crate) fn check_spend(&self, spend: &Spend) -> Result<()> {
         check_neighbours(spend)?;
         if let &DpEvent::BoundedRange {
@@ -203,7 +203,7 @@ impl ExponentialMechanism {
         })
     }
 
-    /// Draws a candidate by scores in steps; of 1 to 2^24 of them.
+    /// Draws a candidate by scores in steps, for 1 to 2^24 candidates.
     pub(crate) fn draw(&self, steps: &[i64], bits: &mut RandomBits) -> usize {
         let best = steps.iter().copied().max().unwrap_or(0);
         let weight_of = |k: i64| weight(best.abs_diff(k).saturating_mul(self.rate));
@@ -221,8 +221,8 @@ impl ExponentialMechanism {
     }
 }
 
-/// The candidate that holds the place `target` among all weights in order: the number of
-/// candidates that end at or below it. Goes through all of them whatever the answer.
+/// The candidate that contains the position `target` among all cumulative weights: the number of
+/// candidates whose weights end at or below it. Visits all of them, whatever the answer.
 fn locate(target: u128, steps: &[i64], weight_of: impl Fn(i64) -> u128) -> usize {
     let (mut end, mut index) = (0_u128, 0);
     for &k in steps {
@@ -234,7 +234,7 @@ fn locate(target: u128, steps: &[i64], weight_of: impl Fn(i64) -> u128) -> usize
     index
 }
 
-/// The index that was selected: public.
+/// The selected index. Public.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SelectedIndex {
     index: usize,

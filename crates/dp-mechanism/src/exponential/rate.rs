@@ -1,4 +1,4 @@
-//! From a loss range to the whole-numbered rate of the weights, in public numbers.
+//! Computes the integer rate of the weights from a loss range, using public numbers only.
 #![allow(
     clippy::arithmetic_side_effects,
     clippy::float_arithmetic,
@@ -11,8 +11,8 @@ use super::weight::{FRACTION_BITS, LOG_WEIGHT_ERROR, MAX_HALVINGS};
 /// The range for a rate and an integer sensitivity, rounded up.
 ///
 /// Deficits lie in `0..=cap`, so `ln W(x) - ln W(x')` lies between -cap and cap: an interval of
-/// length 2 cap, whatever the sensitivity. For a general change that is a cap for either way; for a
-/// monotone one, where only one way is counted, it is both caps together.
+/// length 2 cap, whatever the sensitivity. For a general change that is one cap in each direction;
+/// for a monotone change, where only one direction is possible, it is both caps together.
 pub(super) fn range(rate: u64, sensitivity: u64, change: ScoreChange) -> f64 {
     #[cfg(privacy_mutants)]
     let change = crate::mutants::score_change(change);
@@ -77,7 +77,7 @@ mod tests {
                 );
             }
         }
-        // between one and two caps a monotone change is not capped at all
+        // between one and two caps, a monotone change is not capped at all
         let half_more = range(3 * cap / 2, 1, ScoreChange::Monotone);
         assert!((half_more / widest - 0.75).abs() < 1e-9, "{half_more}");
     }

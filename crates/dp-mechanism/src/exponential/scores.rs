@@ -6,7 +6,7 @@ pub(super) const MAX_STEPS: i64 = 1 << 40;
 /// floor(score / 2^`log2_step`) from the bits of the score, clamped to `MAX_STEPS` on either side;
 /// NaN counts as the lowest score.
 ///
-/// Exact for every finite score, denormals included. Moving a score by at most Delta moves the
+/// Exact for every finite score, including denormals. Changing a score by at most Delta changes the
 /// result by at most ceil(Delta / step): floor(a) <= floor(b + d) <= floor(b) + ceil(d).
 #[allow(
     clippy::cast_possible_truncation,
@@ -50,7 +50,7 @@ const fn decompose(value: f64) -> (i64, i32) {
     }
 }
 
-/// Exponent of the last mantissa bit less the exponent field.
+/// Exponent of the last mantissa bit minus the exponent field.
 const EXPONENT_OFFSET: i32 = -1075;
 
 #[allow(clippy::cast_possible_truncation, reason = "11 bits")]

@@ -1,5 +1,5 @@
-//! Seeded, so an outcome repeats; each chi-square below has a false-alarm rate under 1e-9 for a
-//! new seed.
+//! Seeded, so the outcomes are reproducible; with new seeds, each chi-square test below has a
+//! false-alarm rate under 1e-9.
 
 use dp_accounting::{PlannedRelease, Spend};
 use dp_core::Adjacency;
@@ -122,7 +122,7 @@ fn selections_fit_the_exact_probabilities() {
     assert!(chi < 55.0, "{chi}");
 }
 
-/// Largest less smallest log-ratio of the exact probabilities.
+/// The difference between the largest and the smallest log-ratio of the exact probabilities.
 fn measured_range(a: &[f64], b: &[f64]) -> f64 {
     let ratios: Vec<f64> = a.iter().zip(b).map(|(p, q)| (p / q).ln()).collect();
     let max = ratios.iter().copied().fold(f64::MIN, f64::max);
@@ -141,7 +141,7 @@ fn neighbours_never_exceed_the_range_and_reach_it() {
         };
         let mut widest = 0.0_f64;
         for round in 0..3000 {
-            let spread = [1.0, 30.0, 300.0][round % 3]; // 300: into the cap
+            let spread = [1.0, 30.0, 300.0][round % 3]; // 300 reaches the cap
             let scores: Vec<f64> = (0..6).map(|_| (rng.signed() * spread).round()).collect();
             let moved: Vec<f64> = scores
                 .iter()

@@ -1,8 +1,8 @@
-//! Integer weights that fall by a power of two: the whole numeric part of the mechanism.
+//! Integer weights that decrease as powers of two: the whole numeric part of the mechanism.
 
-/// Binary places of an exponent: 2^24 steps to a halving.
+/// Fractional bits of an exponent: 2^24 steps per halving.
 pub(super) const FRACTION_BITS: u32 = 24;
-/// Halvings after which the weights stop falling.
+/// Number of halvings after which the weights no longer decrease.
 pub(super) const MAX_HALVINGS: u64 = 63;
 /// The weight at deficit 0 is 2^(`MANTISSA_BITS` + `MAX_HALVINGS`).
 const MANTISSA_BITS: u32 = 40;
@@ -40,8 +40,8 @@ const fn roots() -> [u64; FRACTION_BITS as usize] {
 /// W(x) = trunc_40(2^(-frac(x / 2^24))) 2^(63 - floor(x / 2^24)),   x capped at 63 2^24
 /// ```
 ///
-/// Never 0, so that no outcome is impossible; the cap is one for all data. The same steps run for
-/// every x.
+/// Never 0, so that no outcome is impossible; the cap is the same for all data. The same steps are
+/// executed for every x.
 #[allow(
     clippy::cast_possible_truncation,
     reason = "a product of 126 bits cut to 63"
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn roots_are_those_of_one_half() {
-        // mpmath at 60 digits: floor(2^63 2^(-2^-i)); each may be short by 1
+        // mpmath with 60 digits: floor(2^63 2^(-2^-i)); each may be too small by 1
         for (i, expected) in [
             (1, 6_521_908_912_666_391_106),
             (2, 7_755_900_482_342_532_474),
@@ -81,7 +81,7 @@ mod tests {
         while x <= MAX_HALVINGS << FRACTION_BITS {
             let ideal = 103.0 - x as f64 / f64::from(1 << FRACTION_BITS);
             let off = ((weight(x) as f64).log2() - ideal) * std::f64::consts::LN_2;
-            // 103 - x has about 45 good bits in f64
+            // 103 - x has about 45 correct bits in f64
             assert!(off.abs() < LOG_WEIGHT_ERROR + 1e-13, "{x}: {off}");
             x += 9_999_991; // prime
         }

@@ -1,4 +1,4 @@
-//! Second pass: gathered Gram sums item by item, exact in f64, spilled into i64.
+//! Second pass: gathered Gram sums item by item, exact in f64, accumulated in i64.
 
 use std::ops::Range;
 
@@ -41,7 +41,7 @@ pub(super) fn gather_items(
         )
 }
 
-/// One thread's records of the item at hand, and float accumulators.
+/// One thread's records of the current item, and float accumulators.
 struct ItemScratch {
     gram: GramAccumulator<f64>,
     users: Vec<u32>,
@@ -81,7 +81,7 @@ impl ItemScratch {
         Ok(())
     }
 
-    /// Moves the exact float sums into the integer sums and starts afresh.
+    /// Adds the exact float sums to the integer sums and resets them.
     fn spill(&mut self, matrix: &mut [i64], rhs: &mut [i64]) -> Result<()> {
         self.gram.write_packed(&mut self.packed)?;
         add_exact(matrix, &self.packed);
@@ -91,14 +91,14 @@ impl ItemScratch {
     }
 }
 
-/// The records of these users among those of an item, users increasing.
+/// The records of these users among those of an item, with users increasing.
 pub(super) fn own<'a>(entries: &'a [ItemEntry], users: &Range<usize>) -> &'a [ItemEntry] {
     let first = entries.partition_point(|entry| (entry.user as usize) < users.start);
     let last = entries.partition_point(|entry| (entry.user as usize) < users.end);
     entries.get(first..last).unwrap_or_default()
 }
 
-/// A record that is not there adds nothing.
+/// The value at a position; a missing record contributes nothing.
 pub(super) fn at(values: &[f32], position: usize) -> f32 {
     values.get(position).copied().unwrap_or_default()
 }

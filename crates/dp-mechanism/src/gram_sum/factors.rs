@@ -11,14 +11,15 @@ use crate::Result;
 use crate::contribution::{FactorBuffer, FactorContribution};
 use crate::sum_backend::fetch_next;
 
-/// Users handled by one task.
+/// Number of users processed by one task.
 const USERS_PER_TASK: usize = 256;
 
-/// Records whose integers are held at a time, about: 32 MiB of them. A table's own 16 bytes a record
-/// are nearly all the memory that a sum takes. This crate's tests go through many blocks.
+/// Approximate number of records whose integers are held at a time: 32 MiB of them. The table's own
+/// 16 bytes per record are nearly all the memory that a sum takes. The tests of this crate process
+/// many blocks.
 const RECORDS_AT_A_TIME: usize = if cfg!(test) { 1 << 10 } else { 1 << 22 };
 
-/// Runs of consecutive users with about so many records each, or one user with more.
+/// Ranges of consecutive users with about this many records each, or a single user with more.
 pub(super) fn blocks(data: &Interactions) -> impl Iterator<Item = Range<usize>> + '_ {
     let mut next = 0_usize;
     std::iter::from_fn(move || {
@@ -38,10 +39,10 @@ pub(super) fn blocks(data: &Interactions) -> impl Iterator<Item = Range<usize>> 
     })
 }
 
-/// Of a block of users: factors, and per record, in user order, the integers per data unit of the
-/// factor and the integer label. Both are zero for the records of a rejected user.
+/// For a block of users: the factors, and per record, in user order, the integers per data unit of
+/// the factor and the integer label. Both are zero for the records of a rejected user.
 ///
-/// On pooled grids factors are integers, all zero where the user is rejected or has no records, and
+/// On pooled grids, factors are integers, all zero if the user is rejected or has no records, and
 /// `scales` stay zero.
 pub(super) struct BoundedFactors {
     pub(super) dim: usize,
@@ -108,7 +109,7 @@ impl<S> UserScratch<S> {
     }
 }
 
-/// A run of users with their own slices of the output.
+/// A range of users with their slices of the output.
 struct UserTask<'a> {
     first_user: usize,
     factors: &'a mut [f32],
@@ -191,10 +192,11 @@ impl BoundedUser<'_> {
         let buffer = &mut scratch.buffer;
         buffer.reset(contribution.dim(), row.len());
         if cfg!(debug_assertions) {
-            scratch.own = contribution.scratch(); // what one user left there shows in tests
+            scratch.own = contribution.scratch(); // makes tests detect what a user leaves in the scratch memory
         }
         contribution.contribute(row, &mut scratch.own, buffer);
-        // a contribution that resized its buffers still cannot add more than its records
+        // a contribution that resized its buffers still cannot contribute more than the user's
+        // records
         buffer.factor.resize(self.factor.len(), 0.0);
         buffer.weights.resize(row.len(), 0.0);
         buffer.labels.resize(row.len(), 0.0);
@@ -246,25 +248,26 @@ pub(super) fn within_bounds(
     grids.matrix().admits(matrix) && grids.rhs().admits(rhs)
 }
 
-/// `a b`, which always fits: one instruction, where a multiplication that looks for overflow is several.
+/// `a b`, which always fits: a single instruction, whereas checking for overflow takes several.
 const fn product(a: u64, b: u64) -> u128 {
     (a as u128).wrapping_mul(b as u128)
 }
 
-/// What one user adds, in exact integers: what a client would send to a secure sum. As private as
-/// the records it is made from.
+/// What one user contributes, in exact integers: what a client would send to a secure sum. As
+/// private as the records it is computed from.
 #[derive(Clone, PartialEq, Eq)]
 #[allow(
     missing_debug_implementations,
     reason = "holds one user's private contribution; printing it is never wanted"
 )]
 pub struct GramContribution {
-    /// Whether each record adds to its item's matrix or the user once to the one for all items.
+    /// Whether each record contributes to its item's matrix, or the user once to the common matrix
+    /// of all items.
     pub layout: GramLayout,
     /// Item of each record.
     pub items: Vec<u32>,
-    /// Integer factors `x`, `(n_records, dim)` row-major; all zero when the user is rejected. On pooled grids
-    /// they are the same for all records.
+    /// Integer factors `x`, `(n_records, dim)` row-major; all zero if the user is rejected. On
+    /// pooled grids they are the same for all records.
     pub factors: Vec<i64>,
     /// Integer labels `l`.
     pub labels: Vec<i64>,
@@ -273,7 +276,7 @@ pub struct GramContribution {
 /// Computes the integers that [`super::GramSums`] adds for one user.
 ///
 /// # Errors
-/// [`crate::Error::Param`] when the contribution's `dim` is out of range.
+/// [`crate::Error::Param`] if the contribution's `dim` is out of range.
 pub fn gram_contribution<C: FactorContribution>(
     grids: &GramGrids,
     contribution: &C,
@@ -295,7 +298,7 @@ pub fn gram_contribution<C: FactorContribution>(
     )?;
     let mut integers = vec![0.0; user.len().saturating_mul(dim)];
     if grids.layout() == GramLayout::Pooled {
-        scales.fill(1.0); // integers already
+        scales.fill(1.0); // they are integers already
     }
     for (row, &scale) in integers.chunks_exact_mut(dim).zip(&scales) {
         dp_linalg::integer_row(&factor, scale, row)?;

@@ -9,12 +9,13 @@ use dp_core::params;
 
 use crate::{Grid, Result};
 
-/// Which matrices a Gram sum has.
+/// Which matrices a Gram sum consists of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GramLayout {
     /// One per item, the sum of `w_ij v_j v_j^T` over its users.
     PerItem,
-    /// One for all items, the sum of `v_j v_j^T` over all users who have a record, each once.
+    /// A single one for all items, the sum of `v_j v_j^T` over all users who have a record, each
+    /// once.
     Pooled,
 }
 
@@ -46,7 +47,7 @@ impl GramGrids {
     pub fn new(matrix_noise: f64, matrix_clip: f64, rhs_noise: f64, rhs_clip: f64) -> Result<Self> {
         let matrix = Grid::new(matrix_noise, matrix_clip)?;
         let mut rhs = Grid::new(rhs_noise, rhs_clip)?;
-        // labels reach D_b / sqrt(D_A): a coarser grid where that would pass the clamp
+        // labels reach D_b / sqrt(D_A): use a coarser grid if that exceeds the clamp
         while rhs.l2_bound() as f64 > LABEL_LIMIT * 0.5 * (matrix.l2_bound() as f64).sqrt() {
             rhs = Grid::with_log2_sigma(rhs_noise, rhs_clip, rhs.log2_sigma() - 1)?;
         }
@@ -57,8 +58,8 @@ impl GramGrids {
         })
     }
 
-    /// Grids for one matrix over all users ([`GramLayout::Pooled`]), where one user's weights, factor and
-    /// labels satisfy
+    /// Grids for a single matrix over all users ([`GramLayout::Pooled`]), where one user's weights,
+    /// factor and labels satisfy
     ///
     /// ```text
     /// ||v||^2                   <= matrix_clip
@@ -80,19 +81,19 @@ impl GramGrids {
         })
     }
 
-    /// Which matrices there are.
+    /// Which matrices the sum consists of.
     #[must_use]
     pub const fn layout(&self) -> GramLayout {
         self.layout
     }
 
-    /// Grid of the matrices.
+    /// The grid of the matrices.
     #[must_use]
     pub const fn matrix(&self) -> &Grid {
         &self.matrix
     }
 
-    /// Grid of the right-hand sides.
+    /// The grid of the right-hand sides.
     #[must_use]
     pub const fn rhs(&self) -> &Grid {
         &self.rhs

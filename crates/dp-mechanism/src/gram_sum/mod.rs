@@ -32,24 +32,25 @@ pub use grids::{GramGrids, GramLayout};
 /// `g_A`, `g_b` are the steps of the two grids, `D_A`, `D_b` their integer bounds.
 ///
 /// # Privacy
-/// One user adds a rank-one matrix to each of the user's items, every item once. Hence the
-/// squared Frobenius norm of everything the user adds to the matrices is exactly
-/// `sum_i ||x_i||^4`, and to the right-hand sides `sum_i l_i^2 ||x_i||^2`. The kernel checks both
-/// against `D_A^2` and `D_b^2` in exact integers; a user who exceeds either adds nothing to both.
-/// The matrices' contributions are positive semidefinite, so replacing a user moves them by at
-/// most `sqrt 2 D_A` (K9); the right-hand sides by `2 D_b`.
+/// One user adds a rank-one matrix to each of the user's items, every item once. Hence the squared
+/// Frobenius norm of everything the user contributes to the matrices is exactly `sum_i ||x_i||^4`,
+/// and to the right-hand sides `sum_i l_i^2 ||x_i||^2`. The kernel checks both against `D_A^2` and
+/// `D_b^2` in exact integers; a user who exceeds either contributes nothing to either. The
+/// matrices' contributions are positive semidefinite, so replacing a user changes them by at most
+/// `sqrt 2 D_A` (K9); the right-hand sides by `2 D_b`.
 ///
-/// On [pooled](GramGrids::pooled) grids there is one matrix for all items, `A = sum_j x_j x_j^T`, each user once:
+/// On [pooled](GramGrids::pooled) grids there is a single matrix for all items, `A = sum_j x_j
+/// x_j^T`, with each user once:
 ///
 /// ```text
 /// x_j = trunc(v_j / sqrt(g_A)),    l_ij = trunc(w_ij y_ij sqrt(g_A) / g_b),    b_i = sum_j l_ij x_j
 /// ```
 ///
-/// Checked are then `||x_j||^4 <= D_A^2`, exactly the squared Frobenius norm of the user's matrix, and
-/// `||x_j||^2 sum_i l_ij^2 <= D_b^2`. A user without records adds nothing.
+/// The kernel then checks `||x_j||^4 <= D_A^2`, exactly the squared Frobenius norm of the user's
+/// matrix, and `||x_j||^2 sum_i l_ij^2 <= D_b^2`. A user without records contributes nothing.
 ///
-/// The sums are formed by a floating-point Gram kernel over integers whose partial sums are all
-/// at most 2^51, where every operation is exact: the result depends neither on order nor on threads.
+/// The sums are formed by a floating-point Gram kernel over integers whose partial sums are all at
+/// most 2^51, where every operation is exact. The result depends neither on order nor on threads.
 #[allow(
     missing_debug_implementations,
     reason = "holds private sums; printing them is never wanted"
@@ -63,12 +64,11 @@ pub struct GramSums {
 }
 
 impl GramSums {
-    /// Sums the contributions of all users in this process, two passes: users (contribution,
+    /// Sums the contributions of all users in this process, in two passes: users (contribution,
     /// quantisation, bound), then items (gathered Gram sums).
     ///
     /// # Errors
-    /// [`crate::Error::Param`] when the contribution's `dim` is 0 or above
-    /// [`GramGrids::MAX_DIM`].
+    /// [`crate::Error::Param`] if the contribution's `dim` is 0 or above [`GramGrids::MAX_DIM`].
     pub fn accumulate<C: FactorContribution>(
         data: &Private<Interactions>,
         grids: GramGrids,
@@ -77,11 +77,12 @@ impl GramSums {
         Self::accumulate_with(&InProcess, data, grids, contribution)
     }
 
-    /// Sums the contributions of all users by way of `backend`; same bits as
-    /// [`accumulate`](Self::accumulate). Matrices and right-hand sides are one integer vector there.
+    /// Sums the contributions of all users with `backend`. The result is bit-identical to that of
+    /// [`accumulate`](Self::accumulate). The backend sees matrices and right-hand sides as one
+    /// integer vector.
     ///
     /// # Errors
-    /// As [`accumulate`](Self::accumulate), and those of the backend.
+    /// As [`accumulate`](Self::accumulate), and the errors of the backend.
     pub fn accumulate_with<B: SumBackend + ?Sized, C: FactorContribution>(
         backend: &B,
         data: &Private<Interactions>,
@@ -116,7 +117,8 @@ impl GramSums {
         let (n_matrix, n_rhs) = lengths(shard.n_items(), dim, grids.layout());
         let mut sums = vec![0; n_matrix.saturating_add(n_rhs)];
         let (matrices, rhs) = sums.split_at_mut(n_matrix);
-        // a table on disk is listed by item block by block; one in memory keeps its listing for the next sum
+        // a table on disk is listed by item block by block; one in memory caches its listing for
+        // the next sum
         for shard in shard.blocks() {
             for users in factors::blocks(&shard) {
                 let bounded = factors::bounded_factors(&shard, users, grids, contribution)?;
@@ -135,7 +137,7 @@ impl GramSums {
         Ok(sums)
     }
 
-    /// Matrices and right-hand sides of one integer vector.
+    /// Splits one integer vector into matrices and right-hand sides.
     pub(crate) fn split(
         grids: &GramGrids,
         dim: usize,
@@ -153,7 +155,7 @@ impl GramSums {
         (total, rhs)
     }
 
-    /// The sums that one integer vector stands for.
+    /// The sums in one integer vector.
     pub(crate) fn of_total(grids: GramGrids, dim: usize, total: Vec<i64>) -> Self {
         let (matrices, rhs) = Self::split(&grids, dim, total);
         Self {
@@ -165,7 +167,8 @@ impl GramSums {
         }
     }
 
-    /// The sums of nobody, on the same footing as those of a shard: what shards are merged into.
+    /// The sums over no users, in the same form as those of a shard: the start value for merging
+    /// shards.
     #[cfg(test)]
     pub(crate) fn zero(n_items: usize, dim: usize, grids: GramGrids) -> Self {
         let (n_matrix, n_rhs) = lengths(n_items, dim, grids.layout());
@@ -178,15 +181,15 @@ impl GramSums {
         }
     }
 
-    /// Adds the sums over another shard of users, made on the same grids. The shards must hold
-    /// different users, as those of `Interactions::shards` do: each sum bounds its users anew, and a
-    /// user in both could move the whole twice as far. Sums over one table, its copies, its parts or
-    /// shards that may overlap are refused ([`dp_core::Origin`]); that tables which were built apart
-    /// hold different users is the caller's to know.
+    /// Adds the sums over another shard of users, computed on the same grids. The shards must
+    /// contain different users, as those of `Interactions::shards` do: each sum bounds its users
+    /// separately, so a user in both could change the total twice as much. Sums over one table, its
+    /// copies, its parts or shards that may overlap are rejected ([`dp_core::Origin`]). For tables
+    /// that were built separately, the caller must make sure that they contain different users.
     ///
     /// # Errors
-    /// [`crate::Error::Shape`] when sizes differ, [`crate::Error::Param`] when grids do,
-    /// [`crate::Error::SameUsers`] when the users are not known to be different. Nothing is then
+    /// [`crate::Error::Shape`] if sizes differ, [`crate::Error::Param`] if grids differ,
+    /// [`crate::Error::SameUsers`] if the users are not known to be different. Nothing is then
     /// added.
     pub fn merge(&mut self, other: Self) -> Result<()> {
         same_grid(self.grids.matrix(), other.grids.matrix())?;
@@ -211,7 +214,7 @@ impl GramSums {
         lengths(n_items, dim, GramLayout::PerItem).0 as u64
     }
 
-    /// Noise coordinates drawn by the release of one matrix for all items.
+    /// Noise coordinates drawn by the release of a single matrix for all items.
     #[must_use]
     pub const fn pooled_matrix_draws(dim: usize) -> u64 {
         packed_len(dim) as u64
@@ -225,18 +228,18 @@ impl GramSums {
 
     /// Adds exact noise once and makes both sums public.
     ///
-    /// Diagonal entries get scale `2^k`, off-diagonal ones `ceil(2^k / sqrt 2)`: the Gaussian
-    /// mechanism in the isometric coordinates of symmetric matrices, where off-diagonals carry
-    /// sqrt 2 (`docs/errata.md`, row "Algorithm 1, noise").
+    /// Diagonal entries get noise of scale `2^k`, off-diagonal ones `ceil(2^k / sqrt 2)`: the
+    /// Gaussian mechanism in the isometric coordinates of symmetric matrices, where off-diagonals
+    /// carry sqrt 2 (`docs/errata.md`, row "Algorithm 1, noise").
     ///
     /// # Privacy
-    /// Two events under the spends given: matrices with `mu = D_A / 2^k_A`, right-hand sides with
+    /// Two events under the given spends: matrices with `mu = D_A / 2^k_A`, right-hand sides with
     /// `mu = D_b / 2^k_b`, under add/remove.
     ///
     /// # Errors
-    /// [`crate::Error::SpendTooSmall`], [`crate::Error::WrongSpend`] or
-    /// [`crate::Error::DrawCount`] when a spend does not pay for its part;
-    /// [`crate::Error::EntropyUnavailable`]. Nothing is released and the spends are gone.
+    /// [`crate::Error::SpendTooSmall`], [`crate::Error::WrongSpend`] or [`crate::Error::DrawCount`]
+    /// if a spend does not cover its part; [`crate::Error::EntropyUnavailable`]. Nothing is
+    /// released and the spends are lost.
     pub fn release(
         mut self,
         matrix_spend: Spend,
@@ -273,7 +276,8 @@ impl GramSums {
     }
 }
 
-/// Entries of all matrices and of all right-hand sides. Saturates where no memory could hold them.
+/// Number of entries of all matrices and of all right-hand sides. Saturates where no memory would
+/// suffice.
 const fn lengths(n_items: usize, dim: usize, layout: GramLayout) -> (usize, usize) {
     let n_matrices = match layout {
         GramLayout::PerItem => n_items,
@@ -285,7 +289,7 @@ const fn lengths(n_items: usize, dim: usize, layout: GramLayout) -> (usize, usiz
     )
 }
 
-/// With a single item the lengths are the same, what the matrix is a sum of is not.
+/// With a single item the lengths are equal, but the matrices are sums of different things.
 fn same_layout(a: GramLayout, b: GramLayout) -> Result<()> {
     let n_pooled = |layout| usize::from(layout == GramLayout::Pooled);
     Ok(same_size(

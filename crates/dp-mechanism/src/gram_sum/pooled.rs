@@ -1,4 +1,4 @@
-//! One matrix for all items: each user's integer factor once, and labels times it per item.
+//! A single matrix for all items: each user's integer factor once, and label times factor per item.
 
 use dp_core::ItemMajor;
 use dp_linalg::{GramAccumulator, add_gathered_rows, packed_len};
@@ -11,7 +11,7 @@ use super::quantise::{EXACT_LIMIT, quantise_factor, quantise_label};
 use crate::Result;
 use crate::contribution::FactorBuffer;
 
-/// Users whose outer products one task sums.
+/// Number of users whose outer products are summed by one task.
 const USERS_AT_A_TIME: usize = 1 << 13;
 
 /// Quantisation (K26) and exact check (K27) of one user: `factor` becomes an integer row, `labels` integers. A
@@ -98,7 +98,8 @@ pub(super) fn gather_labels(
     )
 }
 
-/// Rows of which each adds at most `bound` to any coordinate, until a float might not be exact.
+/// Number of rows, each of which adds at most `bound` to any coordinate, up to which the float sum
+/// is certainly exact.
 fn exact_rows(bound: u64) -> usize {
     let rows = EXACT_LIMIT.checked_div(bound).unwrap_or(1).max(1);
     usize::try_from(rows).unwrap_or(usize::MAX)

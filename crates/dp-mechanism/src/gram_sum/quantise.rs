@@ -1,5 +1,5 @@
-//! The quantiser of Gram sums: what happens to a user's numbers before they are integers, and how
-//! integers that a float holds exactly come out of it.
+//! The quantiser of Gram sums: how a user's numbers become integers, and how integers that a float
+//! represents exactly are read back.
 #![allow(
     clippy::float_arithmetic,
     reason = "the quantiser itself; what it makes is bounded in exact integers afterwards"
@@ -31,13 +31,14 @@ pub(super) fn quantise_record(grids: &GramGrids, weight: f64, label: f64) -> (f3
     ((root * grids.factor_scale()) as f32, truncated(label))
 }
 
-/// `l = trunc(w y sqrt(g_A) / g_b)`, for factors that carry no weight.
+/// `l = trunc(w y sqrt(g_A) / g_b)`, for factors that include no weight.
 pub(super) fn quantise_label(grids: &GramGrids, weight: f64, label: f64) -> f32 {
     let label = weight * label * grids.label_scale();
     truncated(label)
 }
 
-/// `trunc(label)` within the limit, 0 for what is no number. A cast is one instruction where `trunc` may be a call.
+/// `trunc(label)` within the limit, 0 for NaN. A cast is one instruction, whereas `trunc` may be a
+/// function call.
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_precision_loss,
@@ -47,9 +48,9 @@ fn truncated(label: f64) -> f32 {
     label.clamp(-LABEL_LIMIT, LABEL_LIMIT) as i32 as f32
 }
 
-/// Writes the integer factor `trunc(v / sqrt(g_A))` over `v`; returns its squared norm.
+/// Replaces `v` by the integer factor `trunc(v / sqrt(g_A))`; returns its squared norm.
 ///
-/// Coordinates are at most 2^22 in size, so that they are exact in an f32.
+/// Coordinates are at most 2^22 in absolute value, so they are exact in an f32.
 #[allow(
     clippy::cast_possible_truncation,
     reason = "the scale is rounded by design; integers of at most 23 bits are exact in an f32"
@@ -95,15 +96,16 @@ pub(super) const fn integer(x: f64) -> i64 {
     x as i64
 }
 
-/// Integers up to here, and all their sums and differences on the way, are exact in f64 and come
-/// out of it by [`whole`].
+/// Integers up to this limit, and all sums and differences computed on the way, are exact in f64
+/// and are read back by [`whole`].
 pub(super) const EXACT_LIMIT: u64 = 1 << 51;
 
-/// 1.5 * 2^52: next to it the floats are the integers, and so are their bit patterns in order.
+/// 1.5 * 2^52: around this number the floats are exactly the integers, and their bit patterns are
+/// in the same order.
 const WHOLE_UNITS: f64 = 6_755_399_441_055_744.0;
 
-/// An integer of at most [`EXACT_LIMIT`] in size that is held by a float. As the cast, but the same
-/// two cheap instructions for many at a time.
+/// An integer of at most [`EXACT_LIMIT`] in absolute value that is stored in a float. Equivalent to
+/// a cast, but always the same two cheap instructions, which can be vectorised.
 #[inline(always)]
 pub(super) const fn whole(x: f64) -> i64 {
     let bits = (x + WHOLE_UNITS).to_bits();

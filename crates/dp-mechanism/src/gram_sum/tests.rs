@@ -8,7 +8,7 @@ use crate::test_support::{
     DRAWS_FOR_ONE_PERCENT, LEVEL_1E_9, Lcg, rebuilt, spends, table, variance_score, without_user,
 };
 
-/// Factors, weights and labels drawn from the user's own records; `hostile` without any clip.
+/// Factors, weights and labels drawn from the user's own records; `hostile` without any clipping.
 struct Drawn {
     dim: usize,
     scale: f64,
@@ -54,7 +54,7 @@ fn pooled_grids() -> GramGrids {
     GramGrids::pooled(3.0, 1.0, 2.0, 0.7).unwrap()
 }
 
-/// The sums of one contribution, by plain integer arithmetic.
+/// The sums of one contribution, computed with plain integer arithmetic.
 fn add_by_hand(sums: &mut GramSums, one: &GramContribution, sign: i64) {
     let dim = sums.dim;
     let pooled = sums.grids.layout() == GramLayout::Pooled;
@@ -269,7 +269,7 @@ fn a_user_exactly_at_both_bounds_is_kept() {
             out.labels.fill(-0.7);
         }
     }
-    // without the grid's margin the rounding to f32 pushes some of these over the bound
+    // without the grid's margin, rounding to f32 pushes some of these over the bound
     let mut builder = InteractionsBuilder::new(1);
     builder.push(0, 0, 1.0).unwrap();
     let lone = builder.build().0;
@@ -341,7 +341,7 @@ fn check_order(grids: GramGrids) {
 
 #[test]
 fn released_noise_has_the_scale_of_each_part() {
-    // white box, level 1e-9 each: diagonal, off-diagonal and right-hand side apart
+    // white box, level 1e-9 each: diagonal, off-diagonal and right-hand side separately
     let dim = 3;
     let n_items = DRAWS_FOR_ONE_PERCENT.div_ceil(dim);
     let grids = grids();
@@ -442,7 +442,7 @@ fn a_pooled_release_has_one_matrix_and_is_paid_for_as_one() {
 
 #[test]
 fn a_pooled_matrix_gets_the_noise_of_its_grid() {
-    // 32,640 draws off the diagonal: 2.4 percent too little shows, level 1e-9
+    // 32,640 draws off the diagonal: noise that is 2.4 percent too small is detected, level 1e-9
     let dim = GramGrids::MAX_DIM;
     let sums = GramSums::zero(1, dim, pooled_grids());
     let zeros = vec![0; packed_len(dim)];

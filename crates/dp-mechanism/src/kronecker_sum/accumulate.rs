@@ -1,4 +1,4 @@
-//! The exact sum over users: f64 while it is exact, then i64.
+//! The exact sum over users: in f64 while that is exact, then in i64.
 
 use dp_core::{Interactions, UserRow};
 use dp_linalg::{KroneckerAccumulator, packed_index, packed_len};
@@ -9,16 +9,16 @@ use super::user::{KroneckerContribution, RowsBuffer, Shape, load_user};
 use crate::Result;
 use crate::sum_backend::{add_sums, fetch_next};
 
-/// Users summed by one task; large enough that sums of its own pay off.
+/// Number of users summed by one task; large enough to make separate partial sums worthwhile.
 const USERS_PER_TASK: usize = 2048;
-/// Integers up to here come out of f64 sums unchanged.
+/// Integers up to this limit are represented exactly in f64 sums.
 const EXACT_LIMIT: u64 = 1 << 51;
 
-/// What one task works on.
+/// The state of one task.
 struct Partial<S> {
     sums: Vec<i64>,
     gram: KroneckerAccumulator,
-    /// Users in `gram` since it was last emptied, and how many may be.
+    /// Number of users in `gram` since it was last emptied, and the maximum allowed.
     n_held: u64,
     most_held: u64,
     packed: Vec<f64>,
@@ -42,7 +42,7 @@ pub(super) fn all_users<C: KroneckerContribution>(
             |partial, user| {
                 let mut partial = match partial {
                     Some(partial) => partial,
-                    // in a box, since it goes from hand to hand with every user
+                    // boxed, because it is moved with every user
                     None => Box::new(Partial::new(shape, grid, contribution)?),
                 };
                 fetch_next(data, user);
@@ -78,7 +78,7 @@ impl<S> Partial<S> {
         contribution: &C,
     ) -> Result<Self> {
         let planes = packed_len(shape.rank);
-        // entries of an admitted user are at most D each
+        // entries of an accepted user are at most D each
         let most_held = EXACT_LIMIT
             .checked_div(grid.grid().l2_bound())
             .unwrap_or(1)
@@ -102,7 +102,7 @@ impl<S> Partial<S> {
         user: UserRow<'_>,
     ) -> Result<()> {
         if cfg!(debug_assertions) {
-            self.scratch = contribution.scratch(); // what one user left there shows in tests
+            self.scratch = contribution.scratch(); // makes tests detect what a user leaves in the scratch memory
         }
         let (scratch, buffer, gram) = (&mut self.scratch, &mut self.buffer, &mut self.gram);
         if load_user(shape, grid, contribution, user, scratch, buffer, gram)? {
@@ -116,7 +116,7 @@ impl<S> Partial<S> {
         Ok(())
     }
 
-    /// Moves the exact float sums into the integer sums and starts afresh.
+    /// Adds the exact float sums to the integer sums and resets them.
     fn spill(&mut self, shape: Shape) -> Result<()> {
         self.gram.write_packed(&mut self.packed)?;
         self.gram.reset();
@@ -135,7 +135,8 @@ impl<S> Partial<S> {
                     }
                 };
                 put(at(a, p), at(b, q));
-                // the other corner of the block of a and b; on the diagonal it is the same entry
+                // the transposed entry of the block of a and b; on the diagonal it is the same
+                // entry
                 if p != q && a != b {
                     put(at(a, q), at(b, p));
                 }

@@ -18,9 +18,10 @@ const LOG2_TRACE: u32 = 43;
 /// s = 91 - floor(log2 D),   alpha = sqrt((1 - d k / D) 2^s / (2^48 g))   integers of a row per square root of a data unit
 /// ```
 ///
-/// so that a user at the bound has `2^43 <= ||C||_F <= 2^44` with `||V|| = 2^24`, and `floor(C (x) V V^T / 2^s)` is the user's
-/// matrix on the grid. The factor `1 - d k / D` leaves room for rounding down, which adds `d k` to a norm at most; `D` is above
-/// 2^30 for every noise multiplier below 1000.
+/// so that a user at the bound has `2^43 <= ||C||_F <= 2^44` with `||V|| = 2^24`, and `floor(C (x)
+/// V V^T / 2^s)` is the user's matrix on the grid. The factor `1 - d k / D` leaves room for
+/// rounding down, which adds at most `d k` to a norm; `D` is above 2^30 for every noise multiplier
+/// below 1000.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct KroneckerGrid {
     grid: Grid,
@@ -45,7 +46,8 @@ impl KroneckerGrid {
         &self.grid
     }
 
-    /// `alpha`: integers of a row per square root of a data unit, for matrices of side `d k`. 0 where the bound has no room for any.
+    /// `alpha`: integers of a row per square root of a data unit, for matrices of side `d k`; 0 if
+    /// the bound leaves no room for any.
     pub(super) fn row_scale(&self, side: usize) -> f64 {
         let room = (1.0 - side as f64 / self.grid.l2_bound() as f64).max(0.0);
         let squared = room * self.unit() * 2.0_f64.powi(-2 * LOG2_VECTOR.cast_signed());
@@ -62,8 +64,9 @@ impl KroneckerGrid {
         p as f64 * q as f64 / self.unit()
     }
 
-    /// Whether a matrix of side `d k` with this norm of `C`, or more, and this squared norm of `V` stays within the bound when its
-    /// entries are rounded down: `N + d k 2^s <= D 2^s`, `N = ||C|| ||V||^2` (K24).
+    /// Whether a matrix of side `d k` with this norm of `C` (or an upper bound on it) and this
+    /// squared norm of `V` stays within the bound after its entries are rounded down: `N + d k 2^s
+    /// <= D 2^s`, `N = ||C|| ||V||^2` (K24).
     pub(super) fn admits(&self, norm: u64, squared_vector: u64, side: usize) -> bool {
         let product = u128::from(norm).saturating_mul(squared_vector.into());
         // sides are at most 2^10 and bounds at most 2^42, units at most 2^86

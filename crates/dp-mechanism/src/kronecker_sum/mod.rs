@@ -1,4 +1,5 @@
-//! Exact sums of Kronecker products: a user's Gramian of several rows, and one vector of the user's own.
+//! Exact sums of Kronecker products: a user's Gram matrix of several rows, and one vector of the
+//! user's own.
 
 mod accumulate;
 mod grid;
@@ -15,12 +16,13 @@ use crate::{NoiseSource, Result};
 pub use grid::KroneckerGrid;
 pub use user::{KroneckerContribution, RowsBuffer};
 
-/// Noise off the diagonal of a symmetric matrix that is released as its upper triangle.
+/// Noise outside the diagonal of a symmetric matrix that is released as its upper triangle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OffDiagonalNoise {
-    /// `2^k / sqrt 2`: all that the bound on the Frobenius norm asks for (K11).
+    /// `2^k / sqrt 2`: all that the bound on the Frobenius norm requires (K11).
     Isometric,
-    /// `2^k` as on the diagonal: more than is asked for, as in publications that copy one triangle to the other.
+    /// `2^k` as on the diagonal: more than is required, as in publications that copy one triangle
+    /// to the other.
     Full,
 }
 
@@ -34,12 +36,13 @@ pub enum OffDiagonalNoise {
 /// along the user's own vector, of norm about 2^24; entry `((a, p), (b, q))` of the matrix is `C_ab V_p V_q`.
 ///
 /// # Privacy
-/// Every entry is the largest integer up to the exact product, less than 1 below it, so `||Z_u||_F <= ||C_u||_F ||V_u||^2 / 2^s + d k`.
-/// The kernel compares `||C_u||_F ||V_u||^2 + d k 2^s` with `D 2^s` in exact integers (K24), after the trace, which is no less than the norm and quicker to
-/// have; a user above the bound adds nothing. So adding or removing one user
-/// moves `S` by at most `D` in Frobenius norm, replacing one by at most `2 D` (rounded matrices need not be
-/// semidefinite). No sum over the `(d k)^2 / 2` entries of a user is needed for that, and none is formed
-/// before the entries join the sum of all.
+/// Every entry is rounded down from the exact product to an integer, changing it by less than 1, so
+/// `||Z_u||_F <= ||C_u||_F ||V_u||^2 / 2^s + d k`. The kernel compares `||C_u||_F ||V_u||^2 + d k
+/// 2^s` with `D 2^s` in exact integers (K24). It first uses the trace, which is no less than the
+/// norm and faster to compute. A user above the bound contributes nothing. So adding or removing
+/// one user changes `S` by at most `D` in Frobenius norm, replacing one by at most `2 D` (rounded
+/// matrices need not be semidefinite). This needs no sum over the `(d k)^2 / 2` entries of a user,
+/// and none is formed before the entries are added to the total.
 #[allow(
     missing_debug_implementations,
     reason = "holds a private sum; printing it is never wanted"
@@ -52,8 +55,8 @@ pub struct KroneckerSum {
 }
 
 impl KroneckerSum {
-    /// Sums the contributions of all users in this process. Integers: neither the order of the users nor the
-    /// number of threads matters.
+    /// Sums the contributions of all users in this process. Because the sums are integers, neither
+    /// the order of the users nor the number of threads matters.
     ///
     /// # Errors
     /// [`crate::Error::Linalg`] or [`crate::Error::Param`] unless `d` and `k` are at least 1 and `d k` at most 1024.
@@ -67,7 +70,7 @@ impl KroneckerSum {
         Ok(Self::of_total(grid, dim, sums))
     }
 
-    /// The side of the matrix that a contribution is to.
+    /// The side of the matrix that a contribution belongs to.
     pub(crate) fn side<C: KroneckerContribution>(contribution: &C) -> Result<usize> {
         Ok(user::check_shape(contribution)?.side())
     }
@@ -82,12 +85,12 @@ impl KroneckerSum {
         accumulate::all_users(shard, shape, grid, contribution)
     }
 
-    /// The sum of a matrix of this side.
+    /// The sum in a matrix of this side.
     pub(crate) const fn of_total(grid: KroneckerGrid, dim: usize, sums: Vec<i64>) -> Self {
         Self { grid, sums, dim }
     }
 
-    /// Noise coordinates that the release of matrices of side `d k` draws.
+    /// Noise coordinates drawn by the release of matrices of side `d k`.
     #[must_use]
     pub const fn draws(side: usize) -> u64 {
         packed_len(side) as u64
@@ -101,8 +104,9 @@ impl KroneckerSum {
     /// Adds exact noise once and makes the upper triangle public, row by row.
     ///
     /// # Privacy
-    /// One event under the spend given: a Gaussian with `mu = D / 2^k` under add/remove and twice that under
-    /// replacement. With [`OffDiagonalNoise::Full`] the noise off the diagonal is larger than needed.
+    /// One event under the given spend: a Gaussian with `mu = D / 2^k` under add/remove and twice
+    /// that under replacement. With [`OffDiagonalNoise::Full`] the noise outside the diagonal is
+    /// larger than necessary.
     ///
     /// # Errors
     /// As [`VectorSum::release`](crate::VectorSum::release).
@@ -134,8 +138,8 @@ impl KroneckerSum {
     }
 }
 
-/// The integers that [`KroneckerSum`] adds for one user: places in the upper triangle and values, those that are
-/// not 0. As private as the records they are made from.
+/// The integers that [`KroneckerSum`] adds for one user: indices in the upper triangle and non-zero
+/// values. As private as the records they are computed from.
 ///
 /// # Errors
 /// As [`KroneckerSum::accumulate`].

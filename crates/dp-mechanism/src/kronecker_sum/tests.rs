@@ -5,7 +5,8 @@ use crate::test_support::{
     DRAWS_FOR_ONE_PERCENT, LEVEL_1E_9, Lcg, rebuilt, spends, table, variance_score, without_user,
 };
 
-/// Up to so many rows and a vector drawn from the user's own records: `tr` of the matrix at most `clip`, or hostile numbers without any clip.
+/// Up to a given number of rows and a vector drawn from the user's own records: `tr` of the matrix
+/// is at most `clip`, or extreme numbers without any clipping.
 struct Drawn {
     shape: (usize, usize),
     clip: f64,
@@ -61,7 +62,7 @@ fn grid() -> KroneckerGrid {
     KroneckerGrid::new(3.0, 0.7).unwrap()
 }
 
-/// Exact squared Frobenius norm of a matrix given by the places and values of its upper triangle.
+/// Exact squared Frobenius norm of a matrix given by the indices and values of its upper triangle.
 fn squared_norm(side: usize, entries: &[(usize, i64)]) -> u128 {
     let mut diagonal = vec![false; packed_len(side)];
     (0..side).for_each(|a| diagonal[dp_linalg::packed_index(side, a, a)] = true);
@@ -83,7 +84,7 @@ fn a_contribution_is_the_matrix_of_the_definition() {
         let entries = kronecker_contribution(&grid(), &contribution, user).unwrap();
         let mut found = vec![0; packed_len(12)];
         entries.iter().for_each(|&(at, z)| found[at] = z);
-        // the same in plain floats; 22 bits of a row of norm sqrt(clip / 3) and less
+        // the same in plain floats; rows of norm sqrt(clip / 3) and less have 22 bits
         let c = |a: usize, b: usize| -> f64 {
             let rows = out.rows.chunks_exact(4).zip(&out.scales);
             rows.map(|(x, s)| s * s * f64::from(x[a]) * f64::from(x[b]))
@@ -118,7 +119,7 @@ fn sums_are_those_of_the_users_one_by_one_in_any_order() {
     }
 }
 
-/// Honest and hostile users, by the number of their records.
+/// Honest and hostile users, depending on the number of their records.
 struct Mixed {
     honest: Drawn,
     hostile: Drawn,
@@ -144,7 +145,7 @@ impl KroneckerContribution for Mixed {
 
 #[test]
 fn users_who_share_a_sweep_are_summed_apart() {
-    // up to 60 rows of a user: more than wait for a sweep, and less
+    // up to 60 rows per user: both more and fewer than are batched
     let data = table(3_000, 200, 60, 11);
     for (dim, rank) in [(5, 2), (8, 1), (1, 3)] {
         let many = |hostile| Drawn {

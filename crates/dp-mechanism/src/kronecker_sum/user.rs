@@ -10,23 +10,24 @@ use dp_linalg::{KroneckerAccumulator, PlainLoops, StridedRows, with_vector_instr
 use super::grid::{KroneckerGrid, LOG2_VECTOR};
 use crate::Result;
 
-/// One user's share of a sum of matrices `sum_r (s_r x_r (x) v)(s_r x_r (x) v)^T`.
+/// One user's contribution to a sum of matrices `sum_r (s_r x_r (x) v)(s_r x_r (x) v)^T`.
 ///
-/// The rule of [`VectorContribution`](crate::VectorContribution) holds: only the user's own records, and values
-/// that are public or released.
+/// The rule of [`VectorContribution`](crate::VectorContribution) applies: only the user's own
+/// records, and values that are public or released.
 pub trait KroneckerContribution: Sync {
-    /// Working memory for speed: it goes from one user of a thread to the next, so nothing of it may
-    /// enter what the next user adds. In debug builds every user gets a fresh one.
+    /// Working memory, for speed. It is passed from one user of a thread to the next, so its
+    /// contents must not affect what the next user contributes. In debug builds every user gets a
+    /// new one.
     type Scratch: Send;
 
-    /// Fresh working memory.
+    /// Creates new working memory.
     fn scratch(&self) -> Self::Scratch;
 
     /// Lengths `d` of a row and `k` of the user's vector, the same for every user.
     fn shape(&self) -> (usize, usize);
 
-    /// Pushes the user's rows with their scales and fills in the user's vector. A user who pushes no row adds
-    /// nothing.
+    /// Pushes the user's rows with their scales and fills in the user's vector. A user who pushes
+    /// no row contributes nothing.
     fn contribute(&self, user: UserRow<'_>, scratch: &mut Self::Scratch, out: &mut RowsBuffer);
 }
 
@@ -39,11 +40,11 @@ pub trait KroneckerContribution: Sync {
 pub struct RowsBuffer {
     pub(super) rows: Vec<f32>,
     pub(super) scales: Vec<f64>,
-    /// Of rows in the user's own feature vector, from one to the next; 0 for pushed rows.
+    /// Distance between rows in the user's own feature vector; 0 for pushed rows.
     stride: usize,
-    /// The vector `v`, length `k`, data units.
+    /// The vector `v` of length `k`, in data units.
     pub vector: Vec<f64>,
-    /// What the kernel makes of scales, vector and their products.
+    /// Buffer for scales, vector and their products.
     narrow: Vec<f32>,
     integers: Vec<i64>,
     products: Vec<f64>,
@@ -51,14 +52,15 @@ pub struct RowsBuffer {
 }
 
 impl RowsBuffer {
-    /// Adds a row and its scale `s`. Rows of another length than the contribution's `d` count for nothing of the user's.
+    /// Adds a row and its scale `s`. If the length of a row differs from the contribution's `d`,
+    /// the user contributes nothing.
     pub fn push(&mut self, row: &[f32], scale: f64) {
         self.rows.extend_from_slice(row);
         self.scales.push(scale);
     }
 
-    /// Makes all of the user's rows those in the user's own feature vector, read where they lie: they start `stride` apart, and there is one for each scale.
-    /// A row with scale 0 adds nothing.
+    /// Uses rows within the user's own feature vector, without copying them: they start `stride`
+    /// apart, and there is one for each scale. A row with scale 0 contributes nothing.
     pub fn own_rows(&mut self, stride: usize, scales: impl IntoIterator<Item = f64>) {
         self.rows.clear();
         self.stride = stride;
@@ -66,7 +68,7 @@ impl RowsBuffer {
         self.scales.extend(scales);
     }
 
-    /// The rows, if they are as many as the scales and have length `dim`.
+    /// The rows, if there are as many as scales and they have length `dim`.
     fn strided<'a>(&'a self, dim: usize, user: UserRow<'a>) -> Option<StridedRows<'a>> {
         let n_rows = self.scales.len();
         let (data, stride, fits) = if self.stride == 0 {
@@ -119,8 +121,8 @@ pub(super) fn check_shape<C: KroneckerContribution>(contribution: &C) -> Result<
     Ok(shape)
 }
 
-/// Runs the contribution, quantises it into `gram` and `buffer.weights`, and says whether it is within the bound: (K24). If
-/// not, nothing of it may be added.
+/// Runs the contribution, quantises it into `gram` and `buffer.weights`, and returns whether it is
+/// within the bound: (K24). If not, nothing of it may be added.
 pub(super) fn load_user<C: KroneckerContribution>(
     shape: Shape,
     grid: &KroneckerGrid,
@@ -165,15 +167,17 @@ pub(super) fn load_user<C: KroneckerContribution>(
     Ok((trace < ROUGH_TRACE_LIMIT && admits(rough)) || admits(frobenius_norm(buffer)))
 }
 
-/// Traces below which [`RoughNorm`] is exact in what it claims.
+/// Traces below which the bound of [`RoughNorm`] is valid.
 const ROUGH_TRACE_LIMIT: f64 = (1_u64 << 46) as f64;
-/// Inner products are counted in these.
+/// The unit in which inner products are counted.
 const ROUGH_UNIT: f64 = (1_u64 << 23) as f64;
 
-/// An integer that is `||C||_F` or somewhat more, quicker to have: the root of `sum_rs ceil(|<X_r, X_s>| / 2^23)^2`, rounded up, times 2^23.
+/// An integer that is at least `||C||_F` and slightly above it, but faster to compute: the root of
+/// `sum_rs ceil(|<X_r, X_s>| / 2^23)^2`, rounded up, times 2^23.
 ///
-/// For traces below 2^46 each term is the square of an integer of at most 2^23. As `||C||_F` is no more than the trace, the root of the sum over `n` rows is at most
-/// `2^23 + n`, and the sum below 2^52 up to 2^25 rows: every step is exact.
+/// For traces below 2^46 each term is the square of an integer of at most 2^23. Because `||C||_F`
+/// is at most the trace, the root of the sum over `n` rows is at most `2^23 + n`, and the sum is
+/// below 2^52 for up to 2^25 rows: every step is exact.
 struct RoughNorm<'a> {
     products: &'a [f64],
     n_rows: usize,
@@ -184,7 +188,7 @@ impl PlainLoops for RoughNorm<'_> {
 
     #[inline(always)]
     fn run(self) -> u64 {
-        // every pair twice, less those of a row with itself, which come first for each row
+        // every pair counts twice, except those of a row with itself, which come first for each row
         let (mut on_diagonal, mut at) = (0.0, 0_usize);
         for r in 0..self.n_rows {
             if let Some(product) = self.products.get(at) {
@@ -237,7 +241,8 @@ impl RowsBuffer {
     }
 }
 
-/// `V = trunc(2^24 v / ||v||)`; returns `||v||`, or 0 with `V = 0` where it is not finite and positive.
+/// `V = trunc(2^24 v / ||v||)`; returns `||v||`, or 0 with `V = 0` if it is not finite and
+/// positive.
 fn quantise_vector(buffer: &mut RowsBuffer) -> f64 {
     let length = buffer.vector.iter().map(|v| v * v).sum::<f64>().sqrt();
     let usable = length > 0.0 && length.is_finite();
@@ -255,7 +260,7 @@ fn quantise_vector(buffer: &mut RowsBuffer) -> f64 {
 
 /// Coordinates of `V` are clamped to this, so that products of two are exact.
 const VECTOR_LIMIT: f64 = (1_u64 << 25) as f64;
-/// Traces from here on may have been rounded.
+/// Traces from this value on may have been rounded.
 const TRACE_LIMIT: f64 = (1_u64 << 53) as f64;
 
 fn squared_norm(integers: &[i64]) -> u64 {

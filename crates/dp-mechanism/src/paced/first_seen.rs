@@ -1,4 +1,4 @@
-//! When each user was first seen: private, durable, and known by a MAC to the ledger.
+//! Records when each user was first seen: private, durable, and identified in the ledger by a MAC.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -17,9 +17,9 @@ use crate::{Error, Result};
 
 const SCHEMA: u32 = 1;
 const NAME: &str = "dp-personal";
-/// Bytes of a user's tag and of a night.
+/// Bytes per entry: a user's tag and a night.
 const ENTRY: usize = 20;
-/// In the place of a night: somebody who was erased and never takes part again.
+/// Used instead of a night for a user who was erased and never takes part again.
 const ERASED: u32 = u32::MAX;
 
 /// The night on which each user was first seen.
@@ -32,8 +32,9 @@ const ERASED: u32 = u32::MAX;
 /// ```
 ///
 /// # Privacy
-/// Private: it says who is there and since when. Ids appear under the key only. The MAC, which the ledger's lines name, tells nothing without the
-/// key, not even whether two states are equal, since every save has a number of its own.
+/// Private: it records who is there and since when. Ids appear only under the key. The MAC, which
+/// the ledger's lines contain, reveals nothing without the key, not even whether two states are
+/// equal, because every save has its own number.
 #[derive(Clone)]
 #[allow(
     missing_debug_implementations,
@@ -42,11 +43,11 @@ const ERASED: u32 = u32::MAX;
 pub(crate) struct FirstSeen {
     key: StoreKey,
     saved: u64,
-    /// By increasing tag.
+    /// In order of increasing tag.
     nights: Vec<(u128, u32)>,
 }
 
-/// The keys of tags and of the MAC.
+/// The keys for tags and for the MAC.
 #[derive(Clone)]
 struct StoreKey {
     ids: Zeroizing<[u8; 32]>,
@@ -63,7 +64,8 @@ struct Header {
 }
 
 impl FirstSeen {
-    /// An empty store of a fresh key at `path`, or one that an interrupted [`create`](Self::create) left there.
+    /// Creates an empty store with a fresh key at `path`, or continues one that an interrupted
+    /// [`create`](Self::create) left there.
     pub(super) fn create(path: &Path) -> Result<Self> {
         let key_path = with_ending(path, ".key");
         if path.exists() || key_path.exists() {
@@ -96,7 +98,8 @@ impl FirstSeen {
         }
     }
 
-    /// The store at `path` that `mac` is of: the file itself, or the one written beside it before a crash, which then takes its place.
+    /// Opens the store at `path` whose MAC is `mac`: the file itself, or the pending one written
+    /// before a crash, which then replaces it.
     pub(super) fn open(path: &Path, mac: &str) -> Result<Self> {
         let key = StoreKey::read(path)?;
         let next = with_ending(path, ".next");
@@ -169,17 +172,17 @@ impl FirstSeen {
         Ok(bytes)
     }
 
-    /// What stands for the whole store in the ledger.
+    /// The MAC that identifies the whole store in the ledger.
     pub(super) fn mac(&self) -> Result<String> {
         Ok(self.key.mac(&self.bytes()?))
     }
 
-    /// The next state: whoever of `ids` is not known is first seen on `night`.
+    /// The next state, in which users of `ids` who are not known are first seen on `night`.
     pub(super) fn with_users(&self, ids: impl Iterator<Item = u128>, night: u32) -> Self {
         self.changed(ids, |known| known.unwrap_or(night))
     }
 
-    /// The next state: `ids` are erased. What is kept of them is their tags.
+    /// The next state, in which `ids` are erased. Only their tags are kept.
     pub(super) fn without(&self, ids: impl Iterator<Item = u128>) -> Self {
         self.changed(ids, |_| ERASED)
     }
@@ -218,7 +221,8 @@ impl FirstSeen {
         self.nights.binary_search_by_key(&tag, |&(tag, _)| tag)
     }
 
-    /// Nights since the user was first seen; nothing for somebody who was erased, is not known, or is known from a later night.
+    /// Number of nights since the user was first seen; `None` for a user who was erased, is not
+    /// known, or is known only from a later night.
     pub(super) fn age(&self, id: u128, night: u32) -> Option<u32> {
         let (_, first) = self.nights.get(self.at(id).ok()?)?;
         if *first == ERASED {
@@ -227,7 +231,8 @@ impl FirstSeen {
         night.checked_sub(*first)
     }
 
-    /// Writes this state beside the one at `path`, durably. It counts when the ledger names it.
+    /// Writes this state to a pending file next to the one at `path`, durably. It becomes valid
+    /// when the ledger names it.
     pub(super) fn write_beside(&self, path: &Path) -> Result<()> {
         self.write(&with_ending(path, ".next"))
     }
@@ -237,7 +242,7 @@ impl FirstSeen {
     }
 }
 
-/// The state that was written beside takes the place of the one at `path`.
+/// Replaces the state at `path` by the pending one.
 pub(super) fn promote(path: &Path) -> Result<()> {
     let renamed = fs::rename(with_ending(path, ".next"), path);
     let done = renamed.and_then(|()| sync_folder_of(path));
@@ -303,14 +308,14 @@ impl StoreKey {
 }
 
 fn hmac_sha256(key: &[u8; 32], bytes: &[u8]) -> [u8; 32] {
-    let mut block = Zeroizing::new([0; 64]); // HMAC fills keys with zeros
+    let mut block = Zeroizing::new([0; 64]); // HMAC pads keys with zeros
     block.iter_mut().zip(key).for_each(|(to, &from)| *to = from);
     let mut keyed = <Hmac<Sha256> as KeyInit>::new(&(*block).into());
     keyed.update(bytes);
     keyed.finalize().into_bytes().into()
 }
 
-/// Writes a file that its owner alone may read, durably, in the place of what was there.
+/// Writes a file that only its owner may read, durably, replacing what was there.
 fn write_private(at: &Path, bytes: &[u8]) -> Result<()> {
     let write = || -> io::Result<()> {
         let partial = with_ending(at, ".partial");
@@ -338,7 +343,7 @@ fn unusable(path: &Path, what: &'static str) -> Error {
     }
 }
 
-/// A store that belongs to a lifetime already.
+/// The store already belongs to a lifetime.
 pub(super) fn begun(path: &Path) -> Error {
     unusable(
         path,
@@ -346,7 +351,7 @@ pub(super) fn begun(path: &Path) -> Error {
     )
 }
 
-/// A store of which nobody knows whether the ledger names its newest state.
+/// It is unknown whether the ledger names the newest state of the store.
 pub(super) fn poisoned(path: &Path) -> Error {
     unusable(
         path,

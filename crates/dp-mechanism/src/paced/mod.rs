@@ -16,10 +16,12 @@ use crate::{Grid, NoiseSource, Result};
 
 use first_seen::{FirstSeen, promote};
 
-/// Ids that a table was told are told from numbers by their highest bit: [`InteractionsBuilder::set_id`](dp_core::InteractionsBuilder::set_id).
+/// Ids that were set are distinguished from user numbers by their highest bit:
+/// [`InteractionsBuilder::set_id`](dp_core::InteractionsBuilder::set_id).
 const GIVEN_IDS: u128 = 1 << 127;
 
-/// A lifetime of nightly releases on one budget: its ledger, and its store of the nights on which users were first seen.
+/// A lifetime of nightly releases on one budget: its ledger, and its store of the nights on which
+/// users were first seen.
 ///
 /// ```text
 /// night t      a = t - (night on which the user was first seen)
@@ -28,10 +30,13 @@ const GIVEN_IDS: u128 = 1 << 127;
 /// ```
 ///
 /// # Privacy
-/// All nights together are the Gaussian mechanism of `mu = D / 2^k <= 1 / z` under add/remove, `2 D / 2^k` under replacement, whatever users
-/// add, change, delete or leave out on whichever nights, and whatever is released in between (`docs/nights.md`). Order of writes on a night: the
-/// store with tonight's newcomers beside the old one, the ledger's line with the night's number and the MAC of that store, then noise, then the release.
-/// A missing, older or changed store is refused. Who a user is, is said by [`set_id`](dp_core::InteractionsBuilder::set_id); tables without ids are refused.
+/// All nights together are the Gaussian mechanism of `mu = D / 2^k <= 1 / z` under add/remove, `2 D
+/// / 2^k` under replacement, whatever users add, change, delete or leave out on whichever nights,
+/// and whatever is released in between (`docs/nights.md`). The order of writes on a night is: the
+/// store with tonight's newcomers as a pending file, the ledger's line with the night's number and
+/// the MAC of that store, then noise, then the release. A missing, older or changed store is
+/// rejected. Users are identified by [`set_id`](dp_core::InteractionsBuilder::set_id); tables
+/// without ids are rejected.
 ///
 /// # Examples
 /// ```
@@ -76,20 +81,24 @@ pub struct PacedLifetime {
     release_id: String,
     path: PathBuf,
     store: FirstSeen,
-    /// Whether a change of the store failed half-way, so that only opening it again tells which one counts.
+    /// Whether a change of the store failed midway, so that only opening it again shows which one
+    /// is valid.
     poisoned: bool,
-    /// Whether nights were made that neither ledger nor store knows.
+    /// Whether nights may have been made that neither ledger nor store contains.
     was_restored: bool,
 }
 
 impl PacedLifetime {
-    /// Reserves the one event of `plan` in `ledger` and begins an empty store of first nights at `path`, with its key in a file of the same name and the ending
-    /// `.key`. Both can be read by their owner alone. Where an interrupted call reserved the same event for this store, it goes on with that one, and nothing is
-    /// paid a second time.
+    /// Reserves the one event of `plan` in `ledger` and creates an empty store of first nights at
+    /// `path`, with its key in a file of the same name and the extension `.key`. Only the owner can
+    /// read either file. If an interrupted call reserved the same event for this store, this call
+    /// continues with it, and nothing is charged a second time.
     ///
     /// # Errors
-    /// Those of [`Ledger::reserve_lifetime`], for which nothing is paid; [`crate::Error::FirstSeen`] where a lifetime of another plan or pace, or one with
-    /// nights, was begun with the store at `path`; [`crate::Error::Param`] for noise that fits no grid; [`crate::Error::Io`].
+    /// Those of [`Ledger::reserve_lifetime`], for which nothing is charged;
+    /// [`crate::Error::FirstSeen`] if a lifetime with another plan or pace, or one with nights, was
+    /// begun with the store at `path`; [`crate::Error::Param`] for noise that fits no grid;
+    /// [`crate::Error::Io`].
     pub fn begin(
         mut ledger: Ledger,
         plan: &Plan,
@@ -126,12 +135,13 @@ impl PacedLifetime {
         })
     }
 
-    /// Goes on with the lifetime that [`begin`](Self::begin) reserved under `release_id`, and with the store at `path` that the ledger's last line for it names. After
-    /// a crash that is the store from before the interrupted night or the one with its newcomers.
+    /// Continues the lifetime that [`begin`](Self::begin) reserved under `release_id`, with the
+    /// store at `path` that the ledger's last line for it names. After a crash this is the store
+    /// from before the interrupted night or the one with its newcomers.
     ///
     /// # Errors
-    /// [`crate::Error::FirstSeen`] when store or key is missing, older or changed; [`dp_accounting::Error::NotALifetime`];
-    /// [`crate::Error::Io`].
+    /// [`crate::Error::FirstSeen`] if store or key is missing, older or changed;
+    /// [`dp_accounting::Error::NotALifetime`]; [`crate::Error::Io`].
     pub fn resume(
         ledger: Ledger,
         release_id: impl Into<String>,
@@ -150,20 +160,24 @@ impl PacedLifetime {
         })
     }
 
-    /// The same after ledger and store were put back together from a copy, when nights may have been made since. Whoever is unknown may have come on any of
-    /// them: tonight they count as first seen on the night after the copy's last, so that their ages go on above those that they may have spent, and stay within
-    /// one lifetime. Tonight's number has to be above those of all nights that were made; whoever was erased since has to be erased again.
+    /// Continues after ledger and store were restored together from a backup, if nights may have
+    /// been made since. Unknown users may have been first seen on any of these nights. Tonight they
+    /// count as first seen on the night after the backup's last one, so that their ages continue
+    /// above those that they may have spent, and stay within one lifetime. Tonight's number must be
+    /// above those of all nights that were made, and users who were erased since must be erased
+    /// again.
     #[must_use]
     pub const fn restored(mut self) -> Self {
         self.was_restored = true;
         self
     }
 
-    /// Erases users by their 128-bit ids. What is kept of each is a tombstone, the id under the store's key, so that nobody comes back as
-    /// somebody new: whoever was erased adds nothing any more. Durable when it returns.
+    /// Erases users by their 128-bit ids. A tombstone of each is kept, the id under the store's
+    /// key, so that an erased user cannot return as a new one: an erased user contributes nothing
+    /// any more. Durable when this returns.
     ///
     /// # Errors
-    /// [`crate::Error::Io`]; those of the ledger.
+    /// [`crate::Error::Io`]; the errors of the ledger.
     pub fn erase(&mut self, ids: impl IntoIterator<Item = u128>) -> Result<()> {
         let next = self.store.without(ids.into_iter());
         let macs = self.stage(&next)?;
@@ -172,11 +186,12 @@ impl PacedLifetime {
         self.adopt(next)
     }
 
-    /// Whether none of these users was there on an earlier night though others were: what renamed ids look like, which would give everybody a new budget. No night
-    /// is refused for it here, since everybody sees whether there is a night.
+    /// Whether none of these users was there on an earlier night although others were. This
+    /// indicates renamed ids, which would give everybody a new budget. No night is refused here
+    /// because of it, since everybody can see whether there is a night.
     ///
     /// # Privacy
-    /// The answer follows from private data.
+    /// The result depends on private data.
     #[must_use]
     pub fn knows_nobody_of(&self, data: &Private<Interactions>) -> bool {
         let table = data.expose();
@@ -184,21 +199,21 @@ impl PacedLifetime {
         !self.store.is_empty() && table.n_users() > 0 && !self.store.knows(&mut ids)
     }
 
-    /// How far the lifetime is.
+    /// The progress of the lifetime.
     ///
     /// # Errors
-    /// None, as long as the ledger holds the lifetime.
+    /// None, as long as the ledger contains the lifetime.
     pub fn state(&self) -> Result<LifetimeState> {
         Ok(self.ledger.lifetime(&self.release_id)?)
     }
 
-    /// The lifetime's name in the ledger.
+    /// The lifetime's id in the ledger.
     #[must_use]
     pub fn release_id(&self) -> &str {
         &self.release_id
     }
 
-    /// Where the store of first nights is.
+    /// The path of the store of first nights.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -216,7 +231,7 @@ impl PacedLifetime {
         self.ledger
     }
 
-    /// Makes sure that everything paid for is in the ledger's file: [`Ledger::confirm`].
+    /// Makes sure that everything that was charged is in the ledger's file: [`Ledger::confirm`].
     ///
     /// # Errors
     /// As there.
@@ -224,12 +239,13 @@ impl PacedLifetime {
         Ok(self.ledger.confirm()?)
     }
 
-    /// Whether the ledger paid for this night.
+    /// Whether the ledger handed out this night.
     pub(crate) fn has_night(&self, night: u32) -> bool {
         self.ledger.has_night(&self.release_id, night)
     }
 
-    /// Who is there tonight, and how far each may move the release. Nothing is written. Users who share an id are one user: none of their rows adds anything.
+    /// Determines tonight's users and how much each may change the release. Nothing is written.
+    /// Users who share an id are one user: none of their rows contributes anything.
     pub(crate) fn tonight(
         &self,
         data: &Interactions,
@@ -244,7 +260,7 @@ impl PacedLifetime {
         let state = self.state()?;
         let ids = |user| data.user_id(user);
         let users = 0..data.n_users();
-        // a number belongs to one table, and who has it may be somebody else on another night
+        // a number is specific to one table, and on another night it may stand for a different user
         if users.clone().any(|user| ids(user) < GIVEN_IDS) {
             return Err(crate::Error::Nightly {
                 what: "the users of a paced lifetime need ids that stay theirs from night to night, and this table has numbers only: \
@@ -275,7 +291,7 @@ impl PacedLifetime {
         })
     }
 
-    /// Pays for tonight: store, then ledger, both durable when this returns.
+    /// Records tonight in the store and then in the ledger, both durable when this returns.
     pub(crate) fn pay(&mut self, tonight: Tonight) -> Result<NightSpend> {
         let Tonight {
             night,
@@ -292,7 +308,7 @@ impl PacedLifetime {
         Ok(spend)
     }
 
-    /// Writes the next store beside this one; the MACs of both.
+    /// Writes the next store to a pending file; returns the MACs of both stores.
     fn stage(&mut self, next: &FirstSeen) -> Result<[String; 2]> {
         if self.poisoned {
             return Err(first_seen::poisoned(&self.path));
@@ -303,7 +319,7 @@ impl PacedLifetime {
         Ok(macs)
     }
 
-    /// The store that the ledger names now.
+    /// Continues with the store that the ledger names now.
     fn adopt(&mut self, store: FirstSeen) -> Result<()> {
         promote(&self.path)?;
         self.store = store;
@@ -320,11 +336,11 @@ fn repeated(ids: impl Iterator<Item = u128>) -> HashSet<u128> {
     pairs.filter(|(a, b)| a == b).map(|(id, _)| *id).collect()
 }
 
-/// Who is there on a night, before anything of it is durable.
+/// The users of a night, before anything of it is durable.
 pub(crate) struct Tonight {
     night: u32,
     n_draws: u64,
-    /// `D_a` of each user: 0 for whoever adds nothing.
+    /// `D_a` of each user: 0 for a user who contributes nothing.
     pub(crate) bounds: PerUser<u64>,
     store: FirstSeen,
 }
@@ -334,7 +350,7 @@ pub(crate) struct Tonight {
 pub struct ReleasedNight {
     /// Number of the night.
     pub number: u32,
-    /// The noisy sum of what users added, each scaled by `D_a / D`.
+    /// The noisy sum of the users' contributions, each scaled by `D_a / D`.
     pub sum: ReleasedVector,
 }
 

@@ -24,7 +24,7 @@ const TARGET: ApproxDp = ApproxDp {
     delta: 1e-5,
 };
 
-/// One bias for each item: a whole trainer over nights.
+/// One bias per item: a whole trainer over nights.
 struct ItemBiases;
 
 struct Residuals<'b>(&'b [f64]);
@@ -72,7 +72,7 @@ impl Trainer for ItemBiases {
             let values = night.sum.values();
             let (residuals, totals) = values.split_at(n);
             for item in 0..n {
-                // residuals about the model of that night become sums about 0
+                // residuals relative to the model of that night become sums relative to 0
                 sums[item] += residuals[item] + totals[item] * biases[item];
                 weights[item] += totals[item];
                 biases[item] = sums[item] / (weights[item].max(0.0) + 20.0);
@@ -82,7 +82,7 @@ impl Trainer for ItemBiases {
     }
 }
 
-/// Who a user is on every night.
+/// The id of a user on every night.
 fn id_of(user: u32) -> u128 {
     (u128::from(user) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)
 }
@@ -137,7 +137,7 @@ impl Place {
         ReleaseList::open(self.at("list"), RUN, &self.plan).unwrap()
     }
 
-    /// One night, as a job that is started every night makes it.
+    /// One night, as run by a nightly job.
     fn night(
         &self,
         lifetime: &mut PacedLifetime,
@@ -152,7 +152,7 @@ impl Place {
     }
 }
 
-/// Exact squared norms of what each user added to the nights that were made.
+/// Exact squared norms of each user's contributions to the nights that were made.
 struct Norms {
     users: Vec<(u128, dp_core::UserKey)>,
     data: Interactions,
@@ -224,7 +224,7 @@ fn a_trainer_goes_on_night_after_night_and_its_model_follows_from_the_list() {
         assert_eq!(fitted.n_releases, made + 1);
         assert_eq!((seen.seen.len(), seen.listed.len()), (1, made + 1));
         assert_eq!(fitted.certificate.releases.len(), 1);
-        // the same night again makes nothing and arrives at the same model
+        // repeating the same night makes nothing and arrives at the same model
         let (again, seen) = place.night(&mut lifetime, number, &data).unwrap();
         assert!(again.model == fitted.model && seen.seen.is_empty());
         assert_eq!(lifetime.state().unwrap().n_nights, made + 1);
@@ -251,7 +251,8 @@ fn users_are_held_to_the_bound_of_the_nights_since_they_came() {
         .unwrap()
         .bounds(grid.l2_bound())
         .unwrap();
-    // user 0 from night 2, users 1 and 2 from night 4; nights 3 and 5 are left out; nobody on night 8
+    // user 0 from night 2, users 1 and 2 from night 4; nights 3 and 5 are skipped; night 8 has no
+    // users
     let mut spent = [0_u128; 3];
     for (number, present) in [(2, 1), (4, 3), (6, 3), (7, 2), (8, 0), (9, 3), (30, 3)] {
         let data = users(present, N_ITEMS);
@@ -290,7 +291,7 @@ fn shards_in_one_process_make_the_same_night_and_other_machines_none() {
     let (pool, _links) = worker_channels(2);
     let refused = entries(&Coordinator::new(pool));
     assert!(matches!(refused, Err(Error::Nightly { what }) if what.contains("without workers")));
-    // nor do other runs make nights, and nightly runs other releases
+    // other runs do not make nights, and nightly runs do not make other releases
     let place = Place::new();
     let data = users(3, N_ITEMS);
     let mut lifetime = place.begin().unwrap();
@@ -306,7 +307,7 @@ fn shards_in_one_process_make_the_same_night_and_other_machines_none() {
         ItemBiases.run(&data, run),
         Err(Error::Nightly { .. })
     ));
-    // and the plan is the one that was reserved
+    // the plan must be the reserved one
     let requests = [ReleaseRequest::new("nights", 1.0, ReplaceFactor::Two, 7)];
     let other = Plan::calibrate(TARGET, ADJACENCY, &requests).unwrap();
     let refused = Run::nightly(&other, &mut lifetime, 0, noise);
@@ -336,7 +337,8 @@ fn a_crash_between_any_two_writes_of_a_night_is_gone_on_from() {
     let [old_ledger, old_store, old_list] = &before;
     let [new_ledger, new_store, new_list] = &after;
     let cut = &new_store[..new_store.len() / 2];
-    // the store is written beside, named by the ledger, put in place; then the list
+    // the store is written as a pending file, named by the ledger, and moved into place; then the
+    // list is written
     for (ledger, store, next, list, last) in [
         (old_ledger, old_store, Some(cut), old_list, 0),
         (old_ledger, old_store, Some(&new_store[..]), old_list, 0),
@@ -348,7 +350,8 @@ fn a_crash_between_any_two_writes_of_a_night_is_gone_on_from() {
         let mut lifetime = place.resume().unwrap();
         assert_eq!(lifetime.state().unwrap().last_night, Some(last));
         let is_lost = last == 2 && list == old_list;
-        // tonight again: made where it was not paid for, lost where it was and is not listed, else replayed
+        // tonight again: made if it was not handed out, lost if it was and is not listed, otherwise
+        // replayed
         let again = place.night(&mut lifetime, 2, &users(9, N_ITEMS));
         match again {
             Ok(_) => assert!(!is_lost),
@@ -358,11 +361,11 @@ fn a_crash_between_any_two_writes_of_a_night_is_gone_on_from() {
             Err(other) => panic!("{other}"),
         }
         let (_, seen) = place.night(&mut lifetime, 3, &users(9, N_ITEMS)).unwrap();
-        // user 0 came on night 0 and user 8 on night 2, whatever crashed
+        // user 0 was first seen on night 0 and user 8 on night 2, whatever crashed
         let norms = &seen.seen[0];
         assert!(norms[0] < norms[8], "{norms:?}");
     }
-    // a write that reached the ledger while the store beside was lost is refused
+    // a write that reached the ledger while the pending store was lost is rejected
     put(new_ledger, old_store, None, old_list);
     refused_store(place.resume(), "ledger's last line");
 }
@@ -383,7 +386,7 @@ fn a_store_that_is_missing_older_or_changed_is_refused() {
     for name in ["first-seen", "first-seen.key"] {
         private_mode(&place.at(name));
     }
-    // two states differ even where nobody came
+    // two states differ even if no new user came
     assert_ne!(states[1], states[2]);
     let newest = states.pop().unwrap();
     let mut changed = newest.clone();
@@ -411,9 +414,9 @@ fn a_store_that_is_missing_older_or_changed_is_refused() {
     refused_store(place.resume(), "key");
     fs::write(place.at("first-seen.key"), key).unwrap();
     assert!(place.resume().is_ok());
-    // a store in use begins no second lifetime
+    // a store in use cannot begin a second lifetime
     refused_store(place.begin(), "resume that one");
-    // no id stands in it in the clear
+    // it contains no id in the clear
     for id in (0..5).map(|user| id_of(user) | (1 << 127)) {
         for bytes in [id.to_le_bytes(), id.to_be_bytes()] {
             assert!(!newest.windows(8).any(|w| w == &bytes[4..12]));
@@ -440,10 +443,10 @@ fn a_lifetime_that_was_not_reserved_leaves_a_store_that_the_next_try_takes() {
     let place = Place::new();
     let path = place.at("first-seen");
     super::FirstSeen::create(&path).unwrap();
-    fs::remove_file(&path).unwrap(); // the key alone
+    fs::remove_file(&path).unwrap(); // only the key
     super::FirstSeen::create(&path).unwrap();
     let id = place.begin().unwrap().release_id().to_owned();
-    // interrupted before anybody noted the id: the reservation is found by its store
+    // interrupted before the id was noted: the reservation is found by its store
     assert_eq!(place.begin().unwrap().release_id(), id);
     assert_eq!(place.ledger().lifetimes().count(), 1);
     let other = Pace::new(0.5, HORIZON).unwrap();
@@ -458,7 +461,7 @@ fn whoever_is_erased_does_not_come_back_as_somebody_new() {
     let mut lifetime = place.begin().unwrap();
     place.night(&mut lifetime, 0, &users(3, N_ITEMS)).unwrap();
     let data = users(4, N_ITEMS);
-    // one who was there and one who never was
+    // one user who was there and one who never was
     lifetime
         .erase([data.expose().user_id(1), data.expose().user_id(3)])
         .unwrap();
@@ -513,7 +516,7 @@ fn a_list_with_nights_that_the_ledger_forgot_is_refused() {
     let copies = [&old_ledger, &old_store].map(|path| fs::read(path).unwrap());
     place.night(&mut lifetime, 0, &users(3, N_ITEMS)).unwrap();
     drop(lifetime);
-    // ledger and store rolled back together, which no MAC shows
+    // ledger and store rolled back together, which no MAC reveals
     for (path, bytes) in [&old_ledger, &old_store].into_iter().zip(&copies) {
         fs::write(path, bytes).unwrap();
     }
@@ -541,14 +544,14 @@ fn a_night_that_another_program_made_meanwhile_is_seen() {
     let place = Place::new();
     let mut lifetime = place.begin().unwrap();
     place.night(&mut lifetime, 0, &users(1, N_ITEMS)).unwrap();
-    // a synchronising program puts a copy in the ledger's place, which another run may lock
+    // a synchronising program replaces the ledger by a copy, which another run may lock
     let (ledger, copy) = (place.at("ledger"), place.at("copy"));
     fs::copy(&ledger, &copy).unwrap();
     fs::rename(&copy, &ledger).unwrap();
     let mut other = place.resume().unwrap();
     assert!(norms(&place, &mut other, 1, 3)[2] > 0);
     drop(other);
-    // this one's store does not know users 1 and 2, who have spent the most that they ever may
+    // this store does not contain users 1 and 2, who have spent their whole lifetime budget
     let noise = &mut NoiseSource::insecure_seeded(2);
     let run = Run::nightly(&place.plan, &mut lifetime, 2, noise).unwrap();
     let again = ItemBiases.run(&users(3, N_ITEMS), run).map(|_| ());
@@ -591,10 +594,10 @@ fn users_of_whom_none_was_there_before_are_told_apart_and_have_their_night() {
         Private::new(builder.build().0)
     };
     assert!(lifetime.knows_nobody_of(&of(&[10, 11])));
-    // one is enough, however many are new; and nobody is no stranger
+    // one known user is enough, however many are new; and an empty table has no strangers
     assert!(!lifetime.knows_nobody_of(&of(&[2, 10, 11, 12, 13])));
     assert!(!lifetime.knows_nobody_of(&of(&[])));
-    // whether a night is made does not depend on it: with user 2 beside them or without
+    // whether a night is made does not depend on this: with user 2 among them or without
     place.night(&mut lifetime, 1, &of(&[10, 11])).unwrap();
 }
 
@@ -611,7 +614,7 @@ fn after_a_restore_nobody_spends_more_than_one_lifetime() {
             *sum += norm;
         }
     };
-    // users 1 and 2 come on nights that the copy lacks, user 3 afterwards
+    // users 1 and 2 come on nights that the backup lacks, user 3 afterwards
     add(norms(&place, &mut lifetime, 1, 2));
     add(norms(&place, &mut lifetime, 2, 3));
     drop(lifetime);

@@ -12,7 +12,7 @@ use crate::{Error, NoiseSource, Result};
 
 /// Levels are multiples of 2^-20.
 const LEVEL_ONE: u32 = 1 << 20;
-/// Most points of a grid.
+/// Maximum number of grid points.
 const MAX_POINTS: usize = 1 << 20;
 
 /// A quantile of one value per user, selected by the exponential mechanism on a public grid.
@@ -24,28 +24,28 @@ const MAX_POINTS: usize = 1 << 20;
 /// P(i) proportional to exp(epsilon u_i / (2 s)) with the integer weights of ExponentialMechanism
 /// ```
 ///
-/// A user's value goes to the nearest grid point, values outside to the nearer end, NaN to the
-/// lowest point. Every grid point is a candidate, so points between two values that follow each
-/// other share their score: the interval form of the source with the lengths counted in points.
-/// Where many users share a value, `[L_i, R_i]` is wide and only that point is best; with a
-/// single rank in its place every point of a constant column would score alike.
+/// A user's value is assigned to the nearest grid point, values outside to the nearer end, NaN to
+/// the lowest point. Every grid point is a candidate, so points between two consecutive values
+/// share their score: this is the interval form of the source, with lengths counted in points. If
+/// many users share a value, `[L_i, R_i]` is wide and only that point is best; with a single rank
+/// instead, every point of a constant column would have the same score.
 ///
-/// Source: Smith, *Privacy-preserving statistical estimation with optimal convergence rates*
-/// (STOC 2011, algorithm 2, there for replacement and a continuous range).
+/// Source: Smith, *Privacy-preserving statistical estimation with optimal convergence rates* (STOC
+/// 2011, algorithm 2, stated there for replacement and a continuous range).
 ///
 /// # Privacy
 /// Released to everybody: one grid point. Unit: the user, who has exactly one value computed from
 /// the user's own row. Sensitivity `s` of every `u_i`:
 ///
-/// * **Add/remove.** One more user with value v: `n` rises by 1, so `q n` by `q`; `L_i` and `R_i`
-///   each rise by 0 or 1. So `L_i - q n` and `q n - R_i` each move by `q` or `1 - q`, and a
-///   maximum moves no further than its parts: `s = max(q, 1 - q) <= 1`.
-/// * **Replace.** `n` stays, `L_i` and `R_i` move by at most 1: `s = 1`.
+/// * **Add/remove.** With one more user with value v, `n` increases by 1, so `q n` by `q`; `L_i`
+///   and `R_i` each increase by 0 or 1. So `L_i - q n` and `q n - R_i` each change by `q` or `1 -
+///   q`, and a maximum changes no more than its parts: `s = max(q, 1 - q) <= 1`.
+/// * **Replace.** `n` stays the same, `L_i` and `R_i` change by at most 1: `s = 1`.
 ///
-/// Scores rise for some points and fall for others, so the change is general. `q` is a multiple
-/// of 2^-20 and the scores are whole multiples of 2^-20: no rounding enters before the floor of
-/// the mechanism. The release is of bounded range `epsilon`. The work after one pass over the
-/// users depends on `G` alone.
+/// Scores increase for some points and decrease for others, so the change is general. `q` is a
+/// multiple of 2^-20 and the scores are whole multiples of 2^-20, so there is no rounding before
+/// the floor of the mechanism. The release has bounded range `epsilon`. The work after one pass
+/// over the users depends only on `G`.
 ///
 /// # Numerics
 /// With probability `1 - beta` the rank of the result is off by at most
@@ -90,10 +90,10 @@ pub struct PrivateQuantile {
 
 impl PrivateQuantile {
     /// The quantile at `level` (0 to 1, rounded to a multiple of 2^-20), on `n_points` points
-    /// spread evenly over `range` (data units), with loss range at most `epsilon` (nats).
+    /// evenly spaced over `range` (data units), with loss range at most `epsilon` (nats).
     ///
     /// # Errors
-    /// [`Error::Param`] when the rounded level is not inside (0, 1), the range is not finite and
+    /// [`Error::Param`] if the rounded level is not inside (0, 1), the range is not finite and
     /// increasing, there are not 2 to 2^20 points, or `epsilon` is not in [1e-3, 40].
     pub fn new(
         level: f64,
@@ -138,7 +138,7 @@ impl PrivateQuantile {
         f64::from(self.level) / f64::from(LEVEL_ONE)
     }
 
-    /// The event to plan and pay for; no noise draws need to be counted.
+    /// The event to plan and charge; no noise draws need to be counted.
     #[must_use]
     pub fn event(&self) -> DpEvent {
         self.mechanism.event()
@@ -146,11 +146,11 @@ impl PrivateQuantile {
 
     /// Releases the quantile of `value` over all users.
     ///
-    /// `value` may use the user's own row and what is public or already released, nothing else.
+    /// `value` may use only the user's own row and what is public or already released.
     ///
     /// # Errors
-    /// [`Error::WrongSpend`] when the spend is not for [`event`](Self::event) or more;
-    /// [`Error::EntropyUnavailable`]. In each case nothing is released and the spend is gone.
+    /// [`Error::WrongSpend`] if the spend is not for [`event`](Self::event) or more;
+    /// [`Error::EntropyUnavailable`]. In each case nothing is released and the spend is lost.
     pub fn release(
         &self,
         data: &Private<Interactions>,
@@ -168,7 +168,7 @@ impl PrivateQuantile {
         Ok(self.released(point, noise.is_insecure()))
     }
 
-    /// Users of one shard at each point.
+    /// Number of users of one shard at each point.
     pub(crate) fn shard_sum(
         &self,
         shard: &Interactions,
@@ -186,7 +186,7 @@ impl PrivateQuantile {
         counts
     }
 
-    /// The point selected by users per point.
+    /// The point selected from the numbers of users per point.
     pub(crate) fn select(
         &self,
         counts: &[i64],
@@ -198,7 +198,7 @@ impl PrivateQuantile {
         Ok(self.mechanism.draw(&self.scores(counts), &mut bits))
     }
 
-    /// The quantile that a point stands for.
+    /// The quantile at a grid point.
     pub(crate) fn released(&self, point: usize, insecure: bool) -> ReleasedQuantile {
         ReleasedQuantile {
             value: self.value_of(point),
@@ -210,7 +210,7 @@ impl PrivateQuantile {
         self.n_points
     }
 
-    /// The grid point nearest to a value, NaN to the lowest.
+    /// The grid point nearest to a value; the lowest for NaN.
     #[allow(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -230,7 +230,8 @@ impl PrivateQuantile {
         (self.low + share * (self.high - self.low)).min(self.high)
     }
 
-    /// The scores `u_i` of all grid points in steps of the mechanism, from users per point.
+    /// The scores `u_i` of all grid points in steps of the mechanism, from the numbers of users per
+    /// point.
     fn scores(&self, counts: &[i64]) -> Vec<i64> {
         let n = counts.iter().fold(0, |n: i64, &c| n.wrapping_add(c));
         let aim = i128::from(n).saturating_mul(self.level.into());
@@ -241,14 +242,14 @@ impl PrivateQuantile {
                 .max(below.saturating_sub(aim))
                 .max(aim.saturating_sub(upto));
             below = upto;
-            // exact up to 2^53, that is 2^33 users; the mechanism clamps before that
+            // exact up to 2^53, that is, 2^33 users; the mechanism clamps before that
             self.mechanism.in_steps(-(off as f64))
         };
         counts.iter().map(score).collect()
     }
 }
 
-/// A level as a whole number of 2^-20.
+/// A level as a whole multiple of 2^-20.
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -267,7 +268,7 @@ fn whole_level(level: f64) -> Result<u32> {
     Ok(whole)
 }
 
-/// A released quantile: public.
+/// A released quantile. Public.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ReleasedQuantile {
     value: f64,
@@ -275,7 +276,7 @@ pub struct ReleasedQuantile {
 }
 
 impl ReleasedQuantile {
-    /// The selected grid point, data units.
+    /// The selected grid point, in data units.
     #[must_use]
     pub const fn value(&self) -> f64 {
         self.value

@@ -8,7 +8,7 @@ fn quantile(level: f64, relation: Relation) -> PrivateQuantile {
     PrivateQuantile::new(level, (0.0, 10.0), 11, 1.0, relation).unwrap()
 }
 
-/// Scores in users, from the definition by sorted values.
+/// Scores in users, computed from the definition with sorted values.
 fn by_definition(values: &[usize], level: f64, n_points: usize) -> Vec<f64> {
     let aim = level * values.len() as f64;
     (0..n_points)
@@ -116,7 +116,7 @@ fn a_hundred_thousand_hostile_values_move_no_score_beyond_the_sensitivity() {
         let (mut before, mut reached) = (quantile.scores(&counts), false);
         for _ in 0..100_000 {
             let point = quantile.point_of(rng.hostile() * 20.0);
-            counts[point] += 1; // out of the grid would be a panic here
+            counts[point] += 1; // an index outside the grid would panic here
             if relation == Relation::Replace {
                 let gone = (0..11).find(|&p| counts[p] > 0).unwrap();
                 counts[gone] -= 1;
@@ -224,7 +224,7 @@ fn a_spend_for_another_range_is_refused() {
 
 #[test]
 fn probabilities_of_neighbours_keep_the_range_and_come_near_it() {
-    // the worst of all pairs of small data sets: range of ln P(i) / P'(i) over the outcomes
+    // the worst case over all pairs of small data sets: range of ln P(i) / P'(i) over the outcomes
     for (level, relation) in [
         (0.5, Relation::AddRemove),
         (0.9, Relation::AddRemove),

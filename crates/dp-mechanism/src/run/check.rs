@@ -1,4 +1,4 @@
-//! What must hold for every trainer, as a check that tests of trainers call.
+//! Checks of the properties that every trainer must have, to be called by the tests of trainers.
 
 use std::fmt;
 use std::ops::Range;
@@ -15,23 +15,23 @@ use crate::{NoiseSource, Sharded, SumBackend};
 
 const RUN: &str = "check of a trainer";
 const SEED: u64 = 12;
-/// Places at most at which a run is interrupted.
+/// Maximum number of positions at which a run is interrupted.
 const MOST_PLACES: usize = 12;
 /// Numbers of workers that share the users.
 const WORKERS: [usize; 4] = [1, 2, 3, 8];
-/// Numbers of processes that share the users, the coordinator among them.
+/// Numbers of processes that share the users, including the coordinator.
 const PROCESSES: [usize; 3] = [1, 2, 4];
 
 /// Checks that a trainer's model is a function of its list of releases, wherever the users are.
 ///
 /// | law | what is compared, bit by bit, under seeded noise |
 /// |---|---|
-/// | [`resume`](Self::resume) | a run that ended after j releases and goes on from their list, for every j; it pays for the rest alone |
+/// | [`resume`](Self::resume) | a run that ended after j releases and continues from their list, for every j; it is charged for the rest only |
 /// | [`replay`](Self::replay) | the model that follows from the list without any users |
-/// | [`shards`](Self::shards) | the users cut into shards in one process |
+/// | [`shards`](Self::shards) | the users split into shards in one process |
 /// | [`workers`](Self::workers) | 1, 2, 3 and 8 workers with the users of their shards, and a coordinator without users; 1, 2 and 4 processes with users, of which the first coordinates |
 ///
-/// It draws seeded noise and is for tests on made data.
+/// It draws seeded noise and is meant for tests on generated data.
 ///
 /// # Examples
 /// See `tests/trainer.rs` of this crate, where a whole trainer is written and checked.
@@ -42,27 +42,27 @@ const PROCESSES: [usize; 3] = [1, 2, 4];
 pub struct TrainerCheck<'a, T: Trainer> {
     /// The trainer.
     pub trainer: &'a T,
-    /// A plan of it for `data`.
+    /// Its plan for `data`.
     pub plan: &'a Plan,
     /// The users.
     pub data: &'a T::Data,
-    /// Nobody, in the same public shape.
+    /// A data set without users, with the same public shape.
     pub nobody: &'a T::Data,
-    /// The table that shards are checked by.
+    /// The table by which shards are checked.
     pub table: &'a (dyn Fn(&T::Data) -> &Private<Interactions> + Sync),
-    /// Deals the users to so many shards by a function of their ids.
+    /// Assigns the users to a number of shards by a function of their ids.
     pub deal: &'a DealUsers<'a, T::Data>,
-    /// What makes two models equal.
+    /// The bits by which two models are compared.
     pub bits: &'a (dyn Fn(&T::Model) -> Vec<u64> + Sync),
 }
 
-/// Deals users to so many shards by a function of their ids.
+/// Assigns users to a number of shards by a function of their ids.
 pub type DealUsers<'a, D> = dyn Fn(usize, &dyn Fn(u128) -> usize) -> Vec<Box<D>> + Sync + 'a;
 
-/// A law that a trainer broke, or an error on the way.
+/// A law that a trainer violated, or an error during the check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrainerLaw {
-    /// Which one and where.
+    /// Which law, and where it was violated.
     pub what: String,
 }
 
@@ -76,7 +76,7 @@ impl std::error::Error for TrainerLaw {}
 
 type Law<T> = Result<T, TrainerLaw>;
 
-/// Keeps the list.
+/// Keeps the list in memory.
 #[derive(Default)]
 struct Keep {
     entries: Vec<ReleaseEntry>,
@@ -92,7 +92,7 @@ impl Observer for Keep {
     }
 }
 
-/// Pays for everything, each payment out of a ledger of its own, and counts.
+/// Pays for every release from a ledger of its own, and counts the payments.
 #[derive(Default)]
 struct Counting {
     n_paid: usize,
@@ -112,7 +112,7 @@ impl Payer for Counting {
     }
 
     fn has_paid(&self, _: &PaidLine) -> bool {
-        true // out of ledgers that are gone
+        true // from ledgers that no longer exist
     }
 }
 
@@ -122,10 +122,10 @@ where
     T::Data: Sync,
     T::Error: fmt::Debug,
 {
-    /// All laws.
+    /// Checks all laws.
     ///
     /// # Errors
-    /// The first one that is broken.
+    /// The first one that is violated.
     pub fn all(&self) -> Law<()> {
         self.resume()?;
         self.replay()?;
@@ -133,7 +133,7 @@ where
         self.workers()
     }
 
-    /// A run in one piece, with its list.
+    /// A complete run, with its list.
     fn whole(&self) -> Law<(Vec<u64>, Vec<ReleaseEntry>)> {
         let mut keep = Keep::default();
         let list = self.list(Vec::new())?;
@@ -156,10 +156,11 @@ where
         Err(broken(format!("{what} made another model")))
     }
 
-    /// A run that was interrupted after any release goes on to the same model and pays for what is missing.
+    /// A run that was interrupted after any release continues to the same model and is charged only
+    /// for the missing releases.
     ///
     /// # Errors
-    /// Where it does not.
+    /// If this is violated.
     pub fn resume(&self) -> Law<()> {
         let (expected, entries) = self.whole()?;
         let n = entries.len();
@@ -185,7 +186,7 @@ where
     /// The model follows from the list, without users.
     ///
     /// # Errors
-    /// Where it does not.
+    /// If this is violated.
     pub fn replay(&self) -> Law<()> {
         let (expected, entries) = self.whole()?;
         let run = said("a replay", Run::replay(self.plan, self.list(entries)?))?;
@@ -193,10 +194,10 @@ where
         self.same(&fitted, &expected, "a replay without users")
     }
 
-    /// Shards of users in one process make the same sums.
+    /// Shards of users in one process give the same sums.
     ///
     /// # Errors
-    /// Where they do not.
+    /// If this is violated.
     pub fn shards(&self) -> Law<()> {
         let (expected, _) = self.whole()?;
         let what = "a run over three shards in one process";
@@ -208,10 +209,10 @@ where
         self.same(&fitted, &expected, what)
     }
 
-    /// Workers with the users, and a coordinator without, arrive at the same model.
+    /// Workers with the users, and a coordinator without users, arrive at the same model.
     ///
     /// # Errors
-    /// Where they do not.
+    /// If this is violated.
     pub fn workers(&self) -> Law<()> {
         let (expected, _) = self.whole()?;
         for k in WORKERS {
@@ -232,7 +233,7 @@ where
         Ok(())
     }
 
-    /// Workers with the shards that the coordinator has no users of.
+    /// Runs workers with the shards for which the coordinator has no users.
     fn with_workers(
         &self,
         shards: &[Box<T::Data>],
@@ -243,7 +244,7 @@ where
         let (k, n_own) = (shards.len(), usize::from(!backend.is_remote()));
         thread::scope(|scope| {
             let mut links: Vec<_> = shards.iter().zip(links).enumerate().collect();
-            let others = links.split_off(n_own); // a link that is dropped says that its worker has left
+            let others = links.split_off(n_own); // dropping a link signals that its worker has left
             let parts = others.into_iter();
             let workers: Vec<_> = parts
                 .map(|(shard, (data, mut link))| {
@@ -257,7 +258,7 @@ where
                 })
                 .collect();
             let made = self.coordinate(k, &backend, own);
-            drop(backend); // ends workers that still wait
+            drop(backend); // stops workers that are still waiting
             let done: Vec<Law<()>> = workers
                 .into_iter()
                 .map(|worker| worker.join())

@@ -1,4 +1,5 @@
-//! A run that can be interrupted: its list of releases in a folder, and payments that no crash makes twice.
+//! A run that can be interrupted: its list of releases in a folder, and payments that no crash
+//! repeats.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -14,19 +15,21 @@ use crate::{Error, InProcess, NoiseSource, Result, SumBackend};
 const LIST: &str = "releases.list";
 const HELD: &str = "held.json";
 
-/// A folder that holds what a run needs to go on after it was interrupted: its list of releases and, where its whole plan was paid
-/// at once, which of the ledger's lines are its own.
+/// A folder with everything that a run needs to continue after an interruption: its list of
+/// releases and, if its whole plan was reserved in advance, which of the ledger's lines belong to
+/// it.
 ///
-/// How a run pays follows from its plan and ledger:
+/// How a run is charged follows from its plan and ledger:
 ///
-/// | ledger | plan | paid | a crash costs |
+/// | ledger | plan | charged | cost of a crash |
 /// |---|---|---|---|
-/// | Gaussian or Renyi budget | any that it can count, all users | release by release, each before its noise | a release that was paid for and not yet listed |
-/// | the same, or one schedule | with samples | whole, before the first coin; each release is taken from the ledger before its coins or noise | a release that was taken and not yet listed: it is paid for again, and the run ends where the ledger has no room. A crash between the payment and the note of its ledger lines costs the whole plan, unless the ledger is for one schedule |
+/// | Gaussian or Renyi budget | any that it can count, all users | release by release, each before its noise | a release that was charged and not yet listed |
+/// | the same, or one schedule | with samples | as a whole, before the first coin; each release is taken from the ledger before its coins or noise | a release that was taken and not yet listed: it is charged again, and the run ends if the ledger has no room. A crash between the reservation and the note of its ledger lines costs the whole plan, unless the ledger is for one schedule |
 ///
 /// # Privacy
-/// The folder holds released values and names of ledger lines. What is not covered: somebody who restores an older copy of folder
-/// *and* ledger can have releases made again with other noise. With the ledger as it is, a copied folder cannot: no line pays twice.
+/// The folder contains released values and ids of ledger lines. Not covered: someone who restores
+/// an older copy of folder *and* ledger can make releases again with other noise. If only the
+/// folder is copied, this is impossible, because no ledger line can be used twice.
 ///
 /// # Examples
 /// ```no_run
@@ -47,13 +50,13 @@ pub struct RunFolder {
 }
 
 impl RunFolder {
-    /// The folder at `path`; it is made when a run begins.
+    /// The folder at `path`, which is created when a run begins.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into() }
     }
 
-    /// Where the list of releases is.
+    /// The path of the list of releases.
     #[must_use]
     pub fn list_path(&self) -> PathBuf {
         self.path.join(LIST)
@@ -65,13 +68,16 @@ impl RunFolder {
         self.list_path().exists()
     }
 
-    /// Trains, or goes on with the run that was begun here. There is a ledger for each account of the trainer.
+    /// Trains, or continues the run that was begun here. There is one ledger for each account of
+    /// the trainer.
     ///
-    /// `run` stands for everything public that shapes the run beside its plan: a folder of another run is refused.
+    /// `run` identifies everything public that shapes the run in addition to its plan; a folder of
+    /// another run is rejected.
     ///
     /// # Errors
-    /// Those of [`Trainer::run`]; [`Error::ListOfAnotherRun`], [`Error::List`] when the list names ledger lines that the ledgers do
-    /// not have; [`Error::Accounting`] when the budget has no room for what is missing: before anything is paid.
+    /// Those of [`Trainer::run`]; [`Error::ListOfAnotherRun`], [`Error::List`] if the list names
+    /// ledger lines that the ledgers do not have; [`Error::Accounting`] if the budget has no room
+    /// for the missing releases: this is checked before anything is charged.
     #[allow(clippy::too_many_arguments, reason = "what a run is made of")]
     pub fn train<T: Trainer>(
         &self,
@@ -87,10 +93,10 @@ impl RunFolder {
         self.train_with(trainer, data, plan, run, &InProcess, parts)
     }
 
-    /// [`train`](Self::train) with sums made by `backend`.
+    /// [`train`](Self::train) with sums computed by `backend`.
     ///
     /// # Errors
-    /// As [`train`](Self::train), and those of the backend.
+    /// As [`train`](Self::train), and the errors of the backend.
     pub fn train_with<T: Trainer>(
         &self,
         trainer: &T,
@@ -120,15 +126,17 @@ impl RunFolder {
             .summed_by(backend)
             .observed_by(observer);
         let fitted = trainer.run(data, made)?;
-        // a file that was replaced since the last payment must have all lines before the model leaves
+        // a file that was replaced since the last charge must contain all lines before the model is
+        // released
         for ledger in ledgers {
             ledger.confirm().map_err(Error::from)?;
         }
         Ok(fitted)
     }
 
-    /// Who pays for a run along `plan` that goes on from `list`: what [`train`](Self::train) pays with, for whoever drives a [`Run`]
-    /// round by round. There is a ledger for each account.
+    /// The payer of a run along `plan` that continues from `list`, as used by
+    /// [`train`](Self::train): for callers that drive a [`Run`] round by round. There is one ledger
+    /// for each account.
     ///
     /// # Errors
     /// As [`train`](Self::train), before any release.
@@ -152,7 +160,7 @@ impl RunFolder {
             if pays_release_by_release(plan, ledger) {
                 ledger.affords(&missing)?;
             } else if n_listed(account) == 0 {
-                // what a run left that ended before it could write down which lines are its own
+                // left by a run that ended before it could record which lines belong to it
                 let untouched = ledger.untouched(plan);
                 let reservation = untouched.map_or_else(|| ledger.hold(plan), Ok)?;
                 held.insert(account, reservation.release_ids().to_vec());
@@ -186,7 +194,7 @@ impl RunFolder {
         }
     }
 
-    /// Writes which ledger lines are the run's, durably.
+    /// Records which ledger lines belong to the run, durably.
     fn keep_held(&self, held: &BTreeMap<usize, Vec<String>>) -> Result<()> {
         let path = self.path.join(HELD);
         let bytes = serde_json::to_vec(held).map_err(|error| Error::List {
@@ -204,8 +212,8 @@ impl RunFolder {
     }
 }
 
-/// What ends a run whose release was taken before a crash: `lost`, where the ledger has no room for it a second time, and not where it
-/// failed in another way.
+/// The error that ends a run whose release was taken before a crash: `lost` if the ledger has no
+/// room for it a second time, but not if it failed for another reason.
 pub(super) fn if_no_room(lost: AccountingError, again: AccountingError) -> AccountingError {
     match again {
         AccountingError::BudgetSpent { .. }
@@ -215,7 +223,7 @@ pub(super) fn if_no_room(lost: AccountingError, again: AccountingError) -> Accou
     }
 }
 
-/// Every release in the list must have been paid for in these ledgers.
+/// Every release in the list must have been charged to these ledgers.
 fn check_paid(list: &ReleaseList, ledgers: &[Ledger]) -> Result<()> {
     let paid = list.paid_before().iter().all(|line| {
         let ledger = ledgers.get(line.account);
@@ -229,12 +237,13 @@ fn check_paid(list: &ReleaseList, ledgers: &[Ledger]) -> Result<()> {
     })
 }
 
-/// Whether each release can be paid for when the run comes to it: a filter counts it, and no sample needs a payment in advance.
+/// Whether each release can be charged when the run reaches it: a filter counts it, and no sample
+/// needs a reservation in advance.
 fn pays_release_by_release(plan: &Plan, ledger: &Ledger) -> bool {
     ledger.budget().kind() != BudgetKind::Schedule && plan.mu_squared().is_ok()
 }
 
-/// Pays out of ledgers: release by release, or by taking what they hold for the run.
+/// Pays from ledgers: release by release, or by taking what they hold for the run.
 #[derive(Debug)]
 pub struct LedgerPayer<'l> {
     ledgers: &'l mut [Ledger],
@@ -249,7 +258,7 @@ impl Payer for LedgerPayer<'_> {
         account: usize,
     ) -> dp_accounting::Result<Vec<Spend>> {
         let Some(ledger) = self.ledgers.get_mut(account) else {
-            return Ok(Vec::new()); // the run refuses so few spends
+            return Ok(Vec::new()); // the run rejects this number of spends
         };
         let Some(reservation) = self.reservations.get(&account) else {
             return ledger.pay(plan, releases, account);
@@ -258,7 +267,8 @@ impl Payer for LedgerPayer<'_> {
         for release in releases {
             match ledger.take(reservation, release) {
                 Ok(spend) => spends.push(spend),
-                // taken before a crash and never listed: it stays spent, and is paid for again where there is room
+                // taken before a crash and never listed: it stays spent, and is charged again if
+                // there is room
                 Err(lost @ AccountingError::AlreadyTaken { .. }) => {
                     let again = release..release.saturating_add(1);
                     let paid = ledger.pay(plan, again, account);

@@ -7,7 +7,7 @@ use super::tests::{Everything, bits, plan, users};
 use super::*;
 use crate::ShardSum;
 
-/// Ends a run after so many releases, as whoever observes it may.
+/// Ends a run after this many releases, as an observer may.
 struct EndAfter(usize);
 
 impl Observer for EndAfter {
@@ -20,7 +20,7 @@ impl Observer for EndAfter {
     }
 }
 
-/// Does something to the ledger's file after the last release of a run, which nothing is paid for after.
+/// Changes the ledger's file after the last release of a run, after which nothing is charged.
 struct AfterTheLast<F>(F);
 
 impl<F: FnMut()> Observer for AfterTheLast<F> {
@@ -32,7 +32,7 @@ impl<F: FnMut()> Observer for AfterTheLast<F> {
     }
 }
 
-/// Loses its workers at the sum of one step.
+/// Loses its workers during the sum of one step.
 struct FailsAt(usize);
 
 impl SumBackend for FailsAt {
@@ -115,7 +115,7 @@ fn a_run_ended_after_any_release_goes_on_and_a_schedule_pays_once() {
             assert!(again.certificate.verify().is_ok());
             let n_planned = place.plan.releases().len() as u64;
             assert_eq!(place.n_paid(budget), n_planned);
-            // once more: everything comes from the list
+            // a further call takes everything from the list
             let once_more = place.train(budget, &mut (), &InProcess).unwrap();
             assert_eq!(once_more.releases_hash, again.releases_hash);
             assert_eq!(place.n_paid(budget), n_planned);
@@ -126,7 +126,7 @@ fn a_run_ended_after_any_release_goes_on_and_a_schedule_pays_once() {
 #[test]
 fn a_release_that_was_taken_and_not_listed_is_paid_for_again_where_there_is_room() {
     let place = Place::new(true);
-    // the coins of step 1 were tossed, then its workers were gone
+    // the coins of step 1 were tossed, then its workers failed
     let rdp = |epsilon| {
         let target = dp_core::ApproxDp::target(epsilon, 1e-5).unwrap();
         Budget::rdp(target, place.plan.adjacency(), 8.0).unwrap()
@@ -162,7 +162,7 @@ fn a_ledger_replaced_after_the_last_payment_is_made_whole_or_keeps_the_model_bac
         place.folder.path().join("older"),
     );
     std::fs::copy(&path, &older).unwrap();
-    // gone, and nobody knows what was spent
+    // the ledger is missing, so it is unknown what was spent
     let elsewhere = place.folder.path().join("elsewhere");
     let mut remove = AfterTheLast(|| std::fs::rename(&path, &elsewhere).unwrap());
     let refused = place.train(budget, &mut remove, &InProcess);
@@ -175,11 +175,11 @@ fn a_ledger_replaced_after_the_last_payment_is_made_whole_or_keeps_the_model_bac
         ),
         "{refused:?}"
     );
-    // restored: everything comes from the list
+    // after restoring it, everything is taken from the list
     std::fs::rename(&elsewhere, &path).unwrap();
     assert!(place.train(budget, &mut (), &InProcess).is_ok());
 
-    // an older copy gets the lines that it lacks before the model leaves
+    // an older copy is completed with the lines that it lacks before the model is released
     std::fs::remove_dir_all(place.folder.path().join("run")).unwrap();
     std::fs::rename(&older, &path).unwrap();
     std::fs::copy(&path, &older).unwrap();
@@ -250,7 +250,7 @@ fn a_run_with_too_few_ledgers_or_too_many_is_refused_before_it_begins() {
     }
 }
 
-/// The ledger holds the schedule, and the process ended before the folder named its lines.
+/// The ledger holds the schedule, but the process ended before the folder recorded its lines.
 #[test]
 fn a_schedule_that_was_held_and_never_used_is_adopted_and_not_paid_for_again() {
     let place = Place::new(true);
@@ -262,7 +262,7 @@ fn a_schedule_that_was_held_and_never_used_is_adopted_and_not_paid_for_again() {
     assert_eq!(bits(&whole.model), place.expected());
     assert_eq!(place.n_paid(budget), n_planned);
 
-    // one of which a line was handed out is somebody else's
+    // a schedule of which a line was handed out belongs to another run
     let place = Place::new(true);
     let mut ledger = place.ledger(budget);
     let reservation = ledger.hold(&place.plan).unwrap();

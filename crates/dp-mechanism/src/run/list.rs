@@ -1,4 +1,5 @@
-//! The list of releases: what a run has made public so far, in memory or in a file that grows.
+//! The list of releases: everything that a run has made public so far, in memory or in a file that
+//! grows.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
@@ -13,22 +14,23 @@ use crate::{Error, Grid, Result};
 pub const RELEASE_LIST_SCHEMA: u32 = 2;
 const NAME: &str = "dp-personal";
 
-/// What a release is made of, all of it public before the release.
+/// The form of a release, all of it public before the release.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReleaseForm {
-    /// The kernel's release: what the integers are.
+    /// The kind of kernel release: what the integers are.
     pub kind: ReleaseKind,
-    /// Labels in the plan of the releases that it makes: two for matrices with right-hand sides, else one.
+    /// Labels in the plan of the releases that it makes: two for matrices with right-hand sides,
+    /// otherwise one.
     pub labels: Vec<String>,
     /// The grid of each label's integers; none for a selection.
     pub grids: Vec<GridForm>,
-    /// How many integers there are.
+    /// Number of integers.
     pub n_integers: usize,
-    /// Of a selection, the number of candidates; 0 of sums.
+    /// Number of candidates of a selection; 0 for sums.
     #[serde(default)]
     pub n_candidates: usize,
-    /// Number of the night, where it is a night of a paced lifetime.
+    /// Number of the night, if it is a night of a paced lifetime.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub night: Option<u32>,
 }
@@ -39,13 +41,15 @@ pub struct ReleaseForm {
 pub enum ReleaseKind {
     /// A vector sum with floored Gaussian noise.
     Vector,
-    /// One night of a paced lifetime: a vector sum in which each user is held to the bound of their age, with floored Gaussian noise.
+    /// One night of a paced lifetime: a vector sum in which each user is limited to the bound for
+    /// their age, with floored Gaussian noise.
     Night,
     /// The packed upper triangle of one symmetric matrix.
     Triangle,
-    /// The packed upper triangle of one symmetric matrix, off-diagonal noise larger than needed.
+    /// The packed upper triangle of one symmetric matrix, with larger off-diagonal noise than
+    /// necessary.
     TriangleFullNoise,
-    /// One packed matrix for each item, then the right-hand sides of all items.
+    /// One packed matrix per item, then the right-hand sides of all items.
     Grams,
     /// One packed matrix for all items, then the right-hand sides of all items.
     PooledGrams,
@@ -53,17 +57,17 @@ pub enum ReleaseKind {
     Selection,
 }
 
-/// A grid, as a list records it.
+/// A grid, as recorded in a list.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GridForm {
-    /// Noise multiplier, at least the one paid for.
+    /// Noise multiplier, at least the one charged.
     pub noise_multiplier: f64,
-    /// Bound of one user's norm, data units.
+    /// Bound on one user's norm, in data units.
     pub clip_norm: f64,
     /// log2 of the noise scale in grid steps.
     pub log2_sigma: u32,
-    /// Bound of one user's integer norm.
+    /// Bound on one user's integer norm.
     pub l2_bound: u64,
 }
 
@@ -78,29 +82,29 @@ impl From<&Grid> for GridForm {
     }
 }
 
-/// A ledger line that paid for a release.
+/// A ledger line that a release was charged to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PaidLine {
-    /// The account that was charged, from 0: more than one where batches of users have their own.
+    /// The account that was charged, from 0: more than one if batches of users have their own.
     pub account: usize,
     /// The ledger's data set.
     pub data_set: String,
-    /// The id of the ledger's line: random since version 4 of ledgers, and the line's hash before.
+    /// The id of the ledger's line: random since version 4 of ledgers, before that the line's hash.
     pub release_id: String,
 }
 
-/// One release in a list, public as a whole.
+/// One release in a list. Everything in it is public.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReleaseEntry {
     head: Head,
     integers: Vec<i64>,
-    /// The integers as they stand in a file.
+    /// The integers in the form used in a file.
     packed: Vec<u8>,
     hash: String,
 }
 
-/// Everything of an entry but its integers: one line of JSON.
+/// Everything in an entry except its integers: one line of JSON.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Head {
@@ -108,7 +112,7 @@ struct Head {
     release: ReleaseForm,
     paid: Vec<PaidLine>,
     insecure: bool,
-    /// Bytes of each integer, the fewest that hold all of them.
+    /// Bytes per integer, the smallest number sufficient for all of them.
     width: usize,
     integers_sha256: String,
     previous_hash: String,
@@ -142,7 +146,7 @@ impl ReleaseEntry {
         })
     }
 
-    /// Place in the list, from 0.
+    /// Position in the list, from 0.
     #[must_use]
     pub const fn step(&self) -> usize {
         self.head.step
@@ -154,7 +158,7 @@ impl ReleaseEntry {
         &self.head.release
     }
 
-    /// The ledger lines that paid.
+    /// The ledger lines that it was charged to.
     #[must_use]
     pub fn paid(&self) -> &[PaidLine] {
         &self.head.paid
@@ -186,11 +190,12 @@ impl ReleaseEntry {
         self.integers
     }
 
-    /// The entry as it stands in a file and goes over a link: a line of JSON with its hash, then the integers in two's complement, little-endian, each in the
-    /// number of bytes that the line gives, and a newline.
+    /// The entry in the form used in a file and on a link: a line of JSON with its hash, then the
+    /// integers in two's complement, little-endian, each in the number of bytes given in the line,
+    /// and a newline.
     ///
     /// # Errors
-    /// [`Error::List`] where a number in the form is not finite.
+    /// [`Error::List`] if a number in the form is not finite.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         let mut bytes = Vec::with_capacity(self.packed.len().saturating_add(1 << 10));
         self.write_to(&mut bytes).map_err(list_error)?;
@@ -208,7 +213,7 @@ impl ReleaseEntry {
         out.write_all(b"\n")
     }
 
-    /// Reads what [`to_bytes`](Self::to_bytes) wrote.
+    /// Reads the output of [`to_bytes`](Self::to_bytes).
     ///
     /// # Errors
     /// [`Error::List`] for anything else.
@@ -223,7 +228,7 @@ impl ReleaseEntry {
     }
 }
 
-/// What the first line of a list says: which run the releases are of.
+/// The first line of a list: which run the releases belong to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Header {
@@ -235,39 +240,43 @@ struct Header {
 
 /// The releases that a run has made, chained by hashes.
 ///
-/// A run appends each release as soon as it is made and before anybody is told. A list that was opened from a file is
-/// replayed first: a release that is in the list is returned and not made again.
+/// A run appends each release as soon as it is made and before it is shown to anybody. A list that
+/// was opened from a file is replayed first: a release that is in the list is returned and not made
+/// again.
 ///
 /// # File
-/// One line of JSON names the schema, the run and the plan. Each entry is a line of JSON with labels, grids, ledger lines and the
-/// hash of the entry before it, a tab and the hash of that JSON, followed by the released integers. An entry is flushed to the device
-/// before the release leaves the kernel. An entry that a crash cut off was seen by nobody: it is moved to a file beside the list when that is opened again; what was
-/// paid for it stays paid. Anything else that does not fit the chain is an error.
+/// One line of JSON names the schema, the run and the plan. Each entry is a line of JSON with
+/// labels, grids, ledger lines and the hash of the entry before it, a tab and the hash of that
+/// JSON, followed by the released integers. An entry is flushed to the device before the release
+/// leaves the kernel. An entry truncated by a crash was seen by nobody: it is moved to a separate
+/// file when the list is opened again, and its charge stays spent. Anything else that does not fit
+/// the chain is an error.
 ///
 /// # Privacy
-/// The list holds released values, which everybody may know under the run's guarantee, and no key, coin or exact sum.
+/// The list contains released values, which everybody may know under the run's guarantee, and no
+/// key, coin or exact sum.
 #[derive(Debug)]
 pub struct ReleaseList {
     run: String,
-    /// Hash of the last entry, of the header before the first.
+    /// Hash of the last entry, or of the header before the first entry.
     head: String,
     n_entries: usize,
-    /// What was there before the run.
+    /// The entries from before this run.
     before: Before,
     store: Store,
     replay: Replay,
-    /// The next of them, where somebody looked ahead.
+    /// The next of them, if it was already read ahead.
     next: Option<ReleaseEntry>,
-    /// Whether a list that was only read has bytes behind its last whole entry.
+    /// Whether a list that was only read has bytes after its last complete entry.
     cut_off: bool,
-    /// Whether a write failed, so that the file may end in a part of an entry.
+    /// Whether a write failed, so that the file may end in an incomplete entry.
     poisoned: bool,
 }
 
-/// The releases that were there before a run, in short.
+/// Summary of the releases from before this run.
 #[derive(Debug, Default)]
 struct Before {
-    /// Ledger lines that paid for them.
+    /// Ledger lines that they were charged to.
     paid: Vec<PaidLine>,
     /// Hash of the last of them.
     last: Option<String>,
@@ -282,7 +291,7 @@ impl Before {
 
 #[derive(Debug)]
 enum Store {
-    /// Hashes alone.
+    /// Only hashes.
     None,
     File {
         file: File,
@@ -290,7 +299,7 @@ enum Store {
     },
 }
 
-/// Entries that were there before the run, which it has not come to yet.
+/// Entries from before this run that it has not reached yet.
 #[derive(Debug)]
 enum Replay {
     None,
@@ -313,18 +322,18 @@ impl ReleaseList {
         })
     }
 
-    /// A list that keeps hashes and no releases: for runs that are not resumed.
+    /// A list that keeps hashes but no releases: for runs that are not resumed.
     ///
     /// # Errors
-    /// [`Error::List`] where the plan cannot be written.
+    /// [`Error::List`] if the plan cannot be written.
     pub fn hashes_only(run: &str, plan: &Plan) -> Result<Self> {
         Self::begun(run, plan, Store::None)
     }
 
-    /// A list of these releases, from memory: a run along `plan` replays them first.
+    /// A list of these releases in memory: a run along `plan` replays them first.
     ///
     /// # Errors
-    /// [`Error::List`] where they are not the first releases of such a run.
+    /// [`Error::List`] if they are not the first releases of such a run.
     pub fn of_entries(run: &str, plan: &Plan, entries: Vec<ReleaseEntry>) -> Result<Self> {
         let mut list = Self::hashes_only(run, plan)?;
         let mut checked = ChainCheck::from(list.head.clone());
@@ -336,15 +345,15 @@ impl ReleaseList {
         Ok(list)
     }
 
-    /// The list at `path` of the run named `run`: started where there is no file, else opened to go on from its releases. The file
-    /// stays locked until the list is dropped.
+    /// Opens the list at `path` for the run named `run`: it is created if there is no file, and
+    /// otherwise continued from its releases. The file stays locked until the list is dropped.
     ///
-    /// `run` is any text that stands for everything public that shapes the run beside its plan (settings, catalogue, split): a
-    /// list of another run is refused.
+    /// `run` is any text that identifies everything public that shapes the run in addition to its
+    /// plan (settings, catalogue, split); a list of another run is rejected.
     ///
     /// # Errors
-    /// [`Error::ListOfAnotherRun`] when the file was written for another run, plan or schema; [`Error::List`] when it is
-    /// damaged or another process writes it; [`Error::Io`].
+    /// [`Error::ListOfAnotherRun`] if the file was written for another run, plan or schema;
+    /// [`Error::List`] if it is damaged or another process is writing to it; [`Error::Io`].
     pub fn open(path: impl AsRef<Path>, run: &str, plan: &Plan) -> Result<Self> {
         let path = path.as_ref();
         let failed = |error| io_error(path, error);
@@ -367,7 +376,7 @@ impl ReleaseList {
                 let mut line = json(&header)?;
                 line.push(b'\n');
                 let mut file = &file;
-                // a first line that a crash cut off, and nobody else's file
+                // a first line truncated by a crash, as opposed to an unrelated file
                 let mut found = Vec::new();
                 file.seek(SeekFrom::Start(0)).map_err(failed)?;
                 file.read_to_end(&mut found).map_err(failed)?;
@@ -388,11 +397,11 @@ impl ReleaseList {
                 let end = whole_entries(&mut reader, head, path, &mut list.before)?;
                 if end < file.metadata().map_err(failed)?.len() {
                     keep_torn(path, end).map_err(failed)?;
-                    file.set_len(end).map_err(failed)?; // a release that nobody was told
+                    file.set_len(end).map_err(failed)?; // drops a release that nobody has seen
                     file.sync_all().map_err(failed)?;
                 }
                 if end > first {
-                    // a handle of its own, since handles made from one another share their position
+                    // a separate handle, because cloned handles share their position
                     let mut replayed = File::open(path).map_err(failed)?;
                     replayed.seek(SeekFrom::Start(first)).map_err(failed)?;
                     list.replay = Replay::File(BufReader::new(replayed));
@@ -407,8 +416,9 @@ impl ReleaseList {
         Ok(list)
     }
 
-    /// The list at `path`, to make its model again: nothing is locked or changed, and nothing can be appended. An entry that was
-    /// cut off is left out, and the list [says so](Self::is_cut_off).
+    /// Reads the list at `path` in order to rebuild its model: nothing is locked or changed, and
+    /// nothing can be appended. An incomplete last entry is left out, which
+    /// [`is_cut_off`](Self::is_cut_off) reports.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -429,7 +439,8 @@ impl ReleaseList {
         Ok(list)
     }
 
-    /// Whether a list that was only [read](Self::read) has bytes behind its last whole release, as no run that ended leaves them.
+    /// Whether a list that was only [read](Self::read) has bytes after its last complete release,
+    /// which no finished run leaves.
     #[must_use]
     pub const fn is_cut_off(&self) -> bool {
         self.cut_off
@@ -441,7 +452,7 @@ impl ReleaseList {
         &self.run
     }
 
-    /// Releases so far, those yet to be replayed not counted.
+    /// Number of releases so far, without those that are still to be replayed.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.n_entries
@@ -453,25 +464,25 @@ impl ReleaseList {
         self.n_entries == 0
     }
 
-    /// Hash of the last release, which stands for the whole list.
+    /// Hash of the last release, which identifies the whole list.
     #[must_use]
     pub fn head(&self) -> &str {
         &self.head
     }
 
-    /// The ledger lines that paid for the releases which were there before the run.
+    /// The ledger lines that the releases from before this run were charged to.
     #[must_use]
     pub fn paid_before(&self) -> &[PaidLine] {
         &self.before.paid
     }
 
-    /// Hash of the last release that was there before the run, if there was one.
+    /// Hash of the last release from before this run, if there was one.
     #[must_use]
     pub fn last_before(&self) -> Option<&str> {
         self.before.last.as_deref()
     }
 
-    /// The next release that was there before the run.
+    /// The next release from before this run.
     pub(super) fn next_replayed(&mut self) -> Result<Option<ReleaseEntry>> {
         let entry = match self.next.take() {
             Some(entry) => Some(entry),
@@ -501,7 +512,7 @@ impl ReleaseList {
         }
     }
 
-    /// How many numbers the next release has that was there before the run.
+    /// The number of integers in the next release from before this run.
     pub(super) fn next_len(&mut self) -> Result<Option<usize>> {
         if self.next.is_none() {
             self.next = self.read_next()?;
@@ -509,7 +520,7 @@ impl ReleaseList {
         Ok(self.next.as_ref().map(|entry| entry.integers.len()))
     }
 
-    /// Whether releases are left that were there before the run.
+    /// Whether releases from before this run are left.
     pub(super) fn is_replaying(&mut self) -> Result<bool> {
         let is_left = match &mut self.replay {
             _ if self.next.is_some() => true,
@@ -521,7 +532,7 @@ impl ReleaseList {
             }
         };
         if !is_left {
-            // what is appended to the file from here on was not there before
+            // what is appended to the file from now on belongs to this run
             self.replay = Replay::None;
         }
         Ok(is_left)
@@ -554,7 +565,7 @@ impl ReleaseList {
 
 #[cfg(all(test, target_os = "linux"))]
 impl ReleaseList {
-    /// Swaps the file for another one, such as a device that is always full.
+    /// Replaces the file by another one, such as a device that is always full.
     pub(super) fn write_to(&mut self, other: &str) -> io::Result<()> {
         if let Store::File { file, .. } = &mut self.store {
             *file = OpenOptions::new().append(true).open(other)?;
@@ -563,7 +574,7 @@ impl ReleaseList {
     }
 }
 
-/// Puts what is cut off the end of a list beside it, for whoever wants to know what was there.
+/// Moves the truncated end of a list to a separate file, so that it can be inspected.
 fn keep_torn(path: &Path, end: u64) -> io::Result<()> {
     let mut list = File::open(path)?;
     list.seek(SeekFrom::Start(end))?;
@@ -580,7 +591,7 @@ fn keep_torn(path: &Path, end: u64) -> io::Result<()> {
     torn.sync_all()
 }
 
-/// Follows the chain of hashes.
+/// Verifies the chain of hashes.
 struct ChainCheck {
     head: String,
     n_entries: usize,
@@ -631,7 +642,7 @@ fn check_header(line: &[u8], expected: &Header) -> Result<()> {
     Err(Error::ListOfAnotherRun { what })
 }
 
-/// Reads the entries from here on and returns where the last whole one ends.
+/// Reads the entries from here on and returns the position where the last complete one ends.
 fn whole_entries(
     reader: &mut BufReader<File>,
     head: String,
@@ -650,7 +661,7 @@ fn whole_entries(
             Ok(None) => return Ok(end),
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(end),
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                // what a crash left at the end, or damage
+                // either what a crash left at the end, or damage
                 reader.seek(SeekFrom::Start(end)).map_err(failed)?;
                 return match later_entry(reader).map_err(failed)? {
                     false => Ok(end),
@@ -663,13 +674,13 @@ fn whole_entries(
     }
 }
 
-/// Whether an entry's line stands anywhere behind the one that begins here, so that what does not hold together here is not what a crash left
-/// at the end.
+/// Whether there is a line of an entry anywhere after the one that begins here. In that case
+/// inconsistent bytes here were not left by a crash at the end.
 fn later_entry(reader: &mut impl BufRead) -> io::Result<bool> {
     let first = read_line(reader)?;
     let own = first.as_deref().and_then(head_of).map(|head| head.step);
     while let Some(line) = read_line(reader)? {
-        // the integers before a line may hold any bytes, newlines too
+        // the integers before a line may contain any bytes, including newlines
         let starts = line
             .windows(HEAD_START.len())
             .rposition(|at| at == HEAD_START);
@@ -681,17 +692,18 @@ fn later_entry(reader: &mut impl BufRead) -> io::Result<bool> {
     Ok(false)
 }
 
-/// How every entry's line begins.
+/// The beginning of every entry's line.
 const HEAD_START: &[u8] = br#"{"step":"#;
 
-/// Reads one entry; nothing at the end. `UnexpectedEof` where the input ends within it, `InvalidData` where it does not hold together.
+/// Reads one entry; `None` at the end. `UnexpectedEof` if the input ends within it, `InvalidData`
+/// if it is inconsistent.
 fn read_entry(reader: &mut impl BufRead) -> io::Result<Option<ReleaseEntry>> {
     let invalid = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_owned());
     if reader.fill_buf()?.is_empty() {
         return Ok(None);
     }
     let line = read_line(reader)?.ok_or(io::ErrorKind::UnexpectedEof)?;
-    // its length is believed only after its hash has been
+    // its length is trusted only after its hash has been verified
     let head = head_of(&line).ok_or_else(|| invalid("an entry's line cannot be read"))?;
     if !(1..=WIDEST).contains(&head.width) {
         return Err(invalid("an entry's integers are of no known width"));
@@ -717,7 +729,8 @@ fn read_entry(reader: &mut impl BufRead) -> io::Result<Option<ReleaseEntry>> {
     }))
 }
 
-/// Everything of an entry but its integers, if the line is whole: JSON, a tab and the hash of the JSON.
+/// Everything in an entry except its integers, if the line is complete: JSON, a tab and the hash of
+/// the JSON.
 fn head_of(line: &[u8]) -> Option<Head> {
     let tab = line.iter().rposition(|&byte| byte == b'\t')?;
     let (text, hash) = line.split_at_checked(tab)?;
@@ -727,19 +740,19 @@ fn head_of(line: &[u8]) -> Option<Head> {
     serde_json::from_slice(text).ok()
 }
 
-/// A line without its newline; nothing where the input ends before one.
+/// A line without its newline; `None` if the input ends before one.
 fn read_line(reader: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
     let mut line = Vec::new();
     reader.read_until(b'\n', &mut line)?;
     Ok((line.pop() == Some(b'\n')).then_some(line))
 }
 
-/// Bytes that an integer has at most.
+/// Maximum number of bytes per integer.
 const WIDEST: usize = size_of::<i64>();
 
-/// The fewest bytes that hold each of the integers in two's complement.
+/// The smallest number of bytes that holds each of the integers in two's complement.
 fn width_of(integers: &[i64]) -> usize {
-    // z and !z need the same bits, one of them is not negative
+    // z and !z need the same number of bits, and one of them is not negative
     let all = integers.iter().fold(0, |all, &z| all | (z ^ (z >> 63)));
     let bits = i64::BITS
         .saturating_sub(all.leading_zeros())
@@ -747,7 +760,7 @@ fn width_of(integers: &[i64]) -> usize {
     bits.div_ceil(8) as usize
 }
 
-/// The integers in `width` bytes each.
+/// The integers, in `width` bytes each.
 fn pack(integers: &[i64], width: usize) -> Vec<u8> {
     match width {
         1 => packed::<1>(integers),
@@ -773,7 +786,7 @@ fn packed<const W: usize>(integers: &[i64]) -> Vec<u8> {
     bytes
 }
 
-/// The integers that [`pack`] made bytes of.
+/// The inverse of [`pack`].
 fn unpack(bytes: &[u8], width: usize) -> Vec<i64> {
     let words = bytes.chunks_exact(width.max(1)).map(|packed| {
         let is_negative = packed.last().is_some_and(|top| top >> 7 == 1);
@@ -806,7 +819,7 @@ pub(crate) fn sync_folder_of(path: &Path) -> io::Result<()> {
 
 #[cfg(not(unix))]
 pub(crate) fn sync_folder_of(_: &Path) -> io::Result<()> {
-    Ok(()) // folders cannot be synced here
+    Ok(()) // folders cannot be synced on this system
 }
 
 pub(crate) fn io_error(path: &Path, source: io::Error) -> Error {

@@ -39,25 +39,28 @@ pub use trainer::{Fitted, Provenance, Trainer, plan_for, try_grids};
 pub use wire::{ByteLink, BytePool, ChannelLink, ChannelPool, worker_channels};
 pub use workers::{Coordinator, CoordinatorLink, Dealing, FromWorker, Shard, ToWorker, WorkerPool};
 
-/// One run in progress: the only way in which a [`Trainer`] makes a release.
+/// A run in progress: the only way for a [`Trainer`] to make a release.
 ///
-/// A run is a deterministic function of public inputs and of its releases so far; users' data enter through what each user
-/// adds to the next release. What a run does with a call for a release depends on where it is:
+/// A run is a deterministic function of public inputs and of its releases so far. Users' data
+/// affect it only through what each user contributes to the next release. How a run makes a release
+/// depends on the kind of run:
 ///
 /// | run | users | spends and noise | a release is |
 /// |---|---|---|---|
-/// | [`new`](Self::new), [`paying`](Self::paying) | here | here | summed, paid, noised, listed |
-/// | the same, [`summed_by`](Self::summed_by) a [`Coordinator`] | at workers | here | asked for, paid, noised, listed, sent out |
-/// | [`worker`](Self::worker) | a shard of them | at the coordinator | summed over the shard, then waited for |
+/// | [`new`](Self::new), [`paying`](Self::paying) | here | here | summed, charged, noised, listed |
+/// | the same, [`summed_by`](Self::summed_by) a [`Coordinator`] | at workers | here | requested, charged, noised, listed, sent out |
+/// | [`worker`](Self::worker) | a shard of them | at the coordinator | summed over the shard, then received |
 /// | [`replay`](Self::replay) | nowhere | nowhere | taken from a list |
-/// | [`nightly`](Self::nightly) | here | here, one night of a [`PacedLifetime`](crate::PacedLifetime) | those of earlier nights from the list, tonight's summed, paid, noised, listed |
+/// | [`nightly`](Self::nightly) | here | here, one night of a [`PacedLifetime`](crate::PacedLifetime) | taken from the list for earlier nights; tonight's is summed, charged, noised, listed |
 ///
-/// A run that is given a [list](Self::listed_in) takes the releases from it first and makes only those that are missing.
+/// A run that is given a [list](Self::listed_in) takes the releases from it first and makes only
+/// those that are missing.
 ///
 /// # Privacy
-/// Before the first secret random bit of a release (its noise, or the coins of its sample) its payment is durable. Sums over all users
-/// are paid for when all shards have arrived, so a worker that dies costs nothing; samples are paid for before their coins.
-/// A release is on disk before anybody sees it. One that was paid for and not listed stays paid.
+/// Before the first secret random bit of a release (its noise, or the coins of its sample), its
+/// charge is durable. Sums over all users are charged when all shards have arrived, so a worker
+/// that dies costs nothing; samples are charged before their coins are tossed. A release is on disk
+/// before anybody sees it. A release that was charged and not listed stays spent.
 #[allow(
     missing_debug_implementations,
     reason = "holds a generator and spends; printing them is never wanted"
@@ -67,18 +70,18 @@ pub struct Run<'a> {
     source: Source<'a>,
     list: ReleaseList,
     accounts: Vec<Account>,
-    /// The account that pays for the releases to come; all of them where it is nothing.
+    /// The account that later releases are charged to; all accounts if `None`.
     charged: Option<usize>,
     observer: Option<&'a mut dyn Observer>,
     assumptions: Vec<String>,
     insecure: bool,
-    /// Whether users keep state that no list holds.
+    /// Whether users keep state that is not in any list.
     secret_state: bool,
-    /// The last night of a paced lifetime, made or replayed.
+    /// The last night of a paced lifetime that was made or replayed.
     last_night: Option<u32>,
 }
 
-/// Where the releases come from that are not in the list.
+/// Where releases that are not in the list come from.
 enum Source<'a> {
     Here {
         spends: Given<'a>,
@@ -93,34 +96,34 @@ enum Source<'a> {
     Nowhere,
 }
 
-/// Spends before and after they were told apart by account.
+/// Spends before and after they were divided among accounts.
 enum Given<'a> {
     AllAtOnce(Vec<Spend>),
     Checked(Spends<'a>),
 }
 
-/// What one account has paid for.
+/// What has been charged to one account.
 #[derive(Default)]
 struct Account {
     data_set: Option<String>,
     records: Vec<ReleaseRecord>,
 }
 
-/// The sum over the users of a table, or over those whom the key of a round draws.
+/// The sum over the users of a table, or over those selected by the key of a round.
 type SumOfShard<'s> = dyn Fn(&Interactions, Option<&RoundKey>) -> Result<Vec<i64>> + Sync + 's;
 
 /// Makes a total public.
 type AddNoise<'n> = dyn FnMut(Vec<i64>, Vec<Spend>, &mut NoiseSource) -> Result<Vec<i64>> + 'n;
 
-/// A release as it is asked for: public.
+/// The request for a release. Public.
 struct Ask {
     form: ReleaseForm,
     sampling: Option<ClientSampling>,
-    /// Keys that its noise and coins take from the source.
+    /// Number of keys that its noise and coins take from the source.
     n_keys: u64,
 }
 
-/// What was made of an [`Ask`]: public.
+/// The result of an [`Ask`]. Public.
 struct ReleasedIntegers {
     integers: Vec<i64>,
     insecure: bool,
@@ -129,18 +132,19 @@ struct ReleasedIntegers {
 }
 
 impl<'a> Run<'a> {
-    /// A run of which all releases were paid for before: `spends` are those of `plan`, for each account in turn.
+    /// A run for which all releases were charged before: `spends` are those of `plan`, for each
+    /// account in turn.
     ///
     /// # Errors
-    /// [`Error::List`] where the plan cannot be written.
+    /// [`Error::List`] if the plan cannot be written.
     pub fn new(plan: &'a Plan, spends: Vec<Spend>, noise: &'a mut NoiseSource) -> Result<Self> {
         Self::here(plan, Given::AllAtOnce(spends), noise)
     }
 
-    /// A run that pays for each release as it comes to it.
+    /// A run that charges each release when it reaches it.
     ///
     /// # Errors
-    /// [`Error::List`] where the plan cannot be written.
+    /// [`Error::List`] if the plan cannot be written.
     pub fn paying(
         plan: &'a Plan,
         payer: &'a mut dyn Payer,
@@ -160,11 +164,11 @@ impl<'a> Run<'a> {
         Self::of(plan, source, insecure)
     }
 
-    /// A worker's side of a run: it sums over the users of its shard and holds neither spends nor noise. `users` is the table
-    /// that the run will read.
+    /// A worker's side of a run: it sums over the users of its shard and has neither spends nor
+    /// noise. `users` is the table that the run will read.
     ///
     /// # Errors
-    /// [`Error::UsersOfAnotherShard`]; [`Error::List`] where the plan cannot be written.
+    /// [`Error::UsersOfAnotherShard`]; [`Error::List`] if the plan cannot be written.
     pub fn worker(
         plan: &'a Plan,
         shard: Shard,
@@ -177,10 +181,11 @@ impl<'a> Run<'a> {
         Ok(run.listed_in(list))
     }
 
-    /// A run that makes nothing: its model follows from a list of releases. Data are an empty table of the right public shape.
+    /// A run that makes no releases: its model follows from a list of releases. The data are an
+    /// empty table of the right public shape.
     ///
     /// # Errors
-    /// [`Error::List`] where the plan cannot be written.
+    /// [`Error::List`] if the plan cannot be written.
     pub fn replay(plan: &'a Plan, list: ReleaseList) -> Result<Self> {
         Ok(Self::of(plan, Source::Nowhere, false)?.listed_in(list))
     }
@@ -200,21 +205,22 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// The same run, which takes the releases of `list` first and adds those that it makes.
+    /// The same run, which takes the releases of `list` first and appends those that it makes.
     #[must_use]
     pub fn listed_in(mut self, list: ReleaseList) -> Self {
         self.list = list;
         self
     }
 
-    /// The same run with somebody who sees it.
+    /// The same run with an observer.
     #[must_use]
     pub fn observed_by(mut self, observer: &'a mut dyn Observer) -> Self {
         self.observer = Some(observer);
         self
     }
 
-    /// The same run with sums made by `backend`. Of a worker and a replay, which make none, it changes nothing.
+    /// The same run with sums computed by `backend`. This has no effect on a worker or a replay,
+    /// which compute no total.
     #[must_use]
     pub fn summed_by(mut self, by: &'a dyn SumBackend) -> Self {
         match &mut self.source {
@@ -231,34 +237,35 @@ impl<'a> Run<'a> {
         self.plan
     }
 
-    /// Whether anything in the run so far is repeatable or came without privacy, which voids the guarantee.
+    /// Whether anything in the run so far is repeatable or not private, which voids the guarantee.
     #[must_use]
     pub const fn is_insecure(&self) -> bool {
         self.insecure
     }
 
-    /// How a model that is made now came about.
+    /// The provenance of a model that is built now.
     #[must_use]
     pub const fn provenance(&self) -> Provenance {
         Provenance::of(self.insecure)
     }
 
-    /// Something repeatable or without privacy went into the model.
+    /// Marks the run as not private if something repeatable or not private went into the model.
     pub const fn taint(&mut self, insecure: bool) {
         self.insecure |= insecure;
     }
 
-    /// The certificate is to say that this is taken on trust.
+    /// Adds an assumption to the certificate.
     pub fn assume(&mut self, assumption: impl Into<String>) {
         self.assumptions.push(assumption.into());
     }
 
-    /// Who pays for the releases to come: one account, or all of them, of which the first one's spend is used.
+    /// Sets which account later releases are charged to: one account, or all of them, in which case
+    /// the spend of the first one is used.
     pub const fn charge(&mut self, account: Option<usize>) {
         self.charged = account;
     }
 
-    /// What the first account has paid for so far, those releases included that were replayed.
+    /// The releases charged to the first account so far, including those that were replayed.
     #[must_use]
     pub fn paid(&self) -> &[ReleaseRecord] {
         self.accounts
@@ -266,15 +273,16 @@ impl<'a> Run<'a> {
             .map_or(&[], |account| &account.records)
     }
 
-    /// Users keep state that depends on secret coins of earlier rounds, which no list holds. Such a run cannot go on from a
-    /// list: where it is to make releases after those of a list, and where a worker is told of a release that it was not asked a
-    /// sum for. To be called before the first release.
+    /// Declares that users keep state that depends on secret coins of earlier rounds, which no list
+    /// contains. Such a run cannot continue from a list if it is to make releases after those of
+    /// the list, nor can a worker continue if it receives a release for which it was not asked for
+    /// a sum. Must be called before the first release.
     ///
-    /// Returns whether that state comes about in this run: not in a [replay](Self::replay), whose model follows from releases
-    /// alone.
+    /// Returns whether that state is kept in this run: not in a [replay](Self::replay), whose model
+    /// follows from releases alone.
     ///
     /// # Errors
-    /// [`Error::NotResumable`] when the run has releases to go on from. Nothing is paid.
+    /// [`Error::NotResumable`] if the run has releases to continue from. Nothing is charged.
     pub fn keeps_secret_state(&mut self) -> Result<bool> {
         self.secret_state = true;
         if matches!(self.source, Source::Nowhere) {
@@ -286,51 +294,53 @@ impl<'a> Run<'a> {
         Ok(true)
     }
 
-    /// Releases made so far, those that were replayed included.
+    /// Number of releases made so far, including those that were replayed.
     #[must_use]
     pub const fn n_releases(&self) -> usize {
         self.list.len()
     }
 
-    /// The hash that stands for all releases so far.
+    /// The hash that identifies all releases so far.
     #[must_use]
     pub fn list_head(&self) -> &str {
         self.list.head()
     }
 
-    /// Whether an observer of the run [asks what users add](Observer::reads_users).
+    /// Whether an observer of the run [reads what users contribute](Observer::reads_users).
     #[must_use]
     pub fn is_read_by_user(&self) -> bool {
         let observer = self.observer.as_ref();
         observer.is_some_and(|observer| observer.reads_users())
     }
 
-    /// Whether the next release is one that the run has made before, so that it comes from the list: a trainer whose
-    /// contributions have a memory of their own brings it up to date itself then.
+    /// Whether the next release is one that the run has made before, so that it comes from the
+    /// list. A trainer whose contributions have memory of their own then has to update that memory
+    /// itself.
     ///
     /// # Errors
-    /// [`Error::List`] when the list cannot be read.
+    /// [`Error::List`] if the list cannot be read.
     pub fn is_replaying(&mut self) -> Result<bool> {
         self.list.is_replaying()
     }
 
-    /// Whether a replay is at the end of its list, so that the next release cannot be had: a trainer whose model is defined after
-    /// fewer rounds may stop here. Of a run that makes releases: never.
+    /// Whether a replay is at the end of its list, so that there is no next release. A trainer
+    /// whose model is defined after fewer rounds may stop here. Always false for a run that makes
+    /// releases.
     ///
     /// # Errors
-    /// [`Error::List`] when the list cannot be read.
+    /// [`Error::List`] if the list cannot be read.
     pub fn is_at_end(&mut self) -> Result<bool> {
         Ok(matches!(self.source, Source::Nowhere) && !self.list.is_replaying()?)
     }
 
-    /// A round is over: shows the parameters after it to the observer.
+    /// Signals the end of a round: shows the current parameters to the observer.
     pub fn round(&mut self, round: &Round<'_>) {
         if let Some(observer) = &mut self.observer {
             observer.round(round);
         }
     }
 
-    /// The planned releases to come, of the account that pays.
+    /// The planned releases that are still to come, for the account that is charged.
     fn ahead(&self) -> &'a [PlannedRelease] {
         let n_paid = self
             .paying_account()
@@ -361,8 +371,9 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Checks that plan, spends and requests belong together. [`Trainer::run`] does that; to be called once, before the first
-    /// release, by whoever makes releases one at a time, as a server does whose clients send messages.
+    /// Checks that plan, spends and requests match. [`Trainer::run`] does this; callers that make
+    /// releases one at a time, such as a server whose clients send messages, must call it once
+    /// before the first release.
     ///
     /// # Errors
     /// [`Error::Plan`] or [`Error::Spends`].
@@ -397,8 +408,8 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// One release: from the list, from the coordinator, or made here. `shard_sum` sums the users of a table; `add_noise` makes the
-    /// total public.
+    /// One release: from the list, from the coordinator, or made here. `shard_sum` sums the users
+    /// of a table; `add_noise` makes the total public.
     fn make(
         &mut self,
         ask: Ask,
@@ -443,7 +454,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// What the users are asked for next.
+    /// The request for the next sum over users.
     fn request(&self, n_coordinates: usize) -> Result<SumRequest> {
         Ok(SumRequest {
             run: self.list.run().to_owned(),
@@ -473,7 +484,8 @@ impl<'a> Run<'a> {
         {
             RoundKey::draw(noise)?;
         }
-        // coins are secret random bits, so a sample is paid for first; a sum over everybody when it has arrived
+        // coins are secret random bits, so a sample is charged first; a sum over all users is
+        // charged when it has arrived
         let mut paid = None;
         if let Some(sampling) = ask.sampling {
             if !backend.holds_all() || backend.n_shards() > 1 {
@@ -502,7 +514,7 @@ impl<'a> Run<'a> {
         self.publish(entry, backend)
     }
 
-    /// Lists a release and tells it to workers and observer.
+    /// Appends a release to the list and passes it to workers and observer.
     fn publish(&mut self, entry: ReleaseEntry, backend: &dyn SumBackend) -> Result<ReleaseEntry> {
         self.list.append(&entry)?;
         self.insecure |= entry.is_insecure();
@@ -519,7 +531,8 @@ impl<'a> Run<'a> {
         Ok(entry)
     }
 
-    /// Pays for the next releases of the plan out of every account that is charged; the spends are those of the first.
+    /// Charges the next releases of the plan to every account in use; the returned spends are those
+    /// of the first.
     fn pay(&mut self, ask: &Ask) -> Result<(Vec<Spend>, Vec<PaidLine>)> {
         let n = ask.form.labels.len();
         let accounts = match self.charged {
@@ -555,14 +568,14 @@ impl<'a> Run<'a> {
             .ok_or_else(|| self.past_the_end())
     }
 
-    /// Takes over a release from the list.
+    /// Takes a release from the list.
     fn replayed(&mut self, entry: ReleaseEntry, ask: &Ask) -> Result<ReleasedIntegers> {
         check_form(&entry, ask)?;
         self.charge_listed(&entry)?;
         self.insecure |= entry.is_insecure();
         if let Source::Here { noise, spends, .. } = &mut self.source {
             if let Given::Checked(Spends::Reserved(_)) = spends {
-                // whoever reserved a whole plan anew has not come back to a run
+                // a run with freshly reserved spends for a whole plan is not a resumed run
                 return Err(Error::List {
                     what: "a run with reserved spends does not go on from a list".to_owned(),
                 });
@@ -583,7 +596,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Writes what a listed release cost into the accounts.
+    /// Adds the cost of a listed release to the accounts.
     fn charge_listed(&mut self, entry: &ReleaseEntry) -> Result<()> {
         for line in entry.paid() {
             let account = self.accounts.get_mut(line.account);
@@ -607,7 +620,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Tells the observer about a release that is safe, and how far the run is.
+    /// Reports a release that is safe to the observer, with the progress of the run.
     fn report(&mut self, entry: &ReleaseEntry) -> Result<()> {
         let done = self.accounts.iter().map(|account| account.records.len());
         let at = Progress {
@@ -624,11 +637,11 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Ends the run: `model` with the certificate, which `describe` completes. [`Trainer::run`] does that, as
-    /// [`begin`](Self::begin) says.
+    /// Ends the run: returns `model` with the certificate, which `describe` completes.
+    /// [`Trainer::run`] does this; see [`begin`](Self::begin).
     ///
     /// # Errors
-    /// Those of the certificate.
+    /// The errors of the certificate.
     pub fn finish<M>(
         self,
         model: M,
@@ -643,7 +656,8 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// The certificate of the run: of all that was paid for, and of what was planned beside if it ended early.
+    /// The certificate of the run, which covers everything that was charged and, if it ended early,
+    /// the remaining plan.
     fn certificate(
         self,
         describe: impl FnOnce(CertificateBuilder) -> CertificateBuilder,
@@ -660,7 +674,8 @@ impl<'a> Run<'a> {
         }
         let others = other_accounts(&accounts);
         let first = accounts.into_iter().next().unwrap_or_default();
-        // when a run ends may depend on what it released, so the guarantee is that of the whole plan
+        // when a run ends may depend on what it released, so the guarantee is that of the whole
+        // plan
         let rest = self.plan.releases().get(first.records.len()..);
         let builder = Certificate::builder(self.plan, first.data_set.unwrap_or_default());
         let builder = builder.not_made(rest.unwrap_or_default());
@@ -679,14 +694,14 @@ impl<'a> Run<'a> {
     }
 }
 
-/// A number that no other request has: public, from the operating system.
+/// A number that no other request has. Public, from the operating system.
 fn nonce() -> Result<u64> {
     let mut bytes = [0; 8];
     getrandom::fill(&mut bytes).map_err(|_| Error::EntropyUnavailable)?;
     Ok(u64::from_le_bytes(bytes))
 }
 
-/// What a certificate says of accounts beyond the first.
+/// The statements in a certificate about accounts beyond the first.
 fn other_accounts(accounts: &[Account]) -> Vec<String> {
     let n = accounts.len();
     if n <= 1 {
@@ -725,7 +740,8 @@ fn next_from(
     loop {
         match link.exchange(answer.take())? {
             ToWorker::End => return Err(Error::EndOfList),
-            // one that this worker has: a coordinator that goes on from a list tells all of them
+            // one that this worker already has: a coordinator that continues from a list sends all
+            // of them
             ToWorker::Released(entry) if entry.step() < own.step => {}
             ToWorker::Released(entry) => return Ok(entry),
             ToWorker::Sum(request) => {
@@ -738,7 +754,7 @@ fn next_from(
                         what: "the coordinator is at another step, list or length, or its vector instructions differ",
                     });
                 }
-                // the sums over two samples of one step would tell more than one release does
+                // the sums over two samples of one step would reveal more than one release does
                 let key = request.round_key.clone();
                 let again = asked.get_or_insert_with(|| key.clone());
                 let same_users = match (&*again, &key) {

@@ -1,4 +1,4 @@
-//! A run of a paced lifetime: the nights of its list, then tonight's.
+//! A run of a paced lifetime: the nights in its list, then tonight's.
 
 use dp_accounting::{Plan, ReleaseRecord};
 use dp_core::{Interactions, Private, params};
@@ -24,14 +24,16 @@ pub(super) struct Nightly<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// A run that makes night `tonight` of a lifetime, after the nights of its [list](Self::listed_in). Its trainer asks for one [`night`](Self::night)
-    /// after the other until there is none.
+    /// A run that makes night `tonight` of a lifetime, after the nights in its
+    /// [list](Self::listed_in). Its trainer calls [`night`](Self::night) repeatedly until there are
+    /// no more.
     ///
-    /// `tonight` is a number that grows with time, such as the days since the lifetime began. Nights may be left out. The number is public and
-    /// must not depend on the data.
+    /// `tonight` is a number that increases with time, such as the days since the lifetime began.
+    /// Nights may be skipped. The number is public and must not depend on the data.
     ///
     /// # Errors
-    /// [`Error::Plan`] for a plan that is not the lifetime's; [`Error::List`] where the plan cannot be written.
+    /// [`Error::Plan`] for a plan that is not the lifetime's; [`Error::List`] if the plan cannot be
+    /// written.
     pub fn nightly(
         plan: &'a Plan,
         lifetime: &'a mut PacedLifetime,
@@ -53,24 +55,29 @@ impl<'a> Run<'a> {
             backend,
         });
         let mut run = Self::of(plan, source, insecure)?;
-        run.accounts.push(Account::default()); // one ledger pays, before any night is
+        run.accounts.push(Account::default()); // the only ledger, which was charged before any night
         Ok(run)
     }
 
-    /// The next night of a paced lifetime: from the list, or tonight's, which is summed, paid for, noised and listed. Nothing when there is no other: tonight's
-    /// is made, stands in the list, or, in a [replay](Self::replay), the list has no more.
+    /// The next night of a paced lifetime: from the list, or tonight's, which is summed, charged,
+    /// noised and listed. `None` if there is no other: tonight's has been made or is in the list,
+    /// or, in a [replay](Self::replay), the list has no more.
     ///
-    /// `n` coordinates may grow from night to night within the draws that the lifetime reserved. A user whose contribution has norm
-    /// `clip_norm` or less enters the sum with it times `D_a / D`, so sums and totals of weights have to be released in the same night: what
-    /// is common to all of a user's coordinates then cancels. Several blocks of a model are ranges of the one vector.
+    /// The number `n` of coordinates may grow from night to night within the draws that the
+    /// lifetime reserved. A user whose contribution has norm `clip_norm` or less enters the sum
+    /// with it multiplied by `D_a / D`. Sums and totals of weights must therefore be released on
+    /// the same night, so that the common factor of all of a user's coordinates cancels. Several
+    /// blocks of a model are ranges of the one vector.
     ///
     /// # Privacy
-    /// See [`PacedLifetime`]. A night that was paid for and not listed, because of a crash, is lost: the next one is another night.
+    /// See [`PacedLifetime`]. A night that was handed out and not listed, because of a crash, is
+    /// lost: the next one is another night.
     ///
     /// # Errors
-    /// [`dp_accounting::Error::NightPassed`], [`dp_accounting::Error::NightDraws`] before any data is summed; [`Error::FirstSeen`];
-    /// [`Error::Nightly`] for a run that is not nightly, for workers, and for sums by other machines; [`Error::List`] for a list with nights that the ledger
-    /// did not pay for; those of the backend, and [`Error::Io`].
+    /// [`dp_accounting::Error::NightPassed`], [`dp_accounting::Error::NightDraws`] before any data
+    /// is summed; [`Error::FirstSeen`]; [`Error::Nightly`] for a run that is not nightly, for
+    /// workers, and for sums by other machines; [`Error::List`] for a list with nights that the
+    /// ledger did not hand out; the errors of the backend, and [`Error::Io`].
     pub fn night<C: VectorContribution>(
         &mut self,
         data: &Private<Interactions>,
@@ -152,21 +159,22 @@ impl<'a> Run<'a> {
         }))
     }
 
-    /// How many coordinates the next night has that is in the list; nothing when the list has no more.
+    /// Number of coordinates of the next night in the list; `None` if the list has no more.
     ///
     /// # Errors
-    /// [`Error::List`] when the list cannot be read.
+    /// [`Error::List`] if the list cannot be read.
     pub fn listed_len(&mut self) -> Result<Option<usize>> {
         self.list.next_len()
     }
 
-    /// Hash of the last night in the list, if there is one: what a trainer kept of nights is theirs where it was kept under this hash.
+    /// Hash of the last night in the list, if there is one. State that a trainer cached under this
+    /// hash belongs to these nights.
     #[must_use]
     pub fn last_listed(&self) -> Option<&str> {
         self.list.last_before()
     }
 
-    /// A night that stands in the list.
+    /// A night that is in the list.
     fn listed_night(
         &mut self,
         entry: ReleaseEntry,
@@ -205,7 +213,8 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// One release of the plan pays for all nights; the certificate names the last of them, whose hash stands for all.
+    /// One release of the plan covers all nights. The certificate names the last of them, whose
+    /// hash identifies all.
     fn charge_night(&mut self, entry: &ReleaseEntry, night: u32) -> Result<()> {
         let (Some(account), [line], [planned]) = (
             self.accounts.first_mut(),
@@ -240,7 +249,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// What a nightly run answers to calls for other releases.
+/// The error of a nightly run for requests for other releases.
 pub(super) const fn only_nights() -> Error {
     Error::Nightly {
         what: "a run of a paced lifetime releases nights and nothing else: pay for other releases in a run of their own",

@@ -1,4 +1,4 @@
-//! Looking at a run as it goes.
+//! Observing a run while it is in progress.
 
 use std::ops::ControlFlow;
 
@@ -9,81 +9,86 @@ use crate::kronecker_sum::OffDiagonalNoise;
 use crate::release::{ReleasedGrams, ReleasedVector};
 use crate::{Grid, ReleaseEntry, Result};
 
-/// Sees what a run makes, as it makes it: for progress, measurements and audits.
+/// Receives everything that a run makes, as it is made: for progress, measurements and audits.
 ///
-/// Every method has an empty default. Looking changes nothing but for [`progress`](Self::progress), which can end a run.
+/// Every method has an empty default. Observing changes nothing, except that
+/// [`progress`](Self::progress) can end a run.
 pub trait Observer {
-    /// A release, with what each user added to it: for audits. Not called for a release that is replayed from a list.
+    /// A release, with what each user contributed to it: for audits. Not called for a release that
+    /// is replayed from a list.
     fn release(&mut self, seen: &Observed<'_>) {
         let _ = seen;
     }
 
-    /// A release is made, or replayed, and stands in the list: for whoever keeps or publishes it.
+    /// A release was made or replayed, and is in the list: for callers that store or publish it.
     fn listed(&mut self, entry: &ReleaseEntry) {
         let _ = entry;
     }
 
-    /// Whether [`release`](Self::release) asks what users add. Runs that bound single records refuse such an observer: it would
-    /// be shown what whole users add.
+    /// Whether [`release`](Self::release) reads what users contribute. Runs that bound single
+    /// records reject such an observer, because it would be shown what whole users contribute.
     fn reads_users(&self) -> bool {
         true
     }
 
-    /// A round is over.
+    /// A round has ended.
     fn round(&mut self, round: &Round<'_>) {
         let _ = round;
     }
 
-    /// A release is made, or replayed, and safe. `Break` ends the run with [`crate::Error::Cancelled`]; what was paid in advance
-    /// stays paid.
+    /// A release was made or replayed, and is safe. `Break` ends the run with
+    /// [`crate::Error::Cancelled`]; what was reserved in advance stays spent.
     fn progress(&mut self, at: Progress) -> ControlFlow<()> {
         let _ = at;
         ControlFlow::Continue(())
     }
 }
 
-/// Sees nothing.
+/// Ignores everything.
 impl Observer for () {
     fn reads_users(&self) -> bool {
         false
     }
 }
 
-/// How far a run has come. Depends on public settings only.
+/// The progress of a run. Depends on public settings only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
-    /// Releases of the plan made so far.
+    /// Number of releases of the plan made so far.
     pub done: usize,
-    /// Releases of the whole plan.
+    /// Number of releases of the whole plan.
     pub total: usize,
 }
 
-/// A round that is over, with the released parameters after it.
+/// A round that has ended, with the released parameters after it.
 ///
 /// # Privacy
-/// `parameters` follow from releases and are covered by their guarantee. `local` reads what is private, one user's for that user
-/// alone: what is made of it is not covered and may neither leave nor decide anything about the run.
+/// `parameters` follow from releases and are covered by their guarantee. `local` reads private
+/// data, for one user at a time, meant for that user only: what is derived from it is not covered
+/// and may neither be published nor influence the run.
 #[allow(
     missing_debug_implementations,
     reason = "may hold functions of private records"
 )]
 #[derive(Clone, Copy)]
 pub struct Round<'a> {
-    /// Number of the round; 0 for the parameters that the first round starts from.
+    /// Number of the round; 0 for the initial parameters.
     pub round: usize,
     /// The parameters, row-major.
     pub parameters: &'a [f64],
     /// Rows and columns of the parameters.
     pub shape: (usize, usize),
-    /// Parameters that stay with a user, by the user's number in the table; nothing where users keep none.
+    /// Parameters that stay with a user, by the user's number in the table; `None` if users keep
+    /// none.
     pub local: Option<&'a (dyn Fn(usize) -> Vec<f64> + Sync)>,
 }
 
 /// One release of a trainer, shown to an observer as it is made.
 ///
 /// # Privacy
-/// The release is public. `one_user` computes what a user adds from that user's own records: whoever calls
-/// it must hold the data anyway, as an audit does. Nothing of it may leave. On a sample it says what the user adds if drawn.
+/// The release is public. `one_user` computes what a user contributes from that user's own records:
+/// a caller must have the data anyway, as an audit does. Nothing of it may be published. On a
+/// sample it returns what the user contributes if drawn.
 #[allow(
     missing_debug_implementations,
     reason = "holds functions of private records"
@@ -92,7 +97,7 @@ pub struct Round<'a> {
 pub struct Observed<'a> {
     /// Labels in the plan: of the sum, or of matrices and right-hand sides.
     pub labels: [&'a str; 2],
-    /// Noise multipliers paid for, in the same order.
+    /// Noise multipliers that were charged, in the same order.
     pub noise_multipliers: [f64; 2],
     /// The release.
     pub sums: ObservedSums<'a>,
@@ -120,11 +125,11 @@ pub enum ObservedSums<'a> {
         grid: &'a Grid,
         /// Side of the matrix.
         side: usize,
-        /// Noise off the diagonal.
+        /// Noise outside the diagonal.
         off_diagonal: OffDiagonalNoise,
         /// The noisy sum.
         released: &'a ReleasedVector,
-        /// Places and integers of one user.
+        /// Indices and integers of one user.
         one_user: &'a OneUser<'a>,
     },
     /// Matrices and right-hand sides.
@@ -138,5 +143,5 @@ pub enum ObservedSums<'a> {
     },
 }
 
-/// What one user adds: places and integers.
+/// What one user contributes: indices and integers.
 pub type OneUser<'a> = dyn Fn(UserRow<'_>) -> Result<Vec<(usize, i64)>> + 'a;

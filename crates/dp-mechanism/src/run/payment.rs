@@ -1,4 +1,4 @@
-//! Where the spends of a run come from.
+//! The source of a run's spends.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -8,14 +8,16 @@ use dp_accounting::{BudgetKind, Ledger, Plan, PlannedRelease, Spend};
 use super::PaidLine;
 use crate::{Error, Result};
 
-/// Pays for releases as a run comes to them.
+/// Pays for releases when a run reaches them.
 ///
-/// The payment must be durable when [`pay`](Self::pay) returns: the run draws noise, or secret coins, right after.
+/// The charge must be durable when [`pay`](Self::pay) returns: the run draws noise, or secret
+/// coins, right after.
 pub trait Payer {
-    /// Pays for the `releases` of `plan` out of an account, numbered from 0, and returns their spends in order.
+    /// Charges the `releases` of `plan` to an account, numbered from 0, and returns their spends in
+    /// order.
     ///
     /// # Errors
-    /// Those of the ledger; nothing is released then.
+    /// The errors of the ledger; nothing is then released.
     fn pay(
         &mut self,
         plan: &Plan,
@@ -23,13 +25,14 @@ pub trait Payer {
         account: usize,
     ) -> dp_accounting::Result<Vec<Spend>>;
 
-    /// Whether an account paid for a release that stands in a list, and has handed out its spend: asked before a run goes on from
-    /// the list.
+    /// Whether an account was charged for a release that is in a list, and has handed out its
+    /// spend. Checked before a run continues from the list.
     fn has_paid(&self, line: &PaidLine) -> bool;
 }
 
-/// Pays for each release just before it is made. A run that is abandoned has paid for what it released. A ledger for one schedule is refused,
-/// since it pays once: [`RunFolder`](crate::RunFolder) holds the schedule.
+/// Charges each release just before it is made. A run that is abandoned has been charged for what
+/// it released. A ledger for one schedule is rejected, because it accepts only one reservation:
+/// [`RunFolder`](crate::RunFolder) holds the schedule.
 impl Payer for Ledger {
     fn pay(
         &mut self,
@@ -45,23 +48,25 @@ impl Payer for Ledger {
     }
 
     fn has_paid(&self, line: &PaidLine) -> bool {
-        // a listed release that is still held is one that a restored copy of the ledger has forgotten
+        // a listed release that is still held is one that a restored copy of the ledger does not
+        // know about
         self.data_set_id() == line.data_set
             && self.contains(&line.release_id)
             && self.is_taken(&line.release_id) != Some(false)
     }
 }
 
-/// Spends of a run.
+/// The spends of a run.
 pub(super) enum Spends<'a> {
     /// All reserved before the run: a queue for each account.
     Reserved(Vec<VecDeque<Spend>>),
-    /// Paid for one by one.
+    /// Charged one by one.
     AsReleased(&'a mut dyn Payer),
 }
 
 impl Spends<'_> {
-    /// Spends that were reserved for `n_accounts` accounts, each for the whole plan, one account after the other.
+    /// Spends that were reserved for `n_accounts` accounts, each for the whole plan, one account
+    /// after the other.
     pub(super) fn reserved(
         plan: &Plan,
         mut spends: Vec<Spend>,
@@ -108,10 +113,10 @@ impl Spends<'_> {
         Ok(spends)
     }
 
-    /// Every release in the list must have been paid for by whoever pays for the rest.
+    /// Every release in the list must have been charged to the same payer as the rest.
     pub(super) fn check_paid(&self, lines: &[PaidLine]) -> Result<()> {
         let paid = match self {
-            Self::Reserved(_) => true, // a run with reserved spends does not go on from a list
+            Self::Reserved(_) => true, // a run with reserved spends does not continue from a list
             Self::AsReleased(payer) => lines.iter().all(|line| payer.has_paid(line)),
         };
         if paid {
@@ -122,7 +127,7 @@ impl Spends<'_> {
         })
     }
 
-    /// What was reserved and not used: its spends stay spent.
+    /// Reserved spends that were not used: they stay spent.
     pub(super) fn left(&self, account: usize) -> impl Iterator<Item = &Spend> {
         let queues = match self {
             Self::Reserved(accounts) => accounts.get(account),

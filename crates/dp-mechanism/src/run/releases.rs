@@ -1,4 +1,4 @@
-//! One call of a run for each kind of release that the kernel has.
+//! One method of a run for each kind of release of the kernel.
 
 use dp_accounting::Spend;
 use dp_core::{Interactions, Private, UserRow, params};
@@ -21,10 +21,12 @@ use crate::vector_sum::{VectorSum, observed_contribution};
 use crate::{ClientSampling, Error, Grid, PaidSample, Result};
 
 impl Run<'_> {
-    /// Releases the sum over all users of vectors with `n_coordinates`, one user's norm at most `clip_norm`: [`VectorSum`].
+    /// Releases the sum over all users of vectors with `n_coordinates`, each user's norm at most
+    /// `clip_norm`: [`VectorSum`].
     ///
     /// # Errors
-    /// As [`VectorSum::accumulate`] and [`VectorSum::release`]; those of the ledger, the list and the backend.
+    /// As [`VectorSum::accumulate`] and [`VectorSum::release`]; the errors of the ledger, the list
+    /// and the backend.
     pub fn vector<C: VectorContribution>(
         &mut self,
         data: &Private<Interactions>,
@@ -34,8 +36,8 @@ impl Run<'_> {
         self.vector_on(None, data, shape, contribution)
     }
 
-    /// Releases the sum over a fresh sample of the users: [`VectorSum::accumulate_sampled`]. The observer is shown what a user adds if
-    /// drawn, and not who was.
+    /// Releases the sum over a fresh sample of the users: [`VectorSum::accumulate_sampled`]. The
+    /// observer is shown what a user contributes if drawn, but not who was drawn.
     ///
     /// # Errors
     /// As [`vector`](Self::vector); [`Error::Sampling`] for samples of fixed size over shards of users.
@@ -69,7 +71,7 @@ impl Run<'_> {
             data,
             &|shard, key| {
                 if sampling.is_some() != key.is_some() {
-                    // without its key a sample would be everybody
+                    // without its key, a sample would consist of all users
                     return Err(Error::Link {
                         what: "the key of a sample is missing, or there is one where nobody is sampled",
                     });
@@ -99,10 +101,12 @@ impl Run<'_> {
         Ok(released)
     }
 
-    /// Releases a matrix of Kronecker products with one user's Frobenius norm at most `clip_norm`: [`KroneckerSum`].
+    /// Releases a matrix of Kronecker products with each user's Frobenius norm at most `clip_norm`:
+    /// [`KroneckerSum`].
     ///
     /// # Errors
-    /// As [`KroneckerSum::accumulate`] and [`KroneckerSum::release`]; those of the ledger, the list and the backend.
+    /// As [`KroneckerSum::accumulate`] and [`KroneckerSum::release`]; the errors of the ledger, the
+    /// list and the backend.
     pub fn kronecker<C: KroneckerContribution>(
         &mut self,
         data: &Private<Interactions>,
@@ -153,10 +157,12 @@ impl Run<'_> {
         Ok(released)
     }
 
-    /// Releases matrices and right-hand sides, two releases of the plan, on the `grids` for their noise multipliers: [`GramSums`].
+    /// Releases matrices and right-hand sides, two releases of the plan, on the `grids` for their
+    /// noise multipliers: [`GramSums`].
     ///
     /// # Errors
-    /// As [`GramSums::accumulate`] and [`GramSums::release`]; those of the ledger, the list and the backend, and of `grids`.
+    /// As [`GramSums::accumulate`] and [`GramSums::release`]; the errors of the ledger, the list
+    /// and the backend, and of `grids`.
     pub fn grams<C: FactorContribution, E: From<Error>>(
         &mut self,
         data: &Private<Interactions>,
@@ -225,7 +231,8 @@ impl Run<'_> {
         Ok(released)
     }
 
-    /// Releases the sum of one number per user, each clamped to `clip` in absolute value: a vector of length 1.
+    /// Releases the sum of one number per user, each clamped to `clip` in absolute value: a vector
+    /// of length 1.
     ///
     /// # Errors
     /// As [`vector`](Self::vector).
@@ -245,7 +252,7 @@ impl Run<'_> {
         )?))
     }
 
-    /// Releases how many users there are.
+    /// Releases the number of users.
     ///
     /// # Errors
     /// As [`vector`](Self::vector).
@@ -256,7 +263,7 @@ impl Run<'_> {
     /// Releases a quantile of one value per user.
     ///
     /// # Errors
-    /// As [`PrivateQuantile::release`]; those of the ledger, the list and the backend.
+    /// As [`PrivateQuantile::release`]; the errors of the ledger, the list and the backend.
     pub fn quantile(
         &mut self,
         data: &Private<Interactions>,
@@ -276,10 +283,12 @@ impl Run<'_> {
         Ok(quantile.released(index_of(&made), made.insecure))
     }
 
-    /// Releases which of `n_candidates` has the best sum of users' scores, by the exponential mechanism: [`ScoreSum`].
+    /// Releases which of `n_candidates` has the largest sum of users' scores, by the exponential
+    /// mechanism: [`ScoreSum`].
     ///
     /// # Errors
-    /// As [`ScoreSum::accumulate`] and [`ScoreSum::select`]; those of the ledger, the list and the backend.
+    /// As [`ScoreSum::accumulate`] and [`ScoreSum::select`]; the errors of the ledger, the list and
+    /// the backend.
     pub fn select<C: VectorContribution>(
         &mut self,
         data: &Private<Interactions>,
@@ -323,12 +332,15 @@ impl Run<'_> {
         }
     }
 
-    /// Draws which of `n_clients` are asked for the next release of the plan, a sum of vectors that the clients send: paid for
-    /// from here on. [`close`](Self::close) adds what they send and makes the release. The last coordinates have ranges of their own, in data units: a message
-    /// with one outside its range counts for nothing ([`VectorSum::from_messages_within`]).
+    /// Draws which of `n_clients` are asked for the next release of the plan, a sum of vectors that
+    /// the clients send. The release is charged from here on. [`close`](Self::close) sums the
+    /// messages and makes the release. The last coordinates have ranges of their own, in data
+    /// units: a message with one outside its range is ignored
+    /// ([`VectorSum::from_messages_within`]).
     ///
     /// # Errors
-    /// Those of the ledger and of [`ClientSampling::pay_and_sample`]; [`Error::EndOfList`] unless the run is made here.
+    /// The errors of the ledger and of [`ClientSampling::pay_and_sample`]; [`Error::EndOfList`]
+    /// unless the run makes its releases here.
     pub fn open(
         &mut self,
         sampling: impl Into<ClientSampling>,
@@ -367,10 +379,11 @@ impl Run<'_> {
         })
     }
 
-    /// The next release of the plan from the list, if the run has made it before: of clients that were asked then.
+    /// The next release of the plan from the list, if the run has made it before, with the clients
+    /// that were asked then.
     ///
     /// # Errors
-    /// [`Error::List`] when the list has another release there.
+    /// [`Error::List`] if the list has another release at this position.
     pub fn reopened(
         &mut self,
         sampling: impl Into<ClientSampling>,
@@ -390,10 +403,12 @@ impl Run<'_> {
         Ok(Some(floored(grid, made)))
     }
 
-    /// Adds the messages of the clients that were asked and releases the sum: [`VectorSum::from_messages_within`].
+    /// Sums the messages of the clients that were asked and releases the sum:
+    /// [`VectorSum::from_messages_within`].
     ///
     /// # Errors
-    /// As [`VectorSum::from_messages_within`] and [`VectorSum::release`]; those of the list. What was paid for stays paid.
+    /// As [`VectorSum::from_messages_within`] and [`VectorSum::release`]; the errors of the list.
+    /// What was charged stays spent.
     pub fn close<M: AsRef<[i64]>>(
         &mut self,
         open: OpenSum,
@@ -432,10 +447,10 @@ impl Run<'_> {
     }
 }
 
-/// A round that is paid for, with the clients that are to be asked: see [`Run::open`].
+/// A round that has been charged, with the clients to be asked: see [`Run::open`].
 ///
 /// # Privacy
-/// Who is asked is a secret, as [`ClientSample`](crate::ClientSample) says.
+/// Which clients are asked is secret, see [`ClientSample`](crate::ClientSample).
 #[must_use = "a sample that is dropped stays paid for; nothing is refunded"]
 #[allow(
     missing_debug_implementations,
@@ -458,7 +473,8 @@ impl OpenSum {
         self.sample.indices()
     }
 
-    /// The noise multiplier that was paid for: with the bound on a client's norm it gives the grid.
+    /// The noise multiplier that was charged. Together with the bound on a client's norm it
+    /// determines the grid.
     #[must_use]
     pub const fn noise_multiplier(&self) -> f64 {
         self.multiplier

@@ -14,7 +14,7 @@ use crate::{
 
 const N_ITEMS: usize = 5;
 
-/// Makes every kind of release that a run has, each depending on the one before.
+/// Makes every kind of release that a run supports, each depending on the one before.
 pub(super) struct Everything {
     pub(super) sampled: bool,
 }
@@ -181,7 +181,7 @@ pub(super) fn bits(model: &Vec<f64>) -> Vec<u64> {
     model.iter().map(|x| x.to_bits()).collect()
 }
 
-/// No users, in the same public shape.
+/// A table without users, with the same public shape.
 fn nobody(data: &Private<Interactions>) -> Private<Interactions> {
     Private::new(data.expose().without_users())
 }
@@ -226,7 +226,7 @@ fn every_kind_of_release_is_a_function_of_the_list_wherever_the_users_are() {
     }
 }
 
-/// The releases of another trainer, and a way of its own to train.
+/// The releases of another trainer, with a training function of its own.
 struct Trained<F>(Everything, F);
 
 impl<F> Trained<F>
@@ -275,7 +275,7 @@ fn a_trainer_that_looks_at_the_data_beside_its_releases_breaks_the_laws() {
     });
 }
 
-/// Counts what it sees and ends the run after some releases.
+/// Counts what it observes and ends the run after some releases.
 #[derive(Default)]
 struct Seen {
     releases: Vec<String>,
@@ -285,7 +285,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// Of a run that it does not end.
+    /// An observer that does not end the run.
     fn all() -> Self {
         Self {
             ends_after: usize::MAX,
@@ -350,7 +350,7 @@ fn a_run_on_disk_goes_on_after_it_was_cut_off_at_any_byte_and_pays_for_what_is_m
     assert_eq!(bits(&replayed.unwrap().model), bits(&whole.model));
 }
 
-/// Pays out of fresh ledgers and counts the payments.
+/// Pays from fresh ledgers and counts the payments.
 #[derive(Default)]
 struct Paying(usize);
 
@@ -368,7 +368,7 @@ impl Payer for Paying {
     }
 
     fn has_paid(&self, _: &PaidLine) -> bool {
-        true // out of ledgers that are gone
+        true // from ledgers that no longer exist
     }
 }
 
@@ -453,7 +453,7 @@ fn lists_of_other_runs_plans_and_damaged_ones_are_refused_and_left_as_they_are()
         );
         assert!(std::fs::read(&path).unwrap() == changed);
     }
-    // a length that was changed in the middle is not believed, and takes no later entry with it
+    // a length that was changed in the middle is not trusted, and does not swallow a later entry
     let text = br#""n_integers":"#;
     let at = bytes.windows(text.len()).position(|at| at == text).unwrap() + text.len();
     let mut changed = bytes.clone();
@@ -461,7 +461,7 @@ fn lists_of_other_runs_plans_and_damaged_ones_are_refused_and_left_as_they_are()
     std::fs::write(&path, &changed).unwrap();
     assert!(matches!(open("a run", &plan_), Err(Error::List { .. })));
     assert!(std::fs::read(&path).unwrap() == changed);
-    // what a power failure leaves behind the last entry is put aside
+    // what a power failure leaves after the last entry is moved to a separate file
     let mut torn = bytes.clone();
     torn.extend([0; 5000]);
     torn.extend(b"\n more \n of an entry whose head was never written");
@@ -472,7 +472,7 @@ fn lists_of_other_runs_plans_and_damaged_ones_are_refused_and_left_as_they_are()
         std::fs::read(path.with_extension("torn")).unwrap(),
         torn[bytes.len()..]
     );
-    // beside what was put aside before
+    // in addition to what was moved before
     std::fs::write(&path, &torn[..=bytes.len()]).unwrap();
     assert_eq!(open("a run", &plan_).unwrap().paid_before().len(), 8);
     let numbers = [("torn", torn.len() - bytes.len()), ("torn-2", 1)];
@@ -480,13 +480,13 @@ fn lists_of_other_runs_plans_and_damaged_ones_are_refused_and_left_as_they_are()
         let kept = std::fs::read(path.with_extension(name)).unwrap();
         assert_eq!(kept.len(), length, "{name}");
     }
-    // a first line that was cut off begins anew, and somebody else's file is left alone
+    // a truncated first line is started again, and an unrelated file is left unchanged
     for (text, is_ours) in [(&bytes[..20], true), (b"my notes", false)] {
         std::fs::write(&path, text).unwrap();
         assert_eq!(open("a run", &plan_).is_ok(), is_ours);
         assert_eq!(std::fs::read(&path).unwrap() == text, !is_ours);
     }
-    // an entry from somewhere else
+    // an entry of another list
     let foreign =
         ReleaseList::of_entries("a run", &plan_, entries_of(&Everything { sampled: true }));
     assert!(matches!(foreign, Err(Error::List { .. })));
@@ -527,7 +527,7 @@ fn an_observer_sees_releases_once_and_can_end_a_run_which_keeps_what_was_made() 
     assert_eq!(second.entries[..4], first.entries[..]);
 }
 
-/// Says whether a payment was durable when it was asked for a sum or for the noise.
+/// Records whether a charge was durable when a sum or the noise was requested.
 #[test]
 fn sums_over_everybody_are_paid_for_when_they_have_arrived_and_samples_before_their_coins() {
     struct Watching<'a> {
@@ -573,14 +573,14 @@ fn sums_over_everybody_are_paid_for_when_they_have_arrived_and_samples_before_th
     let run = paying(&plan, &mut payer, noise).summed_by(&backend);
     trainer.run(&data, run).unwrap();
     let expected = [
-        (0, false), // votes: nothing is paid while the sum is taken
+        (0, false), // votes: nothing is charged while the sum is computed
         (1, false), // matrices and right-hand sides
         (3, false),
         (4, false),
         (5, false),
         (6, false),
         (7, false),
-        (9, true), // a sample is paid for before its coins are tossed
+        (9, true), // a sample is charged before its coins are tossed
         (10, true),
     ];
     assert_eq!(*backend.at_sum.lock().unwrap(), expected);
@@ -612,7 +612,7 @@ fn a_worker_that_dies_costs_nothing_and_the_next_run_goes_on() {
     }
 }
 
-/// A pool whose workers answer twice, late, for other runs and steps, and are restarted.
+/// A pool whose workers answer twice, late, and for other runs and steps, and are restarted.
 struct Unreliable<'a> {
     inner: ChannelPool,
     script: Mutex<Vec<FromWorker>>,
@@ -635,7 +635,7 @@ impl WorkerPool for Unreliable<'_> {
             return Ok(said);
         }
         let received = self.inner.receive()?;
-        let quiet = *self.n_sent.lock().unwrap() > 60; // each one that is refused is asked for again
+        let quiet = *self.n_sent.lock().unwrap() > 60; // each rejected answer is requested again
         if let (FromWorker::Answer(answer), false) = (&received, quiet) {
             let mut script = self.script.lock().unwrap();
             script.extend((self.make)(answer));
@@ -780,7 +780,7 @@ fn a_share_of_the_budget_is_planned_as_it_is_asked_for() {
 
 type Meddle = fn(&mut SumRequest);
 
-/// A link that changes what a coordinator asks for, and may ask a second time.
+/// A link that changes a coordinator's requests, and may send a second one.
 struct Meddling {
     inner: ChannelLink,
     meddle: Meddle,
@@ -878,7 +878,7 @@ fn a_run_that_ends_early_is_certified_at_the_guarantee_of_its_whole_plan() {
     assert_eq!(payer.0, 1);
 }
 
-/// Nobody knows what a failed write left in the file.
+/// The contents of the file are unknown after a failed write.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_list_whose_write_failed_takes_no_release_until_it_is_opened_again() {
@@ -921,7 +921,7 @@ fn a_round_that_the_list_has_is_not_opened_and_paid_for_once_more() {
     assert_eq!(payer.0, 0);
 }
 
-/// Samples of fixed size are from a public number of users: of another one, nothing is paid.
+/// Samples of fixed size assume a public number of users: for another number, nothing is charged.
 #[test]
 fn a_sample_from_another_number_of_users_is_refused_before_it_is_paid_for() {
     let data = users();

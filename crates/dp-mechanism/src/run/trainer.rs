@@ -1,4 +1,4 @@
-//! What a training algorithm has to say, and what follows from it for all of them.
+//! The interface of a training algorithm, and what follows from it for all of them.
 
 use dp_accounting::{Certificate, CertificateBuilder, Plan, Requests, Spend};
 use dp_core::{Adjacency, ApproxDp};
@@ -6,34 +6,38 @@ use dp_core::{Adjacency, ApproxDp};
 use super::Run;
 use crate::{Error, Grid, NoiseSource, Result};
 
-/// A training algorithm with its settings, checked.
+/// A training algorithm with validated settings.
 ///
-/// A trainer says what it will release and how a model follows from the releases. Planning, payment, resuming, workers,
-/// audits and the certificate are the same for all trainers and come from here and from [`Run`].
+/// A trainer declares what it will release and how a model follows from the releases. Planning,
+/// charging, resuming, workers, audits and the certificate are the same for all trainers and are
+/// provided here and by [`Run`].
 ///
 /// # Privacy
-/// [`train`](Self::train) is handed private data, which it may pass to the methods of its [`Run`] and use for nothing else: everything
-/// it does beside must follow from the settings, the public shape of the data and what the run has released. Then a run is a function
-/// of its list of releases. A coordinator without users, a replay without data and a worker with some of the
-/// users arrive at the same model, and the tests of this workspace hold every trainer to that.
+/// [`train`](Self::train) receives private data, which it may pass to the methods of its [`Run`]
+/// and use for nothing else: everything else it does must follow from the settings, the public
+/// shape of the data and what the run has released. Then a run is a function of its list of
+/// releases. A coordinator without users, a replay without data and a worker with some of the users
+/// arrive at the same model, and the tests of this workspace check this for every trainer.
 pub trait Trainer {
     /// The users' data.
     type Data: ?Sized;
-    /// What the releases make: public.
+    /// The model that follows from the releases. Public.
     type Model;
     /// Errors of the trainer's crate.
     type Error: From<Error>;
 
-    /// The public number that decides how large the releases over a table are: items, features or shared parameters.
+    /// The public number that determines the size of the releases for a table: items, features or
+    /// shared parameters.
     fn width(&self, data: &Self::Data) -> usize;
 
     /// What a run over data of this width will release.
     ///
     /// # Errors
-    /// When there is no plan of this width, or the algorithm has no guarantee for these neighbours.
+    /// If there is no plan of this width, or the algorithm has no guarantee under this adjacency.
     fn requests(&self, width: usize, adjacency: Adjacency) -> Result<Requests, Self::Error>;
 
-    /// Accounts that pay: more than one where disjoint batches of users have an account each.
+    /// Number of accounts to charge: more than one if disjoint batches of users each have an
+    /// account.
     fn n_accounts(&self) -> usize {
         1
     }
@@ -47,12 +51,13 @@ pub trait Trainer {
     /// Those of the releases, and of data whose public shape does not fit the settings.
     fn train(&self, data: &Self::Data, run: &mut Run<'_>) -> Result<Self::Model, Self::Error>;
 
-    /// The plan of a run over data of this width: the least noise that meets `target`. Every grid is tried once, so that nothing is
-    /// paid for that could not be released.
+    /// The plan of a run over data of this width: the smallest noise that meets `target`. Every
+    /// grid is tried once, so that nothing is charged that could not be released.
     ///
     /// # Errors
-    /// Those of [`requests`](Self::requests); [`Error::Accounting`] when the target cannot be met; [`Error::Param`] when a release would
-    /// get so small a share that its noise does not fit a grid.
+    /// The errors of [`requests`](Self::requests); [`Error::Accounting`] if the target cannot be
+    /// met; [`Error::Param`] if a release would get so small a share that its noise does not fit a
+    /// grid.
     fn plan(
         &self,
         width: usize,
@@ -66,11 +71,11 @@ pub trait Trainer {
         )?)
     }
 
-    /// Trains with spends that were reserved before, once for each account in turn.
+    /// Trains with spends that were reserved before, for each account in turn.
     ///
     /// # Errors
-    /// [`Error::Plan`] or [`Error::Spends`] when data, plan and spends do not belong together, before any data is touched;
-    /// those of [`train`](Self::train). Spends are consumed either way.
+    /// [`Error::Plan`] or [`Error::Spends`] if data, plan and spends do not match, before any data
+    /// is touched; the errors of [`train`](Self::train). Spends are consumed in either case.
     fn fit(
         &self,
         data: &Self::Data,
@@ -81,10 +86,11 @@ pub trait Trainer {
         self.run(data, Run::new(plan, spends, noise)?)
     }
 
-    /// Trains along `run`: resumed, observed, with workers or as one, or replayed.
+    /// Trains along `run`: resumed, observed, with workers or as a worker, or replayed.
     ///
     /// # Errors
-    /// As [`fit`](Self::fit), and [`Error::EndOfList`] when the run ends before the model is made.
+    /// As [`fit`](Self::fit), and [`Error::EndOfList`] if the run ends before the model is
+    /// complete.
     fn run(&self, data: &Self::Data, mut run: Run<'_>) -> Result<Fitted<Self::Model>, Self::Error> {
         let requests = self.requests(self.width(data), run.plan().adjacency())?;
         run.begin(&requests, self.n_accounts())?;
@@ -93,22 +99,23 @@ pub trait Trainer {
     }
 }
 
-/// The plan for `requests` with the least noise that meets `target`: [`Trainer::plan`] where the settings are there and what is trained is not.
+/// The plan for `requests` with the smallest noise that meets `target`, like [`Trainer::plan`] but
+/// without a trainer's settings for the grids.
 ///
 /// # Errors
-/// [`Error::Accounting`] when the target cannot be met; [`Error::Param`] when a release would get so small a share that its noise
-/// does not fit a grid.
+/// [`Error::Accounting`] if the target cannot be met; [`Error::Param`] if a release would get so
+/// small a share that its noise does not fit a grid.
 pub fn plan_for(requests: &Requests, target: ApproxDp, adjacency: Adjacency) -> Result<Plan> {
     let plan = requests.calibrate(target, adjacency)?;
     try_grids(&plan, &[1.0])?;
     Ok(plan)
 }
 
-/// Tries the grid of every Gaussian release of `plan` with each of these bounds on a user's norm, so that nothing is paid for that
-/// could not be released.
+/// Tries the grid of every Gaussian release of `plan` with each of these bounds on a user's norm,
+/// so that nothing is charged that could not be released.
 ///
 /// # Errors
-/// [`Error::Param`] for the first that does not fit a grid.
+/// [`Error::Param`] for the first one that does not fit a grid.
 pub fn try_grids(plan: &Plan, clip_norms: &[f64]) -> crate::Result<()> {
     for release in plan.releases() {
         if let Some(noise_multiplier) = super::noise_multiplier(release.event()) {
@@ -129,14 +136,14 @@ pub struct Fitted<M> {
     pub certificate: Certificate,
     /// Whether the guarantee holds.
     pub provenance: Provenance,
-    /// Releases made: entries of the list.
+    /// Number of releases made: entries of the list.
     pub n_releases: usize,
-    /// The hash that stands for the list of releases.
+    /// The hash that identifies the list of releases.
     pub releases_hash: String,
 }
 
 impl<M> Fitted<M> {
-    /// The same run with what is made of its model.
+    /// The same run with its model converted by `make`.
     pub fn map<N>(self, make: impl FnOnce(M) -> N) -> Fitted<N> {
         Fitted {
             model: make(self.model),
@@ -148,7 +155,7 @@ impl<M> Fitted<M> {
     }
 }
 
-/// How a model came about, and with it who may see it.
+/// How a model was created, which determines who may see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Provenance {
@@ -156,14 +163,14 @@ pub enum Provenance {
     Private,
     /// Released with seeded noise: no guarantee.
     SeededNoise,
-    /// Computed without noise, or given from outside: for those who may see the data.
+    /// Computed without noise, or supplied by the caller: for those who may see the data.
     NonPrivate,
     /// Nothing was released: all zeros.
     NotTrained,
 }
 
 impl Provenance {
-    /// Of a release whose noise was repeatable, or was not.
+    /// The provenance of a release, depending on whether its noise was repeatable.
     #[must_use]
     pub const fn of(insecure: bool) -> Self {
         if insecure {

@@ -1,4 +1,5 @@
-//! Messages between coordinator and workers as bytes: what an engine between machines has to carry.
+//! Messages between coordinator and workers as bytes: what an engine between machines has to
+//! transport.
 //!
 //! ```text
 //! message = kind (1 byte), length of the head (4 bytes, little-endian), head (JSON), body
@@ -6,9 +7,9 @@
 //!
 //! | kind | from | head | body |
 //! |---|---|---|---|
-//! | 1 | coordinator | the request | the key of the sample, 32 bytes; nothing where all users take part |
+//! | 1 | coordinator | the request | the key of the sample, 32 bytes; empty if all users take part |
 //! | 2 | coordinator | `null` | the release, as [`ReleaseEntry::to_bytes`] writes it |
-//! | 3 | coordinator | `null` | nothing: the worker is not needed any more |
+//! | 3 | coordinator | `null` | empty: the worker is no longer needed |
 //! | 4 | worker | the answer | the sum, 8 bytes for each coordinate, little-endian |
 
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -28,39 +29,43 @@ const RELEASED: u8 = 2;
 const END: u8 = 3;
 const ANSWER: u8 = 4;
 
-/// A coordinator's end of links that carry bytes. With it an engine has a [`WorkerPool`].
+/// The coordinator's end of links that transport bytes. An engine that implements it gets a
+/// [`WorkerPool`].
 ///
 /// # Privacy
-/// Exact sums and keys of samples go over these links, so nobody but the coordinator and the worker may be able to read them.
+/// Exact sums and keys of samples are sent over these links, so only the coordinator and the worker
+/// may be able to read them.
 pub trait BytePool: Sync {
-    /// How many shards there are, that of a coordinator which [holds one](super::Coordinator::with_first_shard) included.
+    /// Number of shards, including that of a coordinator which [has
+    /// one](super::Coordinator::with_first_shard).
     fn n_shards(&self) -> usize;
 
     /// Sends a message to the worker of one shard. Messages to one worker arrive in order.
     ///
     /// # Errors
-    /// Whatever breaks the link for good.
+    /// Any permanent failure of the link.
     fn post(&self, shard: usize, message: &[u8]) -> Result<()>;
 
-    /// Waits for a message of any worker, and says of which shard it came.
+    /// Waits for a message from any worker, and returns it with the number of its shard.
     ///
     /// # Errors
-    /// When a worker is gone, or no message is to be expected any more.
+    /// If a worker is gone, or no more messages can be expected.
     fn fetch(&self) -> Result<(usize, Vec<u8>)>;
 }
 
-/// A worker's end of a link that carries bytes. With it an engine has a [`CoordinatorLink`].
+/// A worker's end of a link that transports bytes. An engine that implements it gets a
+/// [`CoordinatorLink`].
 pub trait ByteLink {
     /// Sends a message to the coordinator.
     ///
     /// # Errors
-    /// Whatever breaks the link.
+    /// Any failure of the link.
     fn post(&mut self, message: &[u8]) -> Result<()>;
 
-    /// Waits for the next message of the coordinator.
+    /// Waits for the next message from the coordinator.
     ///
     /// # Errors
-    /// Whatever breaks the link.
+    /// Any failure of the link.
     fn fetch(&mut self) -> Result<Vec<u8>>;
 }
 
@@ -144,10 +149,11 @@ struct AnswerHead {
 }
 
 impl ToWorker {
-    /// The message as it goes over a link. It may hold the key of a sample: overwritten when dropped.
+    /// The message in the form sent over a link. It may contain the key of a sample and is
+    /// overwritten when dropped.
     ///
     /// # Errors
-    /// [`Error::List`] where a release cannot be written.
+    /// [`Error::List`] if a release cannot be written.
     pub fn to_bytes(&self) -> Result<Zeroizing<Vec<u8>>> {
         match self {
             Self::Sum(request) => {
@@ -168,13 +174,14 @@ impl ToWorker {
         }
     }
 
-    /// Whether these are the bytes of a request for a sum: one that was answered is not needed by who replays the others.
+    /// Whether these are the bytes of a request for a sum. An answered request is not needed by a
+    /// process that replays the other messages.
     #[must_use]
     pub fn is_request(message: &[u8]) -> bool {
         message.first() == Some(&SUM)
     }
 
-    /// Reads what [`to_bytes`](Self::to_bytes) wrote.
+    /// Reads the output of [`to_bytes`](Self::to_bytes).
     ///
     /// # Errors
     /// [`Error::Link`] for anything else.
@@ -188,7 +195,7 @@ impl ToWorker {
                     false if body.is_empty() => None,
                     false => return Err(UNREADABLE),
                 };
-                // a worker compares with its own, which are the only ones that it can name
+                // a worker compares it with its own, which is the only name that it knows
                 let own = dp_linalg::vector_instructions();
                 let instructions = if head.instructions == own {
                     own
@@ -216,10 +223,10 @@ impl ToWorker {
 }
 
 impl ShardAnswer {
-    /// The answer as it goes over a link: its length follows from public numbers.
+    /// The answer in the form sent over a link; its length follows from public numbers.
     ///
     /// # Errors
-    /// [`Error::List`] where the head cannot be written.
+    /// [`Error::List`] if the head cannot be written.
     pub fn to_bytes(&self) -> Result<Zeroizing<Vec<u8>>> {
         let head = AnswerHead {
             shard: self.shard,
@@ -235,7 +242,7 @@ impl ShardAnswer {
         framed(ANSWER, &head, &body)
     }
 
-    /// Reads what [`to_bytes`](Self::to_bytes) wrote.
+    /// Reads the output of [`to_bytes`](Self::to_bytes).
     ///
     /// # Errors
     /// [`Error::Link`] for anything else.
@@ -267,7 +274,7 @@ const UNREADABLE: Error = Error::Link {
 fn framed(kind: u8, head: &impl Serialize, body: &[u8]) -> Result<Zeroizing<Vec<u8>>> {
     let head = super::list::json(head)?;
     let length = u32::try_from(head.len()).map_err(|_| UNREADABLE)?;
-    // allocated once: what grows leaves copies behind
+    // allocated only once, because growing would leave copies behind
     let room = head.len().saturating_add(body.len()).saturating_add(5);
     let mut message = Zeroizing::new(Vec::with_capacity(room));
     message.push(kind);
@@ -288,8 +295,8 @@ fn parts<H: DeserializeOwned>(message: &[u8]) -> Result<(H, &[u8])> {
     read().ok_or(UNREADABLE)
 }
 
-/// Links between a coordinator and workers in threads of one process, a link for each shard: for tests, and as the pattern for links
-/// between machines.
+/// Links between a coordinator and workers in threads of one process, one link per shard: for
+/// tests, and as a model for links between machines.
 #[must_use]
 pub fn worker_channels(n_shards: usize) -> (ChannelPool, Vec<ChannelLink>) {
     let (said, received) = channel();
@@ -311,7 +318,7 @@ pub fn worker_channels(n_shards: usize) -> (ChannelPool, Vec<ChannelLink>) {
     (pool, links)
 }
 
-/// What a worker says over a channel, with its shard; nothing where it leaves.
+/// What a worker sends over a channel, with its shard; `None` when it leaves.
 type Said = (usize, Option<Vec<u8>>);
 
 /// The coordinator's end of [`worker_channels`].
@@ -346,7 +353,7 @@ impl BytePool for ChannelPool {
 
     fn post(&self, shard: usize, message: &[u8]) -> Result<()> {
         let to = self.to_workers.get(shard).ok_or(BROKEN)?;
-        // a worker that is done, or has died, needs no message; `fetch` tells when one is gone
+        // a worker that has finished or died needs no message; `fetch` reports when one is gone
         let _ = to.send(message.to_vec());
         Ok(())
     }
@@ -374,7 +381,8 @@ impl ByteLink for ChannelLink {
     }
 }
 
-/// A worker that leaves before the run is over would be waited for in vain.
+/// Without this signal, the coordinator would wait forever for a worker that leaves before the end
+/// of the run.
 impl Drop for ChannelLink {
     fn drop(&mut self) {
         let _ = self.said.send((self.shard, None));
@@ -438,7 +446,7 @@ mod tests {
         assert_eq!((&*read.run, &*read.list_head), ("r", "h"));
     }
 
-    /// The link tells a worker only that the vector instructions are not its own.
+    /// The link only tells a worker that the vector instructions are not its own.
     #[test]
     fn other_vector_instructions_stay_others() {
         let sent = SumRequest {

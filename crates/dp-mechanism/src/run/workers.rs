@@ -6,30 +6,32 @@ use sha2::{Digest, Sha256};
 use crate::sum_backend::{ShardAnswer, ShardSum, SumBackend, SumRequest, Tally};
 use crate::{Error, ReleaseEntry, Result, RoundKey};
 
-/// Answers to one request that may be refused before the coordinator gives up.
+/// Maximum number of rejected answers to one request before the coordinator gives up.
 const MOST_REFUSED: usize = 1000;
 
-/// What decides in which shard a user is.
+/// What determines the shard of a user.
 ///
 /// ```text
 /// shard of user u = HChaCha20(SHA-256(name), id of u) mod n_shards
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Dealing {
-    /// The user's id, where `name` is the name of the run: for processes that read all users and keep their own.
+    /// The user's id and the name of the run: for processes that read all users and keep their own.
     #[default]
     ByRun,
-    /// The user's id, where `name` is the same for all runs: for engines that deal users before a run is named.
+    /// The user's id, with the same name for all runs: for engines that assign users before a run
+    /// is named.
     ById,
-    /// Who holds the user's records. Nothing checks that no user is in two silos.
+    /// Whoever has the user's records. Nothing checks that no user is in two silos.
     Silos,
 }
 
-/// Which part of the users a worker holds.
+/// The part of the users that a worker holds.
 ///
-/// A user who was in two shards would be bounded twice. Every worker therefore checks that all of its users belong to its shard;
-/// since the shard follows from the user's id, no user can belong to two. [Silos](Dealing::Silos) are the exception: there it is
-/// an assumption, which whoever trains on silos has to state.
+/// A user who is in two shards would be bounded twice. Every worker therefore checks that all of
+/// its users belong to its shard. Because the shard follows from the user's id, no user can belong
+/// to two. [Silos](Dealing::Silos) are the exception: there this is an assumption, which must be
+/// stated when training on silos.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shard {
     run: String,
@@ -38,7 +40,7 @@ pub struct Shard {
     dealing: Dealing,
 }
 
-/// The name under which [`Dealing::ById`] deals users.
+/// The name with which [`Dealing::ById`] assigns users.
 const BY_ID: &str = "dp users by id";
 
 impl Shard {
@@ -64,29 +66,32 @@ impl Shard {
         })
     }
 
-    /// The same shard of users who are dealt otherwise.
+    /// The same shard with users who are assigned in another way.
     #[must_use]
     pub const fn dealt(mut self, dealing: Dealing) -> Self {
         self.dealing = dealing;
         self
     }
 
-    /// The function that deals users [by their ids](Dealing::ById) to `n_shards` shards of any run.
+    /// The function that assigns users [by their ids](Dealing::ById) to `n_shards` shards of any
+    /// run.
     pub fn dealer_by_id(n_shards: usize) -> impl Fn(u128) -> usize + use<> {
         Self::dealer(BY_ID, n_shards)
     }
 
-    /// The function that deals users to `n_shards` shards of the run named `run`, for [`Interactions::deal`].
+    /// The function that assigns users to `n_shards` shards of the run named `run`, for
+    /// [`Interactions::deal`].
     pub fn dealer(run: &str, n_shards: usize) -> impl Fn(u128) -> usize + use<> {
         let key = RoundKey::from_bytes(Sha256::digest(run.as_bytes()).into());
         let n = n_shards.max(1) as u64;
         move |id| usize::try_from(key.coin(id).checked_rem(n).unwrap_or(0)).unwrap_or(0)
     }
 
-    /// Refuses a table with users of another shard.
+    /// Rejects a table with users of another shard.
     ///
     /// # Errors
-    /// [`Error::UsersOfAnotherShard`]: it tells that the input was dealt wrongly, and no user of it.
+    /// [`Error::UsersOfAnotherShard`], which reports that the input was assigned incorrectly but no
+    /// user of it.
     pub fn check(&self, users: &Interactions) -> Result<()> {
         #[cfg(privacy_mutants)]
         if dp_core::mutants::active("shard-of-a-user-unchecked") {
@@ -130,69 +135,70 @@ impl Shard {
     }
 }
 
-/// What a coordinator tells a worker.
+/// A message from a coordinator to a worker.
 #[derive(Clone)]
 #[allow(
     missing_debug_implementations,
     reason = "may hold the key of a sample; printing it is never wanted"
 )]
 pub enum ToWorker {
-    /// Asks for a sum; also again, where an answer was lost.
+    /// Requests a sum, possibly again if an answer was lost.
     Sum(SumRequest),
-    /// The release that was made of the last sum.
+    /// The release that was made from the last sum.
     Released(ReleaseEntry),
-    /// The worker is not needed any more.
+    /// The worker is no longer needed.
     End,
 }
 
 /// A worker's link to its coordinator.
 pub trait CoordinatorLink {
-    /// Sends an answer, if there is one, and waits for what the coordinator says next.
+    /// Sends an answer, if there is one, and waits for the coordinator's next message.
     ///
     /// # Errors
-    /// Whatever breaks the link.
+    /// Any failure of the link.
     fn exchange(&mut self, answer: Option<ShardAnswer>) -> Result<ToWorker>;
 }
 
 /// A coordinator's links to its workers.
 pub trait WorkerPool: Sync {
-    /// How many workers there are, each with a shard of its own; a coordinator that [holds the first
+    /// Number of workers, each with its own shard. A coordinator that [has the first
     /// shard](Coordinator::with_first_shard) counts as one, and is sent nothing.
     fn n_workers(&self) -> usize;
 
     /// Sends a message to the worker of one shard.
     ///
     /// # Errors
-    /// Whatever breaks the link for good. A message to a worker that has died is dropped: it is asked again after it is reported by
-    /// [`receive`](Self::receive).
+    /// Any permanent failure of the link. A message to a worker that has died is dropped; the
+    /// request is repeated after it is reported by [`receive`](Self::receive).
     fn send(&self, shard: usize, message: &ToWorker) -> Result<()>;
 
-    /// Waits for an answer, or for the news that a worker has to be asked again because it was started anew. Such a worker replays
-    /// the list of releases before it answers.
+    /// Waits for an answer, or for the report that a worker was restarted and its request must be
+    /// repeated. Such a worker replays the list of releases before it answers.
     ///
     /// # Errors
-    /// When no answer is to be expected any more; the run ends, and where sums are over all users nothing was paid for the one
-    /// that is missing.
+    /// If no more answers can be expected. The run then ends, and for sums over all users nothing
+    /// was charged for the one that is missing.
     fn receive(&self) -> Result<FromWorker>;
 }
 
-/// What comes back from a pool of workers.
+/// A message from a pool of workers.
 #[allow(
     missing_debug_implementations,
     reason = "holds a private sum; printing it is never wanted"
 )]
 pub enum FromWorker {
-    /// A sum, of whichever shard and request.
+    /// A sum, of any shard and request.
     Answer(ShardAnswer),
-    /// The worker of this shard was started again.
+    /// The worker of this shard was restarted.
     Restarted(usize),
 }
 
-/// The backend of a coordinator: sums come from workers. The coordinator's own table has no users, or those of the
-/// [first shard](Self::with_first_shard).
+/// The backend of a coordinator: sums come from workers. The coordinator's own table has no users,
+/// or those of the [first shard](Self::with_first_shard).
 ///
-/// Every shard counts exactly once in every sum: an answer that is late, repeated, of another run, step or list, or of another
-/// length is dropped, and its shard is asked again unless it has answered.
+/// Every shard counts exactly once in every sum: an answer that is late, repeated, of another run,
+/// step or list, or of another length is dropped, and its shard is asked again unless it has
+/// answered.
 #[derive(Debug)]
 pub struct Coordinator<P> {
     pool: P,
@@ -206,8 +212,9 @@ impl<P: WorkerPool> Coordinator<P> {
         Self { pool, n_own: 0 }
     }
 
-    /// Shard 0 is summed over the coordinator's own table while the workers sum theirs, and the pool is asked for the others. Whoever
-    /// hands the run its table [checks](Shard::check) that its users are those of shard 0, as a worker does.
+    /// Shard 0 is summed over the coordinator's own table while the workers sum theirs, and the
+    /// pool provides the others. The caller that passes the table to the run must
+    /// [check](Shard::check) that its users are those of shard 0, as a worker does.
     pub const fn with_first_shard(pool: P) -> Self {
         Self { pool, n_own: 1 }
     }

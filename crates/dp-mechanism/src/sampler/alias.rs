@@ -1,47 +1,49 @@
-//! The bin of |N|, chosen by an alias table in exact integers.
+//! Selects the bin of |N| with an alias table in exact integers.
 //!
-//! The weights add up to 2^128, so 256 columns hold 2^120 each: column c keeps `keep` of it for
-//! bin c and gives the rest to bin `other` (Walker's method with integer masses, nothing is
-//! rounded). A draw takes one column by 8 bits and one comparison by the next 120. Only 16 of
-//! these are drawn at once; they decide except with probability 2^-16, and then 104 more follow.
-//! Each draw costs one load and one comparison, whatever the bin: the cost tells nothing of it.
-//! (Bins from 5 sigma on come only through ties, but 98 of 100 ties end in another bin.)
+//! The weights add up to 2^128, so 256 columns hold 2^120 each: column c keeps `keep` of it for bin
+//! c and gives the rest to bin `other` (Walker's method with integer masses, nothing is rounded). A
+//! draw takes one column by 8 bits and one comparison by the next 120. Only 16 of these are drawn
+//! at first; they decide except with probability 2^-16, in which case 104 more are drawn. Each draw
+//! costs one load and one comparison, whatever the bin, so the cost reveals nothing about it. (Bins
+//! from 5 sigma on are reached only through ties, but 98 of 100 ties end in another bin.)
 
 use super::weights::{N_BINS, WEIGHTS};
 
 /// Mass of one column.
 const COLUMN: u128 = 1 << 120;
-/// Bits of the comparison that are drawn only on a tie.
+/// Number of comparison bits that are drawn only on a tie.
 pub(super) const TIE_BITS: u32 = 104;
 
-/// What column c holds.
+/// The content of a column.
 #[derive(Clone, Copy)]
 struct Column {
     /// Mass kept for bin c, below 2^120.
     keep: u128,
-    /// The bin that gets the rest.
+    /// The bin that gets the remaining mass.
     other: u8,
 }
 
-/// First 16 bits of the kept mass above the other bin's 8: one load per draw, one KiB in all.
+/// First 16 bits of the kept mass above 8 bits for the other bin: one load per draw, 1 KiB in
+/// total.
 static HEADS: [u32; 256] = heads();
 /// The other 104 bits of the kept mass.
 static TIES: [u128; 256] = ties();
 const COLUMNS: [Column; 256] = columns();
 
-/// The bin that `column` and the first 16 bits of the comparison give, and whether they tied.
+/// The bin determined by `column` and the first 16 bits of the comparison, and whether there is a
+/// tie.
 #[inline(always)]
 pub(super) fn first_pick(column: u8, prefix: u16) -> (u64, bool) {
     let head = head(column);
     let (keep, other) = (head >> 8, head & 0xff);
     let prefix = u32::from(prefix);
-    // a mask, not a branch: the outcome is unpredictable and must not show in the time
+    // a mask, not a branch: the outcome is unpredictable and must not affect the timing
     let kept = u32::from(prefix < keep).wrapping_neg();
     let bin = (u32::from(column) & kept) | (other & !kept);
     (u64::from(bin), prefix == keep)
 }
 
-/// The bin after a tie, from the 104 further bits.
+/// The bin after a tie, determined by 104 further bits.
 pub(super) fn pick_after_tie(column: u8, further: u128) -> u64 {
     if further < tie(column) {
         u64::from(column)
@@ -63,8 +65,8 @@ fn tie(column: u8) -> u128 {
 
 /// Vose's construction: columns below their share are filled up from one above it.
 ///
-/// Both stacks are exhausted together because the masses are integers of the right sum; what is
-/// left at the end holds exactly one share.
+/// Both stacks are exhausted together because the masses are integers with the right sum; the
+/// columns left at the end contain exactly one share.
 #[allow(
     clippy::indexing_slicing,
     clippy::arithmetic_side_effects,
@@ -160,7 +162,7 @@ mod tests {
 
     #[test]
     fn every_bin_gets_exactly_its_weight() {
-        // the mass of a column switches once, at a place found by bisection through `pick`
+        // the mass of a column switches once, at a position found by bisection through `pick`
         let mut mass = [0_u128; 256];
         for column in 0..=255_u8 {
             let last = pick(column, COLUMN - 1);

@@ -1,17 +1,18 @@
-//! One draw of the discrete Gaussian: candidate, its place among the integers of a bin, rejection.
+//! One draw of the discrete Gaussian: candidate, its position among the integers of a bin,
+//! rejection.
 //!
-//! Integer m >= 0 lies in bin j when j <= 16 m / sigma < j + 1, at the rational place
-//! v = (16 m - j sigma) / sigma. A bin holds at most W = ceil(sigma / 16) integers. A candidate is
-//! a bin by its weight and one of W consecutive integers from the bin's first on; it falls away
-//! when that integer lies beyond the bin, and otherwise stays with probability
-//! exp(-(2 j v + v^2)/512). So
+//! Integer m >= 0 lies in bin j if j <= 16 m / sigma < j + 1, at the rational position v = (16 m -
+//! j sigma) / sigma. A bin contains at most W = ceil(sigma / 16) integers. A candidate is a bin,
+//! drawn by its weight, and one of W consecutive integers from the bin's first on. It is rejected
+//! if that integer lies beyond the bin, and otherwise accepted with probability exp(-(2 j v +
+//! v^2)/512). So
 //!
 //! ```text
 //! P(m) proportional to exp(-j^2/512) exp(-(2 j v + v^2)/512) = exp(-(16 m / sigma)^2 / 512)
 //!                    = exp(-m^2 / (2 sigma^2))
 //! ```
 //!
-//! A random sign makes it two-sided; zero with a minus sign falls away, so that zero counts once.
+//! A random sign makes it two-sided; zero with a minus sign is rejected, so that zero counts once.
 
 use chacha20::rand_core::Rng;
 
@@ -30,13 +31,13 @@ fn counts(magnitude: u64, negative: bool) -> bool {
     magnitude > 0 || !negative
 }
 
-/// What a scale fixes for all its draws.
+/// Constants of a scale, shared by all its draws.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Scale {
     sigma: u64,
-    /// W = ceil(sigma / 16): integers of which a candidate takes one.
+    /// W = ceil(sigma / 16): the number of integers from which a candidate is chosen.
     width: u64,
-    /// 2^52 modulo W: so many of the 2^52 offsets are one too many for a uniform choice.
+    /// 2^52 modulo W: the number of the 2^52 offsets that must be rejected for a uniform choice.
     excess: u64,
 }
 
@@ -75,7 +76,7 @@ impl Scale {
         }
     }
 
-    /// The integer that a candidate stands for; `None` when it falls away.
+    /// The integer of a candidate; `None` if it is rejected.
     #[inline(always)]
     fn magnitude<R: Rng + ?Sized>(
         &self,
@@ -91,7 +92,7 @@ impl Scale {
         if over >= self.sigma {
             return None;
         }
-        // drawn for every candidate, needed or not, so that the work does not tell the bin
+        // drawn for every candidate, needed or not, so that the work does not reveal the bin
         let head = words.word() >> (64 - HEAD_BITS);
         let mut fraction = Fraction::new(over, self.sigma);
         let below = fraction.exceeds(head, words);
@@ -101,10 +102,10 @@ impl Scale {
         walk(candidate.slot, below, bin, &mut fraction, words).then_some(magnitude)
     }
 
-    /// A uniform one of 0..W out of 52 bits, `None` for the bits that would favour some.
+    /// A uniform choice from 0..W using 52 bits; `None` for the bits that would bias it.
     ///
     /// W blocks of equal size: with product = bits W the choice is its part above 2^52, and each
-    /// choice keeps floor(2^52 / W) values when the lowest 2^52 mod W remainders are left out
+    /// choice keeps floor(2^52 / W) values if the lowest 2^52 mod W remainders are left out
     /// (Lemire, *Fast random integer generation in an interval*, 2019, arXiv 1805.10941).
     #[inline(always)]
     #[allow(
@@ -128,7 +129,8 @@ mod tests {
 
     #[test]
     fn places_are_uniform_over_the_integers_of_a_bin() {
-        // W = 3: 2^52 = 3 K + 1, one value of the offset is drawn again and K stay for each place
+        // W = 3: 2^52 = 3 K + 1, so one value of the offset is rejected and K remain for each
+        // choice
         let scale = Scale::new(48);
         assert_eq!((scale.width, scale.excess), (3, 1));
         let third = (1_u64 << 52) / 3;
@@ -169,7 +171,7 @@ mod tests {
         }
     }
 
-    /// Counts the fetches of a generator.
+    /// Counts how often a generator is called.
     struct Counted(ChaCha20Rng, u32);
 
     impl TryRng for Counted {
@@ -192,7 +194,8 @@ mod tests {
 
     #[test]
     fn work_per_draw_is_all_but_independent_of_the_result() {
-        // as for the floored sampler; at 2^20 every bin is full, at 33 a third falls away
+        // as for the floored sampler; at 2^20 every bin is full, at 33 a third of the candidates is
+        // rejected
         for sigma in [1 << 20, 33] {
             const N: u32 = 500_000;
             let scale = Scale::new(sigma);

@@ -7,20 +7,20 @@ use super::uniform::{HEAD_BITS, Offset, Place, bernoulli};
 use super::weights::N_BINS;
 use super::words::{Block, Words};
 
-/// The last bin, j = `N_BINS` - 1, keeps the rejection step (2j + v)/512 a probability.
+/// For the last bin, j = `N_BINS` - 1, (2j + v)/512 must still be a probability.
 const _: () = assert!(2 * N_BINS <= 512);
 
-/// Bits of the first comparison with the offset that come with the candidate.
+/// Bits of the first comparison with the offset that are drawn together with the candidate.
 const PROBE_BITS: u32 = 10;
 
-/// How 96 random bits are spent on one candidate.
+/// How the 96 random bits of one candidate are used.
 pub(super) struct Candidate {
     pub(super) negative: bool,
     /// Uniform in 0..512: the slot of the first rejection step.
     pub(super) slot: u64,
     /// First 10 bits of the uniform number of the first rejection step.
     pub(super) probe: u64,
-    /// First 52 bits of the place within the bin.
+    /// First 52 bits of the position within the bin.
     pub(super) offset: u64,
     /// Column of the alias table.
     pub(super) column: u8,
@@ -53,7 +53,7 @@ pub(super) fn draw<R: Rng + ?Sized>(sigma: u64, words: &mut Words<'_, R>) -> i64
     loop {
         let candidate = Candidate::from_block(words.block());
         let (bin, tie) = alias::first_pick(candidate.column, candidate.prefix);
-        // `&`, not `&&`: one rare branch, taken about as often as the candidate is rejected
+        // `&`, not `&&`: a single rare branch, taken about as often as the candidate is rejected
         let may_reject = (candidate.slot <= bin.wrapping_mul(2))
             & (candidate.probe <= candidate.offset >> (HEAD_BITS - PROBE_BITS));
         if !(tie | may_reject) {
@@ -66,13 +66,13 @@ pub(super) fn draw<R: Rng + ?Sized>(sigma: u64, words: &mut Words<'_, R>) -> i64
     }
 }
 
-/// floor(-x) = -floor(x) - 1 for every x that is not an integer, so for almost every x.
+/// floor(-x) = -floor(x) - 1 for every x that is not an integer, that is, almost surely.
 #[inline(always)]
 const fn signed(negative: bool, floor: u64) -> i64 {
     floor.cast_signed() ^ (negative as i64).wrapping_neg()
 }
 
-/// Bin and offset of a candidate that the first bits left open; `None` when it is rejected.
+/// Bin and offset of a candidate that the first bits left undecided; `None` if it is rejected.
 #[cold]
 #[inline(never)]
 fn settle<R: Rng + ?Sized>(
@@ -86,7 +86,7 @@ fn settle<R: Rng + ?Sized>(
     accepts(candidate.slot, candidate.probe, bin, &mut offset, words).then_some((bin, offset))
 }
 
-/// The bin of a candidate whose first bits tied.
+/// The bin of a candidate whose first bits were tied.
 #[cold]
 #[inline(never)]
 pub(super) fn bin_of<R: Rng + ?Sized>(candidate: &Candidate, words: &mut Words<'_, R>) -> u64 {
@@ -95,7 +95,7 @@ pub(super) fn bin_of<R: Rng + ?Sized>(candidate: &Candidate, words: &mut Words<'
 
 /// An event of probability exp(-(2 j v + v^2)/512) for bin j and offset v.
 ///
-/// With x = v (2j + v)/512 the series is walked step by step: step n goes on with probability
+/// With x = v (2j + v)/512 the series is evaluated step by step: step n continues with probability
 /// x/n and otherwise ends the walk, which accepts if n is odd:
 ///
 /// ```text
@@ -103,8 +103,8 @@ pub(super) fn bin_of<R: Rng + ?Sized>(candidate: &Candidate, words: &mut Words<'
 /// ```
 ///
 /// (the alternating walk of von Neumann and Forsythe). The event of probability x/n is the
-/// conjunction of three independent ones: a fresh uniform below v, a fresh slot in the first
-/// 2j + v of 512, and one chance in n. It needs (2j + v)/512 <= 1, that is j <= 255, and the bins
+/// conjunction of three independent ones: a fresh uniform below v, a fresh slot in the first 2j + v
+/// of 512, and one chance in n. This requires (2j + v)/512 <= 1, that is, j <= 255, and the bins
 /// end at 210; then also x < 1.
 fn accepts<R: Rng + ?Sized>(
     first_slot: u64,
@@ -117,7 +117,7 @@ fn accepts<R: Rng + ?Sized>(
     finish_walk(goes_on, bin, offset, words)
 }
 
-/// The same event for any place v; `below` says whether the first step's uniform is below it.
+/// The same event for any position v; `below` is the result of the first step's comparison with v.
 #[cold]
 #[inline(never)]
 pub(super) fn walk<R: Rng + ?Sized>(
@@ -131,7 +131,7 @@ pub(super) fn walk<R: Rng + ?Sized>(
     finish_walk(goes_on, bin, place, words)
 }
 
-/// The steps of the walk from the second on, if it gets there.
+/// The steps of the walk from the second on, if it is reached.
 fn finish_walk<R: Rng + ?Sized>(
     mut goes_on: bool,
     bin: u64,
@@ -177,9 +177,9 @@ fn probe_hit<R: Rng + ?Sized>(probe: u64, offset: &mut Offset, words: &mut Words
 
 /// floor((j + v) sigma / 16), exactly.
 ///
-/// With the first 52 bits V of v the product (j 2^64 + 2^12 V) sigma, in units of 2^-68, is a
-/// lower bound, and the rest of v adds less than 2^12 sigma <= 2^52. So the floor is known unless
-/// less than that is missing to the next integer; then further bits of v decide. For a power of
+/// With the first 52 bits V of v the product (j 2^64 + 2^12 V) sigma, in units of 2^-68, is a lower
+/// bound, and the rest of v adds less than 2^12 sigma <= 2^52. So the floor is known unless the
+/// distance to the next integer is less than that; then further bits of v decide. For a power of
 /// two all of these are multiples of 2^12 sigma and the first 52 bits suffice.
 #[inline(always)]
 fn floor<R: Rng + ?Sized>(sigma: u64, bin: u64, offset: &Offset, words: &mut Words<'_, R>) -> u64 {
@@ -189,7 +189,7 @@ fn floor<R: Rng + ?Sized>(sigma: u64, bin: u64, offset: &Offset, words: &mut Wor
     let floor = high >> 4;
     let width = sigma << (64 - HEAD_BITS);
     if (high & 15 == 15) & (low > width.wrapping_neg()) {
-        // 2^64 - low is missing to the next integer, 0 < 2^64 - low < width
+        // the distance to the next integer is 2^64 - low, 0 < 2^64 - low < width
         let stays = offset.rest_below(low.wrapping_neg(), width, words);
         return floor.wrapping_add(u64::from(!stays));
     }
@@ -211,7 +211,7 @@ mod tests {
     use super::super::script::Script;
     use super::*;
 
-    /// A block that makes the candidate: sign, slot, probe, 52-bit offset, column, prefix.
+    /// A block that produces the candidate: sign, slot, probe, 52-bit offset, column, prefix.
     fn block(sign: u64, slot: u64, probe: u64, offset: u64, column: u8, prefix: u16) -> (u32, u64) {
         let high = (u32::from(prefix) << 16)
             | u32::try_from((offset & 0xff) << 8).unwrap()
@@ -222,7 +222,7 @@ mod tests {
         )
     }
 
-    /// A column and a prefix that give `bin` without a tie.
+    /// A column and a prefix that select `bin` without a tie.
     fn choice_of(bin: u64) -> (u8, u16) {
         (0..=255_u8)
             .flat_map(|column| [(column, 0), (column, u16::MAX)])
@@ -237,7 +237,7 @@ mod tests {
         y
     }
 
-    const OFFSET: u64 = 0xd_0000_0000_0123; // 0.8125 and a little
+    const OFFSET: u64 = 0xd_0000_0000_0123; // slightly more than 0.8125
     const PROBE: u64 = OFFSET >> 42;
     const LOW_42: u64 = OFFSET & ((1 << 42) - 1);
 
@@ -261,14 +261,14 @@ mod tests {
     fn a_tied_column_is_settled_by_104_more_bits() {
         let mut n_columns = 0;
         for column in 0..=255_u8 {
-            // the tied prefix, found from outside
+            // the prefix that ties, found through the public function
             let tied = (0..=u16::MAX)
                 .find(|&p| alias::first_pick(column, p).1)
                 .unwrap();
             let below = alias::pick_after_tie(column, 0);
             let above = alias::pick_after_tie(column, (1 << TIE_BITS) - 1);
             if below == above || below > 200 || above > 200 {
-                continue; // a column of one bin, or one where the slot cannot be out of reach
+                continue; // a column with a single bin, or one where the slot cannot be out of reach
             }
             n_columns += 1;
             let candidate = block(0, 511, 0, 0, column, tied);
@@ -284,10 +284,10 @@ mod tests {
         let (column, prefix) = choice_of(60);
         let candidate = |slot, probe| block(0, slot, probe, OFFSET, column, prefix);
         let accepted = (60_u64 << 4) + (OFFSET >> 48);
-        let good = block(0, 511, 0, 0, column, prefix); // what follows a rejection
+        let good = block(0, 511, 0, 0, column, prefix); // the candidate after a rejection
         let value = |blocks: &[(u32, u64)]| draw_script(256, blocks).cast_unsigned();
         let word = |w: u64| (0, w);
-        // step 2 goes on with probability 1/2 first: this word stops it, which rejects
+        // step 2 first continues with probability 1/2: this word stops it, which rejects
         let stop = word(u64::MAX);
         let step = (0, 0);
 
@@ -297,9 +297,9 @@ mod tests {
         // the slot beyond 2j, or the probe above the offset: accepted at once
         assert_eq!(value(&[candidate(121, 0)]), accepted);
         assert_eq!(value(&[candidate(119, PROBE + 1)]), accepted);
-        // both below: the walk goes to step 2 and ends there, a rejection
+        // both below: the walk reaches step 2 and ends there, a rejection
         assert!(rejected(&[candidate(119, PROBE - 1)]));
-        // probe tied: 42 more bits, then 128 more on either side
+        // tied probe: 42 more bits, then 128 more on either side
         let probe_bits = |low: u64| word(low << 22);
         assert_eq!(
             value(&[candidate(119, PROBE), probe_bits(LOW_42 + 1)]),
@@ -315,7 +315,7 @@ mod tests {
         ];
         assert_eq!(value(&[&tied[..], &[word(4)]].concat()), accepted);
         assert!(rejected(&[&tied[..], &[word(3)]].concat()));
-        // slot exactly 2j: one more uniform number against the offset
+        // slot exactly 2j: one more uniform number is compared with the offset
         let slot_bits = |head: u64| word(head << 12);
         assert_eq!(value(&[candidate(120, 0), slot_bits(OFFSET + 1)]), accepted);
         assert!(rejected(&[candidate(120, 0), slot_bits(OFFSET - 1)]));
@@ -404,7 +404,8 @@ mod tests {
 
     #[test]
     fn acceptance_probability_is_the_exponential() {
-        // two-sided five standard errors, 12 assertions: false alarm below 1e-5 for a new seed
+        // two-sided five standard errors, 12 assertions: the false-alarm rate is below 1e-5 for a
+        // new seed
         const N: u32 = 400_000;
         let mut rng = ChaCha20Rng::from_seed([3; 32]);
         let mut words = Words::new(&mut rng, usize::MAX);
@@ -434,7 +435,7 @@ mod tests {
 
     #[test]
     fn work_per_draw_is_all_but_independent_of_the_result() {
-        // blocks per draw stand for time: log(blocks) against |y|, correlation below 0.02
+        // blocks per draw are a proxy for time: log(blocks) against |y|, correlation below 0.02
         const N: u32 = 1_000_000;
         let mut rng = Counted(ChaCha20Rng::from_seed([4; 32]), 0);
         let (mut x, mut y, mut xx, mut yy, mut xy) = (0.0, 0.0, 0.0, 0.0, 0.0);
@@ -457,7 +458,7 @@ mod tests {
         assert!(correlation.abs() < 0.02, "{correlation}");
     }
 
-    /// Counts the fetches of a generator.
+    /// Counts how often a generator is called.
     struct Counted(ChaCha20Rng, u32);
 
     impl chacha20::rand_core::TryRng for Counted {

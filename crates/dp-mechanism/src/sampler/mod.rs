@@ -1,15 +1,15 @@
 //! Exact samples of floor(sigma N(0, 1)) and of the discrete Gaussian `N_Z(0, sigma^2)` for integer
-//! sigma, by integer arithmetic alone.
+//! sigma, using integer arithmetic only.
 //!
-//! The half line |N| >= 0 is cut into bins of width 1/16. A candidate is a bin j, drawn with
-//! probability proportional to exp(-j^2/512) (`alias`), and a uniform place v within it; it is
+//! The half line |N| >= 0 is divided into bins of width 1/16. A candidate is a bin j, drawn with
+//! probability proportional to exp(-j^2/512) (`alias`), and a uniform position v within it; it is
 //! accepted with probability exp(-(2 j v + v^2)/512) (`floored`), so that 16 |N| = j + v has
 //! density proportional to exp(-(j + v)^2/512), (K12) in `docs/kernel-proof.md`. A random sign and
-//! an exact floor finish it.
-//! One candidate takes 96 random bits; 97.6 % are accepted, the rest start afresh.
+//! an exact floor complete the draw. One candidate takes 96 random bits; 97.6 % are accepted,
+//! otherwise a new candidate is drawn.
 //!
-//! The discrete Gaussian shares all of this but the floor: its places v are the integers of a bin,
-//! and they are compared as rational numbers (`discrete`).
+//! The discrete Gaussian uses the same method except for the floor: its positions v are the
+//! integers of a bin, and they are compared as rational numbers (`discrete`).
 
 mod alias;
 mod discrete;
@@ -28,7 +28,7 @@ use dp_core::ParamError;
 
 use words::Words;
 
-/// Base-2 logarithm of a bound on the total-variation distance of one draw from floor(sigma N).
+/// Base-2 logarithm of a bound on the total variation distance between one draw and floor(sigma N).
 ///
 /// ```text
 /// contribution                                             bound on the distance
@@ -38,35 +38,37 @@ use words::Words;
 /// integers hit exactly by (j + v) sigma / 16               0 (probability zero)
 /// ```
 ///
-/// First line: the distance between the law of the accepted bin and that of the bin of |N|, by
-/// `scripts/gaussian_weights.py` at 400 bits; given the bin, place and sign have the right law,
-/// so this is the distance of the draw. It includes P(|N| >= 211/16) = 2^-127. A test bounds it
-/// by 2^-122 without the script: weights `w_j` at distance tau from the right ones give, after
-/// acceptance at rate p = 0.9757, a distance of at most 3 tau/(2 p), (K13). Second line: a candidate
-/// asks fewer than 0.1 comparisons on average. That ChaCha20 is not random is a matter
-/// of computation and is not part of the bound.
+/// First line: the distance between the distribution of the accepted bin and that of the bin
+/// of |N|, computed by `scripts/gaussian_weights.py` with 400 bits. Given the bin, position and
+/// sign have the correct distribution, so this is the distance of the draw. It includes P(|N| >=
+/// 211/16) = 2^-127. A test bounds it by 2^-122 without the script: weights `w_j` at distance tau
+/// from the correct ones give, after acceptance at rate p = 0.9757, a distance of at most 3 tau/(2
+/// p), (K13). Second line: a candidate needs fewer than 0.1 comparisons on average. That ChaCha20
+/// is only computationally indistinguishable from random is not part of the bound.
 ///
-/// A release of `n` draws that is (epsilon, delta) with exact noise is
-/// (epsilon, delta + n (1 + e^epsilon) 2^TV) with this one.
+/// A release of `n` draws that is (epsilon, delta)-DP with exact noise is (epsilon, delta + n (1 +
+/// e^epsilon) 2^TV)-DP with this sampler.
 pub const TV_LOG2_PER_DRAW: i32 = -122;
 
-/// Base-2 logarithm of a bound on the total-variation distance of one draw of
-/// [`DiscreteGaussian`] from `N_Z(0, sigma^2)`.
+/// Base-2 logarithm of a bound on the total variation distance between one draw of
+/// [`DiscreteGaussian`] and `N_Z(0, sigma^2)`.
 ///
-/// Only the bin weights are rounded; every other decision is an exact one between rational
-/// numbers. Weights `w_j` at total variation tau from the ideal ones, kept at rate A >= 0.61, give
+/// Only the bin weights are rounded; every other decision is an exact comparison of rational
+/// numbers. Weights `w_j` at total variation distance tau from the ideal ones, kept at rate A >=
+/// 0.61, give
 ///
 /// ```text
 /// TV <= 3 tau / (2 A),   tau <= 2^-123
 /// ```
 ///
-/// Derivation: with keeping probabilities `a_j <= 1` the law is `w_j a_j / A`, `A = sum w_j a_j`;
-/// exchanging `w` for the ideal weights moves the numerators by `2 tau` in all and `A` by `tau`.
-/// A is at least 2/3 (at least `floor(sigma/16)` of `ceil(sigma/16)` integers of a bin, sigma >= 32)
-/// times 0.94 (worst place in each bin) times 0.98 (minus zero). A test checks tau.
+/// Derivation: with acceptance probabilities `a_j <= 1` the distribution is `w_j a_j / A`, `A = sum
+/// w_j a_j`. Exchanging `w` for the ideal weights changes the numerators by `2 tau` in total and
+/// `A` by `tau`. A is at least 2/3 (at least `floor(sigma/16)` of `ceil(sigma/16)` integers of a
+/// bin, sigma >= 32) times 0.94 (worst position in each bin) times 0.98 (minus zero). A test checks
+/// tau.
 pub const TV_LOG2_PER_DISCRETE_DRAW: i32 = -121;
 
-// what accounting sets aside for a draw must cover what a draw is off by: the reserve is 2^-118
+// what accounting reserves for a draw must cover the error of a draw: the reserve is 2^-118
 const _: () = assert!(
     TV_LOG2_PER_DRAW <= -118
         && TV_LOG2_PER_DISCRETE_DRAW <= -118
@@ -81,17 +83,18 @@ const _: () = assert!(
 /// ```
 ///
 /// `Phi` is the standard normal distribution function. For an integer `S` the sum `S + Y` is
-/// `floor(S + sigma N)`, hence post-processing of the continuous Gaussian mechanism. No float is
-/// involved, and the distance to the stated law is at most 2^[`TV_LOG2_PER_DRAW`] per draw.
+/// `floor(S + sigma N)`, hence post-processing of the continuous Gaussian mechanism. No floating
+/// point is used, and the distance to the stated distribution is at most 2^[`TV_LOG2_PER_DRAW`] per
+/// draw.
 ///
-/// Source: bins with exact rejection after Karney, *Sampling exactly from the normal
-/// distribution* (ACM TOMS 42, 2016, algorithm N), with 128-bit bin weights in an alias table
-/// (Walker 1977) in place of unary choices; the rejection test is the alternating series of
-/// von Neumann (1951) and Forsythe (1972).
+/// Source: bins with exact rejection after Karney, *Sampling exactly from the normal distribution*
+/// (ACM TOMS 42, 2016, algorithm N), with 128-bit bin weights in an alias table (Walker 1977)
+/// instead of unary choices; the rejection test is the alternating series of von Neumann (1951) and
+/// Forsythe (1972).
 ///
 /// # Numerics
-/// 12 bytes of randomness and one rejection in 41 on average. What a draw does depends on the
-/// result only through the rejection walk, whose length is all but independent of it.
+/// 12 bytes of randomness per candidate and one rejection in 41 on average. The work of a draw
+/// depends on the result only through the rejection walk, whose length is almost independent of it.
 ///
 /// # Examples
 /// ```
@@ -115,7 +118,7 @@ impl FlooredGaussian {
     /// The distribution with standard deviation `sigma`, in integer units (before the floor).
     ///
     /// # Errors
-    /// [`ParamError`] when `sigma` is below 2^5 or above 2^40.
+    /// [`ParamError`] if `sigma` is below 2^5 or above 2^40.
     pub const fn new(sigma: u64) -> Result<Self, ParamError> {
         if sigma < 1 << 5 || sigma > 1 << 40 {
             return Err(ParamError {
@@ -135,8 +138,8 @@ impl FlooredGaussian {
 
     /// Overwrites `out` with independent draws.
     ///
-    /// Random bits are fetched ahead, so the generator's position afterwards is unspecified.
-    /// The draws are as good as the generator: noise of releases comes from a
+    /// Random bits are prefetched, so the generator's position afterwards is unspecified. The
+    /// quality of the draws is that of the generator: noise of releases comes from a
     /// [`NoiseSource`](crate::NoiseSource).
     pub fn fill<R: Rng + ?Sized>(&self, rng: &mut R, out: &mut [i64]) {
         out.fill(0);
@@ -145,7 +148,7 @@ impl FlooredGaussian {
 
     /// Adds an independent draw to each of `sums`, modulo 2^64.
     ///
-    /// Random bits are fetched ahead, so the generator's position afterwards is unspecified.
+    /// Random bits are prefetched, so the generator's position afterwards is unspecified.
     pub fn add_noise<R: Rng + ?Sized>(&self, rng: &mut R, sums: &mut [i64]) {
         let mut words = Words::new(rng, sums.len());
         for y in sums {
@@ -157,9 +160,9 @@ impl FlooredGaussian {
         }
     }
 
-    /// Adds to each of `sums` a draw of the distribution at the same place in `scales`.
+    /// Adds to each of `sums` a draw of the distribution at the same index in `scales`.
     ///
-    /// `scales` must not end before `sums`.
+    /// `scales` must be at least as long as `sums`.
     pub(crate) fn add_noise_each<'a, R: Rng + ?Sized>(
         scales: impl Iterator<Item = &'a Self>,
         rng: &mut R,
@@ -178,34 +181,35 @@ impl FlooredGaussian {
 /// P(Y = y) = exp(-y^2 / (2 sigma^2)) / sum_i exp(-i^2 / (2 sigma^2)),   y any integer
 /// ```
 ///
-/// Its mean is 0; its variance is `sigma^2` but for less than 10^-8000 of it (sigma >= 32). No
-/// float is involved, and the distance to the stated law is at most
+/// Its mean is 0; its variance is `sigma^2` up to a relative error below 10^-8000 (sigma >= 32). No
+/// floating point is used, and the distance to the stated distribution is at most
 /// 2^[`TV_LOG2_PER_DISCRETE_DRAW`] per draw.
 ///
 /// # Privacy
-/// Independent draws added to an integer vector whose L2 sensitivity is `D` (unit and neighbours
-/// as that sensitivity was derived for) are `rho`-zCDP with `rho = D^2 / (2 sigma^2)`: the event
-/// `DpEvent::Zcdp`. For one integer query `DpEvent::DiscreteGaussian` is tighter.
+/// Independent draws added to an integer vector whose L2 sensitivity is `D` (with the unit and
+/// neighbours for which that sensitivity was derived) are `rho`-zCDP with `rho = D^2 / (2
+/// sigma^2)`: the event `DpEvent::Zcdp`. For one integer query `DpEvent::DiscreteGaussian` is
+/// tighter.
 ///
-/// **Distributed noise.** When each of `n` parties adds a draw to its own share of a sum modulo
-/// 2^64, the total is *nearly* `N_Z(0, n sigma^2)`. Against that law its max divergence is at most
+/// **Distributed noise.** If each of `n` parties adds a draw to its own share of a sum modulo 2^64,
+/// the total is *nearly* `N_Z(0, n sigma^2)`. Its max divergence from that distribution is at most
 ///
 /// ```text
 /// 10 sum_{k=1}^{n-1} exp(-2 pi^2 sigma^2 k / (k + 1))  <=  10 n exp(-pi^2 sigma^2)
 /// ```
 ///
-/// per coordinate, which at sigma >= 32 is below `n` 10^-4388. Floored draws have no such
-/// property. Parties that do not add their draw, or reveal it, must be left out of `n`.
+/// per coordinate, which for sigma >= 32 is below `n` 10^-4388. Floored draws have no such
+/// property. Parties that do not add their draw, or reveal it, must not be counted in `n`.
 ///
 /// Source: Canonne, Kamath, Steinke, *The discrete Gaussian for differential privacy* (arXiv
 /// 2004.00010, Theorem 4 and its extension to vectors); Kairouz, Liu, Steinke, *The distributed
 /// discrete Gaussian mechanism* (arXiv 2102.06387, section 3) for sums. The sampler is that of
-/// [`FlooredGaussian`], with rational places.
+/// [`FlooredGaussian`], with rational positions.
 ///
 /// # Numerics
-/// One candidate takes 36 bytes of randomness, some of it only so that the work does not tell the
-/// size of the result. At sigma a multiple of 16 about 96 of 100 stay; at
-/// other scales a bin holds fewer integers than are tried, at worst 2.06 of 3 (sigma = 33).
+/// One candidate takes 36 bytes of randomness, some of it only to prevent the work from revealing
+/// the size of the result. If sigma is a multiple of 16, about 96 of 100 candidates are accepted;
+/// for other scales a bin contains fewer integers than are tried, at worst 2.06 of 3 (sigma = 33).
 ///
 /// # Examples
 /// ```
@@ -231,7 +235,7 @@ impl DiscreteGaussian {
     /// The distribution with parameter `sigma`, in integer units.
     ///
     /// # Errors
-    /// [`ParamError`] when `sigma` is below 2^5 or above 2^40.
+    /// [`ParamError`] if `sigma` is below 2^5 or above 2^40.
     pub const fn new(sigma: u64) -> Result<Self, ParamError> {
         match FlooredGaussian::new(sigma) {
             Ok(_) => Ok(Self {
@@ -247,13 +251,13 @@ impl DiscreteGaussian {
         self.scale.sigma()
     }
 
-    /// Overwrites `out` with independent draws; as [`FlooredGaussian::fill`].
+    /// Overwrites `out` with independent draws, like [`FlooredGaussian::fill`].
     pub fn fill<R: Rng + ?Sized>(&self, rng: &mut R, out: &mut [i64]) {
         out.fill(0);
         self.add_noise(rng, out);
     }
 
-    /// Adds an independent draw to each of `sums`, modulo 2^64; as
+    /// Adds an independent draw to each of `sums`, modulo 2^64, like
     /// [`FlooredGaussian::add_noise`].
     pub fn add_noise<R: Rng + ?Sized>(&self, rng: &mut R, sums: &mut [i64]) {
         let mut words = Words::new(rng, sums.len().saturating_mul(3));

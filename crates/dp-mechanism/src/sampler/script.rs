@@ -1,4 +1,4 @@
-//! A generator that plays back chosen blocks, so that tests can walk into rare branches.
+//! A generator that plays back chosen blocks, so that tests can reach rare branches.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -7,7 +7,7 @@ use chacha20::rand_core::TryRng;
 
 use super::words::Words;
 
-/// Plays back blocks of 96 bits; panics when asked for more than it was given.
+/// Plays back blocks of 96 bits; panics if asked for more than it was given.
 pub(super) struct Script(VecDeque<u8>);
 
 impl Script {
@@ -18,12 +18,12 @@ impl Script {
         Self(blocks.iter().flat_map(bytes).collect())
     }
 
-    /// Words over the script that fetch nothing ahead.
+    /// Words over the script without prefetching.
     pub(super) const fn words(&mut self) -> Words<'_, Self> {
         Words::new(self, 0)
     }
 
-    /// Blocks not yet asked for.
+    /// Blocks not yet used.
     pub(super) fn n_left(&self) -> usize {
         self.0.len() / 12
     }

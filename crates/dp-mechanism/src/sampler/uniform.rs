@@ -1,19 +1,19 @@
-//! Exact decisions about uniform numbers whose bits are drawn as needed.
+//! Exact comparisons of uniform numbers whose bits are drawn as needed.
 
 use chacha20::rand_core::Rng;
 
 use super::words::Words;
 
-/// How many bits of the offset come with a candidate.
+/// Number of bits of the offset that are drawn with a candidate.
 pub(super) const HEAD_BITS: u32 = 52;
 
-/// The place v of a candidate within its bin, a number in [0, 1).
+/// The position v of a candidate within its bin, a number in [0, 1).
 pub(super) trait Place {
     /// Whether a fresh uniform number, whose first 52 bits are given, is below v.
     fn exceeds<R: Rng + ?Sized>(&mut self, head: u64, words: &mut Words<'_, R>) -> bool;
 }
 
-/// A rational place `over / under`, compared exactly.
+/// A rational position `over / under`, compared exactly.
 pub(super) struct Fraction {
     over: u64,
     under: u64,
@@ -34,7 +34,7 @@ impl Place for Fraction {
     }
 }
 
-/// A uniform number v in [0, 1): 52 bits at once, 128 more when something hangs on them.
+/// A uniform number v in [0, 1): 52 bits at first, 128 more if they are needed.
 pub(super) struct Offset {
     /// The first 52 bits, as an integer.
     pub(super) head: u64,
@@ -47,8 +47,8 @@ impl Offset {
         Self { head, tail: None }
     }
 
-    /// Whether the part of v behind its head, as a number in [0, 1), is below `over / under`,
-    /// for `over <= under < 2^62`.
+    /// Whether the part of v after its head, as a number in [0, 1), is below `over / under`, for
+    /// `over <= under < 2^62`.
     pub(super) fn rest_below<R: Rng + ?Sized>(
         &self,
         over: u64,
@@ -63,8 +63,8 @@ impl Offset {
 }
 
 impl Place for Offset {
-    /// Bits 53 to 180 of both are drawn on a tie. If they tie again (2^-180 in all) the answer
-    /// is no; `TV_LOG2_PER_DRAW` accounts for it.
+    /// Bits 53 to 180 of both are drawn on a tie. If they tie again (2^-180 in total), the answer
+    /// is no; `TV_LOG2_PER_DRAW` accounts for this.
     fn exceeds<R: Rng + ?Sized>(&mut self, head: u64, words: &mut Words<'_, R>) -> bool {
         if head != self.head {
             return head < self.head;
@@ -79,11 +79,11 @@ pub(super) fn bernoulli<R: Rng + ?Sized>(over: u64, under: u64, words: &mut Word
     uniform_below(std::iter::empty(), over, under, words)
 }
 
-/// Whether a uniform number is below `over / under`; its 64-bit digits are first the given ones,
-/// then fresh ones.
+/// Whether a uniform number is below `over / under`. Its 64-bit digits are first the given ones,
+/// then newly drawn ones.
 ///
-/// With u = (w + u')/2^64 the question u < a/b is u' < a'/b for a' = 2^64 a - w b: settled when
-/// a' <= 0 or a' >= b, else asked again of u'. It ends with probability one and never errs.
+/// With u = (w + u')/2^64 the question u < a/b is u' < a'/b for a' = 2^64 a - w b: decided if a' <=
+/// 0 or a' >= b, otherwise repeated for u'. It ends with probability one and the answer is exact.
 fn uniform_below<R: Rng + ?Sized>(
     mut drawn: impl Iterator<Item = u128>,
     mut over: u64,
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn comparison_with_a_fraction_is_exact_at_every_depth() {
-        // 1/3 = 0.5555...(hexadecimal); a digit of 5 leaves it open, the next one decides
+        // 1/3 = 0.5555... in hexadecimal; a digit of 5 leaves it undecided, the next one decides
         let fives = 0x5555_5555_5555_5555;
         for depth in 0..4 {
             for (last, below) in [(fives - 1, true), (fives + 1, false)] {
@@ -178,7 +178,7 @@ mod tests {
             offset.exceeds(3, &mut words);
             assert_eq!(offset.rest_below(1, 3, &mut words), below);
         }
-        // and goes on with fresh digits where the tail leaves it open
+        // and continues with new digits if the tail leaves it undecided
         let mut script = Script::new(&words_of(&[fives, fives, 0, 0, fives + 1]));
         let mut words = script.words();
         let mut offset = Offset::new(3);

@@ -1,4 +1,4 @@
-//! The bin weights, derived again in fixed-point arithmetic with 192 fractional bits.
+//! Recomputes the bin weights in fixed-point arithmetic with 192 fractional bits.
 #![allow(
     clippy::cast_possible_truncation,
     reason = "splitting products into limbs"
@@ -85,7 +85,7 @@ impl Fixed {
     }
 }
 
-/// exp(-1/512) as 1 - 1/512 + 1/(2 * 512^2) - ..., even and odd terms apart.
+/// exp(-1/512) as 1 - 1/512 + 1/(2 * 512^2) - ..., with even and odd terms separately.
 fn step() -> Fixed {
     let (mut even, mut odd, mut term) = (ZERO, ZERO, ONE);
     for n in 1..=40 {

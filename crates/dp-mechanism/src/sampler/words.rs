@@ -29,7 +29,7 @@ pub(super) struct Words<'r, R: Rng + ?Sized> {
     rng: &'r mut R,
     bytes: [u8; BLOCK_BYTES * N_BLOCKS],
     next: usize,
-    /// Blocks still expected to be asked for; only guides how much is fetched.
+    /// Number of blocks still expected to be used; only affects how much is fetched.
     expected: usize,
 }
 
@@ -55,7 +55,7 @@ impl<'r, R: Rng + ?Sized> Words<'r, R> {
         self.refill()
     }
 
-    /// 64 fresh uniform bits; the rest of their block is thrown away.
+    /// 64 fresh uniform bits; the rest of their block is discarded.
     pub(super) fn word(&mut self) -> u64 {
         self.block().low
     }
@@ -65,7 +65,7 @@ impl<'r, R: Rng + ?Sized> Words<'r, R> {
         (u128::from(self.word()) << 64) | u128::from(self.word())
     }
 
-    /// Fetches more blocks into the end of the buffer and hands out the first of them.
+    /// Fetches more blocks into the end of the buffer and returns the first of them.
     #[inline(never)]
     fn refill(&mut self) -> Block {
         let fetched = self.expected.clamp(1, N_BLOCKS);

@@ -20,7 +20,7 @@ impl<F: Fn(UserRow<'_>) -> f64 + Sync> VectorContribution for Scalar<F> {
     }
 }
 
-/// A released noisy number: public.
+/// A released noisy number. Public.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ReleasedScalar {
     value: f64,
@@ -29,7 +29,7 @@ pub struct ReleasedScalar {
 }
 
 impl ReleasedScalar {
-    /// A vector of length 1.
+    /// Converts a vector of length 1.
     pub(crate) fn of(released: &ReleasedVector) -> Self {
         Self {
             value: released.values().first().copied().unwrap_or(0.0),
@@ -38,13 +38,13 @@ impl ReleasedScalar {
         }
     }
 
-    /// The noisy number, data units.
+    /// The noisy number, in data units.
     #[must_use]
     pub const fn value(&self) -> f64 {
         self.value
     }
 
-    /// Standard deviation of its noise, data units.
+    /// Standard deviation of its noise, in data units.
     #[must_use]
     pub const fn noise_stddev(&self) -> f64 {
         self.noise_stddev
@@ -68,17 +68,17 @@ impl ReleasedScalar {
 /// sum_u clamp(value(u), -clip, clip) + N(0, (z clip)^2)     NaN counts as 0
 /// ```
 ///
-/// up to the integer grid of [`Grid`]; `z` is the noise multiplier that `spend` pays for.
+/// up to the integer grid of [`Grid`]; `z` is the noise multiplier of `spend`.
 ///
 /// # Privacy
-/// Released to everybody: one number. Unit: the user; adding or removing one moves the sum by at
-/// most `clip`, which the kernel checks in integers. Event: Gaussian with multiplier `z`, one
-/// draw. `value` may use the user's own row and what is public or already released.
+/// Released to everybody: one number. Unit: the user; adding or removing one changes the sum by at
+/// most `clip`, which the kernel checks in integers. Event: Gaussian with multiplier `z`, one draw.
+/// `value` may use only the user's own row and what is public or already released.
 ///
 /// # Errors
-/// [`crate::Error::Param`] when `clip` is not finite and positive; [`crate::Error::WrongSpend`]
-/// or [`crate::Error::DrawCount`] when the spend is not for one Gaussian release of a draw;
-/// [`crate::Error::EntropyUnavailable`]. In each case nothing is released and the spend is gone.
+/// [`crate::Error::Param`] if `clip` is not finite and positive; [`crate::Error::WrongSpend`] or
+/// [`crate::Error::DrawCount`] if the spend is not for one Gaussian release of one draw;
+/// [`crate::Error::EntropyUnavailable`]. In each case nothing is released and the spend is lost.
 ///
 /// # Examples
 /// ```
@@ -117,7 +117,7 @@ pub fn release_scalar_sum(
     noise: &mut NoiseSource,
 ) -> Result<ReleasedScalar> {
     let grid = Grid::new(spend_multiplier(&spend)?, clip)?;
-    // f64::clamp keeps NaN, which the grid counts as 0
+    // f64::clamp keeps NaN, which the grid maps to 0
     let clamped = |user: UserRow<'_>| value(user).clamp(-clip, clip);
     #[cfg(privacy_mutants)]
     let clamped =
@@ -127,8 +127,8 @@ pub fn release_scalar_sum(
     Ok(ReleasedScalar::of(&released))
 }
 
-/// Releases how many users there are: the sum of 1 over all users. As [`release_scalar_sum`] with
-/// clip 1. Under replacement the number of users is public and this is a waste.
+/// Releases the number of users: the sum of 1 over all users. Like [`release_scalar_sum`] with
+/// clip 1. Under replacement the number of users is public, so this wastes budget.
 ///
 /// # Errors
 /// As [`release_scalar_sum`].
@@ -164,7 +164,7 @@ mod tests {
     use crate::test_support::{Lcg, rebuilt, spends, table};
     use crate::vector_contribution;
 
-    /// One release at noise multiplier 1/2 on 300 users: the noise is half a clip.
+    /// One release with noise multiplier 1/2 on 300 users: the noise is half of `clip`.
     fn release(clip: f64, value: impl Fn(UserRow<'_>) -> f64 + Sync) -> f64 {
         let table = table(300, 5, 4, 1);
         let data = rebuilt(&table, 0..table.n_users());
@@ -177,7 +177,8 @@ mod tests {
 
     #[test]
     fn users_beyond_the_clip_are_clamped_not_dropped() {
-        // eight standard deviations of 1; dropping or keeping a user whole would be off by hundreds
+        // eight standard deviations of 1; wrongly dropping or keeping a user would be off by
+        // hundreds
         let n = table(300, 5, 4, 1).n_users() as f64;
         assert!((release(2.0, |_| 1.5) - 1.5 * n).abs() < 8.0);
         assert!((release(2.0, |_| 2.0) - 2.0 * n).abs() < 8.0);

@@ -3,7 +3,7 @@ use dp_core::Private;
 use super::{ShardSum, SumBackend, SumRequest};
 use crate::Result;
 
-/// All users in one shard of this process; the kernel spreads them over the threads of rayon.
+/// All users in one shard of this process; the kernel distributes them over the threads of rayon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct InProcess;
 

@@ -5,8 +5,8 @@ use crate::payment::{check_discrete_spend, same_grid};
 use crate::release::{NoiseLaw, ReleasedVector};
 use crate::{Grid, NoiseSource, Result};
 
-/// One server's half of a sum with that server's own noise in it: distributed noise, so that the exact
-/// sum exists nowhere and neither server knows the noise.
+/// One server's half of a sum with that server's own noise in it: distributed noise, so that the
+/// exact sum exists nowhere and neither server knows all of the noise.
 ///
 /// ```text
 /// server 0:  T_0 = sum_c R_c         + N_0        N_0, N_1 independent N_Z(0, 4^k)^d
@@ -15,27 +15,28 @@ use crate::{Grid, NoiseSource, Result};
 /// ```
 ///
 /// # Privacy
-/// *Threat model*: at most **one** server is corrupt. It may keep, show to the world and base on
-/// each other everything that it sees and draws, and it may put anything in place of its half.
-/// Links hide each share from everybody but its server; clients bound what they send
-/// ([`vector_contribution`](crate::vector_contribution)), and one that does not weakens the protection of its own
-/// users only.
+/// *Threat model*: at most **one** server is corrupt. It may keep, publish and make its actions
+/// depend on everything that it sees and draws, and it may replace its half by anything. Links hide
+/// each share from everybody except its server; clients bound what they send
+/// ([`vector_contribution`](crate::vector_contribution)), and one that does not weakens only the
+/// protection of its own users.
 ///
-/// *Guarantee*: a corrupt server knows its own noise and can subtract it, so only the honest server's
-/// noise is counted. The corrupt server sees uniform shares and `S + N_honest`, and every `Y` is a
-/// function of those and of what it chose itself: post-processing. That is the discrete mechanism of
-/// scale `2^k` by itself, `rho = D^2 / (2 4^k)` under add/remove (K20), with no term for the sum of two
-/// discrete Gaussians. So **each server pays for its own half before it leaves**, out of a ledger of its
-/// own, as if it made the release alone: the event of
-/// [`VectorSum::release_discrete`](crate::VectorSum::release_discrete), one draw a coordinate. The two
-/// payments are for one and the same loss, and an honest server need not believe that the other paid.
+/// *Guarantee*: a corrupt server knows its own noise and can subtract it, so only the honest
+/// server's noise is counted. The corrupt server sees uniform shares and `S + N_honest`, and every
+/// `Y` is a function of those and of its own choices: post-processing. This is the discrete
+/// mechanism of scale `2^k` alone, `rho = D^2 / (2 4^k)` under add/remove (K20), with no term for
+/// the sum of two discrete Gaussians. So **each server charges its own half before it leaves**, to
+/// a ledger of its own, as if it made the release alone: the event of
+/// [`VectorSum::release_discrete`](crate::VectorSum::release_discrete), one draw per coordinate.
+/// The two charges are for the same loss, and an honest server does not need to trust that the
+/// other was charged.
 ///
-/// Who is neither server sees noise of scale `sqrt 2 2^k`, nearly the discrete Gaussian of that scale
-/// and half the `rho`; (K21) bounds how nearly. It is not claimed. The price of not having to trust
-/// either server is a factor sqrt 2 of noise.
+/// Everybody except the two servers sees noise of scale `sqrt 2 2^k`, nearly the discrete Gaussian
+/// of that scale, and half the `rho`; (K21) bounds how nearly. This is not claimed. The price of
+/// not having to trust either server is a factor sqrt 2 of noise.
 ///
-/// If both servers are corrupt nothing is left. The honest server has to make its total once: this
-/// type's only source uses the server up.
+/// If both servers are corrupt, there is no guarantee. The honest server must compute its total
+/// only once: the only way to obtain this type consumes the server.
 ///
 /// # Examples
 /// ```
@@ -76,17 +77,17 @@ pub struct NoisyShare {
 }
 
 impl ShareServer {
-    /// The server's half of the sum with noise of its own, from a fresh key.
+    /// The server's half of the sum with its own noise, from a fresh key.
     ///
     /// # Privacy
-    /// Whoever knows the other half, such as a corrupt other server, learns `S + N` of this server's
-    /// `N` and nothing else: see [`NoisyShare`]. `spend` pays for that, one draw a coordinate, before
-    /// anything leaves.
+    /// Whoever knows the other half, such as a corrupt other server, learns `S + N` with this
+    /// server's `N` and nothing else: see [`NoisyShare`]. `spend` covers this, one draw per
+    /// coordinate, before anything leaves.
     ///
     /// # Errors
-    /// [`crate::Error::WrongSpend`] or [`crate::Error::DrawCount`] when the spend does not pay for
+    /// [`crate::Error::WrongSpend`] or [`crate::Error::DrawCount`] if the spend does not cover
     /// discrete noise on this server's grid; [`crate::Error::EntropyUnavailable`]. In each case the
-    /// half does not leave and the spend is gone.
+    /// half does not leave and the spend is lost.
     pub fn noisy_total(self, spend: Spend, noise: &mut NoiseSource) -> Result<NoisyShare> {
         let grid = self.grid;
         let mut sums = self.total().into_coordinates();
@@ -111,12 +112,12 @@ impl NoisyShare {
         self.share
     }
 
-    /// Joins the halves of the two servers and makes the noisy sum public. Each server has paid for
-    /// its own.
+    /// Joins the halves of the two servers and makes the noisy sum public. Each server has charged
+    /// its own half.
     ///
     /// # Errors
-    /// [`crate::Error::Shape`] when the lengths differ, [`crate::Error::Param`] when the grids do.
-    /// Nothing is then released; the spends are gone since the halves were made.
+    /// [`crate::Error::Shape`] if the lengths differ, [`crate::Error::Param`] if the grids differ.
+    /// Nothing is then released; the spends were consumed when the halves were made.
     pub fn release(totals: [Self; 2]) -> Result<ReleasedVector> {
         let [left, right] = totals;
         same_grid(&left.grid, &right.grid)?;

@@ -5,34 +5,36 @@ use dp_core::{Private, params};
 use super::add_sums;
 use crate::{Error, Result, RoundKey};
 
-/// What a coordinator asks its workers for: the sum over their users for the next release.
+/// A coordinator's request to its workers: the sum over their users for the next release.
 ///
-/// It names the run, the step and everything released so far, so that an answer to anything else
-/// can be told apart.
+/// It names the run, the step and everything released so far, so that answers to other requests can
+/// be recognised.
 #[derive(Clone)]
 #[allow(
     missing_debug_implementations,
     reason = "may hold the key of a sample; printing it is never wanted"
 )]
 pub struct SumRequest {
-    /// Which run: the same text for coordinator and workers.
+    /// The run: the same text for coordinator and workers.
     pub run: String,
-    /// Releases made before this one.
+    /// Number of releases made before this one.
     pub step: usize,
     /// Hash of the list of releases so far.
     pub list_head: String,
     /// Length of the sum.
     pub n_coordinates: usize,
-    /// A number of this request alone, so that a late answer to an abandoned one can be told apart. Public.
+    /// A number that only this request has, so that a late answer to an abandoned request can be
+    /// recognised. Public.
     pub nonce: u64,
-    /// Name of the vector instructions that contributions are computed with: between different ones the last digits may differ.
+    /// Name of the vector instructions used to compute contributions: with different ones the last
+    /// digits may differ.
     pub instructions: &'static str,
-    /// The secret key of the round's sample; nothing where all users take part.
+    /// The secret key of the round's sample; `None` if all users take part.
     pub round_key: Option<RoundKey>,
 }
 
 impl SumRequest {
-    /// A request for a sum that belongs to no run.
+    /// A request for a sum that does not belong to a run.
     #[must_use]
     pub const fn alone(n_coordinates: usize) -> Self {
         Self {
@@ -50,8 +52,8 @@ impl SumRequest {
 /// One worker's answer to a [`SumRequest`].
 ///
 /// # Privacy
-/// The sum is exact and as private as the worker's records: it goes to the coordinator and to
-/// nobody else, over a link that nobody else can read.
+/// The sum is exact and as private as the worker's records: it is sent only to the coordinator,
+/// over a link that nobody else can read.
 #[allow(
     missing_debug_implementations,
     reason = "holds a private sum; printing it is never wanted"
@@ -59,7 +61,7 @@ impl SumRequest {
 pub struct ShardAnswer {
     /// Number of the worker's shard, from 0.
     pub shard: usize,
-    /// Into how many shards the users are dealt.
+    /// Number of shards that the users are assigned to.
     pub n_shards: usize,
     /// The request's run.
     pub run: String,
@@ -110,10 +112,10 @@ pub struct Tally<'r> {
 }
 
 impl<'r> Tally<'r> {
-    /// No answer yet, of `n_shards`.
+    /// Creates a collector without answers, for `n_shards`.
     ///
     /// # Errors
-    /// [`Error::Param`] when there are no shards.
+    /// [`Error::Param`] if there are no shards.
     pub fn new(request: &'r SumRequest, n_shards: usize) -> Result<Self> {
         params::at_least_one("n_shards", n_shards)?;
         Ok(Self {
@@ -124,11 +126,11 @@ impl<'r> Tally<'r> {
         })
     }
 
-    /// Adds one answer. One that is refused changes nothing: the shard can be asked again.
+    /// Adds one answer. A rejected answer changes nothing: the shard can be asked again.
     ///
     /// # Errors
-    /// [`Error::Answer`] for an answer to another request, of a shard that there is not or that has
-    /// answered, or of another length.
+    /// [`Error::Answer`] for an answer to another request, of a shard that does not exist or has
+    /// already answered, or of another length.
     pub fn receive(&mut self, answer: ShardAnswer) -> Result<()> {
         let request = self.request;
         let wrong = [

@@ -5,10 +5,10 @@ use dp_core::{Private, params};
 use super::{ShardSum, SumBackend, SumRequest, add_sums};
 use crate::Result;
 
-/// `k` shards of users in `k` threads, whose sums are added as they come.
+/// `k` shards of users in `k` threads, whose sums are added as they arrive.
 ///
-/// What the threads share is the addition alone, as machines would: this is the proof of the seam
-/// inside one process. [`InProcess`](super::InProcess) gives the same bits and is faster.
+/// The threads share only the addition, as separate machines would: this demonstrates the interface
+/// within one process. [`InProcess`](super::InProcess) gives the same bits and is faster.
 ///
 /// # Examples
 /// ```
@@ -23,11 +23,11 @@ pub struct Sharded {
 }
 
 impl Sharded {
-    /// Sums over `n_shards` shards, one thread each. Every thread holds a sum of its own: memory
-    /// grows with their number.
+    /// Sums over `n_shards` shards, one thread each. Every thread has its own sum, so memory grows
+    /// with their number.
     ///
     /// # Errors
-    /// [`crate::Error::Param`] when `n_shards` is 0.
+    /// [`crate::Error::Param`] if `n_shards` is 0.
     pub fn new(n_shards: usize) -> Result<Self> {
         params::at_least_one("n_shards", n_shards)?;
         Ok(Self { n_shards })
@@ -53,7 +53,7 @@ impl SumBackend for Sharded {
     }
 }
 
-/// What a thread returned; its panic goes on here.
+/// The result of a thread; a panic in the thread is propagated.
 fn finished<T>(worker: ScopedJoinHandle<'_, T>) -> T {
     worker
         .join()

@@ -49,7 +49,7 @@ fn gram_grids() -> GramGrids {
     GramGrids::new(3.0, 1.0, 2.0, 0.7).unwrap()
 }
 
-/// Both kinds of sum by one backend.
+/// Both kinds of sum, computed by one backend.
 fn sums(backend: &dyn SumBackend, data: &Private<Interactions>) -> (VectorSum, GramSums) {
     let vector = VectorSum::accumulate_with(backend, data, N_ITEMS, grid(), &Votes);
     let grams = GramSums::accumulate_with(backend, data, gram_grids(), &Factors);
@@ -92,7 +92,7 @@ proptest! {
 
 #[test]
 fn sums_wrap_alike_in_every_backend() {
-    // shards whose sums pass 2^63 many times over
+    // shards whose sums exceed 2^63 many times
     let shard = |at: usize| -> Result<Private<Vec<i64>>> {
         let mut rng = Lcg(at as u64);
         Ok(Private::new(
@@ -143,11 +143,13 @@ fn clients_that_share_their_own_contribution_make_the_same_sum() {
     assert_eq!(joined.sums(), direct.sums());
 }
 
-/// Upper quantile of chi-square with 255 degrees of freedom at 1e-9/200, by scipy's `chi2.isf`.
-/// Each call of [`assert_uniform`] makes 8 tests, so 25 calls stay within 1e-9 together.
+/// Upper quantile of chi-square with 255 degrees of freedom at 1e-9/200, computed with scipy's
+/// `chi2.isf`. Each call of [`assert_uniform`] makes 8 tests, so 25 calls together stay within
+/// 1e-9.
 const CHI_SQUARE_255: f64 = 440.126;
 
-/// Each of the eight bytes of the words against the uniform law: 256 cells, 2^17 words or more.
+/// Tests each of the eight bytes of the words against the uniform distribution: 256 cells, 2^17
+/// words or more.
 fn assert_uniform(words: &[i64], what: &str) {
     let expected = words.len() as f64 / 256.0;
     for byte in 0..8 {
@@ -168,7 +170,7 @@ fn assert_uniform(words: &[i64], what: &str) {
 fn what_one_server_sees_is_uniform_whatever_the_clients_hold() {
     const N: usize = 1 << 17;
     for (name, value) in [("zeros", 0), ("ones", -1), ("largest", i64::MAX)] {
-        // two clients with the same vector, so that a mask used twice would show in the difference
+        // two clients with the same vector, so that a reused mask would show in the difference
         let split = || Share::split(Private::new(vec![value; N])).unwrap();
         let (first, second) = (split(), split());
         for server in [0, 1] {
@@ -201,7 +203,7 @@ fn a_mask_that_leaves_the_high_byte_alone_would_be_caught() {
     assert_uniform(&narrow, "mask of 56 bits");
 }
 
-/// A backend that asks for shards as it pleases and returns what it pleases.
+/// A backend that requests arbitrary shards and returns arbitrary results.
 struct Careless {
     asks: Vec<usize>,
     n_extra: usize,

@@ -9,7 +9,7 @@ use crate::{Error, Grid, Result};
 /// Bytes of one coordinate.
 const WIDTH: usize = size_of::<i64>();
 
-/// A secure sum: every shard splits its vector between two servers, and only their sum is joined.
+/// A secure sum: every shard splits its vector between two servers, and only their sums are joined.
 ///
 /// ```text
 /// client c:   R_c uniform modulo 2^64, from a fresh key;  sends R_c to server 0, Z_c - R_c to server 1
@@ -17,24 +17,24 @@ const WIDTH: usize = size_of::<i64>();
 /// joined:     S = sum_c Z_c      then noise, once
 /// ```
 ///
-/// Here a client is a shard of users and both servers are played by this process, so the backend
-/// shows the protocol and its arithmetic; between machines the same steps are [`Share::split`],
-/// [`ShareServer`] and [`VectorSum::from_shares`](crate::VectorSum::from_shares).
+/// Here a client is a shard of users, and this process plays both servers, so the backend
+/// demonstrates the protocol and its arithmetic. Between machines, the same steps are
+/// [`Share::split`], [`ShareServer`] and [`VectorSum::from_shares`](crate::VectorSum::from_shares).
 ///
 /// # Privacy
-/// *Threat model*: two servers that follow the protocol, keep what they see and do not put it
-/// together (semi-honest, non-colluding); links that hide each share from everybody but its server.
+/// *Threat model*: two servers that follow the protocol, keep what they see and do not collude
+/// (semi-honest, non-colluding), and links that hide each share from everybody except its server.
 /// What one server sees of a client is uniform on the integers modulo 2^64, whatever the client's
 /// vector: `R_c` by construction, `Z_c - R_c` because subtracting a uniform number from a fixed one
-/// is a bijection. Different clients use independent keys, so one server's whole view is uniform and
-/// independent of the data (up to ChaCha20 being a pseudo-random generator).
+/// is a bijection. Different clients use independent keys, so one server's whole view is uniform
+/// and independent of the data (up to ChaCha20 being a pseudo-random generator).
 ///
-/// Whoever joins the two totals sees the exact sum `S`, and nothing below it, before the noise; with
-/// [`NoisyShare`](super::NoisyShare) nobody does. Against
-/// readers of the release the guarantee is that of the release, unchanged: `S` is the same integer
-/// as without shares. Not covered: two servers that collude, a server that adds something else
-/// (wrong results, not less privacy of honest users, as long as `S` is noised), and who takes part.
-/// A client that exceeds its bound harms accuracy and the protection of its own users only.
+/// Whoever joins the two totals sees the exact sum `S` before the noise, and nothing more detailed;
+/// with [`NoisyShare`](super::NoisyShare) nobody does. Against readers of the release the guarantee
+/// is that of the release, unchanged: `S` is the same integer as without shares. Not covered: two
+/// servers that collude, a server that adds something else (wrong results, not less privacy of
+/// honest users, as long as noise is added to `S`), and who takes part. A client that exceeds its
+/// bound harms only accuracy and the protection of its own users.
 ///
 /// Source: Corrigan-Gibbs and Boneh 2017 (Prio, arXiv 1703.06255), the straw-man scheme for private
 /// sums, with two servers, modulo 2^64 and without proofs that a client's input is valid.
@@ -47,7 +47,7 @@ impl TwoServers {
     /// Shares among `n_clients` shards of users.
     ///
     /// # Errors
-    /// [`Error::Param`] when `n_clients` is 0.
+    /// [`Error::Param`] if `n_clients` is 0.
     pub fn new(n_clients: usize) -> Result<Self> {
         params::at_least_one("n_clients", n_clients)?;
         Ok(Self { n_clients })
@@ -71,7 +71,7 @@ impl SumBackend for TwoServers {
     }
 }
 
-/// One of the two halves of an integer vector modulo 2^64. By itself it is uniform.
+/// One of the two halves of an integer vector modulo 2^64. Alone, it is uniform.
 #[derive(Clone, PartialEq, Eq)]
 #[allow(
     missing_debug_implementations,
@@ -82,7 +82,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// Splits a vector under a fresh key from the operating system, one key for each call.
+    /// Splits a vector with a fresh key from the operating system, one key per call.
     ///
     /// # Errors
     /// [`Error::EntropyUnavailable`].
@@ -104,7 +104,7 @@ impl Share {
         Ok([mask, rest].map(Self::from_coordinates))
     }
 
-    /// A share as it came over the wire.
+    /// A share received over the network.
     #[must_use]
     pub const fn from_coordinates(coordinates: Vec<i64>) -> Self {
         Self { coordinates }
@@ -114,7 +114,7 @@ impl Share {
         self.coordinates
     }
 
-    /// What goes over the wire, to one server only.
+    /// The coordinates to send over the network, to one server only.
     #[must_use]
     pub fn coordinates(&self) -> &[i64] {
         &self.coordinates
@@ -139,7 +139,7 @@ fn uniform(n_coordinates: usize) -> Result<Vec<i64>> {
     Ok(mask)
 }
 
-/// One of the two servers: adds the shares that it receives.
+/// One of the two servers, which adds the shares that it receives.
 #[allow(
     missing_debug_implementations,
     reason = "holds half of a private sum; printing it is never wanted"
@@ -150,7 +150,7 @@ pub struct ShareServer {
 }
 
 impl ShareServer {
-    /// A server that has received nothing, for vectors that the clients bound on `grid`.
+    /// A server that has received nothing yet, for vectors that the clients bound on `grid`.
     #[must_use]
     pub fn new(n_coordinates: usize, grid: Grid) -> Self {
         Self {
@@ -161,28 +161,28 @@ impl ShareServer {
 
     /// Adds one client's share.
     ///
-    /// A share is uniform, so nothing about what it stands for can be checked here: each client must
-    /// have bounded its vector on the grid of this server, with
-    /// [`vector_contribution`](crate::vector_contribution), and send one share, once. A client that does
-    /// not weakens the protection of its own users. A link that delivers a share twice has to be told
-    /// apart from a client that sends two.
+    /// A share is uniform, so nothing about its vector can be checked here: each client must have
+    /// bounded its vector on the grid of this server, with
+    /// [`vector_contribution`](crate::vector_contribution), and send one share, once. A client that
+    /// does not weakens only the protection of its own users. A link that delivers a share twice
+    /// must be distinguished from a client that sends two.
     ///
     /// # Errors
-    /// [`Error::Shape`] when its length is wrong; it is then left out.
+    /// [`Error::Shape`] if its length is wrong; it is then left out.
     pub fn receive(&mut self, share: &Share) -> Result<()> {
         add_sums(&mut self.sum, share.coordinates())
     }
 
-    /// The server's half of the **exact** sum, for whoever adds the noise and makes the release:
-    /// with the other half it is the sum. [`noisy_total`](Self::noisy_total) is what a server that
-    /// trusts nobody gives away.
+    /// The server's half of the **exact** sum, for the party that adds the noise and makes the
+    /// release: together with the other half it is the sum. A server that trusts nobody gives away
+    /// [`noisy_total`](Self::noisy_total) instead.
     #[must_use]
     pub fn total(self) -> Share {
         Share::from_coordinates(self.sum)
     }
 }
 
-/// The vector that two shares stand for.
+/// The vector that was split into two shares.
 pub(crate) fn join([left, right]: [Share; 2]) -> Result<Private<Vec<i64>>> {
     let mut sum = left.coordinates;
     add_sums(&mut sum, &right.coordinates)?;

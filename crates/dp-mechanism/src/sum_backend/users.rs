@@ -1,4 +1,4 @@
-//! Hands a backend the exact sum of each shard of users, once.
+//! Passes the exact sum of each shard of users to a backend, once.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -7,11 +7,11 @@ use dp_core::{Interactions, Private, ShapeError, params};
 use super::{SumBackend, SumRequest};
 use crate::Result;
 
-/// The sum over all users, carried out by `backend`; `local` sums the users of one shard.
+/// The sum over all users, computed by `backend`; `local` sums the users of one shard.
 ///
 /// # Errors
-/// Those of `local` and `backend`; [`crate::Error::Shape`] when the backend asks for a shard twice,
-/// leaves one out or returns another length, [`crate::Error::Param`] when it wants no shard.
+/// The errors of `local` and `backend`; [`crate::Error::Shape`] if the backend requests a shard
+/// twice, leaves one out or returns another length, [`crate::Error::Param`] if it has no shards.
 pub(crate) fn sum_over_users<B: SumBackend + ?Sized>(
     backend: &B,
     data: &Interactions,
@@ -48,7 +48,7 @@ pub(crate) fn sum_over_users<B: SumBackend + ?Sized>(
     Ok(total)
 }
 
-/// A shard that enters twice would double what its users add.
+/// A shard that is added twice would double what its users contribute.
 fn once(times: usize) -> Result<()> {
     match times {
         1 => Ok(()),
@@ -65,7 +65,7 @@ fn wrong(name: &'static str, found: usize, expected: usize) -> crate::Error {
     .into()
 }
 
-/// Starts to fetch the features of the user after this one, which a task reads next.
+/// Prefetches the features of the next user, which a task reads next.
 pub(crate) fn fetch_next(data: &Interactions, user: usize) {
     let next = user.saturating_add(1);
     if next < data.n_users() {

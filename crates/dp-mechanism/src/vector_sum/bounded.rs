@@ -1,4 +1,4 @@
-//! One user's share of a vector sum: merged, quantised, bounded.
+//! One user's contribution to a vector sum: merged, quantised, bounded.
 
 use dp_core::UserRow;
 
@@ -6,8 +6,8 @@ use crate::Grid;
 use crate::contribution::{SparseBuffer, VectorContribution};
 use crate::grid::quantise;
 
-/// What one user adds, in exact integers: coordinate and value, coordinates increasing. Empty
-/// when the user exceeds the bound. This is what a client would send to a secure sum.
+/// What one user contributes, in exact integers: coordinate and value, with coordinates increasing.
+/// Empty if the user exceeds the bound. This is what a client would send to a secure sum.
 #[must_use]
 pub fn vector_contribution<C: VectorContribution>(
     grid: &Grid,
@@ -20,7 +20,7 @@ pub fn vector_contribution<C: VectorContribution>(
     collected(grid, n_coordinates, buffer)
 }
 
-/// What [`vector_contribution`] returns, for an observer.
+/// The same as [`vector_contribution`], for an observer.
 pub(crate) fn observed_contribution<C: VectorContribution>(
     grid: &Grid,
     n_coordinates: usize,
@@ -32,7 +32,7 @@ pub(crate) fn observed_contribution<C: VectorContribution>(
     collected(grid, n_coordinates, buffer)
 }
 
-/// What a user adds on a night, for an observer; nothing without a bound above 0.
+/// What a user contributes on a night, for an observer; empty without a bound above 0.
 pub(crate) fn observed_night<C: VectorContribution>(
     (grid, bound): (&Grid, Option<&u64>),
     n_coordinates: usize,
@@ -51,7 +51,8 @@ fn collected(grid: &Grid, n_coordinates: usize, mut buffer: SparseBuffer) -> Vec
         .collect()
 }
 
-/// The integer entries of what a contribution put into `buffer`, none if they exceed the bound: (K3) to (K5).
+/// The integer entries of what a contribution wrote to `buffer`; none if they exceed the bound:
+/// (K3) to (K5).
 pub(super) fn bounded_entries<'b>(
     grid: &Grid,
     n_coordinates: usize,
@@ -70,8 +71,8 @@ pub(super) fn bounded_entries<'b>(
     buffer.integers.iter().copied()
 }
 
-/// Quantises the entries, each once, and returns their exact squared norm. What lies outside the sum
-/// is 0.
+/// Quantises the entries, each once, and returns their exact squared norm. Entries outside the sum
+/// become 0.
 fn quantise_entries(grid: &Grid, n_coordinates: usize, buffer: &mut SparseBuffer) -> u128 {
     let step = grid.step();
     let SparseBuffer {

@@ -1,23 +1,23 @@
-//! Sums of contributions that fill every coordinate: f64 while it is exact, then i64.
+//! Sums of contributions with values in every coordinate: in f64 while that is exact, then in i64.
 
 use dp_linalg::GridSum;
 
 use crate::{Grid, Result};
 
-/// Integers up to here come out of f64 sums unchanged.
+/// Integers up to this limit are represented exactly in f64 sums.
 const EXACT_LIMIT: u64 = 1 << 51;
 
-/// The users of one task who filled every coordinate.
+/// The users of one task who have values in every coordinate.
 pub(super) struct DenseSum {
     sum: GridSum,
-    /// Users in `sum` since it was last emptied, and how many may be.
+    /// Number of users in `sum` since it was last emptied, and the maximum allowed.
     n_held: u64,
     most_held: u64,
 }
 
 impl DenseSum {
     pub(super) fn new(n_coordinates: usize, grid: &Grid) -> Self {
-        // entries of an admitted user are at most D each
+        // entries of an accepted user are at most D each
         let most_held = EXACT_LIMIT.checked_div(grid.l2_bound()).unwrap_or(1);
         Self {
             sum: GridSum::new(n_coordinates),
@@ -26,8 +26,8 @@ impl DenseSum {
         }
     }
 
-    /// Adds one user, whose integers are those of (K3), unless their squared norm is above the bound: (K4). An integer that is clamped
-    /// to 2^43 is above every bound by itself.
+    /// Adds one user, whose integers are those of (K3), unless their squared norm is above the
+    /// bound: (K4). An integer that is clamped to 2^43 exceeds every bound by itself.
     pub(super) fn add(&mut self, values: &[f64], grid: &Grid, sums: &mut [i64]) -> Result<()> {
         let squared_norm = self.sum.load(values, grid.step())?;
         #[cfg(privacy_mutants)]
@@ -47,7 +47,7 @@ impl DenseSum {
         Ok(())
     }
 
-    /// Moves the exact float sums into the integer sums and starts afresh.
+    /// Adds the exact float sums to the integer sums and resets them.
     pub(super) fn spill(&mut self, sums: &mut [i64]) {
         if self.n_held > 0 {
             for (sum, &exact) in sums.iter_mut().zip(self.sum.sums()) {

@@ -4,18 +4,18 @@ use crate::test_support::{Lcg, table};
 
 use dp_core::UserRow;
 
-/// How the same numbers are handed over.
+/// How the same numbers are passed.
 #[derive(Clone, Copy)]
 enum Way {
     OnePiece,
     Entries,
-    /// One coordinate apart from the others, in two halves.
+    /// One coordinate separately from the others, in two halves.
     Both,
     /// More numbers than there are coordinates.
     TooMany,
 }
 
-/// Numbers in all coordinates from the user's own records, of norm about the bound or hostile.
+/// Numbers in all coordinates from the user's own records, with a norm around the bound or extreme.
 struct Numbers {
     way: Way,
     hostile: bool,
@@ -59,7 +59,7 @@ impl VectorContribution for Numbers {
 
 #[test]
 fn one_piece_or_entries_give_the_same_integers() {
-    // 2^51 / D is 2048 here, so that sums of one task go through several spills
+    // 2^51 / D is 2048 here, so that the sums of one task are moved to integers several times
     let grid = Grid::new(1.0, 1.0).unwrap();
     let data = Private::new(table(6_000, 9, 4, 7));
     let sums = |way, hostile| {
@@ -96,7 +96,7 @@ fn one_piece_moves_the_sum_by_a_bounded_contribution_or_by_nothing() {
         let mut buffer = SparseBuffer::default();
         numbers.contribute(user, &mut (), &mut buffer);
         if !buffer.is_dense(N) {
-            continue; // silent
+            continue; // contributes nothing
         }
         let mut moved = vec![0; N];
         alone.add(&buffer.dense, &grid, &mut moved).unwrap();

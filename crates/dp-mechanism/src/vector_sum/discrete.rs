@@ -14,26 +14,26 @@ impl VectorSum {
     /// Y = S + N_Z(0, 4^k)^d  (modulo 2^64),     value_i = Y_i g
     /// ```
     ///
-    /// [`release`](Self::release) is the better choice for noise from one place: its noise is that of
-    /// the Gaussian mechanism, with every tight bound known for it. Discrete noise is for parts that
-    /// several parties add, see [`NoisyShare`](crate::NoisyShare).
+    /// [`release`](Self::release) is the better choice if a single party adds the noise: its noise
+    /// is that of the Gaussian mechanism, with all its tight bounds. Discrete noise is for sums to
+    /// which several parties add noise, see [`NoisyShare`](crate::NoisyShare).
     ///
     /// # Privacy
     /// One user changes `S` by an integer vector of norm at most `D`, so the release is `rho`-zCDP
-    /// under add/remove with `rho = D^2 / (2 4^k)` (K18), four times that under replacement. The spend
-    /// is for either of
+    /// under add/remove with `rho = D^2 / (2 4^k)` (K18), four times that under replacement. The
+    /// spend must be for one of
     ///
     /// * `DpEvent::Zcdp` under add/remove with at least [`Grid::zcdp_rho`](crate::Grid::zcdp_rho), for any number of
     ///   coordinates;
     /// * `DpEvent::DiscreteGaussian` with `sigma = 2^k` and sensitivity `D` exactly, for **one** coordinate.
     ///   With more it would be wrong (K19).
     ///
-    /// A sum over a sample has no such event: it is refused.
+    /// A sum over a sample has no such event and is rejected.
     ///
     /// # Errors
-    /// [`crate::Error::WrongSpend`] or [`crate::Error::DrawCount`] when the spend does not pay for this
-    /// release; [`crate::Error::EntropyUnavailable`]. In each case nothing is released and the spend
-    /// is gone.
+    /// [`crate::Error::WrongSpend`] or [`crate::Error::DrawCount`] if the spend does not cover this
+    /// release; [`crate::Error::EntropyUnavailable`]. In each case nothing is released and the
+    /// spend is lost.
     ///
     /// # Examples
     /// ```

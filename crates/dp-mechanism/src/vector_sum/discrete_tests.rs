@@ -64,7 +64,7 @@ fn rho_is_the_least_float_that_covers_the_exact_one() {
 
 #[test]
 fn the_renyi_divergence_of_the_noise_is_what_rho_says() {
-    // direct sums over the integers: at every order at most rho a, and all but equal to it
+    // direct sums over the integers: at every order at most rho a, and almost equal to it
     let grid = small_grid();
     let sigma = grid.sigma() as f64;
     let log_weight = |y: f64| -y * y / (2.0 * sigma * sigma);
@@ -82,13 +82,14 @@ fn the_renyi_divergence_of_the_noise_is_what_rho_says() {
             found <= allowed * (1.0 + 1e-12) && found > 0.999 * allowed,
             "{order}: {found}"
         );
-        // two coordinates of the same norm cost no more together
+        // two coordinates with the same total norm together cost no more
         let pair = divergence(order, 24.0) + divergence(order, 21.0);
         assert!(pair <= allowed * (1.0 + 1e-12), "{order}: {pair}");
     }
 }
 
-/// Upper quantile of chi-square with 386 degrees of freedom at 1e-9, by scipy's `chi2.isf`.
+/// Upper quantile of chi-square with 386 degrees of freedom at 1e-9, computed with scipy's
+/// `chi2.isf`.
 const CHI_SQUARE_386: f64 = 576.61;
 
 #[test]
@@ -119,7 +120,7 @@ fn released_noise_has_the_exact_law() {
     let chi: f64 = (-REACH - 1..=REACH + 1).map(cell).sum();
     assert!(chi < CHI_SQUARE_386, "{chi}");
     assert!(!released.is_insecure());
-    // no half step: the noise is symmetric about the value
+    // no half step: the noise is symmetric around the value
     let step = grid.step();
     let middle = released.values()[0] / step - released.integers()[0] as f64;
     assert!(middle.abs() < 1e-3 && (released.noise_stddev() / step - 64.0).abs() < 1e-9);
@@ -166,7 +167,7 @@ fn only_what_pays_for_discrete_noise_is_taken() {
         let released = sum(&pattern(n), grid).release_discrete(spend, noise);
         assert_eq!(released.is_ok(), pays, "{n}, {event:?}");
         assert!(released.is_ok_and(|r| r.is_insecure()) == pays);
-        // and a Gaussian release takes none of the discrete ones
+        // a Gaussian release accepts none of the discrete spends
         let spend = paid(event.clone(), n);
         let gaussian = sum(&pattern(n), grid).release(spend, noise);
         assert_eq!(
@@ -188,7 +189,7 @@ fn only_what_pays_for_discrete_noise_is_taken() {
             ..
         })
     ));
-    // a sample has no event that discrete noise could be paid with
+    // a sample has no event for discrete noise
     let mut sampled = sum(&[1], grid);
     sampled.sampling = Some(PoissonSampling::new(1.0).unwrap().into());
     assert!(
@@ -198,7 +199,7 @@ fn only_what_pays_for_discrete_noise_is_taken() {
     );
 }
 
-/// Two servers whose halves hold `exact` together.
+/// Two servers whose halves together contain `exact`.
 fn servers(exact: &[i64], grid: Grid) -> [ShareServer; 2] {
     let shares = Share::split(Private::new(exact.to_vec())).unwrap();
     shares.map(|share| {
@@ -238,7 +239,7 @@ fn each_server_adds_a_whole_noise_of_its_own() {
 
 #[test]
 fn the_honest_noise_alone_has_the_scale_that_is_paid_for() {
-    // white box: level 1e-9 at 1 percent too little noise from one server, and of both together
+    // white box: level 1e-9 with 1 percent too little noise from one server, and from both together
     let n = DRAWS_FOR_ONE_PERCENT;
     let grid = Grid::new(5.0, 1.0).unwrap();
     let exact = vec![7; n];
@@ -258,7 +259,7 @@ fn the_honest_noise_alone_has_the_scale_that_is_paid_for() {
     assert!(found.abs() < LEVEL_1E_9, "{found}");
     assert!((released.noise_stddev() / grid.noise_stddev() - 2.0_f64.sqrt()).abs() < 1e-12);
     assert!(!released.is_insecure());
-    // one server's half: its share is known here by making the other half zero
+    // one server's half: its share is known here because the other half is zero
     let mut honest = ShareServer::new(n, grid);
     honest.receive(&Share::from_coordinates(exact)).unwrap();
     let half = noisy(honest);

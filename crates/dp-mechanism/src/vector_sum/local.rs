@@ -9,10 +9,10 @@ use crate::contribution::{SparseBuffer, VectorContribution};
 use crate::sum_backend::{add_sums, fetch_next};
 use crate::{Grid, Result};
 
-/// Users summed by one task; large enough that a private partial sum pays off.
+/// Number of users summed by one task; large enough to make a separate partial sum worthwhile.
 const USERS_PER_TASK: usize = 1024;
 
-/// What one task works on.
+/// The state of one task.
 struct Partial<S> {
     sums: Vec<i64>,
     dense: DenseSum,
@@ -20,8 +20,8 @@ struct Partial<S> {
     buffer: SparseBuffer,
 }
 
-/// `sum_u Z_u` modulo 2^64 over the given users of `shard`, on the threads of rayon. Where users have `bounds` of their own on a night, each is scaled down and
-/// held to it.
+/// `sum_u Z_u` modulo 2^64 over the given users of `shard`, on the threads of rayon. If users have
+/// individual `bounds` on a night, each contribution is scaled down and checked against its bound.
 pub(super) fn local_sum<C: VectorContribution>(
     shard: &Interactions,
     users: impl IndexedParallelIterator<Item = usize>,
@@ -30,7 +30,7 @@ pub(super) fn local_sum<C: VectorContribution>(
     contribution: &C,
 ) -> Result<Vec<i64>> {
     let empty = || vec![0_i64; n_coordinates];
-    // in a box, since it goes from hand to hand with every user
+    // boxed, because it is moved with every user
     let start = || {
         Box::new(Partial {
             sums: empty(),
@@ -55,7 +55,7 @@ pub(super) fn local_sum<C: VectorContribution>(
         .try_reduce(empty, |mut a, b| add_sums(&mut a, &b).map(|()| a))
 }
 
-/// The grid of a user with this bound; nothing for a user who adds nothing tonight.
+/// The grid of a user with this bound; `None` for a user who contributes nothing tonight.
 pub(super) fn night_grid(grid: &Grid, bound: Option<&u64>) -> Option<Grid> {
     let bound = bound.copied().filter(|&bound| bound > 0)?;
     Some(grid.scaled_to(bound))
@@ -70,7 +70,7 @@ impl<S> Partial<S> {
         contribution: &C,
     ) -> Result<()> {
         if cfg!(debug_assertions) {
-            self.scratch = contribution.scratch(); // what one user left there shows in tests
+            self.scratch = contribution.scratch(); // makes tests detect what a user leaves in the scratch memory
         }
         if contribution.reads_features() {
             fetch_next(shard, user);

@@ -32,9 +32,9 @@ pub use paid_sum::PaidSum;
 /// ```
 ///
 /// # Privacy
-/// Adding or removing one user changes `S` by exactly `Z_u`, whose norm the kernel has checked
-/// in integers: a user above the bound adds nothing. The sum itself is private and has no
-/// getter; [`release`](Self::release) is the only way out.
+/// Adding or removing one user changes `S` by exactly `Z_u`, whose norm the kernel has checked in
+/// integers: a user above the bound contributes nothing. The sum itself is private and has no
+/// getter; [`release`](Self::release) is the only way to publish it.
 ///
 /// # Examples
 /// ```
@@ -79,11 +79,11 @@ pub use paid_sum::PaidSum;
 pub struct VectorSum {
     grid: Grid,
     sums: Vec<i64>,
-    /// How the users were drawn; `None` for all of them.
+    /// How the users were sampled; `None` for all users.
     sampling: Option<ClientSampling>,
     /// Whether the sample was repeatable.
     insecure: bool,
-    /// Who is in it, or was when the sample was drawn.
+    /// The users in the sum or, for a sample, those it was drawn from.
     users: SummedUsers,
 }
 
@@ -91,7 +91,7 @@ impl VectorSum {
     /// The empty sum over `n_coordinates`.
     ///
     /// # Errors
-    /// [`crate::Error::Param`] when `n_coordinates` is 0.
+    /// [`crate::Error::Param`] if `n_coordinates` is 0.
     pub fn empty(n_coordinates: usize, grid: Grid) -> Result<Self> {
         params::at_least_one("n_coordinates", n_coordinates)?;
         Ok(Self::of_all(
@@ -105,7 +105,7 @@ impl VectorSum {
     /// depends neither on the order of the users nor on the number of threads.
     ///
     /// # Errors
-    /// [`crate::Error::Param`] when `n_coordinates` is 0.
+    /// [`crate::Error::Param`] if `n_coordinates` is 0.
     pub fn accumulate<C: VectorContribution>(
         data: &Private<Interactions>,
         n_coordinates: usize,
@@ -115,11 +115,11 @@ impl VectorSum {
         Self::accumulate_with(&InProcess, data, n_coordinates, grid, contribution)
     }
 
-    /// Sums the contributions of all users by way of `backend`; same bits as
+    /// Sums the contributions of all users with `backend`. The result is bit-identical to that of
     /// [`accumulate`](Self::accumulate).
     ///
     /// # Errors
-    /// [`crate::Error::Param`] when `n_coordinates` is 0; those of the backend.
+    /// [`crate::Error::Param`] if `n_coordinates` is 0; the errors of the backend.
     ///
     /// # Examples
     /// ```
@@ -163,17 +163,17 @@ impl VectorSum {
     /// `grid` must be the one on which every client bounded what it sent, with
     /// [`vector_contribution`], once: shares hide a contribution that is too large or repeated, and
     /// nothing here can check it again. See [`TwoServers`](crate::TwoServers) for what each party
-    /// learns. Such a sum does not [`merge`](Self::merge): who is in it is not known.
+    /// learns. Such a sum cannot be [merged](Self::merge), because its users are not known.
     ///
     /// # Errors
-    /// [`crate::Error::Shape`] when the lengths differ, [`crate::Error::Param`] when they are 0.
+    /// [`crate::Error::Shape`] if the lengths differ, [`crate::Error::Param`] if they are 0.
     pub fn from_shares(grid: Grid, totals: [Share; 2]) -> Result<Self> {
         let sums = join(totals)?.into_exposed();
         params::at_least_one("n_coordinates", sums.len())?;
         Ok(Self::of_all(grid, sums, SummedUsers::Unknown))
     }
 
-    /// The sum over the users of one shard: all of them, or those whom a round's key draws.
+    /// The sum over the users of one shard: all of them, or those selected by a round's key.
     pub(crate) fn shard_sum<C: VectorContribution>(
         shard: &Interactions,
         sample: Option<(ClientSampling, &RoundKey)>,
@@ -190,7 +190,7 @@ impl VectorSum {
         local_sum(shard, drawn, n_coordinates, (grid, None), contribution)
     }
 
-    /// The sum over the users of one shard on a night, each within the bound that it has then.
+    /// The sum over the users of one shard on a night, each within the bound for that night.
     pub(crate) fn night_sum<C: VectorContribution>(
         shard: &Interactions,
         bounds: &PerUser<u64>,
@@ -208,7 +208,7 @@ impl VectorSum {
         )
     }
 
-    /// The sum that a total stands for.
+    /// The sum in a total.
     pub(crate) const fn of_total(
         grid: Grid,
         sums: Vec<i64>,
@@ -224,7 +224,7 @@ impl VectorSum {
         }
     }
 
-    /// A sum over users of which none was left out by a sample.
+    /// A sum over users without sampling.
     const fn of_all(grid: Grid, sums: Vec<i64>, users: SummedUsers) -> Self {
         Self {
             grid,
@@ -235,20 +235,23 @@ impl VectorSum {
         }
     }
 
-    /// Adds the sum over another shard of users, made on the same grid. The shards must hold
-    /// different users, as those of `Interactions::shards` do: each sum bounds its users anew, and a
-    /// user in both could move the whole by `2 D`. Sums over one table, its copies, its parts or
-    /// shards that may overlap are refused ([`dp_core::Origin`]), and so are sums of shares. That
-    /// tables which were built apart hold different users is the caller's to know.
+    /// Adds the sum over another shard of users, computed on the same grid. The shards must contain
+    /// different users, as those of `Interactions::shards` do: each sum bounds its users
+    /// separately, so a user in both could change the total by `2 D`. Sums over one table, its
+    /// copies, its parts or shards that may overlap are rejected ([`dp_core::Origin`]), and so are
+    /// sums of shares. For tables that were built separately, the caller must make sure that they
+    /// contain different users.
     ///
-    /// Independent Poisson samples of one probability from two shards are a Poisson sample of
-    /// both, so such sums merge. Fixed-size samples of two shards are not one of both, and sums of
-    /// different schemes are samples of no scheme that could be accounted for: refused.
+    /// Independent Poisson samples of two shards with the same probability are a Poisson sample of
+    /// both, so such sums can be merged. Fixed-size samples of two shards are not a fixed-size
+    /// sample of both, and sums of different schemes are not samples of any scheme that could be
+    /// accounted for, so these are rejected.
     ///
     /// # Errors
-    /// [`crate::Error::Shape`] when the lengths differ, [`crate::Error::Param`] when the grids do,
-    /// [`crate::Error::Sampling`] when the samples do not make one, [`crate::Error::SameUsers`] when
-    /// the users are not known to be different. Nothing is then added.
+    /// [`crate::Error::Shape`] if the lengths differ, [`crate::Error::Param`] if the grids differ,
+    /// [`crate::Error::Sampling`] if the samples do not form one sample,
+    /// [`crate::Error::SameUsers`] if the users are not known to be different. Nothing is then
+    /// added.
     pub fn merge(&mut self, other: Self) -> Result<()> {
         same_grid(&self.grid, &other.grid)?;
         params::same_size("shard sum", other.sums.len(), self.sums.len())?;
@@ -259,7 +262,7 @@ impl VectorSum {
         Ok(())
     }
 
-    /// Whether samples of both make one sample of all.
+    /// Whether samples of both together are one sample of all users.
     fn same_scheme(&self, other: &Self) -> Result<()> {
         #[cfg(privacy_mutants)]
         if dp_core::mutants::active("merge-of-any-samples") {
@@ -282,17 +285,16 @@ impl VectorSum {
     /// Adds exact noise once and makes the sum public.
     ///
     /// # Privacy
-    /// `Y = S + floor(2^k N(0, 1)) = floor(S + 2^k N(0, 1))` per coordinate: post-processing of
-    /// the continuous Gaussian mechanism with integer sensitivity `D` (K10), hence `mu = D / 2^k` under
-    /// add/remove and twice that under replacement. Event: Gaussian with the spend's multiplier, on the
-    /// sample that the sum is over if it is over one: the same scheme, the same probability
-    /// or sizes, or nothing is released.
+    /// `Y = S + floor(2^k N(0, 1)) = floor(S + 2^k N(0, 1))` per coordinate: post-processing of the
+    /// continuous Gaussian mechanism with integer sensitivity `D` (K10), hence `mu = D / 2^k` under
+    /// add/remove and twice that under replacement. Event: Gaussian with the spend's multiplier, on
+    /// a sample if the sum is over one: unless the scheme and its probability or sizes are the
+    /// same, nothing is released.
     ///
     /// # Errors
-    /// [`crate::Error::SpendTooSmall`], [`crate::Error::WrongSpend`] or
-    /// [`crate::Error::DrawCount`] when the spend does not pay for this release;
-    /// [`crate::Error::EntropyUnavailable`]. In each case nothing is released and the spend is
-    /// gone.
+    /// [`crate::Error::SpendTooSmall`], [`crate::Error::WrongSpend`] or [`crate::Error::DrawCount`]
+    /// if the spend does not cover this release; [`crate::Error::EntropyUnavailable`]. In each case
+    /// nothing is released and the spend is lost.
     pub fn release(mut self, spend: Spend, noise: &mut NoiseSource) -> Result<ReleasedVector> {
         let n_draws = self.sums.len();
         check_spend(&spend, self.sampling.as_ref(), &self.grid, n_draws, false)?;

@@ -4,11 +4,10 @@ use super::VectorSum;
 use crate::release::ReleasedVector;
 use crate::{NoiseSource, Result};
 
-/// A sum over a sample that is paid for, with the spend that paid: all that can be done with it is the
-/// release.
+/// A sum over a sample that has been charged, with its spend. It can only be released.
 ///
-/// It does not merge: that the messages of another sum came from other clients is nothing that a
-/// server could check.
+/// It cannot be merged, because a server cannot check that the messages of another sum came from
+/// other clients.
 #[must_use = "a sum that is dropped stays paid for; nothing is refunded"]
 #[allow(
     missing_debug_implementations,
@@ -20,11 +19,11 @@ pub struct PaidSum {
 }
 
 impl PaidSum {
-    /// Adds exact noise once and makes the sum public: [`VectorSum::release`] with the spend that
-    /// the sample was drawn for.
+    /// Adds exact noise once and makes the sum public: [`VectorSum::release`] with the spend for
+    /// which the sample was drawn.
     ///
     /// # Errors
-    /// Those of [`VectorSum::release`]. Nothing is then released and the spend is gone.
+    /// The errors of [`VectorSum::release`]. Nothing is then released and the spend is lost.
     pub fn release(self, noise: &mut NoiseSource) -> Result<ReleasedVector> {
         self.sum.release(self.spend, noise)
     }

@@ -15,21 +15,21 @@ impl VectorSum {
     /// S = sum_{u in A} Z_u,   A drawn by `sampling` from a fresh key      (K14)
     /// ```
     ///
-    /// The sample is drawn here and dies here, so it cannot serve a second release:
-    /// [`ClientSample`] says what that would cost. Nor can it be looked at and redrawn: the sum shows
-    /// nothing before its release. What must not be done is to time this call and decide by that
-    /// whether to go on, see [`PaidSample`].
+    /// The sample is drawn and discarded here, so it cannot serve a second release:
+    /// [`ClientSample`] explains what that would cost. Nor can it be inspected and redrawn: the sum
+    /// shows nothing before its release. Callers must not time this call and decide by the duration
+    /// whether to continue, see [`PaidSample`].
     ///
     /// # Privacy
-    /// Given `A`, one user more or less changes `S` by `Z_u`, of norm at most `D`, if the user is in
-    /// `A` and by nothing otherwise: [`release`](Self::release) is the Gaussian mechanism on a
-    /// sample, and takes a spend for [`ClientSampling::event`] around a Gaussian with the general
-    /// replacement factor, nothing else. The amplification holds against whoever does not know the
-    /// sample. Under samples of fixed size the number of users is public.
+    /// Given `A`, adding or removing one user changes `S` by `Z_u`, of norm at most `D`, if the
+    /// user is in `A` and by nothing otherwise: [`release`](Self::release) is the Gaussian
+    /// mechanism on a sample, and accepts only a spend for [`ClientSampling::event`] around a
+    /// Gaussian with the general replacement factor. The amplification holds against anyone who
+    /// does not know the sample. Under samples of fixed size the number of users is public.
     ///
     /// # Errors
-    /// [`crate::Error::Param`] when `n_coordinates` is 0; those of [`ClientSampling::sample`], none of
-    /// which carries the number of users.
+    /// [`crate::Error::Param`] if `n_coordinates` is 0; the errors of [`ClientSampling::sample`],
+    /// none of which contains the number of users.
     ///
     /// # Examples
     /// ```
@@ -96,27 +96,27 @@ impl VectorSum {
     /// S   = sum_{c in A} Z_c                                                       (K15)
     /// ```
     ///
-    /// A message is the client's number and its integers, such as [`vector_contribution`] makes them
-    /// (dense). Everything that clients may get wrong counts for nothing and is not reported:
-    /// no message, one of another length or above the bound, a second one, one from a client that was
-    /// not drawn. `messages` is consumed as it comes, so it may receive from the network; every
-    /// message is checked and added with weight 1 or 0, so how fast it is consumed does not say whose
-    /// messages count.
+    /// A message is the client's number and its integers, as computed by [`vector_contribution`]
+    /// (dense). Everything that clients may get wrong is ignored and not reported: no message, a
+    /// message of another length or above the bound, a second one, or one from a client that was
+    /// not drawn. `messages` is consumed as it comes, so it may receive from the network. Every
+    /// message is checked and added with weight 1 or 0, so the speed of consumption does not reveal
+    /// whose messages count.
     ///
     /// # Privacy
-    /// `Z_c` depends on what client `c` itself sent, and on nothing else, as long as messages of one
-    /// client are told from another's (authenticated links). So one client more or less changes
+    /// `Z_c` depends only on what client `c` itself sent, as long as messages of one client can be
+    /// distinguished from another's (authenticated links). So adding or removing one client changes
     /// `S` by at most `D` if it was drawn and by nothing otherwise, whether clients follow the
-    /// protocol or not. The sample is used up, and its spend goes on to the release.
-    /// [`PaidSample`] says what a server must not do with the sample. What a failing client can do is
-    /// to send another vector of norm `D`.
+    /// protocol or not. The sample is consumed, and its spend is passed on to the release.
+    /// [`PaidSample`] explains what a server must not do with the sample. All that a misbehaving
+    /// client can do is to send another vector of norm `D`.
     ///
-    /// A client knows whether it was asked. Under Poisson sampling that tells nothing about the
-    /// others; under fixed sizes, `k` clients that pool what they know turn `m / n` into at most
-    /// `m / (n - k)` for everybody else.
+    /// A client knows whether it was asked. Under Poisson sampling this reveals nothing about the
+    /// others; under fixed sizes, `k` clients that combine their knowledge turn `m / n` into at
+    /// most `m / (n - k)` for everybody else.
     ///
     /// # Errors
-    /// [`crate::Error::Param`] when `n_coordinates` is 0, and nothing that depends on messages.
+    /// [`crate::Error::Param`] if `n_coordinates` is 0, and nothing that depends on messages.
     ///
     /// # Examples
     /// ```
@@ -150,12 +150,13 @@ impl VectorSum {
         Self::from_messages_within(sample, messages, n_coordinates, grid, &[])
     }
 
-    /// [`from_messages`](Self::from_messages) of messages whose last coordinates have ranges of their own: a message counts for nothing
-    /// unless each of these integers lies in its range, both ends included. A coordinate that counts clients can so be moved by one client as far as by any other,
-    /// which the bound on the whole message does not see to.
+    /// Like [`from_messages`](Self::from_messages), for messages whose last coordinates have ranges
+    /// of their own: a message is ignored unless each of these integers lies in its range, both
+    /// ends included. One client can then change a coordinate that counts clients only as much as
+    /// any other client, which the bound on the whole message does not ensure.
     ///
     /// # Privacy
-    /// As there: the ranges are public, and leave messages out.
+    /// As there: the ranges are public, and only exclude messages.
     ///
     /// # Errors
     /// As there; [`crate::Error::Param`] for more ranges than coordinates.
@@ -179,7 +180,7 @@ impl VectorSum {
         let mut sums = vec![0_i64; n_coordinates];
         for (client, message) in messages {
             let message = message.as_ref();
-            // before anything is known of the client, and for every message
+            // computed before anything is known about the client, and for every message
             let good = admitted(message, n_coordinates, &grid) & within(message, ranges);
             let place = sample.indices().binary_search(&client).ok();
             let seen = place.and_then(|at| counted.get_mut(at));
@@ -201,7 +202,7 @@ impl VectorSum {
     }
 }
 
-/// Whether this is the first time, which it then was.
+/// Returns whether this is the first time, and marks it as seen.
 fn first_time(seen: &mut bool) -> bool {
     let first = !std::mem::replace(seen, true);
     #[cfg(privacy_mutants)]
@@ -209,7 +210,7 @@ fn first_time(seen: &mut bool) -> bool {
     first
 }
 
-/// Adds the message or zeros in its place, with the same work.
+/// Adds the message, or zeros instead of it, with the same work.
 fn add_weighted(sums: &mut [i64], message: &[i64], counts: bool) {
     let mask = i64::from(counts).wrapping_neg();
     for (sum, &z) in sums.iter_mut().zip(message) {

@@ -8,7 +8,7 @@ use crate::test_support::{
     DRAWS_FOR_ONE_PERCENT, LEVEL_1E_9, Lcg, rebuilt, spends, table, variance_score, without_user,
 };
 
-/// Sends whatever the user's values are, scaled up, without any clipping of its own.
+/// Contributes the user's values, scaled up, without any clipping.
 struct Unclipped(f64);
 
 impl VectorContribution for Unclipped {
@@ -23,7 +23,8 @@ impl VectorContribution for Unclipped {
     }
 }
 
-/// Sends hostile numbers, repeated and out-of-range coordinates, from the user's own records.
+/// Contributes extreme numbers, repeated and out-of-range coordinates, computed from the user's own
+/// records.
 struct Hostile;
 
 impl VectorContribution for Hostile {
@@ -102,7 +103,7 @@ fn check_hostile(n_users: u32, seed: u64) {
         if n_seen >= n_users {
             break;
         }
-        // another table every time the first is used up
+        // another table each time the first one is used up
         let fresh = if round == 0 {
             None
         } else {
@@ -130,7 +131,7 @@ fn repeated_coordinates_count_as_one() {
         type Scratch = ();
         fn scratch(&self) {}
         fn contribute(&self, _: UserRow<'_>, (): &mut (), out: &mut SparseBuffer) {
-            // 0.7 twice has norm 1.4 as one coordinate, but 0.99 if counted apart
+            // 0.7 twice has norm 1.4 as one coordinate, but 0.99 if counted separately
             out.push(0, 0.7);
             out.push(1, 0.0);
             out.push(0, 0.7);
@@ -205,7 +206,7 @@ fn order_threads_and_shards_do_not_matter() {
 
 #[test]
 fn released_noise_has_the_scale_of_the_spend() {
-    // white box, level 1e-9: a scale 1 percent short is caught with probability 1 - 1e-6
+    // white box, level 1e-9: a scale 1 percent too small is detected with probability 1 - 1e-6
     let n = DRAWS_FOR_ONE_PERCENT;
     let grid = Grid::new(5.0, 1.0).unwrap();
     let mut sum = VectorSum::empty(n, grid).unwrap();
@@ -275,7 +276,7 @@ fn shards_on_another_grid_are_refused() {
     );
 }
 
-/// Adds what it remembers of the users before this one.
+/// Contributes what it remembers about previous users.
 struct Remembers;
 
 impl VectorContribution for Remembers {

@@ -372,8 +372,8 @@ fn replacement_is_certified_where_the_usual_reserve_is_too_small() {
         .build()
         .unwrap();
     let replace = certificate.guarantee.unwrap().epsilon_replace.unwrap();
-    // independently: the Gaussian profile at twice the mu (or a mixture of the roots of 2 and 4),
-    // same delta
+    // independent computation: the Gaussian profile with sensitivities doubled (or multiplied by
+    // sqrt 2), at the same delta
     let mut accountant = dp_accounting::GdpAccountant::new(Adjacency::ReplaceUser);
     for release in plan.releases() {
         accountant.compose(release.event(), 1).unwrap();

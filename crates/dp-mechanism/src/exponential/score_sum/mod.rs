@@ -14,19 +14,19 @@ use crate::{Error, NoiseSource, Result, SparseBuffer, VectorContribution};
 /// k_c = sum_u clamp(floor(v_uc / step), lowest, D)      lowest = 0 or -D
 /// ```
 ///
-/// `step` and `D` are those of the mechanism. Repeated entries of one user at one candidate add
-/// up before they are bounded; candidates out of range are ignored; NaN counts as `lowest`.
+/// `step` and `D` are those of the mechanism. Repeated entries of one user for one candidate are
+/// added up before they are bounded; candidates out of range are ignored; NaN counts as `lowest`.
 ///
 /// # Privacy
-/// Unit: the user. Here the kernel enforces the sensitivity that
-/// [`ExponentialMechanism::select`] has to believe:
+/// Unit: the user. Here the kernel enforces the sensitivity that [`ExponentialMechanism::select`]
+/// has to take on trust:
 ///
-/// | relation | change | shares | why a score moves by at most `D` |
+/// | relation | change | shares | why a score changes by at most `D` |
 /// |---|---|---|---|
-/// | add/remove | monotone | 0 to D | one user's shares come or go, all of one sign |
-/// | add/remove | general | -D to D | one user's shares come or go |
+/// | add/remove | monotone | 0 to D | one user's shares are added or removed, all of the same sign |
+/// | add/remove | general | -D to D | one user's shares are added or removed |
 /// | replace | general | 0 to D | the difference of two numbers from 0 to D |
-/// | replace | monotone | refused | a replacement moves scores both ways |
+/// | replace | monotone | rejected | a replacement changes scores in both directions |
 ///
 /// The scores are private and have no getter; [`select`](Self::select) is the only way out.
 ///
@@ -92,7 +92,7 @@ impl ScoreSum {
         Ok(Self { mechanism, steps })
     }
 
-    /// The scores of one shard's users.
+    /// The scores of the users of one shard.
     pub(crate) fn shard_sum<C: VectorContribution>(
         shard: &Interactions,
         n_candidates: usize,
@@ -108,13 +108,13 @@ impl ScoreSum {
         for user in 0..shard.n_users() {
             let row = shard.user(user);
             if cfg!(debug_assertions) {
-                scratch = contribution.scratch(); // what one user left there shows in tests
+                scratch = contribution.scratch(); // makes tests detect what a user leaves in the scratch memory
             }
             for (candidate, share) in
                 mechanism.shares(&allowed, contribution, row, &mut scratch, &mut buffer)
             {
                 if let Some(sum) = steps.get_mut(candidate) {
-                    // a share is below 2^12: wrapping would take 2^51 users
+                    // a share is below 2^12, so wrapping would take 2^51 users
                     *sum = sum.wrapping_add(share);
                 }
             }
@@ -122,7 +122,7 @@ impl ScoreSum {
         Ok(steps)
     }
 
-    /// The scores that a total stands for.
+    /// The scores in a total.
     pub(crate) const fn of_total(mechanism: ExponentialMechanism, steps: Vec<i64>) -> Self {
         Self { mechanism, steps }
     }
@@ -130,8 +130,8 @@ impl ScoreSum {
     /// Selects a candidate by its score; larger is better, equal scores are equally likely.
     ///
     /// # Errors
-    /// [`Error::WrongSpend`] when the spend is not for the mechanism's event or more;
-    /// [`Error::EntropyUnavailable`]. In each case nothing is released and the spend is gone.
+    /// [`Error::WrongSpend`] if the spend is not for the mechanism's event or more;
+    /// [`Error::EntropyUnavailable`]. In each case nothing is released and the spend is lost.
     pub fn select(self, spend: Spend, noise: &mut NoiseSource) -> Result<SelectedIndex> {
         self.mechanism.check_spend(&spend)?;
         let mut bits = noise.release_stream()?.into_bits();
@@ -158,7 +158,7 @@ impl ExponentialMechanism {
         }
     }
 
-    /// One user's bounded shares: candidate and steps, each candidate once.
+    /// One user's bounded shares: candidate and steps, with each candidate only once.
     fn shares<'b, C: VectorContribution>(
         &self,
         allowed: &'b RangeInclusive<i64>,

@@ -1,7 +1,7 @@
 use super::*;
 use crate::test_support::{Lcg, rebuilt, table, without_user};
 
-/// Hostile shares that depend on the user's own records only.
+/// Extreme shares that depend only on the user's own records.
 struct Hostile;
 
 impl VectorContribution for Hostile {
@@ -25,7 +25,7 @@ fn mechanism(change: ScoreChange, relation: Relation) -> ExponentialMechanism {
 
 #[test]
 fn one_hostile_user_moves_no_score_beyond_the_bound() {
-    // 10 candidates of which 7 to 9 get nothing; 3000 users with up to 60 hostile shares
+    // 10 candidates of which 7 to 9 get nothing; 3000 users with up to 60 extreme shares
     let table = table(3000, 9, 9, 4);
     for (change, relation) in [
         (ScoreChange::General, Relation::AddRemove),
@@ -103,7 +103,7 @@ fn repeats_add_up_before_the_bound_and_strangers_are_ignored() {
     let data = rebuilt(&table, 0..table.n_users());
     let mechanism = mechanism(ScoreChange::Monotone, Relation::AddRemove);
     let sum = ScoreSum::accumulate(&data, 2, mechanism, &Repeats).unwrap();
-    // step 2^-11: 0.5 is 1024 steps, 1.0 is cut to ceil(0.7 2^11) = 1434
+    // step 2^-11: 0.5 is 1024 steps, 1.0 is clipped to ceil(0.7 2^11) = 1434
     assert_eq!(sum.steps, [1434, 1024]);
 }
 
@@ -117,7 +117,8 @@ fn monotone_replacement_and_bad_sizes_are_refused() {
     assert!(!sum(1, mechanism(ScoreChange::Monotone, Relation::Replace)));
 }
 
-/// A user's values by candidate, in one of three forms; users with an odd first item push in all of them.
+/// A user's values by candidate, in one of three forms; users with an odd first item use all of
+/// them.
 struct Forms(u8);
 
 impl VectorContribution for Forms {
@@ -129,7 +130,7 @@ impl VectorContribution for Forms {
         let mut values = [0.0; 7];
         for (item, value) in user.iter() {
             let mut rng = Lcg(u64::from(value.to_bits()));
-            // dyadic: however it is cut, the parts add up to it exactly
+            // dyadic: however it is divided, the parts add up to it exactly
             values[item as usize % 7] = (rng.next() % 64) as f64 / 32.0 - 1.0;
         }
         let odd = user.items().first().is_some_and(|item| item % 2 == 1);
@@ -168,7 +169,7 @@ fn shares_in_one_piece_count_as_those_that_are_pushed() {
 
 #[test]
 fn every_user_finds_an_empty_buffer() {
-    /// The first user fills the buffer, those after leave it as they find it.
+    /// The first user fills the buffer; later users leave it unchanged.
     struct FirstFills;
     impl VectorContribution for FirstFills {
         type Scratch = ();

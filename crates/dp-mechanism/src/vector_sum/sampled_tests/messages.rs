@@ -1,4 +1,4 @@
-//! What clients may send, and samples that were paid for.
+//! Messages that clients may send, and samples that were charged.
 
 use super::*;
 
@@ -20,7 +20,7 @@ fn hostile_message(rng: &mut Lcg, bound: i64) -> Vec<i64> {
     (0..len).map(|_| entry(rng)).collect()
 }
 
-/// Goes through `n_messages` in rounds of fifty clients. Returns how many counted.
+/// Processes `n_messages` in rounds of fifty clients. Returns how many counted.
 fn check_hostile(n_messages: u32, seed: u64) -> u32 {
     const CLIENTS: u32 = 50;
     let grid = Grid::new(1.3, 1.0).unwrap();
@@ -35,7 +35,7 @@ fn check_hostile(n_messages: u32, seed: u64) -> u32 {
     while n_seen < n_messages {
         let sample = poisson(0.7).sample(CLIENTS as usize, &mut noise).unwrap();
         let drawn = sample.indices().to_vec();
-        // sixty clients that send 0 to 2 messages or so, ten of which do not exist
+        // sixty clients that send about 0 to 2 messages each, ten of which do not exist
         let messages: Vec<(usize, Vec<i64>)> = (0..CLIENTS + 20)
             .map(|_| {
                 let client = usize::try_from(rng.below(u64::from(CLIENTS) + 10)).unwrap();
@@ -53,7 +53,7 @@ fn check_hostile(n_messages: u32, seed: u64) -> u32 {
                 .sum
                 .sums
         };
-        // the same sample twice: what one client changes
+        // the same sample twice: the effect of one client's messages
         let again = ClientSample::for_tests(poisson(0.7), drawn.clone());
         let gone = usize::try_from(rng.below(u64::from(CLIENTS) + 10)).unwrap();
         let (all, less) = (run(sample, None), run(again, Some(gone)));
@@ -67,7 +67,7 @@ fn check_hostile(n_messages: u32, seed: u64) -> u32 {
             "client {gone} moved the sum too far"
         );
         assert!(drawn.contains(&gone) || change.iter().all(|&c| c == 0));
-        // an independent count of what should be in the sum
+        // an independent computation of the expected sum
         let mut expected = [0_i64; 6];
         for client in drawn {
             let own = messages.iter().filter(|(sender, _)| *sender == client);
@@ -113,7 +113,7 @@ fn a_message_exactly_at_the_bound_counts_and_one_beyond_does_not() {
     assert_eq!(send(&[(0, vec![bound, 1])]), [0, 0]);
     assert_eq!(send(&[(0, vec![5]), (3, vec![5, 0, 0])]), [0, 0]);
     assert_eq!(send(&[(1, vec![5, 0]), (usize::MAX, vec![5, 0])]), [0, 0]);
-    // once each, the first that is in order
+    // each client once, with its first valid message
     let twice = [
         (3, vec![bound + 1, 0]),
         (3, vec![7, 1]),
@@ -126,7 +126,7 @@ fn a_message_exactly_at_the_bound_counts_and_one_beyond_does_not() {
     assert!(VectorSum::from_messages(paid_for(sample, 1), none, 0, grid).is_err());
 }
 
-/// The bound on the whole message lets one coordinate be as large as all of them.
+/// The bound on the whole message allows one coordinate to use all of it.
 #[test]
 fn a_coordinate_with_a_range_of_its_own_moves_by_no_more() {
     let grid = grid();
@@ -181,7 +181,7 @@ fn a_sample_is_drawn_for_a_spend_of_its_own_scheme_and_releases_with_it() {
     assert!(sample.is_insecure());
     let sum = VectorSum::from_messages(sample, none.clone(), 12, grid()).unwrap();
     assert!(sum.release(noise).unwrap().is_insecure());
-    // the spend of the sample is the one that is checked again
+    // the spend of the sample is checked again
     let sample = draw.pay_and_sample(n, right(), noise).unwrap();
     let sum = VectorSum::from_messages(sample, none.clone(), 13, grid()).unwrap();
     assert!(matches!(sum.release(noise), Err(Error::DrawCount { .. })));

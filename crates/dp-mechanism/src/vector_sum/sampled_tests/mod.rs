@@ -1,6 +1,7 @@
-//! Sums on samples: who is in them, what they are worth, and what clients may send.
+//! Sums on samples: which users they contain, what they cost, and what clients may send.
 //!
-//! Keys are seeded, so an outcome repeats; for a new seed each false-alarm rate is below 1e-9.
+//! Keys are seeded, so the outcomes are reproducible; with new seeds, each false-alarm rate is
+//! below 1e-9.
 
 use dp_accounting::{Budget, Ledger, Plan, PlannedRelease, Spend};
 use dp_core::{Adjacency, ApproxDp, DpEvent, ReplaceFactor, UserRow};
@@ -69,7 +70,7 @@ fn sum_of<'r>(rows: impl IntoIterator<Item = &'r Vec<i64>>) -> Vec<i64> {
     sums.iter().map(wrap).collect()
 }
 
-/// A given sample with a spend that is cheap to make, for sums that are not released.
+/// A given sample with a spend that is cheap to create, for sums that are not released.
 fn paid_for(sample: ClientSample, n_draws: u64) -> PaidSample {
     let spend = spends(&[(2.0, ReplaceFactor::Two, n_draws)]).remove(0);
     PaidSample::for_tests(sample, spend)
@@ -80,7 +81,7 @@ fn step(event: DpEvent, n_draws: u64) -> Spend {
     steps(event, n_draws, 1).remove(0)
 }
 
-/// Spends for releases of an event, under the neighbours that it is defined for.
+/// Spends for releases of an event, under the adjacency for which it is defined.
 fn steps(event: DpEvent, n_draws: u64, n: usize) -> Vec<Spend> {
     let adjacency = match event {
         DpEvent::SampledWithoutReplacement { .. } => Adjacency::ReplaceUser,

@@ -1,4 +1,4 @@
-//! Who is in a sampled sum, what pays for it, and which sums may be joined.
+//! Which users a sampled sum contains, which spends cover it, and which sums may be merged.
 
 use super::*;
 
@@ -9,7 +9,7 @@ fn a_sampled_sum_is_the_sum_of_exactly_the_sampled_users() {
     let n = data.n_users();
     let data = Private::new(data);
     for (seed, sampling) in (0..).zip([poisson(0.3), poisson(0.01), poisson(1.0), fixed(100, n)]) {
-        // the first key of a source draws the sample, whoever asks
+        // the first key of a source draws the sample, whichever call uses it
         let sample = sampling.sample(n, &mut seeded(seed)).unwrap();
         let drawn = sample.indices().to_vec();
         let noise = &mut seeded(seed);
@@ -18,7 +18,7 @@ fn a_sampled_sum_is_the_sum_of_exactly_the_sampled_users() {
         let expected = sum_of(drawn.iter().map(|&user| &rows[user]));
         assert_eq!(sum.sums, expected);
         assert!(!drawn.is_empty() && expected.iter().any(|&s| s != 0));
-        // the same by messages, in another order
+        // the same through messages, in another order
         let messages = drawn.iter().rev().map(|&user| (user, &rows[user]));
         let spend = step(sampling.event(DpEvent::gaussian(2.0)), N_ITEMS as u64);
         let paid = sampling
@@ -37,7 +37,8 @@ fn a_sampled_sum_is_the_sum_of_exactly_the_sampled_users() {
 
 #[test]
 fn noise_of_a_sampled_release_has_the_scale_of_the_spend() {
-    // white box over the released integers: level 1e-9, one percent short caught but for 1e-6
+    // white box over the released integers: level 1e-9, scale 1 percent too small is detected
+    // except with probability 1e-6
     let n = DRAWS_FOR_ONE_PERCENT;
     let sampling = poisson(0.5);
     let mut builder = dp_core::InteractionsBuilder::new(n);
@@ -58,10 +59,10 @@ fn noise_of_a_sampled_release_has_the_scale_of_the_spend() {
     assert!(!released.is_insecure());
 }
 
-/// The table with the records of `user` exchanged for those of `other` or for none.
+/// The table with the records of `user` replaced by those of `other`, or removed.
 fn exchanged(data: &Interactions, user: usize, other: Option<usize>) -> Private<Interactions> {
     let mut builder = dp_core::InteractionsBuilder::new(N_ITEMS);
-    builder.ensure_users(data.n_users()); // their number stays
+    builder.ensure_users(data.n_users()); // keeps their number
     for at in 0..data.n_users() {
         let number = u32::try_from(at).unwrap();
         let from = if at == user { other } else { Some(at) };
@@ -93,7 +94,7 @@ fn given_the_sample_a_user_moves_the_sum_by_a_bounded_vector_or_not_at_all() {
         let all = run(&whole, sampling, 9);
         let (mut n_moved, mut furthest) = (0, 0);
         for user in 0..n {
-            // under one sample: the user's records gone, or those of another in their place
+            // under one sample: the user's records removed, or replaced by those of another user
             let other = (factor_squared == 4).then_some((user + 1) % n);
             let neighbour = exchanged(&data, user, other);
             let distance = moved(&all, &run(&neighbour, sampling, 9));
@@ -171,7 +172,7 @@ fn a_scheme_other_than_the_accounted_one_cannot_be_released() {
         poisson(q).event(DpEvent::gaussian_psd(2.0)),
         fixed(50, n).event(DpEvent::gaussian_psd(2.0)),
     ] {
-        // pays for none of the sums
+        // covers none of the sums
         events.push((wrong, Some(fixed(1, 1))));
     }
     let noise = &mut seeded(5);
@@ -224,7 +225,7 @@ fn shards_merge_under_one_poisson_scheme_only() {
             assert_eq!(left.sums, if joins { total } else { before });
         }
     }
-    // the seeded shard taints the whole
+    // the seeded shard marks the whole as insecure
     let mut whole = sum(Some(poisson(0.5)));
     let shard = &mut seeded(1);
     let seeded =
@@ -291,7 +292,7 @@ fn a_schedule_of_sampled_steps_is_planned_paid_and_released() {
         }
         assert!(ledger.reserve(&plan).is_err());
     }
-    // an unsampled sum does not take what pays for a sampled one, and the other way round
+    // an unsampled sum does not accept a spend for a sampled one, and vice versa
     let plain = spends(&[(2.0, ReplaceFactor::Two, 12)]).remove(0);
     assert!(poisson(0.02).noise_multiplier(&plain).is_err());
 }
@@ -326,7 +327,7 @@ fn sums_over_the_same_users_do_not_merge() {
         let built_apart = table(100, N_ITEMS, 6, 3);
         assert!(!refused(&data, &built_apart));
     }
-    // what was merged counts as well, and into nothing everything goes once
+    // previously merged users count as well; into an empty sum everything can be merged once
     let mut all = VectorSum::empty(N_ITEMS, grid()).unwrap();
     all.merge(sum(&halves[0], false)).unwrap();
     all.merge(sum(&halves[1], false)).unwrap();
@@ -336,7 +337,7 @@ fn sums_over_the_same_users_do_not_merge() {
         all.merge(sum(&halves[1], false)),
         Err(Error::SameUsers)
     ));
-    // nobody knows who is in a sum of shares
+    // the users of a sum of shares are not known
     let shares = || {
         let halves = Share::split(Private::new(vec![0; N_ITEMS])).unwrap();
         VectorSum::from_shares(grid(), halves).unwrap()
