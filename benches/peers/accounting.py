@@ -186,8 +186,10 @@ def row(workload, mine, whole, theirs):
 
 
 def peer_error(theirs, mine):
-    """Relative distance of the peer's answer from ours, whose bracket has the width printed with it. (The peer's own
-    bracket, from its optimistic estimates, is wider.)"""
+    """Relative distance of the peer's answer from ours, whose bracket has the width printed with it.
+
+    (The peer's own bracket, from its optimistic estimates, is wider.)
+    """
     return f"{abs(theirs['value'] - mine['value']) / mine['value']:.1e}"
 
 

@@ -34,8 +34,7 @@ def read_model(folder):
 
 
 def fold_in(factors, scoring, rated, ratings):
-    """Level, share of the item biases (all) and taste vector of one user: a ridge regression on the user's own ratings,
-    nothing else.
+    """Level, share of the item biases (all) and taste vector of one user, by ridge regression on the user's ratings alone.
 
     (o, v) = argmin sum_i (y_i - h_i - o - <q_i, v>)^2 + lambda_o o^2 + (lambda + n lambda_n) |v|^2 with y_i = rating_i
     - center - bias, where bias is the user's shrunken mean.

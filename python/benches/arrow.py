@@ -1,9 +1,9 @@
-"""Ten million ratings: from an Arrow table to a model, beside `dp train` on the same ratings as a file that is cached in memory.
+"""Ten million ratings: from an Arrow table to a model, compared with `dp train` on the same ratings in a cached file.
 
     DP_BINARY=target/release/dp python python/benches/arrow.py [--pairs N] [--ratings N]
 
-Both take turns, each in a process of its own; the times of Python are those of `fit`, the table being there. Figures are medians,
-of wall clock and of processor time of all threads, and the peak of resident memory.
+The two alternate, each in a separate process; the times of Python are those of `fit`, without creating the table.
+Results are medians, of wall-clock time and of processor time of all threads, and the peak of resident memory.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Figures = dict[str, float]
 
 
 def made_up(n_ratings: int) -> pa.Table:
-    """Ratings of 69,878 users and 10,677 items, the shape of MovieLens-10M."""
+    """Generate ratings of 69,878 users and 10,677 items, the shape of MovieLens-10M."""
     rng = np.random.default_rng(1)
     item = (10_677 * rng.random(n_ratings) ** 3).astype(np.int64)
     stars = rng.integers(1, 11, n_ratings) / 2
@@ -40,7 +40,7 @@ def made_up(n_ratings: int) -> pa.Table:
 
 
 def measured(action: Callable[[], object], who: int) -> Figures:
-    """Seconds of wall clock and of processor time, and the peak of memory in GB."""
+    """Seconds of wall-clock and of processor time, and the peak memory in GB."""
     before, began = resource.getrusage(who), time.perf_counter()
     action()
     wall, after = time.perf_counter() - began, resource.getrusage(who)
@@ -49,7 +49,7 @@ def measured(action: Callable[[], object], who: int) -> Figures:
 
 
 def in_python(parquet: str) -> None:
-    """In a process of its own: the table first, then the fit."""
+    """Create the table, then measure the fit; runs in a separate process."""
     table = pa.parquet.read_table(parquet)
     held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     model = dp.PrivateRecommender(
@@ -59,12 +59,12 @@ def in_python(parquet: str) -> None:
 
 
 def run(command: list[str]) -> str:
-    """What a process prints."""
+    """The output of a process."""
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 def main() -> None:
-    """Pairs of runs, one after the other."""
+    """Run pairs of measurements, one after the other."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--ratings", type=int, default=10_000_000)

@@ -1,4 +1,4 @@
-"""Features and labels as scikit-learn passes them, checked with its words and without needing it."""
+"""Features and labels as scikit-learn passes them, checked with its error messages but without requiring it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__: list[str] = []
 
 
 class SparseInput(BadInput, TypeError):
-    """A sparse matrix where a dense one is needed."""
+    """A sparse matrix was given where a dense one is needed."""
 
 
 def names_of(X: Any) -> list[str] | None:
-    """Names of the columns, where they are texts."""
+    """Names of the columns, if they are strings."""
     columns = getattr(X, "column_names", getattr(X, "columns", None))
     if columns is None or callable(columns):
         return None
@@ -63,7 +63,7 @@ def labels(y: Any, n_rows: int) -> Array:
 
 
 def same_length(name: str, values: Array, n_rows: int) -> None:
-    """Refuse what has not one value for each row."""
+    """Refuse values that do not have one entry for each row."""
     if len(values) != n_rows:
         raise BadInput(f"Found input variables with inconsistent numbers of samples: X has {n_rows}, {name} {len(values)}")
 

@@ -1,4 +1,4 @@
-"""What all estimators share: parameters, pickles and copies as scikit-learn has them, runs, and released files."""
+"""Common parts of all estimators: parameters, pickling and cloning as in scikit-learn, runs, and released files."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ logger.addHandler(logging.NullHandler())
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class Estimator:
-    """Parameters are the constructor's arguments; what `fit` learned stands in attributes that end with `_`."""
+    """Parameters are the constructor's arguments; what `fit` learned is in attributes whose names end with `_`."""
 
     epsilon: float = 1.0
     delta: float = 1e-5
@@ -104,7 +104,7 @@ class Estimator:
         return texts
 
     def _account(self, *, in_memory: bool) -> dict[str, Any]:
-        """What counts the privacy loss, as settings."""
+        """The settings that determine how the privacy loss is counted."""
         data_set = self.data_set
         if self.ledger is None:
             raise BadSetting(
@@ -122,7 +122,7 @@ class Estimator:
 
     @contextlib.contextmanager
     def _public_files(self) -> Iterator[dict[str, str]]:
-        """Public tables in memory as files, which the workflows read."""
+        """Write public tables in memory to files, which the workflows read."""
         with tempfile.TemporaryDirectory(prefix="dp-personal-") as folder:
             files = {}
             for name, columns in self._public_tables.items():
@@ -141,7 +141,7 @@ class Estimator:
                 raise
 
     def _public_value(self, name: str) -> Any:
-        """A parameter that may be a table."""
+        """Convert a parameter that may be a table."""
         return getattr(self, name)
 
     def _plan(self, plan: Callable[[Given], str], **more: Any) -> Plan:
@@ -157,7 +157,7 @@ class Estimator:
         resume: str | os.PathLike[str] | None,
         **more: Any,
     ) -> None:
-        """One run on data, in a folder that stays where `resume` names one."""
+        """Run a workflow on data, in a folder that is kept if `resume` names one."""
         account = self._account(in_memory=not isinstance(table, str))
         listener = Listener(progress)
         with _run_folder(resume) as out, self._public_files() as files:
@@ -170,10 +170,10 @@ class Estimator:
         for text in listener.warnings:
             warnings.warn(text, DpWarning, stacklevel=3)
 
-    # what was released
+    # released files
 
     def _take(self, folder: Path) -> None:
-        """Become the model of a folder."""
+        """Load the model of a folder into this estimator."""
         self._files = {
             path.relative_to(folder).as_posix(): path.read_bytes()
             for path in sorted(folder.rglob("*"))
@@ -182,7 +182,7 @@ class Estimator:
         self._load(folder)
 
     def _load(self, folder: Path) -> None:  # noqa: ARG002
-        """Set the attributes of a model that the folder holds."""
+        """Set the attributes from a model folder."""
         self.certificate_ = Certificate(self._files["certificate.json"].decode())
 
     def _check_is_fitted(self) -> None:
@@ -191,7 +191,7 @@ class Estimator:
 
     @contextlib.contextmanager
     def _folder(self) -> Iterator[Path]:
-        """The released files as a folder."""
+        """Provide the released files as a folder."""
         self._check_is_fitted()
         with tempfile.TemporaryDirectory(prefix="dp-personal-") as folder:
             model = Path(folder) / type(self).__name__
@@ -205,7 +205,7 @@ class Estimator:
             path.write_bytes(content)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the released files to a folder, as `dp` does: `dp_personal.load` and `dp` read it back."""
+        """Write the released files to a folder, as `dp` does: `dp_personal.load` and `dp` can read it."""
         self._check_is_fitted()
         folder = Path(path)
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -214,12 +214,12 @@ class Estimator:
         self._write(folder)
 
     def verify(self) -> None:
-        """Check the certificate, and that the released files are those it was issued for; `CertificateError` where not."""
+        """Check the certificate and the released files that it covers; raises `CertificateError` if one does not match."""
         with self._folder() as folder:
             _native.verify(os.fspath(folder))
 
     def report(self) -> Report:
-        """The page of `dp report`: what the model promises, what was released and how."""
+        """The page of `dp report`: the model's guarantee, and what was released and how."""
         with self._folder() as folder:
             return Report(_native.report(os.fspath(folder)))
 
@@ -238,12 +238,12 @@ class Estimator:
         return _html.card("Model", type(self).__name__, *parts)
 
     def _learned(self) -> str:
-        """What a fitted model is, in a sentence."""
+        """A sentence that describes the fitted model."""
         raise NotImplementedError
 
     @classmethod
     def _of_folder(cls: type[_E], folder: Path) -> _E:
-        """The estimator of a model that was saved, with the parameters that its report tells."""
+        """The estimator of a saved model, with the parameters recorded in its report."""
         known = cls._parameters()
         model = cls()
         report = folder / "report.json"
@@ -256,7 +256,7 @@ class Estimator:
         model._take(folder)
         return model
 
-    # as scikit-learn asks
+    # scikit-learn protocol
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_files")
@@ -278,7 +278,7 @@ class Estimator:
 
 @contextlib.contextmanager
 def _run_folder(resume: str | os.PathLike[str] | None) -> Iterator[Path]:
-    """The folder of a run. A temporary one stays where the run was interrupted after it had paid."""
+    """The folder of a run. A temporary folder is kept if the run was interrupted after it had paid."""
     if resume is not None:
         yield Path(resume)
         return
@@ -298,14 +298,14 @@ def _run_folder(resume: str | os.PathLike[str] | None) -> Iterator[Path]:
 
 
 class Listener:
-    """Whom a run tells how far it is, and what it warns of."""
+    """Receives the progress and the warnings of a run."""
 
     def __init__(self, progress: Progress) -> None:
         self.progress = _bar if progress is True else progress or None
         self.warnings: list[str] = []
 
     def log(self, level: int, text: str) -> None:
-        """Keep a warning for when the run is over; pass on all else."""
+        """Store a warning until the run has ended; pass on all other messages."""
         if level >= logging.WARNING:
             self.warnings.append(text)
         else:
@@ -313,14 +313,14 @@ class Listener:
 
 
 def _renamed(text: str, files: dict[str, str]) -> str:
-    """A message in which tables in memory have the names of their parameters, not those of the files that stood for them."""
+    """Replace the file names that stand for tables in memory with the names of their parameters."""
     for name, path in files.items():
         text = text.replace(path, name)
     return text
 
 
 def _shown(value: Any) -> str:
-    """A parameter as notebooks show it: of a file its name alone, and of a table what it is."""
+    """A parameter as displayed in notebooks: only the name of a file, and a description of a table."""
     if isinstance(value, Ledger):
         return value.path.name
     if isinstance(value, str | os.PathLike):
@@ -329,7 +329,7 @@ def _shown(value: Any) -> str:
 
 
 def _brief(value: Any) -> str:
-    """A parameter as an expression, or of what is long, such as a table, what it is."""
+    """A parameter as an expression, or a description of a long value such as a table."""
     text = repr(value)
     return text if len(text) <= _MOST_SHOWN and "\n" not in text else f"<{type(value).__name__}>"
 
@@ -343,7 +343,7 @@ def _bar(done: int, total: int) -> None:
 
 
 def _texts(value: Any) -> list[str]:
-    """A parameter as it would be typed; nothing where it is not given."""
+    """A parameter as command-line text; empty if it is not given."""
     if value is None or value is False:
         return []
     if value is True:

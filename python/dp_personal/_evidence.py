@@ -1,4 +1,4 @@
-"""What public ratings say about items."""
+"""Item information from public ratings."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def evidence(
     features: Sequence[str] | None = None,
     n_tastes: int = 6,
 ) -> Path:
-    """A table for `PrivateRecommender(prior=...)` from public ratings: the file of `dp evidence`; returns its name.
+    """Create a table for `PrivateRecommender(prior=...)` from public ratings: the file of `dp evidence`; returns its name.
 
-    `ratings` is a file of ratings that anybody may see, by people who are not in the private data, with the ids of the private
-    items. `items` is a table of items, which all get a line, and `features` are columns of it that stand in where ratings are
-    few. No privacy: whoever sees the table may learn about the ratings.
+    `ratings` is a file of ratings that anybody may see, by people who are not in the private data, with the ids of the
+    private items. `items` is a table of items, each of which gets a row, and `features` are columns of it that are used
+    where ratings are few. This has no privacy: whoever sees the table may learn about the ratings.
     """
     given = [("kind", "ratings"), ("ratings", os.fspath(ratings)), ("out", os.fspath(out)), ("n_tastes", str(n_tastes))]
     if items is not None:

@@ -1,6 +1,7 @@
-"""How models, certificates, plans, ledgers and answers look in notebooks.
+"""Notebook displays of models, certificates, plans, ledgers and answers.
 
-Semantic tables that read well without any style, and a style that takes colours from the page around it: light or dark.
+Semantic tables that are readable without any style, and a style that takes its colours from the surrounding page: light
+or dark.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ background:color-mix(in srgb,currentColor 14%,transparent)}
 
 
 def card(kind: str, head: str, *parts: str) -> str:
-    """A box with what it is about and its main figure above; parts are HTML."""
+    """A box with a label and its main value at the top; parts are HTML."""
     title = f'<p class="dp-kind">{escape(kind)}</p><p class="dp-head">{escape(head)}</p>'
     return f'{_STYLE}<div class="dp-card">{title}{"".join(parts)}</div>'
 
 
 def guarantee(epsilon: float, delta: float) -> str:
-    """A guarantee in a few characters."""
+    """A guarantee in short form."""
     return f"\u03b5 {epsilon:.4g} at \u03b4 {delta:.2g}".replace("e-0", "e-")
 
 
@@ -50,12 +51,12 @@ def text(sentence: str) -> str:
 
 
 def alarm(sentence: str) -> str:
-    """A paragraph that is not to be overlooked."""
+    """A highlighted paragraph."""
     return f'<p class="dp-alarm">{escape(sentence)}</p>'
 
 
 def code(source: str) -> str:
-    """An expression."""
+    """A code expression."""
     return f"<p><code>{escape(source)}</code></p>"
 
 
@@ -72,7 +73,7 @@ def bar(share: float) -> str:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], bars: Sequence[float] | None = None) -> str:
-    """Rows of text; cells that begin with a digit are numbers. `bars` are a share for each row, drawn at its end."""
+    """Rows of text; cells that begin with a digit are numbers. `bars` contains a share for each row, drawn at its end."""
     rows = list(rows)
     kinds = map(_align, rows[0]) if rows else repeat("")
     head = "".join(f"<th{kind}>{escape(name)}</th>" for name, kind in zip(header, kinds, strict=False))
@@ -88,7 +89,7 @@ def _align(cell: str) -> str:
 
 
 def more(title: str, content: str) -> str:
-    """What is shown when somebody asks for it."""
+    """Content that is collapsed until it is opened."""
     return f"<details><summary>{escape(title)}</summary>{content}</details>"
 
 

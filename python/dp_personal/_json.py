@@ -1,4 +1,4 @@
-"""Objects that the compiled part hands over as JSON."""
+"""Objects that the compiled part passes as JSON."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from typing import Any
 
 
 def loads(text: str) -> dict[str, Any]:
-    """The object of a text that is one."""
+    """Parse a text that contains a JSON object."""
     found: dict[str, Any] = json.loads(text)
     return found

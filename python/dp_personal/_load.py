@@ -1,4 +1,4 @@
-"""Models that were saved, by this package or by `dp`."""
+"""Load models saved by this package or by `dp`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .recommender import PrivatePopularity, PrivateRecommender
 
 
 def load(path: str | os.PathLike[str]) -> Estimator:
-    """The fitted estimator of a folder that `save` or `dp` wrote. Its `ledger` is None."""
+    """The fitted estimator of a folder written by `save` or `dp`. Its `ledger` is None."""
     folder = Path(path)
     given = _given(folder)
     is_classifier = given.get("task") == "classification"
@@ -35,7 +35,7 @@ def load(path: str | os.PathLike[str]) -> Estimator:
 
 
 def _given(folder: Path) -> dict[str, Any]:
-    """The settings of a run, as its report has them; models of earlier versions have none."""
+    """The settings of a run as recorded in its report; models of earlier versions have none."""
     report = folder / "report.json"
     run = loads(report.read_text()).get("run") if report.exists() else None
     given: dict[str, Any] = (run or {}).get("given", {})

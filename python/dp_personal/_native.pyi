@@ -1,4 +1,4 @@
-"""The compiled part of the package; what is public stands in the modules beside it."""
+"""The compiled part of the package; its public interface is in the Python modules."""
 
 from collections.abc import Callable
 from typing import Any, Protocol

@@ -1,4 +1,4 @@
-"""numpy, imported when it is first used: it takes longer to load than all of this package."""
+"""numpy, imported on first use: it takes longer to load than the rest of this package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Made data, to try everything on."""
+"""Generated data for experiments."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ def synth(
     rank: int | None = None,
     data_seed: int | None = None,
 ) -> list[Path]:
-    """Made data as csv files in a folder that does not exist yet, the files of `dp synth`; returns their names.
+    """Generate data as csv files in a new folder, the files of `dp synth`; returns their names.
 
-    `"ratings"` are long-tailed ratings in stars of users with tastes, and their items (`n_items`, `n_ratings`). `"groups"` are
-    labelled rows of users whose linear models differ in a few directions (`rows_per_user`, `dim` features, `rank` directions).
+    `"ratings"` are long-tailed ratings in stars by users with taste factors, and their items (`n_items`, `n_ratings`).
+    `"groups"` are labelled rows of users whose linear models differ in a few directions (`rows_per_user`, `dim`
+    features, `rank` directions).
     """
     sizes = {
         "n_users": n_users,

@@ -1,4 +1,4 @@
-"""Certificates: what was released, and what that costs."""
+"""Certificates: what was released, and its privacy cost."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["Certificate"]
 
 
 class Certificate:
-    """The certificate of a model. It holds released and public values only."""
+    """The certificate of a model. It contains released and public values only."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._fields = loads(text)
 
     def as_dict(self) -> dict[str, Any]:
-        """All fields, as `docs/certificate.md` describes them."""
+        """All fields, as described in `docs/certificate.md`."""
         return loads(self._text)
 
     def to_json(self) -> str:
@@ -30,7 +30,7 @@ class Certificate:
 
     @property
     def epsilon(self) -> float:
-        """Epsilon of everything that was released, at `delta`; infinite where no privacy is promised."""
+        """Epsilon of everything that was released, at `delta`; infinite if no privacy is promised."""
         return float(self._fields["guarantee"]["epsilon"]) if self.is_private else math.inf
 
     @property
@@ -40,11 +40,11 @@ class Certificate:
 
     @property
     def is_private(self) -> bool:
-        """Whether any privacy is promised: not by a run without noise, or with seeded noise."""
+        """Whether any privacy is promised: false for a run without noise, or with seeded noise."""
         return self._fields["guarantee"] is not None
 
     def verify(self) -> None:
-        """Recompute all figures from the releases; `CertificateError` where one does not follow."""
+        """Recompute all values from the releases; raises `CertificateError` if one differs."""
         _native.certificate_verify(self._text)
 
     def __eq__(self, other: object) -> bool:
@@ -92,7 +92,7 @@ class Certificate:
 
 
 def describe(event: dict[str, Any]) -> str:
-    """A mechanism in words: its name, and its numbers by their names."""
+    """A mechanism in words: its name, and its parameters by name."""
     of = event.get("event")
     numbers = [
         f"{name.replace('_', ' ')} {value:.4g}"

@@ -1,6 +1,6 @@
-"""What a call can fail with.
+"""Exceptions of this package.
 
-Every exception is a `DpError` and, where one fits, the builtin that a caller would look for.
+Every exception is a `DpError` and, where one fits, also the builtin exception that a caller would expect.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ __all__ = [
 
 
 class DpError(Exception):
-    """Anything that `dp_personal` raises."""
+    """Any exception that `dp_personal` raises."""
 
 
 class BadSetting(DpError, ValueError):
-    """A parameter that is missing or out of range, or parameters that do not go together. Nothing was spent."""
+    """A parameter that is missing or out of range, or parameters that cannot be combined. Nothing was spent."""
 
     setting: str | None = None
     """The parameter, where one alone is at fault."""
 
 
 class BadInput(DpError, ValueError):
-    """Data that cannot be used. Messages name the place, never a value that stands there."""
+    """Data that cannot be used. Messages name the position, never a value found there."""
 
     source: str | None = None
     """The file, or what the table is called."""
@@ -56,11 +56,11 @@ class InputMissing(BadInput, FileNotFoundError):
 
 
 class BudgetExceeded(DpError, RuntimeError):
-    """A run that its ledger cannot pay for. Nothing was released."""
+    """The ledger cannot pay for a run. Nothing was released."""
 
 
 class LedgerError(DpError, RuntimeError):
-    """A ledger that is damaged, cut off, or of other data."""
+    """A ledger that is damaged, truncated, or of other data."""
 
 
 class LedgerInUse(LedgerError, BlockingIOError):
@@ -68,23 +68,23 @@ class LedgerInUse(LedgerError, BlockingIOError):
 
 
 class LedgerExists(LedgerError, FileExistsError):
-    """A ledger was to be made where one is already."""
+    """A ledger was to be created where one already exists."""
 
 
 class LedgerMissing(LedgerError, FileNotFoundError):
-    """There is no such ledger."""
+    """The ledger does not exist."""
 
 
 class CertificateError(DpError, ValueError):
-    """A certificate, or a file that it covers, that does not hold."""
+    """A certificate, or a file that it covers, failed verification."""
 
 
 class OutputError(DpError, OSError):
-    """A model or a page that cannot be written."""
+    """A model or a page cannot be written."""
 
 
 class OutputExists(OutputError, FileExistsError):
-    """The output is there already and is not replaced."""
+    """The output already exists and is not replaced."""
 
 
 class NotFittedError(DpError, ValueError, AttributeError):
@@ -92,34 +92,34 @@ class NotFittedError(DpError, ValueError, AttributeError):
 
 
 class UnsupportedEvent(BadSetting):
-    """A mechanism that an accountant, the neighbouring relation or an adapter has no answer for."""
+    """A mechanism that an accountant, the neighbouring relation or an adapter does not support."""
 
     event: str | None = None
     """Its name."""
 
 
 class NoGuarantee(DpError, ValueError):
-    """There is no finite figure: nothing was composed, or a mechanism fails altogether with a probability above delta."""
+    """There is no finite value: nothing was composed, or a mechanism fails completely with a probability above delta."""
 
 
 class TargetOutOfReach(DpError, ValueError):
-    """No parameter in the range that was searched meets the target."""
+    """No parameter in the searched range meets the target."""
 
 
 class NotCertified(DpError, ArithmeticError):
-    """A method cannot answer within its numerical limits; `"tightest"` picks one that can."""
+    """A method cannot answer within its numerical limits; `"tightest"` chooses one that can."""
 
 
 class DpWarning(UserWarning):
-    """Something about a run or its data that whoever runs it should know."""
+    """Something about a run or its data that the caller should know."""
 
 
 class PrivacyWarning(DpWarning):
-    """A guarantee that is weaker than it looks, or none at all."""
+    """A guarantee that is weaker than it appears, or none at all."""
 
 
 def not_fitted(name: str) -> NotFittedError:
-    """The error to raise; where scikit-learn is loaded it is an instance of its class of that name too."""
+    """The error to raise; if scikit-learn is loaded, it is also an instance of scikit-learn's class of that name."""
     import sys
 
     text = f"this {name} is not fitted: call `fit` first"

@@ -1,7 +1,7 @@
-"""Training on silos by Flower: each SuperNode holds the records of its own users, the ServerApp ledger and noise.
+"""Training on silos with Flower: each SuperNode holds the records of its users, the ServerApp holds ledger and noise.
 
-The server is trusted: it sees each silo's exact sums, and the files of the SuperLink hold them. A silo gives away nothing else,
-and no more than its policy admits. `examples/flower` is an app of both sides.
+The server is trusted: it sees each silo's exact sums, and they are stored in the files of the SuperLink. A silo reveals
+nothing else, and no more than its policy admits. `examples/flower` is an app with both sides.
 """
 
 from __future__ import annotations
@@ -54,12 +54,13 @@ def fit(
     timeout: float = 3600.0,
     **more: Any,
 ) -> _E:
-    """Fit a recommender or a model of linear models on the users of `n_silos` SuperNodes, and send them what was released.
+    """Fit a recommender or linear models on the users of `n_silos` SuperNodes, and send them the released model.
 
-    A silo that is gone is waited for, and asked again when it is back; the run ends after `timeout` seconds without an answer of
-    all. Nothing was paid for the sum that was not whole, and with `resume` the run goes on; give it the same `run` then, else
-    the silos count it as another one. Silos that cannot be sent the released model are named in a `DpWarning`. `columns` are
-    those of the silos' files; `more` is as `workers.fit` has it.
+    If a silo is offline, the server waits and asks it again when it is back; the run ends after `timeout` seconds
+    without an answer from all silos. Nothing was paid for the incomplete sum, and with `resume` the run can be
+    continued; pass the same `run` then, because otherwise the silos count it as another run. A `DpWarning` names silos
+    to which the released model cannot be sent. `columns` are the columns of the silos' files; `more` is as in
+    `workers.fit`.
     """
     run_name = run or uuid.uuid4().hex
     nodes = _Silos(grid, timeout)
@@ -80,7 +81,7 @@ def fit(
 
 
 def _deliver(nodes: _Silos, model: Estimator, n_silos: int) -> None:
-    """Send the silos what was released. It is paid for by now, so that a silo that cannot take it ends nothing."""
+    """Send the released model to the silos. It has been paid for, so a silo that cannot receive it does not raise an error."""
     released = {"names": list(model._files), "contents": list(model._files.values())}
     waiting, failed = set(range(n_silos)), dict[int, str]()
     while waiting:
@@ -101,7 +102,7 @@ def _deliver(nodes: _Silos, model: Estimator, n_silos: int) -> None:
 
 
 class _SiloFailed(DpError):
-    """A silo that refuses, or fails in the same way again and again."""
+    """A silo refuses, or fails repeatedly in the same way."""
 
     def __init__(self, silo: int, text: str) -> None:
         super().__init__(text)
@@ -117,7 +118,7 @@ class _Silos:
         self._greeted: set[int] = set()
 
     def answers(self, what: str, said: dict[str, Any], asked: Iterable[int]) -> Iterator[tuple[int, bytes]]:
-        """One answer of each silo to a message, however late. A silo that comes back as another node is asked there too."""
+        """One answer of each silo to a message, however late. A silo that comes back as another node is asked there again."""
         from flwr.app import ConfigRecord, RecordDict
 
         content = RecordDict({"said": ConfigRecord(said)})
@@ -180,11 +181,12 @@ _FAILED = "the silo failed; its own log says why"
 
 
 class Silo:
-    """The users of one SuperNode: a folder with their records, what the silo agreed to, and the model of its last run.
+    """The users of one SuperNode: a folder with their records, the silo's policy and account, and the model of its last run.
 
-    `ratings.csv` are the records for recommenders, `rows.csv` those for linear models. `policy.json` says what runs the silo
-    takes part in, `account.json` what it took part in, `given.json` for which list of releases. A run is charged whole, durably,
-    before its first sum leaves; each of its sums is given for one list of releases only, as often as it is asked for.
+    `ratings.csv` contains the records for recommenders, `rows.csv` those for linear models. `policy.json` states which
+    runs the silo takes part in, `account.json` which runs it took part in, and `given.json` for which release lists it
+    gave sums. A run is charged as a whole, durably, before its first sum leaves; each of its sums is given for one
+    release list only, as often as it is requested.
     """
 
     def __init__(self, number: int, folder: str | os.PathLike[str]) -> None:
@@ -192,12 +194,13 @@ class Silo:
         self.folder = Path(folder)
 
     def agree(self, policy: Mapping[str, Any]) -> None:
-        """Begin the silo's account, once.
+        """Create the silo's account, once.
 
-        The policy has the fields of `ClientPolicy` of dp-mechanism; a run is one round. Two more are the silo's own:
-        `columns`, the column names that the server must give, such as `{"rows.csv": {"user": "id", "target": "y"}}` (the server
-        can name no other column as that of users, and none where the policy names none: then the usual names of `dp` count); and
-        `insecure_seed`, true where runs with seeded noise, which have no guarantee, are admitted for tests.
+        The policy has the fields of `ClientPolicy` of dp-mechanism; a run counts as one round. Two more fields are
+        specific to silos: `columns`, the column names that the server must use, such as
+        `{"rows.csv": {"user": "id", "target": "y"}}` (the server can name no other column as the user column, and none
+        if the policy names none: then the default names of `dp` apply); and `insecure_seed`, true if runs with seeded
+        noise, which have no guarantee, are admitted for tests.
         """
         of_clients, columns, _ = _parts(policy)
         for file, roles in columns.items():
@@ -209,11 +212,11 @@ class Silo:
         (self.folder / "policy.json").write_text(json.dumps(dict(policy)))
 
     def sum(self, said: Mapping[str, Any]) -> dict[str, Any]:
-        """The answer to a message of the server, or that there is none.
+        """The answer to a message of the server, or a refusal.
 
         # Privacy
-        A refusal says why where it follows from the server's messages and the silo's policy and account. A failure is answered
-        with one fixed text. Whether the silo is ready is answered without its records.
+        A refusal states the reason if it follows from the server's messages and the silo's policy and account. Any
+        other failure is answered with one fixed text. The readiness of the silo is determined without its records.
         """
         try:
             command, settings, n_silos = json.loads(said["settings"])
@@ -228,12 +231,12 @@ class Silo:
             return {"body": workers.answer(job, self.number, self._users(command, is_empty=len(messages) == 1), messages)}
         except (KeyboardInterrupt, SystemExit):
             raise
-        except BaseException:  # a panic of the compiled part is no Exception
+        except BaseException:  # a panic of the compiled part is not an Exception
             logger.exception("silo %d failed", self.number)
             return {"refused": _FAILED}
 
     def _users(self, command: str, *, is_empty: bool) -> dict[str, Any]:
-        """The silo's records as columns; or the columns alone, which is all that it takes to be ready."""
+        """The silo's records as columns; or only the column names, which are sufficient for a readiness check."""
         with (self.folder / _RECORDS[command]).open(newline="") as file:
             reader = csv.reader(file)
             header = next(reader)
@@ -242,14 +245,14 @@ class Silo:
         return {name: np.array(column, dtype=object) for name, column in zip(header, columns, strict=True)}
 
     def _agree(self, run: str, job: workers.Job, messages: list[bytes]) -> None:
-        """Take part in the run, and note for which list of releases this sum is asked. To be ready costs and notes nothing."""
+        """Agree to the run, and record the release list of this sum. A readiness check costs and records nothing."""
         policy, columns, may_be_seeded = _parts(json.loads((self.folder / "policy.json").read_text()))
         _check_settings(job, columns, may_be_seeded=may_be_seeded)
         path, of_clients, multipliers = self.folder / "account.json", json.dumps(policy), job.noise_multipliers()
         name = run + sha256(messages[0]).hexdigest()
-        record = _native.Record.open(os.fspath(path), of_clients, False)  # nobody else opens it until this returns
+        record = _native.Record.open(os.fspath(path), of_clients, False)  # no other process opens it until this returns
         has_joined = json.loads(path.read_text())["runs"].get(name, 0) > 0
-        with tempfile.TemporaryDirectory(prefix="dp-personal-") as folder:  # admitted at all? a copy of the account tells
+        with tempfile.TemporaryDirectory(prefix="dp-personal-") as folder:  # check admission on a copy of the account
             copy = shutil.copy(path, folder)
             _native.Record.open(os.fspath(copy), of_clients, False).join(name, multipliers)
         given = self._given(name, [sha256(message).hexdigest() for message in messages], has_joined=has_joined)
@@ -258,7 +261,7 @@ class Silo:
             record.join(name, multipliers)
 
     def _given(self, run: str, hashes: list[str], *, has_joined: bool) -> dict[str, Any]:
-        """What is to be noted of the sums given in a run once this one is."""
+        """The record of the sums given in a run, including this one."""
         path = self.folder / "given.json"
         given = json.loads(path.read_text()) if path.exists() else {}
         if given.get("run") != run:
@@ -275,7 +278,7 @@ class Silo:
         return given
 
     def take(self, said: Mapping[str, Any]) -> None:
-        """Keep the model that was released, in place of the one before."""
+        """Store the released model, replacing the previous one."""
         model, new, old = (self.folder / name for name in ("model", "model.new", "model.old"))
         for left in (new, old):
             shutil.rmtree(left, ignore_errors=True)
@@ -288,20 +291,20 @@ class Silo:
         shutil.rmtree(old, ignore_errors=True)
 
     def personalize(self, *history: Any) -> Any:
-        """A user's own part of the model that the silo has: it is made here, from records that are here, and stays."""
+        """A user's personal part of the silo's model, computed from local records; it does not leave the silo."""
         model: Any = load(self.folder / "model")
         return model.personalize(*history)
 
 
 def _parts(policy: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, dict[str, str]], bool]:
-    """A policy as that of every client, and what a silo adds: columns by file, and whether noise may be seeded."""
+    """Split a policy into that of every client and what a silo adds: columns by file, and whether noise may be seeded."""
     of_clients = dict(policy)
     columns, may_be_seeded = of_clients.pop("columns", {}), of_clients.pop("insecure_seed", False)
     return of_clients, columns, may_be_seeded is True
 
 
 def _check_settings(job: workers.Job, columns: Mapping[str, Mapping[str, str]], *, may_be_seeded: bool) -> None:
-    """Refuse settings by which a server would choose who a user is, what local file is read, or what the noise is."""
+    """Refuse settings by which a server would choose the user column, a local file to read, or the noise."""
     if job.command not in _RECORDS:
         raise DpError(f"a silo has no records for {job.command!r}")
     kinds = [kind for kind in _MODELS if kind._command == job.command]
@@ -324,14 +327,14 @@ def _check_settings(job: workers.Job, columns: Mapping[str, Mapping[str, str]], 
 
 
 def _replace(path: Path, text: str) -> None:
-    """Put a text in the place of a file's, durably."""
+    """Replace the text of a file durably."""
     new = path.with_suffix(".new")
     with new.open("w") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
     new.replace(path)
-    if os.name != "nt":  # Windows has no folders that can be opened
+    if os.name != "nt":  # Windows cannot open folders
         folder = os.open(path.parent, os.O_RDONLY)
         try:
             os.fsync(folder)

@@ -1,4 +1,4 @@
-"""Ledgers: what was spent on one data set over all runs."""
+"""Ledgers: the spending on one data set over all runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LedgerKind = Literal["gaussian", "mixed", "schedule"]
 
 
 class _NoLedger:
-    """Says that a run is counted alone: nothing adds it to other runs on the same data."""
+    """Marker for a run that is counted alone: nothing adds it to other runs on the same data."""
 
     def __repr__(self) -> str:
         return "NO_LEDGER"
@@ -44,7 +44,7 @@ def _share(run: dict[str, Any]) -> str:
 
 
 class Ledger:
-    """A ledger file. It is only read here; runs write to it."""
+    """A ledger file. This class only reads it; runs write to it."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
@@ -60,13 +60,14 @@ class Ledger:
         kind: LedgerKind = "gaussian",
         adjacency: Adjacency = "add-remove-user",
     ) -> Ledger:
-        """Makes a ledger with the total that all runs on a data set may spend.
+        """Create a ledger with the total that all runs on a data set may spend.
 
-        It counts Gaussian mechanisms alone, mechanisms with a Renyi divergence (`"mixed"`), or one schedule that is paid for as a
-        whole. Estimators pay for adding or removing one user, the default; pipelines of your own may count by other neighbours.
+        It counts only Gaussian mechanisms, mechanisms with a Renyi divergence (`"mixed"`), or one schedule that is paid
+        for as a whole. Estimators pay for adding or removing one user, the default; your own pipelines may use another
+        neighbouring relation.
 
-        `data_set` is the name under which runs know the data. Runs on a table in memory take the name of the ledger
-        without its ending unless they are told another, and so does this; runs on a file take the file's name.
+        `data_set` is the name that runs use for the data. Runs on a table in memory use the file name of the ledger
+        without its extension unless another name is given, and so does this method; runs on a file use the file's name.
         """
         ledger = cls(path)
         name = ledger.path.stem if data_set is None else data_set
@@ -80,12 +81,12 @@ class Ledger:
         return os.fspath(self.path)
 
     def as_dict(self) -> dict[str, Any]:
-        """What was spent, on what, and what is left; the same as `dp ledger show --json`."""
+        """The spending, its purposes, and the remaining budget; the same as `dp ledger show --json`."""
         json, _ = _native.ledger_show(self._given())
         return loads(json)
 
     def show(self) -> str:
-        """The same in words."""
+        """The same as text."""
         _, text = _native.ledger_show(self._given())
         return text
 

@@ -1,4 +1,4 @@
-"""Linear models of many users: what they share is private, and each user's own part is fitted locally."""
+"""Linear models of many users: the shared part is private, and each user's personal part is fitted locally."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _L = TypeVar("_L", bound="_Linear")
 
 
 class PersonalLinear:
-    """One user's own linear model: private, local and free. It is not pickled."""
+    """One user's personal linear model: private, local and free. It is not pickled."""
 
     def __init__(self, of: _Linear, people: _native.People) -> None:
         self._of = of
@@ -40,7 +40,7 @@ class PersonalLinear:
         return self._of._answers(self._of._predicted(self._people, X, None))
 
     def predict_proba(self, X: Any) -> Array:
-        """Of classes: their probabilities for each row."""
+        """For classifiers: the probabilities of the classes for each row."""
         return self._of._probabilities(self._of._predicted(self._people, X, None))
 
     def __reduce__(self) -> str:
@@ -49,7 +49,7 @@ class PersonalLinear:
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class _Linear(Estimator):
-    """Rows of many users: a number or a class to predict from features."""
+    """Predict a number or a class from features, for rows of many users."""
 
     target: str | None = None
     features: Sequence[str] | None = None
@@ -86,7 +86,7 @@ class _Linear(Estimator):
         return value
 
     def plan(self) -> Plan:
-        """What `fit` will release and spend, before any data is read."""
+        """What `fit` will release and spend, before any data are read."""
         return self._plan(self._plan_json, data="rows")
 
     def fit(
@@ -98,10 +98,10 @@ class _Linear(Estimator):
         progress: Progress = False,
         resume: str | os.PathLike[str] | None = None,
     ) -> _L:
-        """Learn what users share, and pay for it in the ledger before any noise is drawn.
+        """Learn the shared part, and pay for it in the ledger before any noise is drawn.
 
-        With `y`, `X` is a matrix of features and `groups` says which user each row belongs to; without `groups` each row is a
-        user of its own. Without `y`, `X` is a table or the name of a file, with columns of users, target and features.
+        With `y`, `X` is a matrix of features and `groups` gives the user of each row; without `groups` each row is a
+        separate user. Without `y`, `X` is a table or the name of a file, with columns for users, target and features.
         `progress` and `resume` are those of `PrivateRecommender.fit`.
         """
         self._check_parameters()
@@ -118,7 +118,7 @@ class _Linear(Estimator):
         pass
 
     def _table(self, X: Any, y: Any, groups: Any) -> tuple[_native.Table, dict[str, Any]]:
-        """Rows as a table, and the settings that say what its columns are."""
+        """Rows as a table, and the settings that identify its columns."""
         array = _arrays.features(X)
         labels = self._labels(_arrays.labels(y, len(array)))
         users = np.arange(len(array)) if groups is None else np.asarray(groups)
@@ -145,7 +145,7 @@ class _Linear(Estimator):
         return f"{rows} by {columns} numbers that users of {self.n_features_in_} features share."
 
     def personalize(self, X: Any, y: Any = None) -> PersonalLinear:
-        """One user's own model, from that user's own rows: local, nothing is spent and nothing leaves.
+        """One user's personal model, from that user's own rows: local, nothing is spent and nothing leaves.
 
         `X` and `y` are features and labels of the user's rows, or `X` is a table or the name of a file with both.
         """
@@ -162,16 +162,16 @@ class _Linear(Estimator):
         return self._linear.personalize(*_with_users(columns, groups, "history"), self._balanced())
 
     def _balanced(self) -> bool:
-        """Whether both classes of a user's rows count alike."""
+        """Whether both classes of a user's rows have equal weight."""
         return False
 
     def _nobody(self) -> _native.People:
-        """Own models of no users: everybody is somebody without rows."""
+        """Personal models of no users: every user is treated as one without rows."""
         empty = {name: np.empty(0) for name in [*self._linear.columns(), self._linear.target()]}
         return self._linear.personalize(tables.of_columns(empty, "history"), None, False)
 
     def _predicted(self, people: _native.People, X: Any, groups: Any) -> Array:
-        """What models say of each row: a value, or the probability of the second class."""
+        """The models' output for each row: a value, or the probability of the second class."""
         names = self._linear.columns()
         if groups is None and _is_table(X, names):
             return np.array(self._linear.predict(people, tables.source(X, "rows"), None))
@@ -185,10 +185,10 @@ class _Linear(Estimator):
         return predicted
 
     def predict(self, X: Any, *, groups: Any = None, history: tuple[Any, Any, Any] | None = None) -> Array:
-        """A prediction for each row; NaN, and of classes the first, where a feature is missing.
+        """A prediction for each row; NaN, or the first class for classifiers, if a feature is missing.
 
-        Nothing of the training data is kept: without `history`, rows are predicted as those of somebody of whom nothing is
-        known. `history` is `(X, y, groups)`, users' own labelled rows, and `groups` says whose the rows to predict are.
+        No training data are stored: without `history`, rows are predicted as those of an unknown user. `history` is
+        `(X, y, groups)`, labelled rows of users, and `groups` gives the user of each row to predict.
         """
         return self._answers(self._scores(X, groups, history))
 
@@ -226,7 +226,7 @@ class _Linear(Estimator):
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class _Classifier(_Linear):
-    """One of two classes, which the parameter `classes` names: those found in labels would be published."""
+    """Classifier with two classes, given by the parameter `classes`: classes found in labels would be published."""
 
     _task: ClassVar[str] = "classification"
     _not_settings: ClassVar[frozenset[str]] = _Linear._not_settings | {"classes", "class_weight"}
@@ -318,10 +318,11 @@ class PrivatePersonalRegressor(_Personal):
 class PrivatePersonalClassifier(_Classifier, _Personal):
     """Personal logistic models in a subspace that all users share and that is learned with user-level privacy.
 
-    Parameters are those of `PrivatePersonalRegressor`, the two `classes`, and for tables the `threshold` above which a target is
-    the second of them. With `class_weight="balanced"` both classes of a user's own rows count alike in what the user's own model
-    predicts, however many rows each has; what `predict_proba` gives is then no longer calibrated. It is a local choice: nothing
-    that is shared or spent depends on it. A mapping of classes to weights, 1 where none is given, multiplies odds alike.
+    Parameters are those of `PrivatePersonalRegressor`, the two `classes`, and for tables the `threshold` above which a
+    target belongs to the second class. With `class_weight="balanced"` both classes of a user's own rows have equal
+    weight in the predictions of the user's personal model, however many rows each has; the output of `predict_proba` is
+    then no longer calibrated. This is a local choice: nothing that is shared or spent depends on it. A mapping of
+    classes to weights, with 1 as the default, multiplies odds in the same way.
     """
 
 
@@ -365,20 +366,20 @@ class PrivateFederatedRegressor(_Federated):
 class PrivateFederatedClassifier(_Classifier, _Federated):
     """Logistic models that are partly shared and partly personal, learned in rounds with user-level privacy.
 
-    Parameters are those of `PrivateFederatedRegressor`, the two `classes`, and for tables the `threshold` above which a target
-    is the second of them.
+    Parameters are those of `PrivateFederatedRegressor`, the two `classes`, and for tables the `threshold` above which a
+    target belongs to the second class.
     """
 
 
 def _is_table(X: Any, names: Sequence[str] = ()) -> bool:
-    """Whether this is a table, with columns of these names where it is a frame: one without is a matrix."""
+    """Whether this is a table; a frame must have columns of these names, otherwise it is a matrix."""
     if hasattr(X, "__arrow_c_stream__"):
         return set(names) <= set(_arrays.names_of(X) or ())
     return isinstance(X, str | os.PathLike | Mapping | _native.Table)
 
 
 def _with_users(columns: dict[str, Array], groups: Any, name: str) -> tuple[_native.Table, str | None]:
-    """A table of columns, with one of users where there are groups, and its name."""
+    """A table of columns, with a user column if there are groups, and its name."""
     if groups is None:
         return tables.of_columns(columns, name), None
     users = np.asarray(groups)

@@ -1,4 +1,4 @@
-"""A recommender that is brought up to date every night on one budget for each user's lifetime."""
+"""A recommender that is updated every night with one budget for each user's lifetime."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ logger = logging.getLogger("dp_personal")
 
 
 def _given(**settings: Any) -> list[tuple[str, str]]:
-    """Names and texts of what was given."""
+    """Names and values of the given settings."""
     given = []
     for name, value in settings.items():
         if value is None or value is False:
@@ -36,8 +36,8 @@ def _given(**settings: Any) -> list[tuple[str, str]]:
 class Nightly:
     """The state of `dp nightly`: a folder with a lifetime's nights, which Python and the command line share.
 
-    All nights of a user are one Gaussian event of `lifetime_epsilon`, however many there are: the ledger pays for it when the
-    state is made.
+    All nights of a user are one Gaussian event of `lifetime_epsilon`, however many there are: the ledger pays for it
+    when the state is created.
     """
 
     def __init__(self, state: str | os.PathLike[str]) -> None:
@@ -62,12 +62,12 @@ class Nightly:
         ledger: str | os.PathLike[str] | None = None,
         data_set: str | None = None,
     ) -> Nightly:
-        """Reserve the budget of all nights and make the folder.
+        """Reserve the budget of all nights and create the folder.
 
-        `items` is a public catalogue; `rating_range` the least and the largest rating, public too. With `feedback="implicit"`
-        records are likes. `feature_cols` are columns of the catalogue whose names say what items have in common, such as genres
-        and year. Without a `ledger` the state has one of its own. If an earlier call was interrupted, the same call goes on
-        without paying twice.
+        `items` is a public catalogue; `rating_range` is the smallest and the largest rating, also public. With
+        `feedback="implicit"` records are likes. `feature_cols` are columns of the catalogue with features that items
+        have in common, such as genres and year. Without a `ledger` the state has a separate one. If an earlier call was
+        interrupted, the same call continues without paying twice.
         """
         nights = cls(state)
         given = _given(
@@ -102,13 +102,13 @@ class Nightly:
         rating: str | None = None,
         held_out: bool = True,
     ) -> dict[str, Any]:
-        """Make tonight's release from all ratings that there are, and the model that follows from all nights.
+        """Make tonight's release from all current ratings, and the model that follows from all nights.
 
-        `ratings` is a table or the name of a file; `night` a number above all earlier ones that does not follow from the data, by
-        default the days since the state was made. On a night that was made before nothing is paid and the model is written again.
-        `restored` is for the first night after the state was put back from a copy; it needs `night`, above all made so far.
-        `items` is a catalogue with new items. With `held_out` a tenth of the ratings tests the model, for the eyes of the state's
-        owner.
+        `ratings` is a table or the name of a file; `night` is a number above all earlier ones that must not follow from
+        the data, by default the number of days since the state was created. For a night that was made before, nothing
+        is paid and the model is written again. `restored` is for the first night after the state was restored from a
+        copy; it needs `night`, above all nights made so far. `items` is a catalogue with new items. With `held_out` a
+        tenth of the ratings tests the model; the results are for the owner of the state only.
         """
         listener = Listener(progress=False)
         given = _given(
@@ -129,17 +129,18 @@ class Nightly:
         return loads(json)
 
     def status(self, *, show_internal: bool = False) -> dict[str, Any]:
-        """Which nights were made and what users have left.
+        """The nights that were made, and the users' remaining budget.
 
-        With `show_internal`, `internal_by_night` has held-out figures, which are computed from private data.
+        With `show_internal`, `internal_by_night` contains held-out metrics, which are computed from private data.
         """
         json, _ = _native.nightly_status(_given(state=os.fspath(self.path), show_internal=show_internal))
         return loads(json)
 
     def erase(self, users: Iterable[object]) -> int:
-        """Forget users by their ids in the ratings; gives how many ids were named.
+        """Erase users by their ids in the ratings; returns the number of ids given.
 
-        They add nothing to later nights, also if records of theirs come again. A tombstone of each stays under the secret key.
+        They add nothing to later nights, even if records of theirs appear again. A tombstone of each is kept under the
+        secret key.
         """
         given = _given(state=os.fspath(self.path)) + [("users", str(user)) for user in users]
         json, _ = _native.nightly_erase(given)
@@ -153,7 +154,7 @@ class Nightly:
         return PrivateRecommender._of_folder(folder)
 
     def publish(self, dest: str | os.PathLike[str], *, force: bool = False) -> None:
-        """Copy exactly the files of the last model that its certificate covers."""
+        """Copy exactly those files of the last model that its certificate covers."""
         _native.nightly_publish(_given(state=os.fspath(self.path), dest=os.fspath(dest), force=force))
 
     def __repr__(self) -> str:

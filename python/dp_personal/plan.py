@@ -1,4 +1,4 @@
-"""Plans: what a run will release, before any data is read."""
+"""Plans: what a run will release, before any data are read."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ __all__ = ["Plan"]
 
 
 class Plan:
-    """What a run will release and what that costs: public, and the same for all data."""
+    """The releases of a run and their cost: public, and the same for all data."""
 
     def __init__(self, text: str) -> None:
         self._fields = loads(text)
 
     @property
     def epsilon(self) -> float:
-        """Epsilon that the releases will cost together, at `delta`."""
+        """Epsilon of all releases together, at `delta`."""
         return float(self._fields["guarantee"]["epsilon"])
 
     @property
@@ -29,7 +29,7 @@ class Plan:
 
     @property
     def releases(self) -> list[dict[str, Any]]:
-        """Label, mechanism and noise multiplier of each release; the multiplier is None where noise is not Gaussian."""
+        """Label, mechanism and noise multiplier of each release; the multiplier is None for noise that is not Gaussian."""
         found: list[dict[str, Any]] = self._fields["releases"]
         return found
 

@@ -1,4 +1,4 @@
-"""Recommenders: private item factors, and each user's own part of them."""
+"""Recommenders: private item factors, and each user's personal part."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _R = TypeVar("_R", bound="_Ratings")
 
 
 class Recommendation(NamedTuple):
-    """An item for one user."""
+    """A recommended item."""
 
     item: str
     score: float
@@ -29,13 +29,13 @@ class Recommendation(NamedTuple):
 
 
 class Personalized:
-    """One user's own part of a model: private, local and free. It is not pickled."""
+    """One user's personal part of a model: private, local and free. It is not pickled."""
 
     def __init__(self, own: _native.Own) -> None:
         self._own = own
 
     def recommend(self, k: int = 10) -> list[Recommendation]:
-        """The best items that the user has not rated, best first; none where `says_nothing`."""
+        """The best items that the user has not rated, best first; empty if `says_nothing`."""
         return [Recommendation(item, score, title) for item, title, score in self._own.recommend(k)]
 
     def predict(self, items: Iterable[Any]) -> Floats:
@@ -44,27 +44,27 @@ class Personalized:
 
     @property
     def vector(self) -> Floats:
-        """The user's vector, as private as the history: scores are its inner products with item vectors, and `offset`."""
+        """The user's vector, as private as the history: a score is its inner product with the item vector, plus `offset`."""
         return np.array(self._own.vector())
 
     @property
     def offset(self) -> float:
-        """What the user adds to every score."""
+        """The constant that the user adds to every score."""
         return self._own.offset
 
     @property
     def says_nothing(self) -> bool:
-        """Whether the model has nothing to rank by for this user."""
+        """Whether the model has no basis for ranking items for this user."""
         return self._own.says_nothing
 
     @property
     def orders_alike(self) -> bool:
-        """Whether own ratings leave the order of items as it is for everybody."""
+        """Whether the user's ratings do not change the order of items, which is then the same for all users."""
         return self._own.orders_alike
 
     @property
     def n_unknown_items(self) -> int:
-        """Own records of items that the model does not know."""
+        """Number of the user's records of items that the model does not know."""
         return self._own.n_unknown_items
 
     def __reduce__(self) -> str:
@@ -72,11 +72,11 @@ class Personalized:
 
 
 class ItemVectors:
-    """Released item vectors for whatever serves recommendations: numpy, faiss, or any library that reads Arrow.
+    """Released item vectors for serving recommendations: numpy, faiss, or any library that reads Arrow.
 
-    The inner product of a row with `Personalized.vector` orders items as `Personalized.recommend` does, since item biases are a
-    column of the rows. Polars, duckdb, pandas and pyarrow take this object as a table of `item`, `title` and `vector`,
-    which holds fixed-size lists of single precision.
+    The inner product of a row with `Personalized.vector` orders items as `Personalized.recommend` does, because item
+    biases are a column of the rows. Polars, duckdb, pandas and pyarrow accept this object as a table of `item`, `title`
+    and `vector`, a fixed-size list in single precision.
     """
 
     def __init__(self, factors: _native.Factors) -> None:
@@ -86,13 +86,13 @@ class ItemVectors:
 
     @cached_property
     def matrix(self) -> Array:
-        """One row for each item, as `faiss.IndexFlatIP(matrix.shape[1])` takes it: float32, C-contiguous and read-only."""
+        """One row for each item, as required by `faiss.IndexFlatIP(matrix.shape[1])`: float32, C-contiguous and read-only."""
         matrix: Array = np.ascontiguousarray(np.asarray(self._factors), dtype=np.float32)
         matrix.flags.writeable = False
         return matrix
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """The table as an Arrow stream, in the schema that it has."""
+        """The table as an Arrow stream, in its own schema."""
         return self._factors.arrow_stream()
 
     def __len__(self) -> int:
@@ -124,7 +124,7 @@ class _Ratings(Estimator):
         return self.user or "user", self.item or "item", self.rating or "rating"
 
     def plan(self) -> Plan:
-        """What `fit` will release and spend, before any data is read."""
+        """What `fit` will release and spend, before any data are read."""
         return self._plan(_native.train_plan, ratings="ratings")
 
     def fit(
@@ -137,10 +137,10 @@ class _Ratings(Estimator):
     ) -> _R:
         """Learn item factors from ratings, and pay for them in the ledger before any noise is drawn.
 
-        `ratings` is a table with a row for each rating, the name of a file, or a matrix of users by items (of a sparse one
-        what is stored, of a dense one what is not NaN). `progress` is told of each release: True writes to stderr, a
-        function is called with the number made and the number of all. `resume` names a folder for the run: a run that was
-        interrupted, by Ctrl-C for instance, goes on from there with what it had released and paid.
+        `ratings` is a table with a row for each rating, the name of a file, or a matrix of users by items (of a sparse
+        one the stored entries, of a dense one those that are not NaN). `progress` reports each release: True writes to
+        stderr, a function is called with the number of releases made and the total. `resume` names a folder for the
+        run: a run that was interrupted, for example by Ctrl-C, continues from there with what it had released and paid.
         """
         is_matrix = tables.is_matrix(ratings)
         data = tables.of_matrix(ratings, self._names(), "ratings") if is_matrix else tables.source(ratings, "ratings")
@@ -156,7 +156,7 @@ class _Ratings(Estimator):
         self.titles_: list[str | None] = self._factors.titles()
 
     def item_vectors(self) -> ItemVectors:
-        """The item factors for what serves them: a faiss-ready matrix with ids, and an Arrow table."""
+        """The item factors for serving: a matrix with ids that is ready for faiss, and an Arrow table."""
         self._check_is_fitted()
         return ItemVectors(self._factors)
 
@@ -172,10 +172,11 @@ class _Ratings(Estimator):
         min_rating: float | None = None,
         new_items: str | os.PathLike[str] | None = None,
     ) -> Personalized:
-        """One user's own part, from that user's own records: local, nothing is spent and nothing leaves.
+        """One user's personal part, from that user's own records: local, nothing is spent and nothing leaves.
 
-        `history` is a table or the name of a file, a mapping of items to ratings, or with implicit feedback a list of items.
-        `new_items` is a file of items that the model does not have, to be ranked too where it was trained with features.
+        `history` is a table or the name of a file, a mapping of items to ratings, or with implicit feedback a list of
+        items. `new_items` is a file of items that are not in the model; they are ranked too if it was trained with
+        features.
         """
         self._check_is_fitted()
         user, item, rating = self._names()
@@ -192,16 +193,17 @@ class _Ratings(Estimator):
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class PrivateRecommender(_Ratings):
-    """Recommend items, with user-level differential privacy for everybody whose ratings are learned from.
+    """Recommend items, with user-level differential privacy for everybody whose ratings are used in training.
 
     Parameters are settings of `dp train` (`dp train --help` and `docs/command-line.md` describe each); None leaves a setting
     at its default. `ledger` is the file of a ledger, a `Ledger`, or `NO_LEDGER`.
 
-    Item ids are published with the model: `catalogue` is a public list of items (a table, a file or a list of ids), else
-    `item_ids_are_public=True` says that everybody may know every id in the ratings.
+    Item ids are published with the model: `catalogue` is a public list of items (a table, a file or a list of ids);
+    without it, `item_ids_are_public=True` declares that every id in the ratings is public.
 
-    `prior` is a public table with a column `item` and columns of numbers, such as `evidence` writes or embeddings of texts: the
-    mean of an item's parameters is learned as a linear map of them, at no cost. It must not be made from these users.
+    `prior` is a public table with a column `item` and columns of numbers, such as the output of `evidence` or
+    embeddings of texts: the mean of an item's parameters is learned as a linear map of them, at no cost. It must not be
+    computed from these users' data.
     """
 
     _public_tables: ClassVar[dict[str, tuple[str, ...]]] = {**_Ratings._public_tables, "prior": ("item",)}
@@ -229,7 +231,7 @@ class PrivateRecommender(_Ratings):
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class PrivatePopularity(_Ratings):
-    """How popular items are, with user-level differential privacy: the whole budget goes into the counts.
+    """Popularity of items, with user-level differential privacy: the whole budget is spent on the counts.
 
     Parameters are those of `PrivateRecommender` with implicit feedback and the method `popularity`.
     """

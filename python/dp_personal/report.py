@@ -10,13 +10,13 @@ __all__ = ["Report"]
 
 
 class Report:
-    """The page of `dp report` about a model: released values only. It shows itself in notebooks."""
+    """The page of `dp report` about a model: released values only. It displays itself in notebooks."""
 
     def __init__(self, html: str) -> None:
         self.html = html
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the page, which needs no other file."""
+        """Write the page, which is self-contained."""
         Path(path).write_text(self.html, encoding="utf-8")
 
     def __repr__(self) -> str:

@@ -23,10 +23,10 @@ _ROW_BYTES = 8_000_000
 
 
 def fit(df: Any, model: _E, shards: int = 64, **more: Any) -> _E:
-    """Fit a recommender or a model of linear models on the users of a DataFrame, with a row for each rating or sample.
+    """Fit a recommender or linear models on the users of a DataFrame, with a row for each rating or sample.
 
-    Users are dealt to `shards` by their ids; each sum is one Spark job with a task for each shard. Spark runs a lost task again,
-    and a shard counts once. The dealt rows are cached for the run. `more` is as `workers.fit` has it.
+    Users are assigned to `shards` by their ids; each sum is one Spark job with a task for each shard. Spark runs a lost
+    task again, and a shard counts once. The assigned rows are cached for the run. `more` is as in `workers.fit`.
     """
     user = model.user or "user"
     if user not in df.columns:
@@ -39,7 +39,7 @@ def fit(df: Any, model: _E, shards: int = 64, **more: Any) -> _E:
 
 
 def _dealt(df: Any, user: str, n_shards: int) -> Any:
-    """The rows with their shards, those of a shard in one partition. Every shard has a row of nobody, so that none is missing."""
+    """The rows with their shards, with each shard in one partition. Every shard has a dummy row, so that none is missing."""
     from pyspark.sql import functions as sql
     from pyspark.sql.types import BooleanType, IntegerType, StructField, StructType
 
@@ -77,7 +77,7 @@ def _tasks(dealt: Any) -> workers.Tasks:
 
 
 def _answers(job: workers.Job, messages: list[bytes], asked: set[int]) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """The work of one partition: the answers of its shards, cut into rows."""
+    """The work of one partition: the answers of its shards, split into rows."""
 
     def answers(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
@@ -90,7 +90,7 @@ def _answers(job: workers.Job, messages: list[bytes], asked: set[int]) -> Callab
         for shard in sorted(asked & of_shards.keys()):
             table = pa.Table.from_batches(of_shards.pop(shard))
             users = table.filter(table[_IS_ROW]).drop_columns([_SHARD, _IS_ROW])
-            # Spark keeps no order of rows, and which rows of a user are held out depends on it
+            # Spark does not preserve the order of rows, and which rows of a user are held out depends on it
             users = users.sort_by([(name, "ascending") for name in users.column_names])
             body = workers.answer(job, shard, users, messages)
             n_parts = -(-len(body) // _ROW_BYTES)

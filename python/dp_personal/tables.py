@@ -1,8 +1,8 @@
-"""Tables as the libraries of Python have them, handed over without a copy where that can be.
+"""Tables of Python libraries, passed without a copy where possible.
 
-Anything with `__arrow_c_stream__` is taken: frames of polars and pandas, tables of pyarrow, relations of duckdb. So are the
-name of a file (csv, tsv, Parquet, ..., as `dp` reads them), a mapping of names to arrays, and as user-item matrices numpy
-arrays and scipy's sparse ones.
+Anything with `__arrow_c_stream__` is accepted: frames of polars and pandas, tables of pyarrow, relations of duckdb.
+Also accepted are the name of a file (csv, tsv, Parquet, ..., as `dp` reads them), a mapping of names to arrays, and,
+for user-item matrices, numpy arrays and scipy's sparse matrices.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Source = "str | _native.Table"
 
 
 def source(data: Any, name: str) -> str | _native.Table:
-    """A file's name as it is, and anything else as a table called `name`."""
+    """Return a file's name unchanged, and anything else as a table called `name`."""
     if isinstance(data, str | os.PathLike):
         return os.fsdecode(data)
     if isinstance(data, _native.Table):
@@ -70,7 +70,7 @@ def is_matrix(data: Any) -> bool:
 
 
 def of_matrix(matrix: Any, names: Sequence[str], name: str) -> _native.Table:
-    """Users by row and items by column: what a sparse matrix stores, and of a dense one all that is not NaN."""
+    """Users by row and items by column: the stored entries of a sparse matrix, and of a dense one those that are not NaN."""
     if hasattr(matrix, "tocoo"):
         entries = matrix.tocoo()
         users, items, values = entries.row, entries.col, entries.data
@@ -81,7 +81,7 @@ def of_matrix(matrix: Any, names: Sequence[str], name: str) -> _native.Table:
 
 
 def of_history(history: Any, names: Sequence[str]) -> str | _native.Table:
-    """One user's own records: a table or a file, a mapping of items to ratings, or items alone."""
+    """One user's own records: a table or a file, a mapping of items to ratings, or only items."""
     item, rating = names
     if isinstance(history, Mapping) and item not in history:
         return of_columns({item: _ids(history), rating: list(history.values())}, "history")
@@ -95,7 +95,7 @@ def _ids(items: Iterable[Any]) -> Array:
 
 
 def to_csv(data: Any, names: Sequence[str]) -> bytes:
-    """A public table as the bytes of a csv file; a plain list is one column of the first name."""
+    """A public table as the bytes of a csv file; a plain list becomes one column with the first name."""
     if isinstance(data, list | tuple | set):
         data = {names[0]: _ids(data)}
     table = source(data, "table")

@@ -1,10 +1,12 @@
-"""Training on users who are in other processes: what an engine calls.
+"""Training on users who are in other processes: the interface for engines.
 
-One process coordinates (`fit`): it holds ledger, noise and output folder, and no users. The users are dealt to shards. For every
-sum the engine runs a task for each shard (`answer`), which is given the job, the table of that shard's users and all that the
-coordinator has said so far, and keeps nothing: a task that is lost is run again, and a shard counts once.
+One process coordinates (`fit`): it holds ledger, noise and output folder, and no users. The users are assigned to
+shards. For every sum the engine runs a task for each shard (`answer`), which receives the job, the table of that
+shard's users and all messages of the coordinator so far, and keeps no state: a task that is lost is run again, and a
+shard counts once.
 
-Answers are exact sums, as private as the data: they belong on the trusted side, and so does everything an engine writes of them.
+Answers are exact sums, as private as the data: they must stay on the trusted side, and so must everything that an
+engine writes of them.
 """
 
 from __future__ import annotations
@@ -38,13 +40,13 @@ _COORDINATORS_OWN = frozenset({"resume", "same_data_set"})
 
 
 def stand_ins(command: str) -> dict[str, str]:
-    """Settings that every task is told in the same words: it opens no ledger, writes no model and is handed its table."""
+    """Placeholder settings that are the same for every task: it opens no ledger, writes no model and receives its table."""
     return {"ledger": "ledger", "out": "model", _TABLES[command]: _TABLE}
 
 
 @dataclass(frozen=True)
 class Job:
-    """What all processes of a run must agree on: settings and public files. It goes to every task."""
+    """What all processes of a run must agree on: settings and public files. It is sent to every task."""
 
     command: str
     settings: tuple[tuple[str, str], ...]
@@ -55,18 +57,18 @@ class Job:
 
     @contextlib.contextmanager
     def all_settings(self) -> Iterator[list[tuple[str, str]]]:
-        """The settings, with those of the public files, which are there as long as the context lasts."""
+        """The settings, including those of the public files, which exist while the context is open."""
         with tempfile.TemporaryDirectory(prefix="dp-personal-") as folder:
             settings = list(self.settings)
             for name, (file, content) in self.files.items():
-                path = Path(folder) / name / file  # a folder each: two files may have the same name
+                path = Path(folder) / name / file  # a separate folder for each: two files may have the same name
                 path.parent.mkdir()
                 path.write_bytes(content)
                 settings.append((name, os.fspath(path)))
             yield settings
 
     def noise_multipliers(self) -> list[float]:
-        """Of all releases that the run will make."""
+        """Noise multipliers of all releases that the run will make."""
         plan_of = {"train": _native.train_plan, "personalize": _native.personalize_plan, "federate": _native.federate_plan}
         with self.all_settings() as settings:
             plan = json.loads(plan_of[self.command](settings))
@@ -83,7 +85,7 @@ Tasks = Callable[[Job, list[bytes], list[int]], Sequence[tuple[int, bytes]]]
 def answer(job: Job, shard: int, users: Any, messages: Sequence[bytes]) -> bytes:
     """The answer of one shard to the last message: a function of the arguments alone.
 
-    `users` is a table of the users of this shard and of no others. The answer is as private as the table.
+    `users` is a table of the users of this shard only. The answer is as private as the table.
     """
     with job.all_settings() as settings:
         table = tables.source(users, _TABLE)
@@ -91,7 +93,7 @@ def answer(job: Job, shard: int, users: Any, messages: Sequence[bytes]) -> bytes
 
 
 def shards_of(users: Any, column: str, n_shards: int) -> list[int]:
-    """The shard of each row of an Arrow table, by the id in its column of users. It is the same in every run."""
+    """The shard of each row of an Arrow table, by the id in its user column. It is the same in every run."""
     table = _native.Table.from_arrow("users", users)
     shards = table.shards(table.column_names().index(column), n_shards)
     if shards is None:
@@ -110,12 +112,13 @@ def fit(
     progress: bool | Callable[[int, int], object] = False,
     resume: str | os.PathLike[str] | None = None,
 ) -> _E:
-    """Fit a recommender, or a model of linear models, on users who are in `n_shards` tasks.
+    """Fit a recommender, or linear models, on users who are in `n_shards` tasks.
 
-    `columns` are those of the tables that tasks are given. A recommender's `catalogue` must be given. Users are dealt by
-    `shards_of`, which every task checks; or, with `silos`, they are where their records are, and the certificate states the
-    assumption that no user is in two silos. A ledger cannot be compared with users who are elsewhere: `same_data_set` says that
-    it is theirs, without which a model with a ledger is refused. `progress` and `resume` are those of `model.fit`.
+    `columns` are those of the tables that tasks receive. A recommender's `catalogue` must be given. Users are assigned
+    by `shards_of`, which every task checks; or, with `silos`, they are where their records are, and the certificate
+    states the assumption that no user is in two silos. A ledger cannot be compared with users who are elsewhere:
+    `same_data_set` declares that the ledger belongs to them; without it, a model with a ledger is refused. `progress`
+    and `resume` are those of `model.fit`.
     """
     command = model._command
     empty = tables.of_columns({name: [] for name in columns}, _TABLE)

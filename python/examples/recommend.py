@@ -1,4 +1,4 @@
-"""Private recommendations from start to end on ratings that are made up: `python python/examples/recommend.py`."""
+"""Private recommendations from start to end on generated ratings: `python python/examples/recommend.py`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import dp_personal as dp
 
 
 def made_up_ratings(n_users: int = 3000, n_items: int = 200) -> dict[str, np.ndarray]:
-    """Ratings of 1 to 5 by two tastes; any table of polars, pandas, pyarrow or duckdb does as well."""
+    """Ratings of 1 to 5 by two kinds of users; any table of polars, pandas, pyarrow or duckdb works as well."""
     rng = np.random.default_rng(1)
     tastes, items = rng.normal(size=(n_users, 2)), rng.normal(size=(n_items, 2))
     user, item = np.nonzero(rng.random((n_users, n_items)) < 0.2)
@@ -20,7 +20,7 @@ def made_up_ratings(n_users: int = 3000, n_items: int = 200) -> dict[str, np.nda
 
 
 def main() -> None:
-    """Plan, train, check, and recommend to somebody who was not there in training."""
+    """Plan, train, check, and recommend items to a user who was not in training."""
     with tempfile.TemporaryDirectory() as folder:
         ledger = dp.Ledger.create(Path(folder) / "ratings.ledger", epsilon=4.0, delta=1e-5)
         model = dp.PrivateRecommender(

@@ -1,4 +1,4 @@
-"""A private recommender over Ray: the users of a shard stay in the object store, and a lost task is run again."""
+"""A private recommender with Ray: the users of a shard stay in the object store, and a lost task is run again."""
 
 from typing import Any
 

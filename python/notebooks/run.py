@@ -1,6 +1,7 @@
-"""Runs the notebooks and checks what they show: `python python/notebooks/run.py [--write] [NAME ...]`.
+"""Run the notebooks and check their output: `python python/notebooks/run.py [--write] [NAME ...]`.
 
-Every cell must run to its end, and no output, new or committed, may name a folder of the machine. `--write` saves new outputs.
+Every cell must run without errors, and no output, new or committed, may contain a folder name of the machine. `--write`
+saves new outputs.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ MACHINE = re.compile(
 
 
 def machine_names(notebook: Any) -> list[str]:
-    """What the outputs of a notebook tell of the machine that ran it; images are left out."""
+    """Parts of a notebook's outputs that identify the machine that ran it; images are ignored."""
     found = []
     for cell in notebook.cells:
         for output in cell.get("outputs", []):
@@ -37,13 +38,13 @@ def machine_names(notebook: Any) -> list[str]:
 
 
 def has_outputs(notebook: Any) -> bool:
-    """Whether somebody ran it from start to end before it was committed."""
+    """Whether the notebook was run from start to end before it was committed."""
     counts = [cell.execution_count for cell in notebook.cells if cell.cell_type == "code"]
     return counts == list(range(1, len(counts) + 1)) and any(cell.get("outputs") for cell in notebook.cells)
 
 
 def executed(notebook: Any) -> Any:
-    """The notebook with new outputs, run in a folder of its own."""
+    """The notebook with new outputs, run in a separate folder."""
     with tempfile.TemporaryDirectory() as folder:
         kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
         notebook.metadata = nbformat.from_dict({"kernelspec": kernel, "language_info": {"name": "python"}})
@@ -52,7 +53,7 @@ def executed(notebook: Any) -> Any:
 
 
 def main() -> None:
-    """Run, check, and save where that is asked for."""
+    """Run, check, and save if requested."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", action="store_true", help="save the new outputs")
     parser.add_argument("names", nargs="*", help="notebooks without their ending; all of them by default")

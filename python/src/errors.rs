@@ -1,4 +1,4 @@
-//! The one place where an error of the facade becomes an exception of `dp_personal.errors`.
+//! The only place where an error of the facade becomes an exception of `dp_personal.errors`.
 
 use std::error::Error as _;
 use std::io::ErrorKind as IoKind;
@@ -9,9 +9,9 @@ use dp_personal::error::{Error, ErrorKind};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
-/// Turns the error of a result into an exception.
+/// Converts the error of a result into an exception.
 pub(crate) trait Raise<T> {
-    /// The value, or the exception for the error.
+    /// Returns the value, or the exception for the error.
     fn raise(self, py: Python<'_>) -> PyResult<T>;
 }
 
@@ -21,7 +21,8 @@ impl<T, E: Into<Error>> Raise<T> for Result<T, E> {
     }
 }
 
-/// The exception for an error: its class, its message with all causes, and what it says of the place.
+/// The exception for an error: its class, its message with all causes, and the position that it
+/// names.
 fn exception(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
     let module = py.import("dp_personal.errors")?;
     let class = module.getattr(class_of(error))?.cast_into::<PyType>()?;
@@ -42,7 +43,7 @@ fn exception(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
     Ok(raised)
 }
 
-/// What ended a run that had paid, or the error itself.
+/// The error that ended a run after it had paid, or the error itself.
 fn innermost(error: &Error) -> &Error {
     match error {
         Error::AfterPayment { error, .. } => innermost(error),
@@ -81,7 +82,7 @@ fn class_of(error: &Error) -> &'static str {
     }
 }
 
-/// The error and what it was caused by, unless it says that itself.
+/// The error and its causes, unless the error's message already includes them.
 fn message(error: &Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -95,7 +96,7 @@ fn message(error: &Error) -> String {
     text
 }
 
-/// Source, line and column that an error of a reader names.
+/// Source, line and column that a reader error names.
 fn place(error: &DataError) -> Option<(&str, Option<usize>, Option<usize>)> {
     Some(match error {
         DataError::Malformed {
@@ -112,7 +113,7 @@ fn place(error: &DataError) -> Option<(&str, Option<usize>, Option<usize>)> {
     })
 }
 
-/// A table that cannot be read before the facade sees it.
+/// A table that cannot be read before it reaches the facade.
 pub(crate) fn bad_input(py: Python<'_>, source: &str, reason: &str) -> PyErr {
     let raised = || {
         let class = py.import("dp_personal.errors")?.getattr("BadInput")?;

@@ -1,4 +1,4 @@
-//! Ledgers: made and shown.
+//! Ledgers: creation and display.
 
 use dp_personal::settings::{Given, LedgerCreateSettings, LedgerShowSettings};
 use dp_personal::workflows::ledger::{create, show};
@@ -30,7 +30,7 @@ fn ledger_create(
     py.detach(|| create(&settings)).raise(py).map(drop)
 }
 
-/// The ledger as JSON and in words.
+/// The ledger as JSON and as text.
 #[pyfunction]
 fn ledger_show(py: Python<'_>, path: String) -> PyResult<(String, String)> {
     let given = Given::default().with("file", path);

@@ -1,5 +1,6 @@
-//! The compiled part of the Python package `dp-personal`: values in, a workflow of the facade, values out. It has no
-//! logic of its own, and what is public of it stands in the package's Python modules.
+//! The compiled part of the Python package `dp-personal`: it passes values to a workflow of the
+//! facade and returns values. It has no logic of its own; its public interface is in the package's
+//! Python modules.
 
 mod accounting;
 mod errors;

@@ -1,4 +1,4 @@
-//! Linear models of many users: planned, trained, read back, and users' own parts.
+//! Linear models of many users: planning, training, loading, and users' personal parts.
 
 use dp_personal::settings::{ClassWeight, FederateSettings, PersonalizeSettings};
 use dp_personal::workflows::federate::{FederateOutcome, federate, plan as plan_federate};
@@ -60,7 +60,7 @@ fn federate_fit(
     })
 }
 
-/// What was released of linear models.
+/// The released part of linear models.
 #[pyclass(frozen, module = "dp_personal._native")]
 struct Linear(LinearModel);
 
@@ -71,20 +71,20 @@ impl Linear {
         py.detach(|| LinearModel::read(folder)).raise(py).map(Self)
     }
 
-    /// The released numbers where they are, for numpy.
+    /// The released numbers in place, for numpy.
     #[getter]
     fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (numbers, [rows, columns]) = self.0.shared();
         matrix_interface(py, numbers, (rows, columns))
     }
 
-    /// The columns that it is fitted to.
+    /// The columns that the model was fitted to.
     fn columns(&self) -> Vec<&str> {
         let features = &self.0.inputs().features;
         features.iter().map(|column| column.name.as_str()).collect()
     }
 
-    /// Names of the numbers that models see.
+    /// Names of the model inputs.
     fn features(&self) -> Vec<String> {
         self.0.inputs().names().collect()
     }
@@ -124,13 +124,13 @@ impl Linear {
     }
 }
 
-/// Users' own models.
+/// Users' personal models.
 #[pyclass(frozen, module = "dp_personal._native")]
 struct People(OwnModels);
 
 #[pymethods]
 impl People {
-    /// User, number of rows, level and coefficients of each.
+    /// User, number of rows, intercept and coefficients of each.
     fn models(&self) -> Vec<(String, usize, f64, Vec<f64>)> {
         let models = self.0.models().into_iter();
         models

@@ -1,4 +1,4 @@
-//! Nights: begun, made, looked at and published.
+//! Nightly runs: creation, release, status and publication.
 
 use dp_personal::settings::{
     NightlyEraseSettings, NightlyPublishSettings, NightlyRunSettings, NightlyStatusSettings,
@@ -19,7 +19,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(nightly_publish, module)?)
 }
 
-/// What is told, as JSON and in words.
+/// The report as JSON and as text.
 fn told(report: NightlyReport) -> (String, String) {
     (report.json.to_string(), report.text)
 }

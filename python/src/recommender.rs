@@ -1,4 +1,4 @@
-//! Recommenders: planned, trained, read back, and one user's own part.
+//! Recommenders: planning, training, loading, and one user's personal part.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ fn train_plan(py: Python<'_>, settings: Given) -> PyResult<String> {
     planned::<TrainSettings>(py, settings, plan)
 }
 
-/// Trains on a table and writes the release folder; the summary in words.
+/// Trains on a table and writes the release folder; returns the summary as text.
 #[pyfunction]
 fn train_fit(
     py: Python<'_>,
@@ -61,7 +61,8 @@ impl Factors {
         Ok(Self(Arc::new(model)))
     }
 
-    /// The factors where they are, for numpy: an array made of this keeps the model alive and cannot be written to.
+    /// The factors in place, for numpy: an array created from this keeps the model alive and is
+    /// read-only.
     #[getter]
     fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let factors = self.0.factors();
@@ -79,8 +80,9 @@ impl Factors {
         titles.iter().map(Option::as_deref).collect()
     }
 
-    /// Ids, titles and vectors of single precision as an Arrow stream of one batch, for any library that reads Arrow. It has this schema whatever is
-    /// asked for, as the protocol allows: casts would add a third to the size of the package.
+    /// Ids, titles and vectors in single precision as an Arrow stream of one batch, for any library
+    /// that reads Arrow. It always has this schema, whatever is requested, as the protocol permits:
+    /// casts would add a third to the size of the package.
     fn arrow_stream<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
         let batch = vectors(&self.0).map_err(|e| PyRuntimeError::new_err(e.to_string()))?;
         let schema = batch.schema();
@@ -113,7 +115,7 @@ impl Factors {
     }
 }
 
-/// Item, title and vector, a row for each item of the catalogue.
+/// Item, title and vector, one row for each item of the catalogue.
 fn vectors(model: &Recommender) -> Result<RecordBatch, ArrowError> {
     let (factors, catalogue) = (model.factors(), model.catalogue());
     let dim = i32::try_from(factors.dim()).map_err(|e| ArrowError::SchemaError(e.to_string()))?;
@@ -135,7 +137,7 @@ fn vectors(model: &Recommender) -> Result<RecordBatch, ArrowError> {
     RecordBatch::try_from_iter_with_nullable(columns)
 }
 
-/// One user's own part of a model.
+/// One user's personal part of a model.
 #[pyclass(frozen, module = "dp_personal._native")]
 struct Own {
     model: Arc<Recommender>,
@@ -158,7 +160,7 @@ impl Own {
         predicted.map(|score| score.unwrap_or(f64::NAN)).collect()
     }
 
-    /// What rows of the factors are multiplied with.
+    /// The vector that rows of the factors are multiplied with.
     fn vector(&self) -> Vec<f64> {
         self.own.vector()
     }

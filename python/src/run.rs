@@ -1,4 +1,4 @@
-//! A workflow with the interpreter's lock released: its progress, its log and Ctrl-C.
+//! Runs a workflow with the interpreter's lock released, with its progress, its log and Ctrl-C.
 
 use std::fmt::Debug;
 use std::ops::ControlFlow;
@@ -17,26 +17,27 @@ use tracing::{Event, Level, Metadata, Subscriber};
 
 use crate::errors::Raise;
 
-/// How often Ctrl-C is looked for.
+/// How often Ctrl-C is checked.
 const SIGNALS: Duration = Duration::from_millis(50);
 
-/// Whom a workflow tells how far it is and what happens.
+/// Receives the progress and the log of a workflow.
 #[derive(FromPyObject)]
 pub(crate) struct Listener<'py> {
-    /// Called with the releases that are made and all that will be.
+    /// Called with the number of releases made and the total.
     progress: Option<Bound<'py, PyAny>>,
     /// Called with a level of Python's `logging` and a text.
     log: Bound<'py, PyAny>,
 }
 
-/// What a workflow has to say.
+/// Messages of a workflow.
 enum Message {
-    /// How many releases are made, if these are the steps; answered by whether to go on.
+    /// How many releases have been made, if these are the steps; the answer is whether to continue.
     Progress(Option<Progress>, SyncSender<ControlFlow<()>>),
     Log(Level, String),
 }
 
-/// Runs a workflow on threads of its own. Ctrl-C and an exception of the listener end it before its next release.
+/// Runs a workflow on separate threads. Ctrl-C and an exception of the listener end it before its
+/// next release.
 pub(crate) fn run<T: Send>(
     py: Python<'_>,
     listener: &Listener<'_>,
@@ -75,7 +76,8 @@ pub(crate) fn run<T: Send>(
                         None => ControlFlow::Continue(()),
                         Some(_) => ControlFlow::Break(()),
                     };
-                    // a workflow that waits no longer has ended, which the next message says
+                    // a workflow that is no longer waiting has ended, which the next message
+                    // reports
                     answer.send(go_on).ok();
                 }
                 Err(RecvTimeoutError::Timeout) => {}
@@ -90,7 +92,7 @@ pub(crate) fn run<T: Send>(
         outcome.map_err(|_| PyRuntimeError::new_err("the run panicked: this is a bug"))?;
     match (outcome, stopped) {
         (Err(error), Some(stopped)) if is_cancelled(&error) => {
-            // what was paid, for whoever reads the traceback; Python 3.10 has no notes
+            // the amount paid, for readers of the traceback; Python 3.10 has no notes
             let note = error.to_string();
             drop(stopped.value(py).call_method1("add_note", (note,)));
             Err(stopped)
@@ -99,8 +101,9 @@ pub(crate) fn run<T: Send>(
     }
 }
 
-/// Computes on a thread of its own while this one looks for signals. Ctrl-C ends the call at once; the computation ends by itself, nobody
-/// reads its result, and it holds nothing that somebody waits for.
+/// Computes on a separate thread while this one checks for signals. Ctrl-C ends the call
+/// immediately; the computation runs to its end, its result is discarded, and it holds nothing that
+/// another thread waits for.
 pub(crate) fn interruptible<T: Send + 'static>(
     py: Python<'_>,
     compute: impl FnOnce() -> T + Send + 'static,
@@ -136,7 +139,7 @@ fn is_cancelled(error: &Error) -> bool {
     }
 }
 
-/// The threads of this process: one that was forked off has none of its parent's.
+/// The threads of this process: a forked process has none of its parent's.
 pub(crate) fn pool() -> PyResult<Arc<ThreadPool>> {
     static POOL: Mutex<Option<(u32, Arc<ThreadPool>)>> = Mutex::new(None);
     let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
@@ -149,12 +152,12 @@ pub(crate) fn pool() -> PyResult<Arc<ThreadPool>> {
     let made = ThreadPoolBuilder::new().build();
     let made = Arc::new(made.map_err(|e| PyRuntimeError::new_err(e.to_string()))?);
     if let Some((_, parents)) = pool.replace((process, Arc::clone(&made))) {
-        std::mem::forget(parents); // its threads are not here to be ended
+        std::mem::forget(parents); // its threads do not exist in this process
     }
     Ok(made)
 }
 
-/// Tells how far a run is, and waits for the answer.
+/// Reports the progress of a run, and waits for the answer.
 struct Told(Sender<Message>);
 
 impl Watch for Told {
@@ -169,7 +172,7 @@ impl Watch for Told {
     }
 }
 
-/// A level as Python's `logging` counts.
+/// A level as a number of Python's `logging`.
 const fn number_of(level: Level) -> u8 {
     match level {
         Level::ERROR => 40,

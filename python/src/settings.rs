@@ -1,4 +1,4 @@
-//! Settings as names and texts, and plans as JSON.
+//! Settings as names and values, and plans as JSON.
 
 use std::path::{Path, PathBuf};
 
@@ -23,7 +23,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(report, module)?)
 }
 
-/// Names and values; of a list, one entry each.
+/// Names and values; a list has one entry per element.
 pub(crate) type Given = Vec<(String, String)>;
 
 pub(crate) fn given(settings: Given) -> Settings {
@@ -33,7 +33,7 @@ pub(crate) fn given(settings: Given) -> Settings {
     })
 }
 
-/// What will be released, with its noise, and the guarantee of the whole.
+/// The releases of a plan with their noise, and the guarantee of the whole.
 fn plan_json(plan: &Plan) -> String {
     let releases = plan.releases().iter().map(|release| {
         json!({
@@ -51,7 +51,7 @@ fn plan_json(plan: &Plan) -> String {
     .to_string()
 }
 
-/// The plan of a run as JSON: what will be released, before data are read.
+/// The plan of a run as JSON: what will be released, before any data are read.
 pub(crate) fn planned<S: FromSettings + Sync>(
     py: Python<'_>,
     settings: Given,
@@ -62,7 +62,8 @@ pub(crate) fn planned<S: FromSettings + Sync>(
     Ok(plan_json(&plan))
 }
 
-/// Released numbers where they are, for numpy: an array made of what has this keeps it alive and cannot be written to.
+/// Released numbers in place, for numpy: an array created from the owner of this interface keeps it
+/// alive and is read-only.
 pub(crate) fn matrix_interface<'py>(
     py: Python<'py>,
     numbers: &[f64],
@@ -81,7 +82,8 @@ pub(crate) fn matrix_interface<'py>(
     Ok(interface)
 }
 
-/// Checks a model folder as `dp verify` does. A model without noise, or with seeded noise, is no error.
+/// Checks a model folder as `dp verify` does. A model without noise, or with seeded noise, is not
+/// an error.
 #[pyfunction]
 fn verify(py: Python<'_>, folder: String) -> PyResult<()> {
     let settings: VerifySettings = Settings::default()
@@ -92,7 +94,7 @@ fn verify(py: Python<'_>, folder: String) -> PyResult<()> {
     verified.raise(py).map(drop)
 }
 
-/// The page about the model of a folder, beside which it is written.
+/// Writes the page about the model of a folder next to that folder.
 #[pyfunction]
 fn report(py: Python<'_>, folder: String) -> PyResult<String> {
     let page = Path::new(&folder).join("report.html");
@@ -106,7 +108,7 @@ fn report(py: Python<'_>, folder: String) -> PyResult<String> {
     read.map_err(|e| Error::read(&page, e)).raise(py)
 }
 
-/// Made data as csv files, whose names are returned.
+/// Generated data as csv files; returns their names.
 #[pyfunction]
 fn synth(py: Python<'_>, settings: Given) -> PyResult<Vec<PathBuf>> {
     let settings: SynthSettings = given(settings).settings().raise(py)?;
@@ -114,7 +116,7 @@ fn synth(py: Python<'_>, settings: Given) -> PyResult<Vec<PathBuf>> {
     Ok(made.raise(py)?.into_iter().map(|file| file.path).collect())
 }
 
-/// A table of what public ratings say about items; its name.
+/// A table of item information from public ratings; returns its name.
 #[pyfunction]
 fn evidence(py: Python<'_>, settings: Given) -> PyResult<PathBuf> {
     let settings: EvidenceSettings = given(settings).settings().raise(py)?;
@@ -122,7 +124,7 @@ fn evidence(py: Python<'_>, settings: Given) -> PyResult<PathBuf> {
     Ok(made.raise(py)?.path)
 }
 
-/// What a certificate says to the people it is about, after its figures were recomputed.
+/// The statement of a certificate to the people it is about, after its values were recomputed.
 #[pyfunction]
 fn certificate_statement(py: Python<'_>, json: &str) -> PyResult<String> {
     let statement =
@@ -142,7 +144,7 @@ fn certificate_statement(py: Python<'_>, json: &str) -> PyResult<String> {
     Ok(words.to_string())
 }
 
-/// Recomputes the figures of a certificate from its releases.
+/// Recomputes the values of a certificate from its releases.
 #[pyfunction]
 fn certificate_verify(py: Python<'_>, json: &str) -> PyResult<()> {
     let verified = py.detach(|| Certificate::from_json(json).and_then(|of| of.verify()));

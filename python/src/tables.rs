@@ -1,4 +1,4 @@
-//! Tables of Python's libraries, read where they are.
+//! Tables of Python libraries, read in place.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Table>()
 }
 
-/// A table that workflows read in place of a file.
+/// A table that workflows read instead of a file.
 #[pyclass(frozen, module = "dp_personal._native")]
 pub(crate) struct Table {
     pub(crate) table: MemoryTable,
@@ -34,7 +34,7 @@ impl Table {
     #[staticmethod]
     fn from_arrow(py: Python<'_>, name: &str, stream: PyRecordBatchReader) -> PyResult<Self> {
         let reader = stream.into_reader()?;
-        // a producer that needs the interpreter's lock takes it itself
+        // a producer that needs the interpreter's lock acquires it itself
         let rows = py.detach(|| {
             let schema = reader.schema();
             let batches = reader.collect::<Result<Vec<_>, _>>()?;
@@ -49,7 +49,8 @@ impl Table {
         })
     }
 
-    /// A table of columns: a list of texts, or the bytes of numbers with `i8`, `f8` or `b1` for what they are.
+    /// A table of columns: a list of texts, or the bytes of numbers with their type `i8`, `f8` or
+    /// `b1`.
     #[staticmethod]
     fn from_columns(
         py: Python<'_>,
@@ -87,7 +88,8 @@ impl Table {
         PyBytes::new(py, &self.table.to_csv())
     }
 
-    /// The shard of each row, of so many to which users are dealt by the ids in this column. None for a table that is not of Arrow.
+    /// The shard of each row, if users are assigned to `n_shards` shards by the ids in this column.
+    /// None for a table that is not an Arrow table.
     fn shards(&self, py: Python<'_>, column: usize, n_shards: usize) -> Option<Vec<usize>> {
         let rows = SharedRows(Arc::clone(self.arrow.as_ref()?));
         let shard_of = dp_personal::workers::shard_of(n_shards);
@@ -100,7 +102,7 @@ impl Table {
         Some(py.detach(|| (0..rows.n_rows()).map(&mut of_row).collect()))
     }
 
-    /// Addresses of the values of a column, one for each batch: they show what was not copied.
+    /// Addresses of the values of a column, one for each batch, to test that they were not copied.
     fn addresses(&self, column: usize) -> Vec<usize> {
         let batches = self.arrow.iter().flat_map(|rows| &rows.batches);
         let columns = batches.filter_map(|(_, cells)| cells.get(column));
@@ -108,7 +110,7 @@ impl Table {
     }
 }
 
-/// What Python gives for a table: the name of a file, or one in memory.
+/// A table given by Python: the name of a file, or a table in memory.
 #[derive(FromPyObject)]
 pub(crate) enum AnyTable<'py> {
     Path(String),
@@ -124,7 +126,7 @@ impl AnyTable<'_> {
     }
 }
 
-/// Numbers from their bytes.
+/// Parses numbers from their bytes.
 fn numbers(kind: &str, bytes: &[u8]) -> PyResult<Column> {
     let eights = || bytes.as_chunks::<8>().0.iter();
     Ok(match kind {
@@ -135,10 +137,10 @@ fn numbers(kind: &str, bytes: &[u8]) -> PyResult<Column> {
     })
 }
 
-/// Batches of an Arrow stream, whose buffers stay where their owner put them.
+/// Batches of an Arrow stream, whose buffers are not copied.
 struct ArrowRows {
     columns: Vec<(String, Option<ColumnKind>)>,
-    /// The rows before a batch, and its columns.
+    /// The number of rows before each batch, and its columns.
     batches: Vec<(usize, Vec<Cells>)>,
     n_rows: usize,
 }
@@ -146,7 +148,7 @@ struct ArrowRows {
 struct SharedRows(Arc<ArrowRows>);
 
 impl ArrowRows {
-    /// An index that pandas hands over as a column is left out.
+    /// An index that pandas passes as a column is left out.
     fn new(names: Vec<String>, batches: Vec<RecordBatch>) -> Self {
         let is_index = |name: &String| name.starts_with("__index_level_");
         let kept: Vec<usize> = (0..names.len())
@@ -164,7 +166,7 @@ impl ArrowRows {
             n_rows += batch.num_rows();
         }
         if cut.is_empty() {
-            kinds.fill(Some(ColumnKind::Text)); // nothing stands there that could be of another kind
+            kinds.fill(Some(ColumnKind::Text)); // there is no value that could have another type
         }
         let names = kept.into_iter().map(|at| names[at].clone());
         Self {
@@ -199,9 +201,9 @@ macro_rules! cells {
             $( $name($array), )*
             /// Values by number, and the number of each row.
             Dictionary(Box<Cells>, Vec<usize>, ArrayRef),
-            /// Nulls alone.
+            /// Only nulls.
             Null,
-            /// What is not read.
+            /// A type that is not read.
             Other,
         }
 
@@ -296,7 +298,7 @@ impl Cells {
         }
     }
 
-    /// Where the values begin.
+    /// The address of the first value.
     fn address(&self) -> usize {
         match self {
             Self::Int32(array) => array.values().as_ptr().addr(),

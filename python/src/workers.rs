@@ -1,4 +1,5 @@
-//! Users in other processes: the coordinator of a run over tasks, one task's answer, and what a client agrees to.
+//! Users in other processes: the coordinator of a run over tasks, one task's answer, and a client's
+//! policy record.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -34,7 +35,7 @@ const fn dealing(in_silos: bool) -> Dealing {
     }
 }
 
-/// Runs a command at a place, on a table; the summary in words.
+/// Runs a command in the given role, on a table; returns the summary as text.
 fn run_at(
     command: &str,
     settings: Given,
@@ -66,8 +67,9 @@ fn run_at(
     }
 }
 
-/// Trains on the users of so many tasks and writes the release folder; the summary in words. `tasks` is called with all
-/// messages so far and the shards that answer the last one, and returns shards and answers.
+/// Trains on the users of `n_shards` tasks and writes the release folder; returns the summary as
+/// text. `tasks` is called with all messages so far and the shards that answer the last one, and
+/// returns shards and answers.
 #[pyfunction]
 fn drive(
     py: Python<'_>,
@@ -104,7 +106,7 @@ fn drive(
     match (outcome, raised) {
         (Ok(summary), _) => Ok(summary),
         (Err(told), Some(raised)) => {
-            // what was paid, for whoever reads the traceback; Python 3.10 has no notes
+            // the amount paid, for readers of the traceback; Python 3.10 has no notes
             let note = told.value(py).to_string();
             drop(raised.value(py).call_method1("add_note", (note,)));
             Err(raised)
@@ -113,7 +115,8 @@ fn drive(
     }
 }
 
-/// The answer to the last of these messages of one shard, whose users alone are in the table.
+/// The answer of one shard to the last of these messages; the table contains that shard's users
+/// only.
 #[pyfunction]
 fn answer_of<'py>(
     py: Python<'py>,
@@ -141,7 +144,7 @@ struct Record(ClientRecord);
 
 #[pymethods]
 impl Record {
-    /// The record of a file, which is made where there is none and `is_new` says so.
+    /// Opens the record in a file; creates it if there is none and `is_new` is set.
     #[staticmethod]
     fn open(py: Python<'_>, path: &str, policy: &str, is_new: bool) -> PyResult<Self> {
         let policy: ClientPolicy =
@@ -153,13 +156,14 @@ impl Record {
         record.map_err(Error::Releases).raise(py).map(Self)
     }
 
-    /// Agrees to a run, all releases of it, durably; nothing where that was done before. A run that was left for another is over.
+    /// Agrees durably to a run with all its releases; does nothing if that was done before. A run
+    /// that was left for another cannot be joined again.
     fn join(&mut self, py: Python<'_>, run: &str, noise_multipliers: Vec<f64>) -> PyResult<()> {
         let round = AskedRound {
             run,
             number: 1,
             noise_multipliers: &noise_multipliers,
-            clip_norm: 1.0, // bounds are settings of the run, and its noise is in units of them
+            clip_norm: 1.0, // bounds are settings of the run, and its noise is relative to them
         };
         let known = self.0.enter(&round);
         let joined = known.and_then(|known| match (known, self.0.last_answered(run)) {

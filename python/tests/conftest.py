@@ -14,7 +14,7 @@ N_USERS, N_ITEMS = 60, 12
 
 
 def columns(seed: int = 0) -> dict[str, np.ndarray[Any, Any]]:
-    """Ratings of users by taste, as columns with integer ids."""
+    """Ratings of users in taste groups, as columns with integer ids."""
     rng = np.random.default_rng(seed)
     tastes, items = rng.normal(size=N_USERS), rng.normal(size=N_ITEMS)
     user, item = np.nonzero(rng.random((N_USERS, N_ITEMS)) < 0.6)

@@ -378,7 +378,7 @@ def test_threads_get_the_same_answers() -> None:
 
 def test_others_run_while_an_answer_is_computed() -> None:
     n_parts, elapsed = 2, 0.0
-    while elapsed < 0.3:  # long enough to be caught at it
+    while elapsed < 0.3:  # long enough to be interrupted
         slow = accounting.compose(ev.Laplace(60.0 + i) for i in range(n_parts))
         before = time.perf_counter()
         slow.epsilon(1e-5, method="pld")
@@ -435,7 +435,7 @@ def test_an_odometer_reads_rungs() -> None:
     assert odometer.epsilon == 0.0
     odometer.compose(ev.Gaussian(4.0))
     first = odometer.epsilon
-    # the first rung has half of delta
+    # the first rung uses half of delta
     assert gaussian_delta(0.5, first) == pytest.approx(0.5e-5, rel=1e-6)
     odometer.compose(ev.Gaussian(1.0), 2)
     assert odometer.epsilon > first

@@ -12,7 +12,7 @@ from dp_personal.accounting import events as ev
 
 
 def like(name: str, **fields: Any) -> Any:
-    """An event of `dp_accounting`, by the name of its class."""
+    """An event of `dp_accounting`, created from the name of its class."""
     return type(name, (), fields)()
 
 

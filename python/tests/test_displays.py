@@ -1,4 +1,4 @@
-"""What notebooks show: well-formed, of released values, without names of folders, in the colours of the page around it."""
+"""Notebook displays are well-formed, contain released values, name no folders, and use the colours of the surrounding page."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ VOID = {"br", "img", "hr", "meta", "input"}
 
 
 class Checked(HTMLParser):
-    """Every element that is opened is closed, in order."""
+    """Checks that every element that is opened is closed, in order."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ def shown(of: Any) -> str:
     parser.feed(html)
     assert parser.opened == []
     style, _, body = html.partition("</style>")
-    # text and lines take the colour of the page, whatever that is
+    # text and lines take the colour of the page, whatever it is
     assert re.findall(r"(?<![-\w])color:(?!inherit|#d9480f)[^;}]*", style) == []
     assert "background:#fff" not in style
     return body

@@ -1,4 +1,4 @@
-"""Code in pages about the package runs."""
+"""The code in documentation pages about the package runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OURS = ("# both sides\n", "# dp_personal\n")
 
 
 def blocks(page: Path) -> list[str]:
-    """The blocks of Python of a page that are ours; each begins by saying whose it is."""
+    """A page's Python blocks that are ours; each begins with a comment that names its library."""
     found = re.findall(r"^```python\n(.*?)^```$", page.read_text(encoding="utf-8"), flags=re.M | re.S)
     assert all(re.match(r"# [\w ]+\n", block) for block in found), "a block does not say whose it is"
     return [block for block in found if block.startswith(OURS)]
@@ -28,6 +28,6 @@ def test_the_page_for_those_who_come_from_elsewhere_runs(tmp_path: Path, monkeyp
         exec(compile(block, "coming-from.md", "exec"), names)
     assert len(names["best"]) == 5
     assert names["probabilities"].shape == (3, 2)
-    # figures that the page states
+    # numbers that the page states
     assert (f"{names['exact']:.4f}", f"{names['stated']:.4f}") == ("1.5347", "1.6708")
     assert f"{names['bound']:.4f}" == "1.0274"

@@ -1,4 +1,4 @@
-"""Engines release what one process does, also where a task dies. Tests of engines that are not installed are skipped."""
+"""Engines release the same as one process, also if a task dies. Tests of engines that are not installed are skipped."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from dp_personal import workers
 
 pa = pytest.importorskip("pyarrow")
 sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
-pytestmark = pytest.mark.filterwarnings("default")  # engines warn of much that is theirs
+pytestmark = pytest.mark.filterwarnings("default")  # engines raise many warnings of their own
 
 
 def engine(name: str) -> Any:
-    """The module of an engine; the test is skipped where it is not installed, unless it has to be."""
+    """The module of an engine; the test is skipped if it is not installed, unless it is required."""
     return __import__(name) if os.environ.get("REQUIRE_ENGINES") else pytest.importorskip(name)
 
 
@@ -37,7 +37,7 @@ def alone() -> dp.PrivateRecommender:
 
 
 def dies_once(mark: Path, work: Callable[..., Any]) -> Callable[..., Any]:
-    """The same work, whose process ends in the middle of the first call that is not about the beginning of the run."""
+    """The same work, whose process dies during the first call that is not the start of the run."""
 
     def dies(job: workers.Job, shard: int, users: Any, messages: list[bytes]) -> bytes:
         if len(messages) > 2 and not mark.exists():
@@ -68,7 +68,7 @@ def test_spark(alone: dp.PrivateRecommender, tmp_path: Path, monkeypatch: pytest
         def run(batches: Iterator[Any]) -> Iterator[Any]:
             for row in work(batches):
                 yield row
-                if len(messages) > 2 and not mark.exists():  # after a part of the answer
+                if len(messages) > 2 and not mark.exists():  # after part of the answer
                     mark.touch()
                     os._exit(9)
 

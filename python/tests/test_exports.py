@@ -1,4 +1,4 @@
-"""Item vectors as what serves recommendations takes them, and made data."""
+"""Item vectors in the form that serving libraries expect, and generated data."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def histories(n: int = 30) -> list[dict[str, float]]:
 
 
 def close(ranked: list[str], best: list[dp.recommender.Recommendation]) -> bool:
-    """Whether two rankings are the same but for items whose scores are the same in single precision."""
+    """Whether two rankings are the same except for items whose scores are equal in single precision."""
     scores = {one.item: one.score for one in best}
     return all(
         item == one.item or (item in scores and abs(scores[item] - one.score) < 1e-4 * (1 + abs(one.score)))

@@ -1,4 +1,4 @@
-"""Users in other processes: tasks that are given their users alone release what one process does."""
+"""Users in other processes: tasks that receive only their own users release the same as one process."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def dealt(users: Any, shards: list[int]) -> list[Any]:
 
 
 def tasks(parts: list[Any], *, lost: int = 0) -> Callable[..., list[tuple[int, bytes]]]:
-    """Tasks in this process; of every message the first so many answers are lost and made again."""
+    """Tasks in this process; for every message the first `lost` answers are lost and computed again."""
 
     def run(job: workers.Job, messages: list[bytes], asked: list[int]) -> list[tuple[int, bytes]]:
         job = pickle.loads(pickle.dumps(job))
@@ -152,7 +152,7 @@ def silo_in(folder: Path, number: int = 0, **policy: Any) -> flower.Silo:
 
 
 def said_in(run: str, job: workers.Job, messages: list[bytes]) -> dict[str, Any]:
-    """A message of the server as Flower carries it."""
+    """A message of the server in Flower's format."""
     said: dict[str, Any] = {"run": run, "settings": json.dumps([job.command, job.settings, 1]), "messages": messages}
     for name, (file, content) in job.files.items():
         said |= {f"file {name}": file, f"content {name}": content}
@@ -160,7 +160,7 @@ def said_in(run: str, job: workers.Job, messages: list[bytes]) -> dict[str, Any]
 
 
 def fit_on(silo: flower.Silo, asked: list[dict[str, Any]], run: str = "a", **more: Any) -> dp.PrivateRecommender:
-    """Trains on one silo; `asked` is what the server says."""
+    """Train on one silo; `asked` collects the server's messages."""
 
     def tasks(job: workers.Job, messages: list[bytes], _: list[int]) -> list[tuple[int, bytes]]:
         asked.append(said_in(run, job, messages))
@@ -176,7 +176,7 @@ def fit_on(silo: flower.Silo, asked: list[dict[str, Any]], run: str = "a", **mor
 
 @pytest.fixture
 def sums(tmp_path: Path) -> list[dict[str, Any]]:
-    """What a server says to a silo in a run: a question whether it is ready, and requests for sums."""
+    """A server's messages to a silo in a run: a readiness check, and requests for sums."""
     asked: list[dict[str, Any]] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dp.PrivacyWarning)
@@ -218,7 +218,7 @@ def test_a_silo_sums_for_one_list_and_says_no_to_what_its_policy_does_not_admit(
     own = flower.Silo(0, silo.folder).personalize({"i1": 5.0, "i2": 1.0})
     assert np.array_equal(own.predict(["i3"]), fitted.personalize({"i1": 5.0, "i2": 1.0}).predict(["i3"]))
     silo.take({"names": ["other"], "contents": [b""]})
-    assert [path.name for path in (silo.folder / "model").iterdir()] == ["other"]  # nothing of the model before
+    assert [path.name for path in (silo.folder / "model").iterdir()] == ["other"]  # no file of the previous model
 
 
 def test_a_silo_names_its_own_columns_and_no_server_reads_files_of_it(tmp_path: Path, sums: list[dict[str, Any]]) -> None:
@@ -353,7 +353,7 @@ class Grid:
 
 @pytest.fixture
 def without_flower(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What of Flower the server uses, in place of Flower."""
+    """Replace the parts of Flower that the server uses."""
 
     def message(content: Any, dst_node_id: int, message_type: str) -> Any:
         return SimpleNamespace(content=content, to=dst_node_id, what=message_type)

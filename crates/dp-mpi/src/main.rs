@@ -1,7 +1,9 @@
-//! `mpirun -n 4 dp-mpi train ...`: the command line of `dp`, with users dealt to the ranks of an MPI job.
+//! `mpirun -n 4 dp-mpi train ...`: the command line of `dp`, with users assigned to the ranks of an
+//! MPI job.
 //!
-//! Rank 0 coordinates: it alone opens ledger and output folder, draws noise and writes. It holds the users of the first shard. Every other
-//! rank is a worker, which sums over the users of its own shard and hears nothing but the list of releases.
+//! Rank 0 coordinates: only rank 0 opens the ledger and the output folder, draws noise and writes.
+//! It holds the users of the first shard. Every other rank is a worker, which sums over the users
+//! of its own shard and receives only the release list.
 
 use std::process::ExitCode;
 use std::thread;
@@ -14,15 +16,15 @@ use mpi::traits::{Communicator, Destination, Source};
 
 type Result<T> = std::result::Result<T, LinkError>;
 
-/// Messages that tell the length of the next one.
+/// Tag of messages with the length of the next message.
 const LENGTH: i32 = 1;
-/// Parts of messages.
+/// Tag of message parts.
 const PART: i32 = 2;
-/// Bytes of a part: MPI counts in 32 bits.
+/// Size of a part in bytes: MPI counts in 32 bits.
 const PART_BYTES: usize = 1 << 26;
-/// How long a rank sleeps between looks for a message at most: one that waits leaves its core to others.
+/// The longest sleep between two checks for a message: a waiting rank leaves its core to others.
 const LONGEST_NAP: Duration = Duration::from_millis(1);
-/// The exit code of a rank that panicked, as Rust has it.
+/// The exit code of a rank that panicked, the same as that of Rust.
 const PANICKED: i32 = 101;
 
 fn main() -> ExitCode {
@@ -43,7 +45,7 @@ fn main() -> ExitCode {
         })),
     };
     if code != 0 {
-        world.abort(code.into()); // the others would wait for this rank
+        world.abort(code.into()); // otherwise the others would wait for this rank
     }
     if until_the_end(shard, n_shards).is_err() {
         world.abort(1);
@@ -61,7 +63,7 @@ impl Drop for AbortOnPanic {
     }
 }
 
-/// Workers wait, asleep, until rank 0 has measured and written: MPI's own way of waiting takes a core.
+/// Workers sleep until rank 0 has measured and written: MPI's own way of waiting occupies a core.
 fn until_the_end(shard: usize, n_shards: usize) -> Result<()> {
     match shard {
         0 => (1..n_shards).try_for_each(|shard| Ranks.post(shard, &[])),
@@ -112,7 +114,7 @@ const NO_RANK: LinkError = LinkError::Link {
     what: "there is no such rank",
 };
 
-/// The length of a message, then the message in parts.
+/// Sends the length of a message, then the message in parts.
 fn post(to: &Process<'_>, message: &[u8]) {
     to.send_with_tag(&(message.len() as u64), LENGTH);
     for part in message.chunks(PART_BYTES) {
@@ -133,7 +135,7 @@ fn received(from: &Process<'_>) -> Result<Vec<u8>> {
     Ok(message)
 }
 
-/// Looks for a message, with naps in between that get longer.
+/// Polls for a message, with sleeps of increasing length in between.
 fn rested<T>(look: impl Fn() -> Option<T>) -> T {
     let mut nap = Duration::from_micros(20);
     loop {

@@ -1,4 +1,4 @@
-"""What mechanisms cost, what may still be spent, and who pays.
+"""The cost of mechanisms, the remaining budget, and ledgers.
 
 >>> from dp_personal import accounting
 >>> epsilon = accounting.gaussian(noise_multiplier=2.0, releases=10).epsilon(delta=1e-5)

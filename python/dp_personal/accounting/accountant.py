@@ -1,4 +1,4 @@
-"""Epsilon and delta of what was composed, and the parameter that just meets a target."""
+"""Epsilon and delta of composed mechanisms, and the parameter that just meets a target."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _Answer = tuple[float, float, float, str]
 
 
 class Bound(float):
-    """An epsilon, a delta or a divergence with what is known about it from both sides.
+    """An epsilon, a delta or a divergence with a lower and an upper bound.
 
-    As a number it is `upper`, which is never below the truth: the figure to promise.
+    As a number it is `upper`, which is never below the true value: the value to promise.
     """
 
     lower: float
@@ -53,7 +53,7 @@ class Bound(float):
 
     @property
     def upper(self) -> float:
-        """Never below the truth."""
+        """Never below the true value."""
         return float(self)
 
     def __reduce__(self) -> tuple[type[Bound], tuple[float, float, float, str]]:
@@ -75,7 +75,7 @@ class Bound(float):
 
 @dataclass(frozen=True)
 class TradeOff:
-    """The type II error of the best test of whether one unit took part, at one type I error, from both sides."""
+    """The type II error of the best test of whether one unit took part, at one type I error, with bounds on both sides."""
 
     alpha: float
     """False-positive rate of the membership test."""
@@ -139,9 +139,9 @@ def rho(event: Event, *, adjacency: Adjacency = "add-remove-user") -> float:
 
 
 class Accountant:
-    """Adds up what mechanisms cost as they run. It answers for the schedule as a whole.
+    """Adds up the cost of mechanisms. It is valid for a schedule fixed in advance.
 
-    Whoever decides what to run, or when to stop, by looking at outputs needs a filter: see `GaussianFilter` and `RdpFilter`.
+    To decide what to run, or when to stop, by looking at outputs, use a filter: see `GaussianFilter` and `RdpFilter`.
     """
 
     def __init__(
@@ -151,14 +151,14 @@ class Accountant:
         method: Method = "tightest",
         orders: Iterable[float] | None = None,
     ) -> None:
-        """`orders` are Renyi orders for method `"rdp"`, about 330 of them unless they are given."""
+        """`orders` are Renyi orders for method `"rdp"`, about 330 of them by default."""
         self.adjacency: Adjacency = adjacency
         self.method: Method = method
         self.orders = _orders(orders)
         self._counts: dict[Event, int] = {}
 
     def compose(self, event: Event, count: int = 1) -> Accountant:
-        """Adds `count` runs of `event`. What this accountant cannot count raises, and changes nothing."""
+        """Adds `count` runs of `event`. An event that this accountant cannot count raises an error, and changes nothing."""
         count = _plain("count", "int", count)
         if count == 0:
             raise _bad("count", count, "a whole number, 1 or above")
@@ -208,7 +208,7 @@ _T = TypeVar("_T", int, float)
 
 @dataclass(frozen=True)
 class Calibrated(Generic[_T]):
-    """A parameter that meets a target, rounded to the safe side, and the epsilon that it gives at the target's delta."""
+    """A parameter that meets a target, rounded to the safe side, and its epsilon at the target's delta."""
 
     value: _T
     epsilon: Bound
@@ -251,7 +251,7 @@ def calibrate_smallest(
     delta: float,
     adjacency: Adjacency = "add-remove-user",
 ) -> Calibrated[float]:
-    """The smallest x of an interval with which `event(x)` is (epsilon, delta)-DP, where the cost falls with x."""
+    """The smallest x of an interval with which `event(x)` is (epsilon, delta)-DP, if the cost decreases with x."""
     return _number(event, (epsilon, delta), adjacency, "smallest", within)
 
 
@@ -263,13 +263,13 @@ def calibrate_largest(
     delta: float,
     adjacency: Adjacency = "add-remove-user",
 ) -> Calibrated[float]:
-    """The largest x of an interval with which `event(x)` is (epsilon, delta)-DP, where the cost rises with x."""
+    """The largest x of an interval with which `event(x)` is (epsilon, delta)-DP, if the cost increases with x."""
     return _number(event, (epsilon, delta), adjacency, "largest", within)
 
 
 def calibrate_count(
     event: Callable[[int], Event], *, epsilon: float, delta: float, adjacency: Adjacency = "add-remove-user"
 ) -> Calibrated[int]:
-    """The largest n with which `event(n)` is (epsilon, delta)-DP, exactly: one more would miss it."""
+    """The largest n with which `event(n)` is (epsilon, delta)-DP, exactly: n + 1 would miss the target."""
     value, answer = _native.calibrate_count(lambda n: to_json(event(n)), (epsilon, delta), adjacency)
     return Calibrated(value, _bound(answer))

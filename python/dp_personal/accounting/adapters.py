@@ -1,6 +1,6 @@
-"""Histories of other libraries' accountants, answered by this one.
+"""Accounting histories of other libraries, evaluated by this package's accountants.
 
-Nothing of those libraries is imported: what they hand over is read by the names of its classes and fields.
+None of those libraries is imported: their objects are read by the names of their classes and fields.
 """
 
 from __future__ import annotations
@@ -36,10 +36,11 @@ Unit = Literal["user", "record"]
 
 
 def from_opacus(history: Any, *, unit: Unit = "record", method: Method = "tightest") -> Accountant:
-    """An accountant of what an Opacus accountant has recorded.
+    """An accountant of the mechanisms that an Opacus accountant has recorded.
 
-    `history` is that accountant, its `state_dict()`, or its list of (noise multiplier, sample rate, steps). All of Opacus'
-    accountants record the same, and take batches as Poisson samples and neighbours as one unit more or less; so does this.
+    `history` is that accountant, its `state_dict()`, or its list of (noise multiplier, sample rate, steps). All of
+    Opacus' accountants record the same values, and assume Poisson samples and adding or removing one unit; so does
+    this.
     """
     if isinstance(history, Mapping):
         history = history["history"]
@@ -57,12 +58,13 @@ def from_dp_accounting(
 ) -> Accountant:
     """An accountant of a `DpEvent` of `dp_accounting`, which JAX-Privacy and TensorFlow Privacy use, or of its accountants.
 
-    `neighboring_relation` is that library's, or the name of one: ADD_OR_REMOVE_ONE, REPLACE_ONE or REPLACE_SPECIAL (a record
-    exchanged for an empty one, which compares the same distributions as its removal). By default it is the accountant's, or
-    ADD_OR_REMOVE_ONE.
+    `neighboring_relation` is that library's, or the name of one: ADD_OR_REMOVE_ONE, REPLACE_ONE or REPLACE_SPECIAL (a
+    record replaced by an empty one, which compares the same distributions as its removal). By default it is the
+    accountant's, or ADD_OR_REMOVE_ONE.
 
-    A noise multiplier is relative to the largest norm of one record, as the documentation of `GaussianDpEvent` defines it, so a
-    replacement moves a sum by up to twice that. What has no counterpart here raises `UnsupportedEvent` with its class.
+    A noise multiplier is relative to the largest norm of one record, as defined in the documentation of
+    `GaussianDpEvent`, so a replacement moves a sum by up to twice that. An event without a counterpart here raises
+    `UnsupportedEvent` with its class.
     """
     if hasattr(event, "get_epsilon") and hasattr(event, "ledger"):
         if neighboring_relation is None:
@@ -91,13 +93,13 @@ def _unsupported(what: str, why: str = "has no counterpart here") -> Unsupported
 
 
 def _name(event: Any) -> str:
-    """The class, also of an event that was turned into a named tuple."""
+    """The name of the class, also of an event that was converted to a named tuple."""
     name = getattr(event, "class_name", type(event).__name__)
     return name.decode() if isinstance(name, bytes) else str(name)
 
 
 def _parts(event: Any, count: int, replaces: bool) -> list[tuple[Event, int]]:
-    """The mechanisms of an event tree with how often each runs. Trees may be deep, so it does not recurse into compositions."""
+    """The mechanisms of an event tree with their numbers of runs. Trees may be deep: no recursion into compositions."""
     found: list[tuple[Event, int]] = []
     todo = [(event, count)]
     while todo:
@@ -128,7 +130,7 @@ def _sampled(event: Event, probability: float) -> Event:
 
 
 def _on_one_sample(event: Any, replaces: bool) -> Event:
-    """What runs on a sample: one mechanism, or Gaussians on the same sample, which are one of smaller noise."""
+    """What runs on a sample: one mechanism, or Gaussians on the same sample, which are equivalent to one with less noise."""
     parts = _parts(event, 1, replaces)
     if len(parts) == 1 and parts[0][1] == 1:
         return parts[0][0]

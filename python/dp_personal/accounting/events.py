@@ -1,7 +1,7 @@
-"""Mechanisms, described fully enough to account for them.
+"""Mechanisms, described completely enough to account for them.
 
-An event says what ran and nothing of its cost. Sensitivities are those of adding or removing one unit (a user or a record); under
-replacement the accountants double them. Events are values: they compare, hash and pickle.
+An event describes what ran, not its cost. Sensitivities are those of adding or removing one unit (a user or a record);
+under replacement the accountants double them. Events are values: they can be compared, hashed and pickled.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _STATED = "stated_"
 
 
 def _plain(name: str, annotation: str, value: Any) -> Any:
-    """The value as Python's own type: numpy's scalars and arrays are welcome, what is no number is not."""
+    """Convert numbers, numpy scalars and arrays to Python's own types; refuse values that are not numbers."""
     if annotation == "float":
         try:
             number = float(value)
@@ -101,7 +101,7 @@ def _bad(name: str, value: object, expected: str) -> BadSetting:
 
 
 class _Described:
-    """What the compiled part reads as JSON."""
+    """Something that the compiled part reads as JSON."""
 
     def __post_init__(self) -> None:
         for field in fields(self):  # type: ignore[arg-type]
@@ -131,10 +131,10 @@ def _jsonable(value: Any) -> Any:
 
 
 class Event(_Described):
-    """A mechanism, or several of them on the same data."""
+    """A mechanism, or several mechanisms on the same data."""
 
     def epsilon(self, delta: float, *, adjacency: Adjacency = "add-remove-user", method: Method = "tightest") -> Bound:
-        """The smallest epsilon at `delta`: a float that is never below the truth, and `lower`, never above it."""
+        """The smallest epsilon at `delta`: a float that is never below the true value; its `lower` is never above it."""
         return _accountant.epsilon(self, delta, adjacency=adjacency, method=method)
 
     def delta(self, epsilon: float, *, adjacency: Adjacency = "add-remove-user", method: Method = "tightest") -> Bound:
@@ -146,15 +146,15 @@ class Event(_Described):
         return _accountant.trade_off(self, alpha, adjacency=adjacency, method=method)
 
     def rdp(self, order: float, *, adjacency: Adjacency = "add-remove-user") -> Bound:
-        """Renyi divergence of any real order above 1, in nats, in the worse direction; infinite where there is none."""
+        """Renyi divergence of any real order above 1, in nats, in the worse direction; infinite if it does not exist."""
         return _accountant.rdp(self, order, adjacency=adjacency)
 
     def mu(self, *, adjacency: Adjacency = "add-remove-user") -> float:
-        """Mu of Gaussian differential privacy, rounded up; `UnsupportedEvent` for what is not Gaussian."""
+        """Mu of Gaussian differential privacy, rounded up; raises `UnsupportedEvent` for events that are not Gaussian."""
         return _accountant.mu(self, adjacency=adjacency)
 
     def rho(self, *, adjacency: Adjacency = "add-remove-user") -> float:
-        """Rho of zero-concentrated differential privacy, rounded up; `UnsupportedEvent` for what has none."""
+        """Rho of zero-concentrated differential privacy, rounded up; raises `UnsupportedEvent` for events without one."""
         return _accountant.rho(self, adjacency=adjacency)
 
     def repeat(self, count: int) -> Repeated:
@@ -178,8 +178,9 @@ class Event(_Described):
 class Gaussian(Event):
     """Gaussian mechanism on a sum over units.
 
-    `noise_multiplier` is the standard deviation of the noise over the L2 sensitivity under add/remove of one unit. Sums whose
-    contributions are all positive semidefinite move by the square root of 2 under replacement, not by 2: `"sqrt-two"`.
+    `noise_multiplier` is the standard deviation of the noise divided by the L2 sensitivity under add/remove of one
+    unit. Sums whose contributions are all positive semidefinite move by a factor of the square root of 2 under
+    replacement, not 2: `"sqrt-two"`.
     """
 
     noise_multiplier: float
@@ -188,7 +189,7 @@ class Gaussian(Event):
 
 @dataclass(frozen=True)
 class Laplace(Event):
-    """Laplace mechanism: the scale of the noise over the L1 sensitivity under add/remove of one unit."""
+    """Laplace mechanism: the scale of the noise divided by the L1 sensitivity under add/remove of one unit."""
 
     noise_multiplier: float
 
@@ -211,7 +212,7 @@ class DiscreteLaplace(Event):
 
 @dataclass(frozen=True)
 class RandomizedResponse(Event):
-    """Every unit reports its value of `buckets`, with `noise_probability` a uniform one. Defined under replacement only."""
+    """Every unit reports its value of `buckets`, or a uniform one with `noise_probability`. For replacement only."""
 
     noise_probability: float
     buckets: int = 2
@@ -219,7 +220,7 @@ class RandomizedResponse(Event):
 
 @dataclass(frozen=True)
 class BoundedRange(Event):
-    """A mechanism whose privacy loss spans at most `stated_epsilon`, such as the exponential mechanism."""
+    """A mechanism whose privacy loss has a range of at most `stated_epsilon`, such as the exponential mechanism."""
 
     stated_epsilon: float
     relation: Relation = "add-remove"
@@ -261,7 +262,7 @@ class PoissonSampled(Event):
 
 @dataclass(frozen=True)
 class SampledWithoutReplacement(Event):
-    """A Gaussian mechanism on a sample of fixed size. Defined under replacement only: the number of units is public."""
+    """A Gaussian mechanism on a sample of fixed size. Only defined under replacement: the number of units is public."""
 
     sample_size: int
     population_size: int
@@ -270,7 +271,7 @@ class SampledWithoutReplacement(Event):
 
 @dataclass(frozen=True)
 class RandomAllocation(Event):
-    """`n_steps` Gaussian releases, each unit in exactly `n_selected` of them, chosen in secret ("balls and bins")."""
+    """`n_steps` Gaussian releases, with each unit in exactly `n_selected` of them, chosen in secret ("balls and bins")."""
 
     noise_multiplier: float
     n_selected: int
@@ -279,7 +280,7 @@ class RandomAllocation(Event):
 
 @dataclass(frozen=True)
 class MixtureOfGaussians(Event):
-    """A Gaussian mechanism of random L2 sensitivity: `sensitivities[i]` with `probabilities[i]`."""
+    """A Gaussian mechanism with random L2 sensitivity: `sensitivities[i]` with `probabilities[i]`."""
 
     sigma: float
     sensitivities: tuple[float, ...]
@@ -296,7 +297,7 @@ class TreeAggregation(Event):
 
 @dataclass(frozen=True)
 class Composed(Event):
-    """Several mechanisms on the same data, each free to look at earlier outputs."""
+    """Several mechanisms on the same data, each of which may depend on earlier outputs."""
 
     events: tuple[Event, ...]
 
@@ -310,14 +311,14 @@ class Repeated(Event):
 
 
 class Stopping(_Described):
-    """How often a mechanism runs of which the best result is published; chosen without looking at the data."""
+    """The distribution of the number of runs of which the best result is published; chosen without looking at the data."""
 
     _tag = "distribution"
 
 
 @dataclass(frozen=True)
 class TruncatedNegativeBinomial(Stopping):
-    """On 1, 2, ...; `shape` 1 is geometric. The smaller `success_probability`, the more runs."""
+    """On 1, 2, ...; `shape` 1 is geometric. A smaller `success_probability` gives more runs."""
 
     shape: float
     success_probability: float
@@ -332,7 +333,7 @@ class Logarithmic(Stopping):
 
 @dataclass(frozen=True)
 class Poisson(Stopping):
-    """On 0, 1, 2, ...; no run publishes nothing."""
+    """On 0, 1, 2, ...; with zero runs nothing is published."""
 
     mean: float
 
@@ -347,14 +348,14 @@ class RepeatAndSelect(Event):
 
 @dataclass(frozen=True)
 class NonPrivate(Event):
-    """Something that carries no guarantee."""
+    """A release without any guarantee."""
 
 
 _KINDS: dict[str, type] = {"Event": Event, "Stopping": Stopping}
 
 
 def to_json(event: Event) -> str:
-    """The event as the ledger and the certificate write it."""
+    """The event in the JSON form of the ledger and the certificate."""
     return json.dumps(_jsonable(_plain("event", "Event", event)))
 
 
@@ -364,17 +365,17 @@ def _times(event: Event, name: str, count: int) -> Event:
 
 
 def gaussian(*, noise_multiplier: float, releases: int = 1) -> Event:
-    """`releases` Gaussian mechanisms of one noise multiplier."""
+    """`releases` Gaussian mechanisms with the same noise multiplier."""
     return _times(Gaussian(noise_multiplier), "releases", releases)
 
 
 def laplace(*, noise_multiplier: float, releases: int = 1) -> Event:
-    """`releases` Laplace mechanisms of one scale."""
+    """`releases` Laplace mechanisms with the same scale."""
     return _times(Laplace(noise_multiplier), "releases", releases)
 
 
 def sampled_gaussian(*, noise_multiplier: float, sampling_probability: float, steps: int = 1) -> Event:
-    """DP-SGD: `steps` Gaussian mechanisms, each on a Poisson sample of its own."""
+    """DP-SGD: `steps` Gaussian mechanisms, each on its own Poisson sample."""
     return _times(Gaussian(noise_multiplier).poisson_sampled(sampling_probability), "steps", steps)
 
 
@@ -394,7 +395,7 @@ def zcdp(*, rho: float, releases: int = 1, relation: Relation = "add-remove") ->
 
 
 def bounded_range(*, epsilon: float, releases: int = 1, relation: Relation = "add-remove") -> Event:
-    """`releases` mechanisms of bounded range, such as the exponential mechanism: their privacy loss spans at most epsilon."""
+    """`releases` mechanisms whose privacy loss has a range of at most epsilon, such as the exponential mechanism."""
     return _times(BoundedRange(epsilon, relation), "releases", releases)
 
 

@@ -1,7 +1,8 @@
 """Budgets for mechanisms that are chosen one after the other, by looking at earlier outputs.
 
-An accountant takes its mechanisms as given. A filter is fixed in advance and lets each be chosen on the way: whatever it lets run
-is (epsilon, delta)-DP together. A spend that does not fit raises `BudgetExceeded` and changes nothing.
+An accountant assumes that its mechanisms are fixed in advance. A filter is fixed in advance, but each mechanism may be
+chosen along the way: all mechanisms that it admits are together (epsilon, delta)-DP. A spend that does not fit raises
+`BudgetExceeded` and changes nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ __all__ = ["GaussianFilter", "IndividualGaussianFilter", "Odometer", "OrderBalan
 
 
 class GaussianFilter:
-    """The exact filter for Gaussian mechanisms; nothing is lost against a plan made in advance."""
+    """The exact filter for Gaussian mechanisms; it costs nothing compared with a plan made in advance."""
 
     def __init__(self, *, epsilon: float, delta: float, adjacency: Adjacency = "add-remove-user") -> None:
         self._filter = _native.GaussianFilter(epsilon, delta, adjacency)
@@ -38,7 +39,7 @@ class GaussianFilter:
 
 
 class OrderBalance(NamedTuple):
-    """What one order of a filter has spent, in nats of Renyi divergence."""
+    """The spending of one order of a filter, in nats of Renyi divergence."""
 
     order: float
     spent: float
@@ -48,9 +49,9 @@ class OrderBalance(NamedTuple):
 class RdpFilter:
     """A filter for any mechanism with a Renyi divergence.
 
-    The orders are fixed before the first spend: those given, else the one at which `schedule` (events with counts, public and
-    only a guess) would use the smallest part of the budget. With several orders each has an equal part of delta, and one within
-    its budget is enough.
+    The orders are fixed before the first spend: either those given, or the one at which `schedule` (events with counts,
+    public and only a guess) would use the smallest part of the budget. With several orders each has an equal part of
+    delta, and it is sufficient that one is within its budget.
     """
 
     def __init__(
@@ -77,32 +78,33 @@ class RdpFilter:
 
     @property
     def balances(self) -> list[OrderBalance]:
-        """What each order has spent."""
+        """The spending of each order."""
         return [OrderBalance(*balance) for balance in self._filter.balances()]
 
 
 class IndividualGaussianFilter:
-    """A Gaussian budget for each unit, which pays for that unit's own contribution alone.
+    """A Gaussian budget for each unit, which pays for that unit's own contribution only.
 
-    **Who is admitted is private data**: it depends on the records. Leave the others out of the step, and do not publish, log or
-    look at it to choose the next step. So this neither prints nor pickles what it holds.
+    **Which units are admitted is private data**: it depends on the records. Leave the others out of the step, and do
+    not publish, log or look at the result to choose the next step. For this reason the class neither prints nor pickles
+    its contents.
     """
 
     def __init__(self, n_units: int, *, epsilon: float, delta: float, adjacency: Adjacency = "add-remove-user") -> None:
         self._filter = _native.IndividualGaussianFilter(epsilon, delta, adjacency, n_units)
 
     def admit(self, mu: Iterable[float]) -> Any:
-        """Charges unit i with `mu[i]`, its norm over the noise, and gives a numpy array that says who takes part in the step."""
+        """Charge unit i with `mu[i]`, its norm divided by the noise, and return an array that marks who takes part."""
         import numpy as np
 
         return np.array(self._filter.admit_all([float(one) for one in mu]), dtype=bool)
 
 
 class Odometer:
-    """Says at any moment what Gaussian mechanisms chosen step by step have cost so far, also for who stops by looking at outputs.
+    """The cost so far, at any moment, of Gaussian mechanisms chosen step by step, also if outputs decide when to stop.
 
-    `mu` is where the ladder of its readings begins; start it near what will be spent. `growth` is that of mu squared from rung to
-    rung, 2 unless it is given.
+    `mu` is where the ladder of its readings starts; choose it close to what will be spent. `growth` is the ratio of mu
+    squared between successive rungs, 2 by default.
     """
 
     def __init__(self, *, delta: float, mu: float, growth: float | None = None, adjacency: Adjacency = "add-remove-user") -> None:
@@ -114,7 +116,7 @@ class Odometer:
 
     @property
     def epsilon(self) -> float:
-        """Epsilon up to now at the odometer's delta; 0 before the first event."""
+        """Epsilon so far at the odometer's delta; 0 before the first event."""
         return self._odometer.epsilon()
 
     @property

@@ -1,4 +1,4 @@
-"""A ledger that pays for the releases of a pipeline of one's own, and the certificate of what it paid for."""
+"""A ledger that pays for the releases of your own pipeline, and the certificate of what it paid for."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Balance", "OpenLedger", "Spend", "certify", "check_covered", "read_c
 
 
 class Balance(NamedTuple):
-    """What a ledger has spent, in the measure that it counts in."""
+    """The spending of a ledger, in the measure that it uses."""
 
     measure: str
     spent: float
@@ -30,7 +30,7 @@ class Balance(NamedTuple):
 
 @dataclass(frozen=True)
 class Spend:
-    """One release that a ledger has paid for. Nothing is refunded: what is not released stays spent."""
+    """One release that a ledger has paid for. Nothing is refunded: if it is not made, the budget stays spent."""
 
     label: str
     event: Event
@@ -46,8 +46,8 @@ class Spend:
 class OpenLedger:
     """A ledger file, open and locked: it pays for releases before their noise is drawn.
 
-    `data_set` and `adjacency` are those that the ledger was made for; the name is the file's without its ending unless it is
-    given.
+    `data_set` and `adjacency` are those that the ledger was created for; the default name is the file name without its
+    extension.
 
     >>> with OpenLedger("ratings.ledger") as ledger:  # doctest: +SKIP
     ...     spend = ledger.spend(gaussian(noise_multiplier=8.0), label="histogram")  # durable when this returns
@@ -77,20 +77,20 @@ class OpenLedger:
         kind: LedgerKind = "gaussian",
         adjacency: Adjacency = "add-remove-user",
     ) -> OpenLedger:
-        """Makes a ledger as `Ledger.create` does, and opens it."""
+        """Create a ledger as `Ledger.create` does, and open it."""
         ledger = Ledger.create(path, epsilon=epsilon, delta=delta, data_set=data_set, kind=kind, adjacency=adjacency)
         return cls(ledger, data_set=data_set, adjacency=adjacency)
 
     def spend(self, event: Event, *, label: str, n_draws: int = 0) -> Spend:
-        """Pays for one release, or raises `BudgetExceeded` and pays nothing.
+        """Pay for one release, or raise `BudgetExceeded` and pay nothing.
 
-        It is durable when this returns; draw the noise after that. `n_draws` counts draws of this package's own sampler, for
-        which a part of delta is set aside; noise from elsewhere has none.
+        The payment is durable when this returns; draw the noise after that. `n_draws` counts draws of this package's
+        own sampler, for which a part of delta is reserved; noise from other sources has none.
         """
         return self._pay([(label, event, n_draws)])[0]
 
     def spend_all(self, releases: Mapping[str, Event] | Iterable[tuple[str, Event]]) -> list[Spend]:
-        """Pays for all these releases, by their labels, or for none."""
+        """Pay for all these releases, given by their labels, or for none."""
         return self._pay(_wanted(releases))
 
     def affords(self, releases: Event | Mapping[str, Event] | Iterable[tuple[str, Event]]) -> bool:
@@ -98,7 +98,7 @@ class OpenLedger:
         return self._ledger.affords(_texts(_wanted(releases)))
 
     def cost(self, releases: Event | Mapping[str, Event] | Iterable[tuple[str, Event]]) -> float:
-        """What these releases cost here, in the measure of `balance`, whether there is room for them or not."""
+        """The cost of these releases, in the measure of `balance`, whether or not the budget has room for them."""
         return self._ledger.cost(_texts(_wanted(releases)))
 
     def _pay(self, wanted: list[_Wanted]) -> list[Spend]:
@@ -126,7 +126,7 @@ class OpenLedger:
 
     @property
     def balance(self) -> Balance:
-        """What was spent and what is left."""
+        """The amounts spent and remaining."""
         return Balance(*self._ledger.balance())
 
     @property
@@ -135,7 +135,7 @@ class OpenLedger:
         return self._ledger.remaining()
 
     def close(self) -> None:
-        """Gives the file free for other writers."""
+        """Close the file, so that other processes can write to it."""
         self._ledger.close()
 
     def __enter__(self) -> OpenLedger:
@@ -178,9 +178,9 @@ def certify(
 ) -> Certificate:
     """The certificate of releases that one ledger paid for.
 
-    `released` says of each output who may see it; `assumptions` are what a reader must take on trust: how contributions were
-    bounded and where the noise came from. The guarantee is that of these releases alone; the ledger's budget covers all that it
-    ever paid for.
+    `released` states for each output who may see it; `assumptions` are what a reader must take on trust: how
+    contributions were bounded and where the noise came from. The guarantee is that of these releases alone; the
+    ledger's budget covers everything that it ever paid for.
     """
     paid = list(spends)
     if not paid or any((s.data_set, s.delta, s.adjacency) != (paid[0].data_set, paid[0].delta, paid[0].adjacency) for s in paid):
@@ -193,7 +193,7 @@ def certify(
 
 
 def read_certificate(path: str | os.PathLike[str]) -> Certificate:
-    """The certificate of a file, or of a model's folder. Its figures are not recomputed yet: see `Certificate.verify`."""
+    """The certificate in a file, or in a model's folder. Its values are not recomputed yet: see `Certificate.verify`."""
     file = Path(path)
     if file.is_dir():
         file /= "certificate.json"
@@ -206,6 +206,6 @@ def read_certificate(path: str | os.PathLike[str]) -> Certificate:
 
 
 def check_covered(certificate: Certificate, ledger: str | os.PathLike[str] | Ledger) -> None:
-    """Raises unless the ledger paid for every release of the certificate."""
+    """Raise an error unless the ledger paid for every release of the certificate."""
     path = ledger.path if isinstance(ledger, Ledger) else ledger
     _native.ledger_covers(os.fspath(path), certificate.to_json())

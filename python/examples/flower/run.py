@@ -33,13 +33,13 @@ POLICY = {
         "ratings.csv": {"user": "user", "item": "item", "rating": "rating"},
         "rows.csv": {"user": "user", "target": "y"},
     },
-    "insecure_seed": True,  # for tests alone: it admits runs without any guarantee
+    "insecure_seed": True,  # for tests only: it admits runs without any guarantee
 }
 APP = Path(__file__).parent
 
 
 def made(work: Path) -> dict[str, dict[str, np.ndarray]]:
-    """Ratings of items, and rows for linear models, dealt to the folders of the silos."""
+    """Generate ratings of items and rows for linear models, and write them to the folders of the silos."""
     rng = np.random.default_rng(0)
     tastes, items = rng.normal(size=N_USERS), rng.normal(size=N_ITEMS)
     user, item = np.nonzero(rng.random((N_USERS, N_ITEMS)) < 0.6)
@@ -72,12 +72,12 @@ class Federation:
         self.home.mkdir()
         address = f'[superlink]\ndefault = "local"\n[superlink.local]\naddress = "127.0.0.1:{self.port}"\ninsecure = true\n'
         (self.home / "config.toml").write_text(address)
-        # apps run in processes of their own, which find this interpreter first
+        # apps run in separate processes, which find this interpreter first
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
         self.env = {**os.environ, "FLWR_HOME": str(self.home), "PATH": path, "RAYON_NUM_THREADS": "1"}
 
     def start(self, name: str, *command: str) -> subprocess.Popen[bytes]:
-        """Start a program in a session of its own."""
+        """Start a program in a new session."""
         log = (self.work / f"{name}.log").open("ab")
         program = str(Path(sys.executable).parent / command[0])
         process = subprocess.Popen(
@@ -113,13 +113,13 @@ class Federation:
         subprocess.run(command, env=self.env, cwd=self.work, check=True)
 
     def stop(self) -> None:
-        """End all that was started."""
+        """Stop all programs that were started."""
         for process in self.started:
             kill(process)
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:
-    """End a program with all processes that it started."""
+    """Stop a program with all processes that it started."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -128,7 +128,7 @@ def kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def wait_for(what: str, is_there: object, seconds: float = 900.0) -> None:
-    """Wait until a file is there, or a function says so."""
+    """Wait until a file exists, or a function returns true."""
     end = time.monotonic() + seconds
     while not is_there():  # type: ignore[operator]
         if time.monotonic() > end:
@@ -137,7 +137,7 @@ def wait_for(what: str, is_there: object, seconds: float = 900.0) -> None:
 
 
 def main() -> None:
-    """Train three times, the first time with failures, and check what came of it."""
+    """Train three times, the first time with failures, and check the results."""
     work = Path(tempfile.mkdtemp(prefix="flower-"))
     tables, federation = made(work), Federation(work)
     silos = [Silo(silo, work / f"silo{silo}") for silo in range(N_SILOS)]

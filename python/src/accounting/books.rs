@@ -1,4 +1,5 @@
-//! A ledger that pays for releases of a pipeline of one's own, and the certificate of what it paid for.
+//! A ledger that pays for releases of a user's own pipeline, and the certificate of what it paid
+//! for.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -31,7 +32,7 @@ fn planned(py: Python<'_>, wanted: Vec<Wanted>) -> PyResult<Vec<PlannedRelease>>
 struct OpenLedger(Mutex<Option<Ledger>>);
 
 impl OpenLedger {
-    /// Asks the ledger with the interpreter's lock released.
+    /// Queries the ledger with the interpreter's lock released.
     fn ask<T: Send>(
         &self,
         py: Python<'_>,
@@ -92,7 +93,7 @@ impl OpenLedger {
         })
     }
 
-    /// What the releases would cost, in the measure of the balance.
+    /// The cost of the releases, in the measure of the balance.
     fn cost(&self, py: Python<'_>, wanted: Vec<Wanted>) -> PyResult<f64> {
         let releases = planned(py, wanted)?;
         self.ask(py, |ledger| ledger.cost(&plan(ledger, releases)?))
@@ -110,7 +111,7 @@ impl OpenLedger {
         })
     }
 
-    /// Measure, spent, budget and what is left.
+    /// Measure, amount spent, budget and remaining amount.
     fn balance(&self, py: Python<'_>) -> PyResult<(String, f64, f64, f64)> {
         self.ask(py, |ledger| {
             let balance = ledger.balance();

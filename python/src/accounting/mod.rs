@@ -1,4 +1,4 @@
-//! What mechanisms cost. Events come as the JSON of [`DpEvent`].
+//! Privacy cost of mechanisms. Events are passed as the JSON of [`DpEvent`].
 
 mod books;
 mod filters;
@@ -38,7 +38,8 @@ fn answer(bound: PrivacyBound) -> Answer {
     (bound.value, bound.lower, bound.upper, bound.method.name())
 }
 
-/// The value, or the exception for an error of the accountant: those of the accountant alone have classes of their own.
+/// The value, or the exception for an error of the accountant; accountant errors have their own
+/// exception classes.
 fn raise<T>(py: Python<'_>, result: Result<T>) -> PyResult<T> {
     let error = match result {
         Ok(value) => return Ok(value),
@@ -62,7 +63,7 @@ fn raise<T>(py: Python<'_>, result: Result<T>) -> PyResult<T> {
     Err(raised)
 }
 
-/// A text that is no event, neighbouring relation or method.
+/// The exception for a text that is not an event, a neighbouring relation or a method.
 fn unread<T>(py: Python<'_>, setting: &str, why: impl std::fmt::Display) -> PyResult<T> {
     Err(FacadeError::Usage(format!("`{setting}`: {why}"))).raise(py)
 }
@@ -106,8 +107,9 @@ fn accountant(
     })
 }
 
-/// Composes an event with the accountant of that name, and asks it with the interpreter's lock released. Ctrl-C ends the call, except where the answer is a closed
-/// form, which is there before a thread could begin.
+/// Composes an event with the accountant of that name, and queries it with the interpreter's lock
+/// released. Ctrl-C ends the call, except if the answer is a closed form, which is available before
+/// a thread could start.
 fn ask<T: Send + 'static>(
     py: Python<'_>,
     (json, neighbours): (&str, &str),
@@ -129,7 +131,7 @@ fn ask<T: Send + 'static>(
     raise(py, answered)
 }
 
-/// Refuses what the accountant cannot count.
+/// Refuses an event that the accountant cannot count.
 #[pyfunction]
 fn account_check(
     py: Python<'_>,
@@ -143,7 +145,8 @@ fn account_check(
     raise(py, py.detach(|| accountant.compose(&event, 1)))
 }
 
-/// Epsilon at a delta, delta at an epsilon, or the trade-off function at a type I error. Of the latter the lower end is the value.
+/// Epsilon at a delta, delta at an epsilon, or the trade-off function at a type I error. For the
+/// trade-off function the value is the lower end.
 #[pyfunction]
 fn account_answer(
     py: Python<'_>,
@@ -190,7 +193,7 @@ fn account_mu(py: Python<'_>, event: &str, adjacency: &str) -> PyResult<f64> {
     Ok(accountant.gdp().mu)
 }
 
-/// rho of mechanisms that are concentrated.
+/// rho of mechanisms that satisfy zCDP.
 #[pyfunction]
 fn account_rho(py: Python<'_>, event: &str, adjacency: &str) -> PyResult<f64> {
     let mut accountant = ZcdpAccountant::new(self::adjacency(py, adjacency)?);
@@ -198,11 +201,11 @@ fn account_rho(py: Python<'_>, event: &str, adjacency: &str) -> PyResult<f64> {
     Ok(accountant.rho())
 }
 
-/// The events of a calibration: a function of Python, and the first exception that it raised.
+/// The events of a calibration: a Python function, and the first exception that it raised.
 struct Events {
     function: Py<PyAny>,
     failed: Mutex<Option<PyErr>>,
-    /// Ctrl-C: the function is called no more.
+    /// Set by Ctrl-C: the function is no longer called.
     is_abandoned: AtomicBool,
 }
 
@@ -215,7 +218,7 @@ impl Events {
         }
     }
 
-    /// What `search` finds with these events, unless an exception or Ctrl-C ends it.
+    /// The result of `search` with these events, unless an exception or Ctrl-C ends it.
     fn searched<T: Send + 'static>(
         self,
         py: Python<'_>,
@@ -232,7 +235,7 @@ impl Events {
         }
     }
 
-    /// The event at `x`. After an exception nothing meets the target, which ends the search.
+    /// The event at `x`. After an exception no event meets the target, which ends the search.
     fn at<T: for<'py> IntoPyObject<'py>>(&self, x: T) -> DpEvent {
         let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
         if failed.is_some() || self.is_abandoned.load(Ordering::Relaxed) {

@@ -1,1 +1,1 @@
-"""Private models of users who are in silos, by Flower."""
+"""Private models of users in silos, with Flower."""

@@ -1,4 +1,4 @@
-"""A silo: its node's configuration says its number and its folder."""
+"""A silo: the configuration of its node gives its number and its folder."""
 
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
@@ -20,7 +20,7 @@ def reply(message: Message, answer: dict) -> Message:
 
 @app.query("silo")
 def number(message: Message, context: Context) -> Message:
-    """Which silo is here."""
+    """The number of this silo."""
     return reply(message, {"silo": silo(context).number})
 
 
@@ -32,6 +32,6 @@ def exact_sum(message: Message, context: Context) -> Message:
 
 @app.query("model")
 def model(message: Message, context: Context) -> Message:
-    """The released model, which the silo's users combine with their own records here."""
+    """The released model, which the silo's users combine with their own records locally."""
     silo(context).take(message.content["said"])
     return reply(message, {"body": b""})

@@ -41,7 +41,7 @@ def main(grid: Grid, context: Context) -> None:
         str(config["catalogue"]),
         epsilon=float(config["epsilon"]),
         ledger=dp.NO_LEDGER,  # for real data: the file of a ledger, and same_data_set=True below
-        insecure_seed=None if int(config["seed"]) < 0 else int(config["seed"]),  # for tests alone
+        insecure_seed=None if int(config["seed"]) < 0 else int(config["seed"]),  # for tests only
     )
 
     def progress(done: int, total: int) -> None:
