@@ -7,20 +7,20 @@ use dp_core::params;
 use crate::Result;
 use crate::id_numbers::IdNumbers;
 
-/// Where the list of items came from: part of what a certificate has to say.
+/// The origin of the list of items, which a certificate has to state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CatalogueSource {
-    /// Given by the operator, independent of the ratings.
+    /// Provided by the operator, independent of the ratings.
     Declared,
-    /// Collected from the ratings: the ids found there are *assumed* to be public.
+    /// Collected from the ratings: the ids that occur there are *assumed* to be public.
     FromRatings,
 }
 
 /// The items, numbered from 0 in an order that depends on the ids alone.
 ///
-/// Ids that are all integers are ordered as numbers, otherwise as text, so that neither the
-/// order of a file nor that of its users shows in the numbering. An id given twice counts once,
-/// with the first title given.
+/// Ids that are all integers are ordered as numbers, otherwise as text, so that the numbering
+/// reveals neither the order of a file nor that of its users. Repeated ids count once, with the
+/// first title that was given.
 ///
 /// # Examples
 /// ```
@@ -38,10 +38,10 @@ pub struct ItemCatalogue {
 }
 
 impl ItemCatalogue {
-    /// A catalogue of ids without titles.
+    /// Creates a catalogue of ids without titles.
     ///
     /// # Panics
-    /// When there are 2^32 different ids or more.
+    /// If there are 2^32 different ids or more.
     pub fn from_ids<I>(ids: I) -> Self
     where
         I: IntoIterator,
@@ -50,10 +50,10 @@ impl ItemCatalogue {
         Self::from_titled(ids.into_iter().map(|id| (id, None)))
     }
 
-    /// A catalogue of ids, each with a title if it has one.
+    /// Creates a catalogue of ids, each with a title if it has one.
     ///
     /// # Panics
-    /// When there are 2^32 different ids or more.
+    /// If there are 2^32 different ids or more.
     pub fn from_titled<I, S>(items: I) -> Self
     where
         I: IntoIterator<Item = (S, Option<String>)>,
@@ -90,7 +90,7 @@ impl ItemCatalogue {
         self.ids.len()
     }
 
-    /// Whether there is no item.
+    /// Whether there are no items.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ids.is_empty()
@@ -108,7 +108,7 @@ impl ItemCatalogue {
         &self.titles
     }
 
-    /// The title of an item, if there is such an item and it has one.
+    /// The title of an item, if the item exists and has one.
     #[must_use]
     pub fn title(&self, index: usize) -> Option<&str> {
         self.titles.get(index)?.as_deref()
@@ -134,12 +134,13 @@ fn sort_by_id(items: &mut [(String, Option<String>)]) {
     }
 }
 
-/// Columns of names for public items: genres, people, decades, any number of names per item and column.
+/// Columns of feature values for public items (genres, people, decades), with any number of values
+/// per item and column.
 ///
 /// Read one with [`read_item_table`](crate::read_item_table).
 ///
 /// # Privacy
-/// Public: nothing here may come from ratings.
+/// Public: nothing in it may be derived from ratings.
 ///
 /// # Examples
 /// ```
@@ -160,7 +161,8 @@ pub struct ItemTable {
 }
 
 impl ItemTable {
-    /// A table of these columns. A row with too few lists has empty ones at its end, surplus lists are dropped, and of an id given twice the first row counts.
+    /// Creates a table with these columns. A row with too few lists is extended by empty ones,
+    /// surplus lists are dropped, and for repeated ids the first row counts.
     pub fn new<C, I, S>(columns: C, rows: I) -> Self
     where
         C: IntoIterator<Item: Into<String>>,
@@ -198,19 +200,20 @@ impl ItemTable {
         self.rows.len()
     }
 
-    /// Names of an item in a column; none for an item or column that is not there.
+    /// Values of an item in a column; empty if the item or column does not exist.
     #[must_use]
     pub fn names(&self, id: &str, column: usize) -> &[String] {
         let list = self.rows.get(id).and_then(|row| row.get(column));
         list.map_or(&[], Vec::as_slice)
     }
 
-    /// Ids, in order as text.
+    /// Ids, sorted as text.
     pub fn ids(&self) -> impl Iterator<Item = &str> {
         self.rows.keys().map(String::as_str)
     }
 
-    /// The columns of both, for the items of either; an item that one does not have has no names in its columns.
+    /// The columns of both tables, for the items of either. An item that is missing in one of them
+    /// has no values in its columns.
     #[must_use]
     pub fn join(mut self, mut other: Self) -> Self {
         let n_own = self.columns.len();
@@ -227,7 +230,8 @@ impl ItemTable {
         self
     }
 
-    /// Years of a column as decades, `1995` as `1990s`; what is no whole number from 1 to 9999 is dropped.
+    /// Adds the years of a column as decades, `1995` as `1990s`. Values that are not whole numbers
+    /// from 1 to 9999 are dropped.
     #[must_use]
     pub fn with_decades(mut self, column: &str) -> Self {
         let Some(at) = self.columns.iter().position(|name| name == column) else {
@@ -246,10 +250,12 @@ impl ItemTable {
     }
 }
 
-/// The names of a public table of items that enough items have, numbered: columns one after the other, names within a column in order as text.
+/// The feature values in a public table of items that at least a given number of items have,
+/// numbered column by column, and within a column sorted as text.
 ///
 /// # Privacy
-/// Made from the public table alone. How often an item was *rated* has no say in which names are kept.
+/// Created from the public table alone. How often an item was *rated* does not affect which values
+/// are kept.
 ///
 /// # Examples
 /// ```
@@ -266,16 +272,16 @@ impl ItemTable {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FeatureVocabulary {
-    /// Per column: names in the order of their numbers, and numbers by name.
+    /// Per column: the values in the order of their numbers, and the numbers by value.
     columns: Vec<(Vec<String>, HashMap<String, u32>)>,
 }
 
 impl FeatureVocabulary {
-    /// The names that at least `min_items` items have; a name counts once per item.
+    /// Keeps the values that at least `min_items` items have; a value counts once per item.
     ///
     /// # Errors
-    /// [`Error::Param`](crate::Error::Param) when `min_items` is 0, there are 2^32 names or more, or a column is left without any name: no category of features can be
-    /// made of it.
+    /// [`Error::Param`](crate::Error::Param) if `min_items` is 0, there are 2^32 values or more, or
+    /// a column is left without any value, so that it cannot form a category of features.
     pub fn new(items: &ItemTable, min_items: usize) -> Result<Self> {
         params::at_least_one("min_items", min_items)?;
         let (mut columns, mut next) = (Vec::new(), 0_usize);
@@ -298,22 +304,25 @@ impl FeatureVocabulary {
         Ok(Self { columns })
     }
 
-    /// How many names each column has.
+    /// Number of values in each column.
     #[must_use]
     pub fn category_sizes(&self) -> Vec<usize> {
         self.columns.iter().map(|(names, _)| names.len()).collect()
     }
 
-    /// Names of a column in the order of their numbers; none for a column that is not there.
+    /// Values of a column in the order of their numbers; empty if the column does not exist.
     #[must_use]
     pub fn names(&self, column: usize) -> &[String] {
         self.columns.get(column).map_or(&[], |(names, _)| names)
     }
 
-    /// Numbers and weights of an item's names, numbers increasing; the weight is how often the name is given.
+    /// Numbers and weights of an item's values, in order of increasing number. The weight is how
+    /// often the value is given.
     ///
-    /// Names that are not in the vocabulary, be they rare or never seen when it was made, count for nothing, in columns as well as items; an item without any known name, or that is not in the
-    /// table, has no feature. `items` may be another table with the same columns in the same order: new items.
+    /// Values that are not in the vocabulary, either rare or unknown when it was created, are
+    /// ignored. An item without any known value, or one that is not in the table, has no features.
+    /// `items` may be another table with the same columns in the same order, for example with new
+    /// items.
     #[must_use]
     pub fn features(&self, items: &ItemTable, id: &str) -> Vec<(u32, f64)> {
         let mut found = BTreeMap::new();
@@ -325,7 +334,7 @@ impl FeatureVocabulary {
         found.into_iter().collect()
     }
 
-    /// The same as rows of numbers, one column a name, for items of these ids.
+    /// The same as rows of numbers, one column per value, for items with these ids.
     ///
     /// # Examples
     /// ```
@@ -349,7 +358,7 @@ impl FeatureVocabulary {
     }
 }
 
-/// Names that enough items have, in order.
+/// Values that enough items have, in order.
 fn frequent(items: &ItemTable, column: usize, min_items: usize) -> Vec<String> {
     let mut holders: BTreeMap<&str, usize> = BTreeMap::new();
     for id in items.ids() {

@@ -1,48 +1,48 @@
-//! Typed errors. They name places in a file, never the content of a record.
+//! Typed errors. They contain positions in a file, never the content of a record.
 
 use std::{fmt, io};
 
 /// Errors of dp-data.
 ///
-/// Where a `source` is carried it says why (no such file, disk full, ...), and `Display` leaves
-/// it to be printed by whoever walks the chain.
+/// If there is a `source`, it contains the cause (no such file, disk full, ...), and `Display` does
+/// not repeat it, because callers that print the chain of errors will.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The file does not exist or may not be opened.
+    /// The file does not exist or cannot be opened.
     #[error("{path}: cannot be opened")]
     Open {
         /// The file.
         path: String,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// Reading stopped half-way.
+    /// Reading failed before the end of the file.
     #[error("{path}: cannot be read")]
     Read {
         /// The file.
         path: String,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// The file starts like gzip and then is not, or ends too early.
+    /// The file starts like gzip but is not valid gzip, or ends too early.
     #[error("{path}: the gzip data is damaged or cut short")]
     Gzip {
         /// The file.
         path: String,
-        /// What the decoder met.
+        /// The error of the decoder.
         source: io::Error,
     },
-    /// The file is called Parquet, or starts like it, and cannot be read as such: damaged, cut short, compressed or
-    /// encrypted in a way that is not read, or not a file at all.
+    /// The file is named like Parquet, or starts like it, but cannot be read as such: it is
+    /// damaged, truncated, compressed or encrypted in an unsupported way, or not a file at all.
     #[error("{path}: cannot be read as Parquet")]
     Parquet {
         /// The file.
         path: String,
-        /// Why, without anything that stood in the file's records.
+        /// The cause, without any content of the file's records.
         source: io::Error,
     },
-    /// The file is Parquet, and the crate was built without the feature `parquet`.
+    /// The file is Parquet, but the crate was built without the feature `parquet`.
     #[error(
         "{path}: a Parquet file, which this build does not read: it was built without the feature `parquet`"
     )]
@@ -50,33 +50,33 @@ pub enum Error {
         /// The file.
         path: String,
     },
-    /// The file cannot be written; nothing was left behind.
+    /// The file cannot be written. Nothing was left behind.
     #[error("{path}: cannot be written")]
     Write {
         /// The file.
         path: String,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// A line does not have the promised structure.
+    /// A line does not have the required structure.
     #[error("{path}:{line}:{column}: expected {expected}")]
     Malformed {
         /// The file.
         path: String,
-        /// Line, counted from 1, blank lines included; of Parquet the row, counted from 1.
+        /// Line, counted from 1, including blank lines; for Parquet the row, counted from 1.
         line: usize,
         /// Field within the line, counted from 1.
         column: usize,
-        /// What should have been there.
+        /// What was expected there.
         expected: Expected,
     },
-    /// The file holds no record: it is empty or has only a header.
+    /// The file contains no record: it is empty or has only a header.
     #[error("{path}: expected at least one record; the file holds none")]
     Empty {
         /// The file.
         path: String,
     },
-    /// The header names no column for something that is needed.
+    /// The header has no column for something that is required.
     #[error(
         "{path}:{line}: {role} column not found, or not unique: looked for {}; {}",
         looked_for.join(", "),
@@ -87,37 +87,38 @@ pub enum Error {
         path: String,
         /// Line of the header, counted from 1; 1 for Parquet.
         line: usize,
-        /// What the column should hold.
+        /// What the column should contain.
         role: ColumnRole,
         /// Accepted names.
         looked_for: Vec<String>,
         /// Number of columns.
         n_columns: usize,
-        /// Their names. None where nothing says that the first line is a header: without one it is somebody's record, and is not shown.
+        /// The column names. Absent if it is not certain that the first line is a header: it may
+        /// then be a user's record, and is not shown.
         header: Option<Vec<String>>,
     },
-    /// One column would be read as two things.
+    /// One column would be used for two roles.
     #[error("{path}: the column {name} would be read as the {} and as the {}; expected two columns", roles[0], roles[1])]
     SharedColumn {
         /// The file.
         path: String,
         /// Its name.
         name: String,
-        /// What it would be.
+        /// The two roles.
         roles: [ColumnRole; 2],
     },
-    /// A catalogue of items that shows of itself that it is no public one.
+    /// A catalogue of items that is evidently not a public one.
     #[error("{path}: not a public catalogue of items: {fault}")]
     NotACatalogue {
         /// The file.
         path: String,
-        /// What shows it.
+        /// Why it is not.
         fault: CatalogueFault,
     },
-    /// Two rows of a table carry the same user id, so they are not two users.
+    /// Two rows of a table have the same user id, so they are not two users.
     #[error("two rows carry the same user id; expected one row per user")]
     RepeatedUser,
-    /// A metric was asked of no predictions at all.
+    /// A metric was to be computed from no predictions.
     #[error("{metric} needs at least one prediction")]
     NoPredictions {
         /// The metric.
@@ -126,7 +127,7 @@ pub enum Error {
     /// A parameter is out of range.
     #[error(transparent)]
     Param(#[from] dp_core::ParamError),
-    /// A dimension does not fit.
+    /// A dimension does not match.
     #[error(transparent)]
     Shape(#[from] dp_core::ShapeError),
     /// An error of dp-core.
@@ -134,13 +135,13 @@ pub enum Error {
     Core(#[from] dp_core::Error),
 }
 
-/// Result with this crate's [`Error`].
+/// `Result` with this crate's [`Error`] as the default error type.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Names that are shown of a header.
+/// Maximum number of header names that are shown.
 const MOST_NAMES: usize = 20;
 
-/// What the header has, or why that is not shown.
+/// The names in the header, or the reason why they are not shown.
 fn names_of(header: Option<&[String]>, n_columns: usize) -> String {
     match header {
         Some(names) if names.len() > MOST_NAMES => {
@@ -154,22 +155,23 @@ fn names_of(header: Option<&[String]>, n_columns: usize) -> String {
     }
 }
 
-/// What shows that a catalogue of items is no public one.
+/// Why a catalogue of items is evidently not a public one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CatalogueFault {
-    /// It is the file of the data, or holds the same bytes.
+    /// It is the data file, or contains the same bytes.
     IsTheData,
-    /// A column of it is called as that of the users is.
+    /// One of its columns has the name of the user column.
     UserColumn,
-    /// A column of it is called as that of the items is in the data, and another one holds its ids: no record would be of an item of it.
+    /// One of its columns has the name of the data's item column, but its ids are taken from
+    /// another one, so no record would match any of its items.
     ItemColumn,
-    /// An id stands there twice, as an item stands among ratings once for each user.
+    /// An id occurs twice, as an item does in ratings, once for each user.
     RepeatedId {
-        /// Line of the second one, counted from 1; of Parquet the row.
+        /// Line of the second occurrence, counted from 1; for Parquet the row.
         line: usize,
     },
-    /// Most of what it says about items are ids of users in the data.
+    /// Most of its values about items are ids of users in the data.
     UserIds,
 }
 
@@ -189,25 +191,25 @@ impl fmt::Display for CatalogueFault {
     }
 }
 
-/// What a column holds.
+/// The role of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ColumnRole {
-    /// Who rated.
+    /// The user.
     User,
-    /// What was rated.
+    /// The rated item.
     Item,
-    /// The value given.
+    /// The value of the rating.
     Rating,
-    /// An item's name in words.
+    /// The title of an item.
     Title,
-    /// What is to be predicted.
+    /// The value to be predicted.
     Target,
     /// One number of a feature vector.
     Feature,
-    /// Kinds that an item belongs to.
+    /// Genres of an item.
     Genres,
-    /// When an item appeared.
+    /// Year in which an item appeared.
     Year,
 }
 
@@ -226,7 +228,7 @@ impl fmt::Display for ColumnRole {
     }
 }
 
-/// What a reader needed at a place where something else stood.
+/// What a reader expected at a position where it found something else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Expected {
@@ -234,45 +236,46 @@ pub enum Expected {
     Number(ColumnRole),
     /// An id of at least one byte.
     Id(ColumnRole),
-    /// A column whose values can be ids: of text or whole numbers.
+    /// A column whose values can be ids: text or whole numbers.
     IdColumn(ColumnRole),
-    /// A column whose values are text, whole numbers, floating point numbers or booleans.
+    /// A column whose values are text, whole numbers, floating-point numbers or booleans.
     PlainColumn,
     /// Text in UTF-8.
     Utf8,
     /// At most 2^32 different ids.
     FewerIds,
-    /// As many fields as the header or the first line has.
+    /// As many fields as the header or the first line.
     Fields {
-        /// Fields in the line.
+        /// Number of fields in the line.
         found: usize,
-        /// Fields expected.
+        /// Expected number of fields.
         expected: usize,
     },
-    /// Three or four fields, as the formats without header have.
+    /// Three or four fields, as in the formats without header.
     ThreeOrFourFields {
-        /// Fields in the line.
+        /// Number of fields in the line.
         found: usize,
     },
-    /// A closing quote before the line ends, with a separator or the line's end after it.
+    /// A closing quote before the end of the line, followed by a separator or the end of the line.
     ClosedQuote,
-    /// Column names where the first line holds values.
+    /// Column names in the first line, which contains values.
     Header,
-    /// A record where the names of columns stand, and names were given for a file that has none.
+    /// A record in the first line, which contains column names, although names were given for a
+    /// file without header.
     NoNames,
     /// Fields separated by `::`, tabs, commas or semicolons.
     Separator,
-    /// Ratings of one user only.
+    /// Ratings of only one user.
     OneUser,
-    /// Something of JSON, or a key, in words.
+    /// A JSON element or a key, in words.
     Json(&'static str),
-    /// Counts that are those of the users and their rows.
+    /// Counts that agree with the users and their rows.
     Counts,
-    /// Data of every user that is listed.
+    /// Data for every listed user.
     DataOfUser,
-    /// Every user with data in the list of users.
+    /// A list of users that includes every user with data.
     ListedUser,
-    /// A user that was not there before.
+    /// A user who did not occur before.
     NewUser,
 }
 

@@ -1,23 +1,25 @@
-//! Numbers of ids: how a record finds its user and its item.
+//! Numbers for ids: finds the user and item of a record.
 
 use std::collections::HashMap;
 
 /// A number for each id.
 ///
-/// Ids that are short whole numbers, which most files have, are places in a list, and found without hashing. The list is at most
-/// [`GAPS`] times as long as there are ids, so that ids far apart cost no memory: these, and all others, are hashed.
+/// Ids that are short whole numbers, as in most files, are used as indices of a list and found
+/// without hashing. The list is at most [`GAPS`] times as long as there are ids, so that sparse ids
+/// cost no memory: these, and all others, are hashed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct IdNumbers {
-    /// By the whole number that the id is, its number plus 1; 0 where there is no such id, or it is hashed.
+    /// Indexed by the whole number of the id: its number plus 1, or 0 if there is no such id or it
+    /// is hashed.
     whole: Vec<u32>,
     hashed: HashMap<Box<[u8]>, u32>,
     n_whole: usize,
 }
 
-/// Places in the list for each id in it, and beyond these [`FREE`] ones.
+/// Number of list entries allowed per id in the list, in addition to [`FREE`] entries.
 const GAPS: usize = 8;
 const FREE: usize = 1 << 16;
-/// More digits than this and an id is not taken for a place.
+/// Ids with more digits than this are not used as indices.
 const MOST_DIGITS: usize = 8;
 
 impl IdNumbers {
@@ -31,7 +33,7 @@ impl IdNumbers {
         entry.checked_sub(1)
     }
 
-    /// Gives an id that has none its number.
+    /// Assigns a number to an id that has none.
     pub(crate) fn insert(&mut self, id: &[u8], number: u32) {
         let most = GAPS * self.n_whole + FREE;
         match (whole_number(id), number.checked_add(1)) {
@@ -49,7 +51,7 @@ impl IdNumbers {
     }
 }
 
-/// The whole number that an id is the only way to write.
+/// The whole number whose only decimal representation is this id.
 fn whole_number(id: &[u8]) -> Option<usize> {
     let is_short = matches!(id.len(), 1..=MOST_DIGITS);
     if !is_short || (id[0] == b'0' && id.len() > 1) {

@@ -1,13 +1,13 @@
-//! How much of what users went on to like stands at the top of their lists.
+//! Ranking metrics: how many of the items that users later liked are at the top of their lists.
 
 use dp_core::params::{at_least_one, same_size};
 
 use crate::{Error, Result};
 
-/// Items dealt to buckets of equal size by how many users they have.
+/// Items divided into buckets of equal size by their number of users.
 ///
-/// Source: Krichene et al. 2023, figure 4. Bucket 0 holds the rarest items. Made from released
-/// counts the buckets are public.
+/// Source: Krichene et al. 2023, figure 4. Bucket 0 contains the rarest items. If created from
+/// released counts, the buckets are public.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PopularityBuckets {
     bucket_of: Vec<usize>,
@@ -15,10 +15,10 @@ pub struct PopularityBuckets {
 }
 
 impl PopularityBuckets {
-    /// Sorts items by count, ties by index, and cuts the order into `n_buckets` equal parts.
+    /// Sorts items by count, ties by index, and divides them into `n_buckets` equal parts.
     ///
     /// # Errors
-    /// [`Error::Param`] when `n_buckets` is 0.
+    /// [`Error::Param`] if `n_buckets` is 0.
     ///
     /// # Examples
     /// ```
@@ -41,7 +41,7 @@ impl PopularityBuckets {
         })
     }
 
-    /// The bucket of an item; nothing for an item outside the catalogue.
+    /// The bucket of an item; `None` for an item outside the catalogue.
     #[must_use]
     pub fn of(&self, item: usize) -> Option<usize> {
         self.bucket_of.get(item).copied()
@@ -51,15 +51,15 @@ impl PopularityBuckets {
 /// Recall within one popularity bucket.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BucketRecall {
-    /// Length of the list that is looked at: `k` for the most popular bucket, `2 k` for the next, ...
+    /// Length of the evaluated list: `k` for the most popular bucket, `2 k` for the next, ...
     pub k: usize,
-    /// Mean over the users with targets in the bucket; `None` without such users.
+    /// Mean over the users with targets in the bucket; `None` if there are no such users.
     pub recall: Option<f64>,
-    /// Users with targets in the bucket.
+    /// Number of users with targets in the bucket.
     pub n_users: usize,
 }
 
-/// The figures of one user with at least one target. Private.
+/// The metrics of one user with at least one target. Private.
 #[derive(Clone, PartialEq)]
 #[allow(
     missing_debug_implementations,
@@ -70,11 +70,12 @@ pub struct UserRanking {
     pub recall: f64,
     /// NDCG@k.
     pub ndcg: f64,
-    /// Recall by popularity bucket, rarest items first; nothing where the user has no target in the bucket.
+    /// Recall by popularity bucket, rarest items first; `None` if the user has no target in the
+    /// bucket.
     pub by_bucket: Vec<Option<f64>>,
 }
 
-/// Means over the users with at least one target. Private, internal figures.
+/// Means over the users with at least one target. Private, for internal use.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RankingMetrics {
     /// Length of the lists.
@@ -85,7 +86,7 @@ pub struct RankingMetrics {
     pub recall_standard_error: f64,
     /// Mean NDCG@k.
     pub ndcg: f64,
-    /// Users with at least one target.
+    /// Number of users with at least one target.
     pub n_users: usize,
     /// Recall by popularity bucket, rarest items first.
     pub by_bucket: Vec<BucketRecall>,
@@ -98,13 +99,13 @@ pub struct RankingMetrics {
 /// NDCG@k   = Σ_{r ≤ k, item at rank r in T} 1/log2(r + 1)  /  Σ_{r ≤ min(k, |T|)} 1/log2(r + 1)
 /// ```
 ///
-/// `T` are one user's targets; the list leaves out the user's history. The denominator of the recall is that of
-/// Krichene et al. 2023 (appendix D.1) and Liang et al. 2018: a perfect list has recall 1 also where `|T| > k`.
-/// A bucket's recall counts only targets of the bucket, with lists the longer the rarer its items (footnote 3 of
-/// the paper).
+/// `T` are one user's targets; the list excludes the user's history. The denominator of the recall
+/// is that of Krichene et al. 2023 (appendix D.1) and Liang et al. 2018: a perfect list has recall
+/// 1 even if `|T| > k`. A bucket's recall counts only targets of the bucket, with longer lists for
+/// rarer items (footnote 3 of the paper).
 ///
 /// # Privacy
-/// Computed on records: internal figures, never to be released.
+/// Computed from records: for internal use, never to be released.
 ///
 /// # Examples
 /// ```
@@ -127,10 +128,10 @@ pub struct RankingSums<'a> {
 }
 
 impl<'a> RankingSums<'a> {
-    /// No users yet.
+    /// Creates sums without any users.
     ///
     /// # Errors
-    /// [`Error::Param`] when `k` is 0.
+    /// [`Error::Param`] if `k` is 0.
     pub fn new(k: usize, buckets: Option<&'a PopularityBuckets>) -> Result<Self> {
         at_least_one("k", k)?;
         let n_buckets = buckets.map_or(0, |buckets| buckets.n_buckets);
@@ -145,18 +146,18 @@ impl<'a> RankingSums<'a> {
         })
     }
 
-    /// How long lists must be for every figure: `k`, or `k` times the number of buckets.
+    /// The list length needed for all metrics: `k`, or `k` times the number of buckets.
     #[must_use]
     pub fn depth(&self) -> usize {
         self.k * self.by_bucket.len().max(1)
     }
 
-    /// The figures of one user; nothing for a user without targets.
+    /// The metrics of one user; `None` for a user without targets.
     ///
     /// # Arguments
-    /// * `ranked` - items best first, without the user's history, [`depth`](Self::depth) of them or the
-    ///   whole catalogue
-    /// * `targets` - increasing
+    /// * `ranked` - items, best first, without the user's history: [`depth`](Self::depth) of them
+    ///   or the whole catalogue
+    /// * `targets` - in increasing order
     #[must_use]
     pub fn of_user(&self, ranked: &[u32], targets: &[u32]) -> Option<UserRanking> {
         if targets.is_empty() {
@@ -194,7 +195,7 @@ impl<'a> RankingSums<'a> {
         (0..n_buckets).map(recall).collect()
     }
 
-    /// Adds one user: [`of_user`](Self::of_user).
+    /// Adds one user: see [`of_user`](Self::of_user).
     pub fn add(&mut self, ranked: &[u32], targets: &[u32]) {
         let Some(user) = self.of_user(ranked, targets) else {
             return;
@@ -211,10 +212,10 @@ impl<'a> RankingSums<'a> {
         }
     }
 
-    /// Adds all users of a table of targets; one list per row.
+    /// Adds all users of a table of targets, with one list per row.
     ///
     /// # Errors
-    /// [`Error::Shape`] when there are not as many lists as rows.
+    /// [`Error::Shape`] if the number of lists differs from the number of rows.
     pub fn add_all(
         &mut self,
         ranked: &dp_core::Private<Vec<Vec<u32>>>,
@@ -231,7 +232,7 @@ impl<'a> RankingSums<'a> {
     /// The means.
     ///
     /// # Errors
-    /// [`Error::NoPredictions`] when no user had a target.
+    /// [`Error::NoPredictions`] if no user had a target.
     pub fn finish(self) -> Result<RankingMetrics> {
         if self.n_users == 0 {
             return Err(Error::NoPredictions { metric: "recall" });
@@ -275,14 +276,15 @@ fn discount(rank: usize) -> f64 {
 /// `pairs` - `(predicted, truth)`, in rating units.
 ///
 /// # Privacy
-/// Not private: computed on records, it is an internal figure and must not be released.
+/// Not private: computed from records, it is for internal use and must not be released.
 ///
 /// # Errors
-/// [`Error::NoPredictions`] when there are no pairs.
+/// [`Error::NoPredictions`] if there are no pairs.
 ///
 /// # Numerics
 /// Squares are added with a compensated sum, so the error does not grow with `n` (the result is
-/// within a few units in the last place). A NaN prediction gives NaN, an infinite one infinity.
+/// accurate to a few units in the last place). A NaN prediction gives NaN, an infinite one
+/// infinity.
 ///
 /// # Examples
 /// ```
@@ -315,10 +317,10 @@ pub fn rmse(pairs: impl IntoIterator<Item = (f64, f64)>) -> Result<f64> {
 /// `pairs` - `(predicted, truth)`, in rating units.
 ///
 /// # Privacy
-/// Not private: computed on records, it is an internal figure and must not be released.
+/// Not private: computed from records, it is for internal use and must not be released.
 ///
 /// # Errors
-/// [`Error::NoPredictions`] when there are no pairs.
+/// [`Error::NoPredictions`] if there are no pairs.
 ///
 /// # Examples
 /// ```
@@ -339,7 +341,7 @@ pub fn mae(pairs: impl IntoIterator<Item = (f64, f64)>) -> Result<f64> {
     Ok(distances.total() / n as f64)
 }
 
-/// A running sum and the low bits it lost (Neumaier 1974).
+/// A running sum and its accumulated rounding error (Neumaier 1974).
 #[derive(Default)]
 struct CompensatedSum {
     sum: f64,
@@ -379,8 +381,8 @@ mod tests {
     fn recall_and_ndcg_of_hand_made_lists() {
         let mut sums = RankingSums::new(3, None).unwrap();
         sums.add(&[4, 9, 1], &[1, 4]); // hits at ranks 1 and 3 of 2 targets
-        sums.add(&[0, 2, 3], &[3, 5, 6, 7, 8]); // one hit, at rank 3; at most 3 possible
-        sums.add(&[1, 2, 3], &[]); // has nothing to find
+        sums.add(&[0, 2, 3], &[3, 5, 6, 7, 8]); // one hit, at rank 3; at most 3 are possible
+        sums.add(&[1, 2, 3], &[]); // no targets
         let found = sums.finish().unwrap();
         assert_eq!(found.n_users, 2);
         assert!(close(found.recall, (1.0 + 1.0 / 3.0) / 2.0));
@@ -457,7 +459,8 @@ mod tests {
 
     #[test]
     fn many_small_squares_survive_a_large_one() {
-        // a plain sum in this order stays at 2^54: each square is below half its last place
+        // a plain sum in this order stays at 2^54: each square is below half a unit in its last
+        // place
         let n = 1 << 20;
         let pairs =
             std::iter::once((2.0_f64.powi(27), 0.0)).chain(std::iter::repeat_n((1.0, 0.0), n));

@@ -8,24 +8,24 @@ use dp_core::{DroppedRecords, Interactions, InteractionsBuilder, Private};
 use crate::split::key_of;
 use crate::{CatalogueSource, Error, ItemCatalogue, RatingSplit, Result, SplitFractions};
 
-/// What became of the records of a file. Private figures: for internal reports only.
+/// Counts of what happened to the records of a file. Private: for internal reports only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ReadSummary {
-    /// Records in the file.
+    /// Number of records in the file.
     pub n_read: usize,
-    /// Records on items outside the declared catalogue; left out.
+    /// Number of records on items outside the declared catalogue, which were left out.
     pub n_outside_catalogue: usize,
-    /// Records the merge left out.
+    /// Records that the merge left out.
     pub dropped: DroppedRecords,
 }
 
-/// The key of a user in tables whose users are dealt to several processes:
+/// The key of a user in tables whose users are distributed over several processes:
 ///
 /// ```text
 /// key of user u = first 128 bits of SHA-256("dp-data user 1" ‖ 8 zero bytes ‖ id_u), least significant byte first, and 2¹²⁷ set
 /// ```
 ///
-/// It follows from the id alone, so it is the same in every file that has the user.
+/// It depends on the id alone, so it is the same in every file that contains the user.
 #[must_use]
 #[allow(clippy::missing_panics_doc, reason = "a hash has 32 bytes")]
 pub fn user_key(id: &str) -> u128 {
@@ -33,9 +33,9 @@ pub fn user_key(id: &str) -> u128 {
     u128::from_le_bytes(*hash.first_chunk().expect("a hash has 32 bytes")) | 1 << 127
 }
 
-/// A table of ratings, the ids behind its rows and columns, and how it came about.
+/// A table of ratings, the ids of its rows and columns, and how it was created.
 ///
-/// The catalogue is public; ratings, user ids and all counts of them are private.
+/// The catalogue is public. Ratings, user ids and all counts of them are private.
 #[allow(
     missing_debug_implementations,
     reason = "holds private records; printing them is never wanted"
@@ -49,13 +49,14 @@ pub struct Ratings {
 }
 
 impl Ratings {
-    /// Puts a table together with its ids; row `u` belongs to `user_ids[u]`, column `i` to the
+    /// Combines a table with its ids; row `u` belongs to `user_ids[u]`, column `i` to the
     /// catalogue's item `i`. The summary counts every record as read and none as dropped.
     ///
     /// # Errors
-    /// * [`Error::Shape`] - there are not as many ids as rows, or items as columns.
-    /// * [`Error::RepeatedUser`] - an id occurs twice: its holder would have two rows, each
-    ///   bounded on its own.
+    /// * [`Error::Shape`] if the number of ids differs from the number of rows, or that of items
+    ///   from the number of columns.
+    /// * [`Error::RepeatedUser`] if an id occurs twice: that user would then have two rows, each
+    ///   bounded separately.
     pub fn new(
         interactions: Interactions,
         user_ids: Vec<String>,
@@ -81,7 +82,7 @@ impl Ratings {
         ))
     }
 
-    /// As [`new`](Self::new), for callers whose ids are distinct by construction.
+    /// Like [`new`](Self::new), for callers whose ids are distinct by construction.
     pub(crate) fn assemble(
         interactions: Interactions,
         user_ids: Vec<String>,
@@ -122,7 +123,7 @@ impl Ratings {
         self.catalogue_source
     }
 
-    /// What was read and what was left out.
+    /// Counts of what was read and what was left out.
     #[must_use]
     pub const fn summary(&self) -> &Private<ReadSummary> {
         &self.summary
@@ -131,18 +132,19 @@ impl Ratings {
     /// Splits the ratings into training, validation and test parts; see [`RatingSplit::new`].
     ///
     /// # Errors
-    /// Those of [`RatingSplit::new`].
+    /// The errors of [`RatingSplit::new`].
     pub fn split(&self, fractions: SplitFractions, seed: u64) -> Result<RatingSplit> {
         RatingSplit::new(self, fractions, seed)
     }
 }
 
 impl Ratings {
-    /// The users whom `keep` picks, with all of their records; all items stay. It is asked by each user's [key](user_key), which is
-    /// the key of the user in the tables of what is returned.
+    /// The users selected by `keep`, with all of their records. All items are kept. `keep` is
+    /// called with each user's [key](user_key), which is also the user's key in the tables of the
+    /// result.
     ///
     /// # Privacy
-    /// *Neighbour-stable*: who is picked depends on nobody else.
+    /// *Neighbour-stable*: whether a user is selected depends on no other user.
     #[must_use]
     #[allow(
         clippy::missing_panics_doc,
@@ -164,14 +166,16 @@ impl Ratings {
         )
     }
 
-    /// The records with a value of at least `min_rating`, each with value 1; all users and items stay.
+    /// The records with a value of at least `min_rating`, each with value 1. All users and items
+    /// are kept.
     ///
     /// # Privacy
-    /// Acts on every record by itself, so one user more or less stays one user more or less. `min_rating`
-    /// is public.
+    /// Acts on every record separately, so data sets that differ by one user still differ by one
+    /// user. `min_rating` is public.
     ///
     /// # Errors
-    /// [`crate::Error::Param`] when `min_rating` is not finite; [`dp_core::ScratchError`] of ratings on disk.
+    /// [`crate::Error::Param`] if `min_rating` is not finite; [`dp_core::ScratchError`] for ratings
+    /// on disk.
     ///
     /// # Examples
     /// ```
@@ -190,7 +194,7 @@ impl Ratings {
         for (user, row) in (0..).zip(0..table.n_users()) {
             let id = table.user_id(row);
             if id != u128::from(user) {
-                builder.set_id(user, id); // who users are does not depend on what they like
+                builder.set_id(user, id); // the identity of users does not depend on what they like
             }
         }
         let mut builder = builder.on_disk(table.scratch().cloned());
@@ -272,7 +276,7 @@ mod tests {
         assert_eq!([&other[0], &other[2]], [&all[4], &all[0]]);
         let [odd, even] = [1, 0].map(|rest| {
             let part = table(&["a", "b", "c", "d", "e"]).of_users(|key| key % 2 == rest);
-            part.to_implicit(0.0).unwrap(); // a table in good order
+            part.to_implicit(0.0).unwrap(); // a consistent table
             keys(&part)
         });
         assert!(!odd.is_empty() && !even.is_empty());

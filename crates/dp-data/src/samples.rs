@@ -7,7 +7,8 @@ use crate::{Ratings, Result, user_key};
 
 /// Rows `(x, y)` of a file, grouped by user, and the names of the columns of `x`.
 ///
-/// Names of columns are public: they are part of how the data is kept, or made of a declared width. Everything else is private.
+/// Names of columns are public: they are part of how the data is stored, or are generated for a
+/// declared width. Everything else is private.
 #[allow(
     missing_debug_implementations,
     reason = "holds private records; printing them is never wanted"
@@ -20,7 +21,7 @@ pub struct SampleTable {
     n_not_finite: Private<usize>,
 }
 
-/// One user's rows; by default those of nobody, none.
+/// One user's rows; empty by default.
 #[derive(Clone, Default, PartialEq)]
 #[allow(
     missing_debug_implementations,
@@ -28,7 +29,7 @@ pub struct SampleTable {
 )]
 pub struct SampleUser {
     pub(crate) id: String,
-    /// Rows one after the other, each `x` followed by `y`.
+    /// The rows one after the other, each `x` followed by `y`.
     pub(crate) cells: Vec<f32>,
 }
 
@@ -51,11 +52,12 @@ impl SampleTable {
 
     /// Ratings as labelled feature vectors: `x` are the features of the item, `y` is the rating.
     ///
-    /// `items` are the features of all items, one after the other in the order of the catalogue, each as long as `names`. They are public or
-    /// released: the guarantee of what is trained does not cover them.
+    /// `items` contains the features of all items, one after the other in the order of the
+    /// catalogue, each as long as `names`. They must be public or released: the guarantee of what
+    /// is trained does not cover them.
     ///
     /// # Errors
-    /// [`crate::Error::Shape`] when `items` has another length.
+    /// [`crate::Error::Shape`] if `items` has another length.
     pub fn of_ratings(ratings: &Ratings, names: Vec<String>, items: &[f32]) -> Result<Self> {
         let (table, width) = (ratings.interactions().expose(), names.len());
         same_size("item features", items.len(), table.n_items() * width)?;
@@ -84,10 +86,10 @@ impl SampleTable {
         Ok(Self::new(names, target, users, order, not_finite))
     }
 
-    /// The users whom `keep` picks by their [keys](user_key), with all of their rows.
+    /// The users selected by `keep` according to their [keys](user_key), with all of their rows.
     ///
     /// # Privacy
-    /// *Neighbour-stable*: who is picked depends on nobody else.
+    /// *Neighbour-stable*: whether a user is selected depends on no other user.
     #[must_use]
     pub fn of_users(&self, keep: impl Fn(u128) -> bool) -> Self {
         let users = self.users.expose().iter();
@@ -131,19 +133,20 @@ impl SampleTable {
         &self.users
     }
 
-    /// For every kept row of the file, in its order, the place of its user in [`users`](Self::users).
+    /// For every kept row of the file, in order, the index of its user in [`users`](Self::users).
     #[must_use]
     pub const fn order(&self) -> &Private<Vec<u32>> {
         &self.order
     }
 
-    /// Rows left out because a number in them is NaN or infinite; of LEAF also because a number or label is missing or one too many.
+    /// Number of rows left out because a number in them is NaN or infinite; for LEAF also because a
+    /// number or label is missing or superfluous.
     #[must_use]
     pub const fn n_not_finite(&self) -> &Private<usize> {
         &self.n_not_finite
     }
 
-    /// The users alone.
+    /// Only the users.
     #[must_use]
     pub fn into_users(self) -> Private<Vec<SampleUser>> {
         self.users
@@ -151,16 +154,16 @@ impl SampleTable {
 }
 
 impl SampleUser {
-    /// The id as it stands in the file; empty where the file has no user column.
+    /// The id as it is in the file; empty if the file has no user column.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// The rows in the order of the file. Of a file read without target every `y` is 0.
+    /// The rows in the order of the file. If the file was read without target, every `y` is 0.
     ///
     /// # Panics
-    /// When `n_features` is not the number of features of the table.
+    /// If `n_features` is not the number of features of the table.
     pub fn rows(&self, n_features: usize) -> impl ExactSizeIterator<Item = (&[f32], f32)> {
         let width = n_features + 1;
         assert!(
@@ -172,7 +175,7 @@ impl SampleUser {
             .map(move |row| (&row[..n_features], row[n_features]))
     }
 
-    /// This user with the rows of `other`, of the same table, behind the own ones.
+    /// This user with the rows of `other`, from the same table, appended.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
         Self {

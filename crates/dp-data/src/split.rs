@@ -1,4 +1,4 @@
-//! A split that no user can change for another.
+//! Splits in which no user affects the parts of another user's records.
 
 use dp_core::params::{closed_unit, open_unit};
 use dp_core::{Interactions, ParamError, Private};
@@ -20,7 +20,7 @@ pub struct SplitFractions {
     test: f64,
 }
 
-/// How they stand in a file.
+/// The form in which they are stored in a file.
 #[cfg(feature = "serde")]
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -51,11 +51,11 @@ impl From<SplitFractions> for Shares {
 }
 
 impl SplitFractions {
-    /// Checks and keeps the three shares.
+    /// Validates the three shares.
     ///
     /// # Errors
-    /// [`Error::Param`](crate::Error::Param) when `train` is not above 0 and at most 1, when
-    /// `valid` or `test` is not from 0 to 1, or when the three do not add up to 1 (to 1e-9).
+    /// [`Error::Param`](crate::Error::Param) if `train` is not above 0 and at most 1, if `valid` or
+    /// `test` is not from 0 to 1, or if the three do not add up to 1 (to 1e-9).
     pub fn new(train: f64, valid: f64, test: f64) -> Result<Self> {
         if train.to_bits() != 1.0_f64.to_bits() {
             open_unit("train", train)?;
@@ -113,7 +113,7 @@ impl Default for SplitFractions {
     }
 }
 
-/// Ratings dealt to three tables with the same users and items.
+/// Ratings split into three tables with the same users and items.
 #[allow(
     missing_debug_implementations,
     reason = "holds private records; printing them is never wanted"
@@ -121,14 +121,14 @@ impl Default for SplitFractions {
 pub struct RatingSplit {
     /// For fitting.
     pub train: Private<Interactions>,
-    /// For choosing settings.
+    /// For selecting hyperparameters.
     pub valid: Private<Interactions>,
-    /// For the final figure.
+    /// For the final evaluation.
     pub test: Private<Interactions>,
 }
 
 impl RatingSplit {
-    /// Deals every record by a hash of the seed, its user's id and its item's id.
+    /// Assigns every record to a part by a hash of the seed, its user's id and its item's id.
     ///
     /// ```text
     /// K_u = SHA-256("dp-data split user 1" ‖ seed ‖ id_u)
@@ -137,22 +137,22 @@ impl RatingSplit {
     /// part = test if t < f_test, validation if t < f_test + f_valid, else training
     /// ```
     ///
-    /// `seed` in 8 bytes, least significant first; the 64 bits most significant byte first, of
-    /// which the highest 53 count.
+    /// `seed` is encoded in 8 bytes, least significant first; the 64 bits are read most significant
+    /// byte first, and the highest 53 are used.
     ///
     /// # Privacy
-    /// *Neighbour-stable*: the part of a record depends on nothing but that record's ids and
-    /// the public seed. Take a user away, or shuffle the file, and everybody else's records
-    /// stay where they were, so a guarantee of training on `train` with respect to adding or
-    /// removing a user is a guarantee with respect to the whole input. A split by position in
-    /// the file does not have this property: one user moves everybody who comes after.
+    /// *Neighbour-stable*: the part of a record depends only on that record's ids and the public
+    /// seed. If a user is removed, or the file is shuffled, the records of all other users stay in
+    /// the same parts, so a guarantee of training on `train` for adding or removing a user is a
+    /// guarantee for the whole input. A split by position in the file does not have this property:
+    /// removing one user shifts all later ones.
     ///
     /// # Numerics
-    /// Parts have the expected shares only on average: records are dealt independently.
-    /// Cost: one SHA-256 block a record (about 0.1 s per million with hardware support).
+    /// Parts have the expected shares only on average: records are assigned independently. Cost:
+    /// one SHA-256 block per record (about 0.1 s per million with hardware support).
     ///
     /// # Errors
-    /// [`dp_core::ScratchError`] of ratings on disk; none of ratings in memory.
+    /// [`dp_core::ScratchError`] for ratings on disk; none for ratings in memory.
     ///
     /// # Examples
     /// ```
@@ -244,35 +244,36 @@ pub(crate) fn word_as_unit(hash: &[u8]) -> f64 {
 const USER_DOMAIN: &[u8] = b"dp-data sample users 1";
 const ROW_DOMAIN: &[u8] = b"dp-data sample rows 1";
 
-/// Expected shares that are held out; by default none.
+/// Expected shares that are held out; zero by default.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct SampleShares {
-    /// Of each user's rows, 0 to below 1.
+    /// Share of each user's rows, 0 to below 1.
     pub test_rows: f64,
-    /// Of the users, 0 to below 1: nothing is trained on them.
+    /// Share of the users, 0 to below 1. Held-out users are not used in training.
     pub held_out_users: f64,
 }
 
-/// One user's rows, dealt to two parts.
+/// One user's rows, split into two parts.
 #[derive(Clone, PartialEq)]
 #[allow(
     missing_debug_implementations,
     reason = "holds one user's private rows; printing it is never wanted"
 )]
 pub struct SplitUser {
-    /// What the user's own model is fitted to, and what is trained on unless the user is held out.
+    /// The rows to which the user's own model is fitted, and which are used in training unless the
+    /// user is held out.
     pub history: SampleUser,
-    /// What is predicted.
+    /// The rows to be predicted.
     pub test: SampleUser,
-    /// Whether nothing is trained on this user.
+    /// Whether this user is not used in training.
     pub held_out: bool,
 }
 
 impl SampleShares {
-    /// Deals every row by a hash of the seed, its user's id and its number among the user's rows, and every user by a hash of
-    /// seed and id.
+    /// Assigns every row to a part by a hash of the seed, its user's id and its number among the
+    /// user's rows, and every user by a hash of seed and id.
     ///
     /// ```text
     /// held out  if 2^-64 SHA-256("dp-data sample users 1" || seed || id || 0^16) < held_out_users
@@ -280,8 +281,8 @@ impl SampleShares {
     /// ```
     ///
     /// # Privacy
-    /// *Neighbour-stable*: where a row goes depends on its own user's rows and the public seed alone, so a guarantee of
-    /// training on the parts that are trained on is one for the whole input.
+    /// *Neighbour-stable*: the part of a row depends only on its own user's rows and the public
+    /// seed, so a guarantee of training on the training parts is one for the whole input.
     ///
     /// # Errors
     /// [`Error::Param`](crate::Error::Param) unless both shares are from 0 to below 1.
@@ -351,20 +352,21 @@ const PARTS: usize = 5;
 const DOMAIN: &[u8] = b"dp-data held-out user 1";
 const HISTORY_DOMAIN: &[u8] = b"dp-data held-out history 1";
 
-/// Users who had no part in training: what is shown to the model, and what it is to find.
+/// Users who were not used in training: the records shown to the model, and those it should
+/// predict.
 #[allow(
     missing_debug_implementations,
     reason = "holds private records; printing them is never wanted"
 )]
 pub struct HeldOutUsers {
-    /// The part of each user's records that the user is folded in from.
+    /// The part of each user's records from which the user is folded in.
     pub history: Private<Interactions>,
     /// The other records of the same users.
     pub targets: Private<Interactions>,
 }
 
-/// Users dealt to training, validation and test. All tables have the rows and columns of the whole;
-/// a row is empty where its user is elsewhere.
+/// Users assigned to training, validation and test. All tables have the same rows and columns as
+/// the whole table; a row is empty if its user is in another part.
 #[allow(
     missing_debug_implementations,
     reason = "holds private records; printing them is never wanted"
@@ -372,15 +374,15 @@ pub struct HeldOutUsers {
 pub struct UserSplit {
     /// All records of the users for fitting.
     pub train: Private<Interactions>,
-    /// Users for choosing settings.
+    /// Users for selecting hyperparameters.
     pub valid: HeldOutUsers,
-    /// Users for the final figure.
+    /// Users for the final evaluation.
     pub test: HeldOutUsers,
 }
 
 impl UserSplit {
-    /// Deals every user by a hash of the seed and the user's id, and a held-out user's records
-    /// by a hash of seed, user and item.
+    /// Assigns every user to a part by a hash of the seed and the user's id, and a held-out user's
+    /// records by a hash of seed, user and item.
     ///
     /// ```text
     /// s    = 2⁻⁶⁴ · first 64 bits of SHA-256("dp-data held-out user 1" ‖ seed ‖ id_u)
@@ -389,8 +391,9 @@ impl UserSplit {
     /// history if t < history_share, else target
     /// ```
     ///
-    /// `L_i` and the numbers are formed as for [`RatingSplit::new`](crate::RatingSplit::new). Strong generalisation as in
-    /// Liang et al. (2018), the protocol of the recall figures in Krichene et al. (2023).
+    /// `L_i` and the numbers are computed as for [`RatingSplit::new`](crate::RatingSplit::new).
+    /// This is strong generalisation as in Liang et al. (2018), the protocol of the recall values
+    /// in Krichene et al. (2023).
     ///
     /// # Arguments
     /// * `fractions` - expected shares of the users
@@ -398,12 +401,13 @@ impl UserSplit {
     ///   between 0 and 1; 0.8 in the papers
     ///
     /// # Privacy
-    /// *Neighbour-stable*, as the split of ratings: where a user goes depends on nothing but
-    /// that user's id and the public seed, so adding or removing one user changes the training
-    /// table by that user's row or not at all.
+    /// *Neighbour-stable*, like the split of ratings: the part of a user depends only on that
+    /// user's id and the public seed, so adding or removing one user changes the training table by
+    /// that user's row or not at all.
     ///
     /// # Errors
-    /// [`crate::Error::Param`] when `history_share` is out of range; [`dp_core::ScratchError`] of ratings on disk.
+    /// [`crate::Error::Param`] if `history_share` is out of range; [`dp_core::ScratchError`] for
+    /// ratings on disk.
     ///
     /// # Examples
     /// ```
@@ -511,7 +515,7 @@ mod tests {
         };
         let found = split(shares, 999, 3);
         let n_test: usize = found.iter().map(|user| user.test.rows(1).len()).sum();
-        // 6000 rows: 7 standard deviations, a false alarm below 1e-11
+        // 6000 rows: 7 standard deviations, a false-alarm rate below 1e-11
         assert!((n_test as f64 - 1500.0).abs() < 7.0 * 33.6, "{n_test}");
         let n_out = found.iter().filter(|user| user.held_out).count();
         assert!((n_out as f64 - 60.0).abs() < 7.0 * 7.0, "{n_out}");

@@ -25,14 +25,14 @@ pub use tasks::{SkewedTasks, TaskData};
 
 /// Writes ratings as `user,item,rating` under that header, gzip if the name ends in `.gz`.
 ///
-/// The file is written beside its place and renamed at the end, so that a full disk or a
-/// crash leaves no half-written table under the name; a file of that name is replaced.
+/// The file is written under a temporary name and renamed at the end, so that a full disk or a
+/// crash leaves no incomplete table under its name. An existing file of that name is replaced.
 ///
 /// # Privacy
-/// Not private: this writes the records themselves. Meant for made data.
+/// Not private: this writes the records themselves. Meant for generated data.
 ///
 /// # Errors
-/// [`Error::Write`] - the operating system refuses; what was written is removed.
+/// [`Error::Write`] if the operating system reports an error; what was written is removed.
 pub fn write_csv(path: impl AsRef<Path>, ratings: &Ratings) -> Result<()> {
     let path = path.as_ref();
     let partial = partial_name(path);

@@ -1,13 +1,13 @@
-//! Normal numbers by the million for made data: eight lanes in single precision. Everything is inlined into the one loop, so that lanes stay
-//! in registers.
+//! Fast normal random numbers for generated data: eight lanes in single precision. Everything is
+//! inlined into one loop, so that the lanes stay in registers.
 
 use std::hint::black_box;
 
 use dp_linalg::{PlainLoops, with_vector_instructions};
 
-/// Lanes that run side by side, so that the compiler can use vector registers.
+/// Number of parallel lanes, so that the compiler can use vector registers.
 const LANES: usize = 8;
-/// Numbers made at a time.
+/// Number of random numbers generated at a time.
 const BLOCK: usize = 4 * LANES;
 /// `2 pi / 8`: an octant.
 const OCTANT: f32 = std::f32::consts::FRAC_PI_4;
@@ -19,8 +19,9 @@ type Words = [u32; LANES];
 
 /// A stream of standard normal numbers in single precision, from a seed.
 ///
-/// Box and Muller (1958) on eight xorshift128 generators (Marsaglia 2003), seeded by splitmix64. Numbers stay within 5.77 standard
-/// deviations (24-bit uniforms). For made data; never for noise that protects anybody.
+/// Box and Muller (1958) on eight xorshift128 generators (Marsaglia 2003), seeded by splitmix64.
+/// Numbers stay within 5.77 standard deviations (24-bit uniforms). For generated data; never for
+/// noise that protects privacy.
 pub(super) struct NormalLanes {
     state: [Words; 4],
 }
@@ -54,7 +55,7 @@ impl NormalLanes {
         out
     }
 
-    /// Four words of each lane. Four steps at a time need no moves: each overwrites the oldest.
+    /// Four words per lane. Four steps at a time need no moves: each overwrites the oldest word.
     #[inline(always)]
     fn words(&mut self) -> [Words; 4] {
         let [x, y, z, w] = &mut self.state;
@@ -66,7 +67,7 @@ impl NormalLanes {
     }
 }
 
-/// The first state of a seed: lane by lane, four words each.
+/// The initial state for a seed: lane by lane, four words each.
 struct FromSeed(u64);
 
 impl PlainLoops for FromSeed {
@@ -93,7 +94,8 @@ impl PlainLoops for FromSeed {
 #[inline(always)]
 fn step(oldest: &mut Words, newest: &Words) {
     let t = oldest.map(|word| word ^ (word << 11));
-    // apart, or the compiler mixes the shifts of both parts lane by lane, which takes a seventh of the time of all numbers
+    // computed separately, because otherwise the compiler mixes the shifts of both parts lane by
+    // lane, which takes a seventh of the total time
     let old_part = black_box(t.map(|t| t ^ (t >> 8)));
     let new_part = newest.map(|word| word ^ (word >> 19));
     for lane in 0..LANES {
@@ -123,8 +125,8 @@ fn pairs<const N: usize>(radii: [u32; N], angles: [u32; N]) -> [[f32; N]; 2] {
     [cosines, sines]
 }
 
-/// `ln u`, u the word's upper 24 bits plus a half, over 2^24: by exponent and the series of the inverse hyperbolic tangent, to
-/// about 1e-7.
+/// `ln u`, where u is the word's upper 24 bits plus a half, divided by 2^24: by exponent and the
+/// series of the inverse hyperbolic tangent, accurate to about 1e-7.
 #[inline(always)]
 fn ln_of_uniform(word: u32) -> f32 {
     #[allow(
@@ -216,7 +218,7 @@ mod tests {
         }
         let beyond = out.iter().filter(|x| x.abs() > 2.0).count() as f64 / n;
         assert!((beyond - 0.045_500_264).abs() < 7.0 * (0.0455 * 0.9545 / n).sqrt());
-        // neighbours in the stream, and the two halves of a block, are uncorrelated
+        // adjacent numbers in the stream, and the two halves of a block, are uncorrelated
         for lag in [1, LANES, 2 * LANES, BLOCK] {
             let pairs = out.iter().zip(&out[lag..]);
             let sum: f64 = pairs.map(|(&a, &b)| f64::from(a) * f64::from(b)).sum();

@@ -1,4 +1,5 @@
-//! Linear regressions, one to a user, that differ in a few coordinates, with rows drawn as they are asked for.
+//! Linear regressions, one per user, that differ in a few coordinates, with rows generated on
+//! demand.
 
 use dp_core::params::{at_least_one, finite_non_negative, in_range};
 use dp_core::{Interactions, InteractionsBuilder, Private, UserRow};
@@ -10,10 +11,10 @@ use super::normals::{NormalLanes, halves, mix};
 use super::ratings::NewRows;
 use crate::Result;
 
-/// Numbers behind a user's coefficients that hold the seed of the user's rows: 16 bits each.
+/// Number of cells after a user's coefficients that hold the seed of the user's rows: 16 bits each.
 const SEED_CELLS: usize = 4;
 
-/// The synthetic set-up of Bietti et al. 2022, section 6: users share all coefficients but a few.
+/// The synthetic setup of Bietti et al. 2022, section 6: users share all coefficients except a few.
 ///
 /// ```text
 /// theta_0 normal with standard deviation shared_stddev in dim coordinates
@@ -31,8 +32,9 @@ const SEED_CELLS: usize = 4;
 /// | `label_noise` | 0.01 | 0 or above |
 /// | `feature_decay` | 1 | 0 or above |
 ///
-/// One pass over `m` rows in each of `T` rounds is too much to keep (4 GB at the paper's sizes), so users
-/// hold their coefficients and a seed, and [`OffsetData::rows`] draws any of their minibatches again and again the same.
+/// The rows for one pass over `m` rows in each of `T` rounds are too large to store (4 GB at the
+/// paper's sizes). Users therefore have their coefficients and a seed, and [`OffsetData::rows`]
+/// regenerates any of their minibatches identically.
 ///
 /// # Examples
 /// ```
@@ -53,7 +55,7 @@ pub struct PersonalOffsets {
     pub n_users: usize,
     /// Length of the features `d`.
     pub dim: usize,
-    /// Coordinates in which users differ, the last ones.
+    /// Number of coordinates in which users differ (the last ones).
     pub n_personal: usize,
     /// Standard deviation of the shared coefficients.
     pub shared_stddev: f64,
@@ -61,17 +63,18 @@ pub struct PersonalOffsets {
     pub personal_stddev: f64,
     /// Standard deviation of the label noise.
     pub label_noise: f64,
-    /// Exponent by which the variance of the features falls from coordinate to coordinate.
+    /// Exponent by which the variance of the features decreases from coordinate to coordinate.
     pub feature_decay: f64,
 }
 
-/// Users of [`PersonalOffsets`] and the truth behind them.
+/// Users of [`PersonalOffsets`] and the true coefficients.
 #[allow(
     missing_debug_implementations,
     reason = "holds records that stand for private ones; printing them is never wanted"
 )]
 pub struct OffsetData {
-    /// A table of one item; a user's features are the user's coefficients and seed, for [`rows`](Self::rows).
+    /// A table with one item; a user's features are the user's coefficients and seed, for
+    /// [`rows`](Self::rows).
     pub table: Private<Interactions>,
     /// True coefficients `theta_i`, shape `(n_users, dim)`, row-major.
     pub coefficients: Vec<f64>,
@@ -82,7 +85,7 @@ pub struct OffsetData {
 }
 
 impl PersonalOffsets {
-    /// The set-up of figure 1a.
+    /// The setup of figure 1a.
     #[must_use]
     pub const fn figure_1a() -> Self {
         Self {
@@ -96,10 +99,10 @@ impl PersonalOffsets {
         }
     }
 
-    /// Draws the users; the same seed gives the same ones.
+    /// Draws the users; the same seed gives the same users.
     ///
     /// # Errors
-    /// [`Error::Param`](crate::Error::Param) when a parameter is outside its range.
+    /// [`Error::Param`](crate::Error::Param) if a parameter is outside its range.
     pub fn generate<R: Rng + ?Sized>(&self, rng: &mut R) -> Result<OffsetData> {
         self.check()?;
         let shared: Vec<f64> = (0..self.dim)
@@ -153,8 +156,9 @@ impl PersonalOffsets {
 }
 
 impl OffsetData {
-    /// Writes minibatch number `step` of a user of [`table`](Self::table): `n_rows` rows, each the `dim` features and then the label,
-    /// from that user's own cells alone. Rows of different steps are independent. A user of another table has no rows.
+    /// Writes minibatch number `step` of a user of [`table`](Self::table): `n_rows` rows, each with
+    /// the `dim` features followed by the label, from that user's own cells only. Rows of different
+    /// steps are independent. A user of another table has no rows.
     pub fn rows(&self, user: UserRow<'_>, step: u64, n_rows: usize, cells: &mut Vec<f32>) {
         let dim = self.stddevs.len();
         cells.clear();

@@ -9,7 +9,8 @@ use rand_distr::{Distribution, StandardNormal};
 use super::ratings::ItemSampler;
 use crate::Result;
 
-/// A set-up for learning with public features (Krichene et al. 2024, section 3.4): a linear encoder of sparse item features, users with known vectors.
+/// A setup for learning with public features (Krichene et al. 2024, section 3.4): a linear encoder
+/// of sparse item features, and users with known vectors.
 ///
 /// ```text
 /// x_j          features_per_item ones among n_features columns, scaled to norm 1
@@ -47,20 +48,20 @@ pub struct PublicFeatureTask {
     pub n_users: usize,
     /// Number of items `m`.
     pub n_items: usize,
-    /// Items of every user.
+    /// Number of items per user.
     pub items_per_user: usize,
     /// Number of features `p`.
     pub n_features: usize,
-    /// Active features of every item.
+    /// Number of active features per item.
     pub features_per_item: usize,
     /// Length `d` of vectors.
     pub dim: usize,
-    /// What users say of items.
+    /// The kind of labels that users give.
     pub labels: GeneratedLabels,
 }
 
 impl PublicFeatureTask {
-    /// The sizes above.
+    /// The sizes above, with `n_features` features.
     #[must_use]
     pub const fn new(n_features: usize) -> Self {
         Self {
@@ -77,7 +78,7 @@ impl PublicFeatureTask {
     /// Draws a data set; the same seed gives the same one.
     ///
     /// # Errors
-    /// [`Error::Param`](crate::Error::Param) when a parameter is outside its range.
+    /// [`Error::Param`](crate::Error::Param) if a parameter is outside its range.
     pub fn generate<R: Rng + ?Sized>(&self, rng: &mut R) -> Result<PublicFeatureData> {
         self.check()?;
         let features = self.features(rng);
@@ -193,7 +194,7 @@ fn to_f32(x: &[f64]) -> Vec<f32> {
     x.iter().map(|&x| x as f32).collect()
 }
 
-/// What users of a [`PublicFeatureTask`](PublicFeatureTask) say of items.
+/// The labels that users of a [`PublicFeatureTask`](PublicFeatureTask) give to items.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(
@@ -201,19 +202,19 @@ fn to_f32(x: &[f64]) -> Vec<f32> {
     serde(rename_all = "kebab-case", tag = "kind", deny_unknown_fields)
 )]
 pub enum GeneratedLabels {
-    /// `<u, v>` with normal noise.
+    /// `<u, v>` plus normal noise.
     Values {
         /// Standard deviation of the noise.
         noise: f64,
     },
-    /// 1 with probability `1 / (1 + exp(-scale <u, v>))`, else -1.
+    /// 1 with probability `1 / (1 + exp(-scale <u, v>))`, otherwise -1.
     Signs {
         /// Scale of the logits.
         scale: f64,
     },
 }
 
-/// Generated examples with the truth behind them.
+/// Generated examples with the true parameters.
 #[allow(
     missing_debug_implementations,
     reason = "holds records that stand for private ones; printing them is never wanted"
@@ -230,7 +231,8 @@ pub struct PublicFeatureData {
 }
 
 impl PublicFeatureData {
-    /// Mean over all examples of what item vectors lose against the true ones, given users and items, labels averaged out.
+    /// Mean over all examples of the excess loss of item vectors compared with the true ones, given
+    /// users and items, averaged over labels.
     ///
     /// ```text
     /// values:  <u, v^ - v>^2 / 2      the paper's loss (y - <u, v>)^2 / 2 above its least
@@ -238,7 +240,7 @@ impl PublicFeatureData {
     /// ```
     ///
     /// # Panics
-    /// When `item_vectors` has another shape.
+    /// If `item_vectors` has another shape.
     #[must_use]
     pub fn excess_risk(&self, item_vectors: &[f64]) -> f64 {
         assert_eq!(item_vectors.len(), self.item_vectors.len());
@@ -308,7 +310,7 @@ mod tests {
         // 200,000 squares of N(0, .01): standard deviation of the mean .0000316
         assert!((squares / 2e5 - 0.01).abs() < 7.0 * 3.2e-5);
         assert!(counts[0] > 4 * counts[20] / 3 && counts[20] > 5 * counts[400]);
-        // no vector at all: E <u, v>^2 = ||v||^2 / d, and ||v|| is about 1
+        // zero vectors: E <u, v>^2 = ||v||^2 / d, and ||v|| is about 1
         let nothing = made.excess_risk(&vec![0.0; 4000]);
         assert!((nothing - 0.0625).abs() < 0.03, "{nothing}");
     }

@@ -10,8 +10,8 @@ use rand_distr::{Distribution, Exp1, StandardNormal};
 use super::normals::NormalLanes;
 use crate::{CatalogueSource, ItemCatalogue, Ratings, ReadSummary, Result};
 
-/// A generator of whole-star ratings whose shape resembles MovieLens: few users and items have
-/// most of the ratings, and tastes have low rank.
+/// A generator of whole-star ratings whose distribution resembles MovieLens: few users and items
+/// have most of the ratings, and preferences have low rank.
 ///
 /// ```text
 /// n_u    = m + soft(exp(a + s_u z_u)),  soft(x) = x/(1 + x/(c−m)),  a such that Σ n_u = n_ratings
@@ -21,13 +21,13 @@ use crate::{CatalogueSource, ItemCatalogue, Ratings, ReadSummary, Result};
 /// stars  = 1 + #{cuts below y_ui}
 /// ```
 ///
-/// with z, ζ, e normal; `m` the least number of a user's ratings, `c` the number that the
-/// busiest approach: 0.45 of the items, or 1.1 of the mean activity if that is more. The parts
-/// of `y` have zero mean and variances `user_share`, `item_share`, `taste_share` over the ratings, and
-/// the noise has the rest, so that `y` has variance 1. The cuts are the normal quantiles of
-/// MovieLens-1M's star shares (5.6, 10.8, 26.1, 34.9, 22.6 percent). Coordinate `k` of the taste
-/// carries variance in proportion to 1/k. Popular items are a little better (correlation of
-/// `c_i` with `ζ_i` 0.35), busy users a little stricter (of `b_u` with `z_u` -0.2).
+/// with z, ζ, e normal; `m` the minimum number of ratings per user, `c` the number that the most
+/// active users approach: 0.45 of the items, or 1.1 of the mean activity if that is more. The parts
+/// of `y` have zero mean and variances `user_share`, `item_share`, `taste_share` over the ratings,
+/// and the noise has the rest, so that `y` has variance 1. The thresholds are the normal quantiles
+/// of MovieLens-1M's star shares (5.6, 10.8, 26.1, 34.9, 22.6 percent). Coordinate `k` of the taste
+/// has variance proportional to 1/k. Popular items are slightly better (correlation of `c_i` with
+/// `ζ_i` 0.35), active users slightly stricter (of `b_u` with `z_u` -0.2).
 ///
 /// | parameter | default | range |
 /// |---|---|---|
@@ -64,8 +64,8 @@ pub struct LongTailRatings {
 }
 
 impl LongTailRatings {
-    /// Shares .14, .24, .15 and spreads 1.45, 2.1: the user-mean, item-mean and factorisation
-    /// errors and the tails of MovieLens-1M, roughly.
+    /// Shares .14, .24, .15 and spreads 1.45, 2.1: approximately the user-mean, item-mean and
+    /// factorisation errors and the tails of MovieLens-1M.
     #[must_use]
     pub const fn new(n_users: usize, n_items: usize, n_ratings: usize) -> Self {
         Self {
@@ -94,14 +94,14 @@ impl LongTailRatings {
         Self::new(69_878, 10_677, 10_000_054)
     }
 
-    /// Sets the least number of ratings of a user.
+    /// Sets the minimum number of ratings per user.
     #[must_use]
     pub const fn with_min_per_user(mut self, min_per_user: usize) -> Self {
         self.min_per_user = min_per_user;
         self
     }
 
-    /// Sets the rank of the taste.
+    /// Sets the rank of the taste component.
     #[must_use]
     pub const fn with_rank(mut self, rank: usize) -> Self {
         self.rank = rank;
@@ -128,12 +128,12 @@ impl LongTailRatings {
     /// Draws a table. Users and items are called 1, 2, 3, ...; the catalogue counts as declared.
     ///
     /// # Arguments
-    /// `rng` - any generator; the same seed gives the same table. Two calls on one generator
-    /// give different tables.
+    /// `rng` - any generator; the same seed gives the same table. Two calls with one generator give
+    /// different tables.
     ///
     /// # Errors
-    /// [`Error::Param`](crate::Error::Param) - a parameter is outside the range in the table
-    /// above, or `n_ratings` is not from `min_per_user · n_users` to `0.9 · n_items · n_users`.
+    /// [`Error::Param`](crate::Error::Param) if a parameter is outside the range in the table
+    /// above, or if `n_ratings` is not from `min_per_user · n_users` to `0.9 · n_items · n_users`.
     ///
     /// # Numerics
     /// Cost `O(n_ratings · rank)`, and `O(n_items)` for each very active user; about a tenth of a
@@ -147,7 +147,7 @@ impl LongTailRatings {
         let taste = TasteModel::draw(self, &activity, &popularity, &lists, rng);
         let mut builder = InteractionsBuilder::new(self.n_items);
         let noise_stddev = noise_share.sqrt();
-        // each list is given back as soon as its ratings are drawn
+        // each list is freed as soon as its ratings are drawn
         for (user, list) in (0_u32..).zip(lists) {
             for item in list {
                 let noise: f64 = StandardNormal.sample(rng);
@@ -187,7 +187,7 @@ impl LongTailRatings {
         }
     }
 
-    /// Checks every range; returns the share of variance left for the noise.
+    /// Checks all ranges; returns the share of variance left for the noise.
     fn check(&self) -> Result<f64> {
         let last_u32 = u32::MAX as usize;
         in_range("n_users", self.n_users, 1, last_u32, "1 to 2^32 - 1")?;
@@ -254,13 +254,13 @@ fn draw_items<R: Rng + ?Sized>(
         .collect()
 }
 
-/// Normal quantiles of MovieLens-1M's cumulated star shares
-/// (56,172, 107,556, 261,196, 348,970, 226,309 of 1,000,203).
+/// Normal quantiles of MovieLens-1M's cumulative star shares (56,172, 107,556, 261,196, 348,970,
+/// 226,309 of 1,000,203).
 const STAR_CUTS: [f64; 4] = [-1.587_845_9, -0.979_385_5, -0.189_532_5, 0.751_210_2];
 const ITEM_POPULARITY_CORRELATION: f64 = 0.35;
 const USER_ACTIVITY_CORRELATION: f64 = -0.2;
 
-/// Stars of a latent value of mean 0 and variance 1 over the ratings.
+/// Stars for a latent value with mean 0 and variance 1 over the ratings.
 pub(super) fn stars(latent: f64) -> f32 {
     STAR_CUTS.iter().fold(
         1.0,
@@ -349,8 +349,8 @@ fn standardise(values: &mut [f64], weights: &[f64], variance: f64) {
     }
 }
 
-/// Scales coordinate k of every factor so that it carries variance in proportion to 1/k and all
-/// together carry `variance` against factors of variance 1.
+/// Scales coordinate k of every factor so that its variance is proportional to 1/k and all
+/// coordinates together have `variance` against factors of variance 1.
 fn scale_coordinates(factors: &mut [f64], rank: usize, variance: f64) {
     let harmonic: f64 = (1..=rank).map(|k| 1.0 / k as f64).sum();
     let scales: Vec<f64> = (1..=rank)
@@ -361,13 +361,13 @@ fn scale_coordinates(factors: &mut [f64], rank: usize, variance: f64) {
     }
 }
 
-/// The law of the users' counts.
+/// The distribution of the users' counts.
 pub(super) struct Activity {
     /// Sum of all counts.
     pub(super) total: usize,
     /// Smallest count.
     pub(super) least: usize,
-    /// What counts approach and never exceed, above the smallest.
+    /// The limit that counts above the smallest approach and never exceed.
     pub(super) ceiling: f64,
     /// Standard deviation of the logarithm.
     pub(super) spread: f64,
@@ -382,8 +382,8 @@ impl Activity {
     }
 }
 
-/// Counts for users with normal scores `z`, their location found by bisection so that the sum
-/// is `total`. Fractions are carried from user to user, so no rounding is lost.
+/// Counts for users with normal scores `z`, with their location found by bisection so that the sum
+/// is `total`. Fractions are carried over from user to user, so nothing is lost to rounding.
 pub(super) fn user_counts(z: &[f64], law: &Activity) -> Vec<usize> {
     let above = (law.total - law.least * z.len()) as f64;
     let location = bisect(|a| z.iter().map(|&z| law.above_least(z, a)).sum::<f64>() < above);
@@ -399,7 +399,7 @@ pub(super) fn user_counts(z: &[f64], law: &Activity) -> Vec<usize> {
         .collect()
 }
 
-/// The place in `[-50, 50]` where `is_below` turns false.
+/// The position in `[-50, 50]` where `is_below` becomes false.
 fn bisect(is_below: impl Fn(f64) -> bool) -> f64 {
     let (mut low, mut high) = (-50.0, 50.0);
     for _ in 0..80 {
@@ -413,7 +413,7 @@ fn bisect(is_below: impl Fn(f64) -> bool) -> f64 {
     0.5 * (low + high)
 }
 
-/// Nearest whole number of a sum of counts.
+/// A sum of counts, rounded to the nearest whole number.
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -423,13 +423,13 @@ fn whole(x: f64) -> usize {
     x.round() as usize
 }
 
-/// Draws lists of different items.
+/// Draws lists of distinct items.
 ///
-/// The law is that of drawing one item after another, each time in proportion to the weights of
-/// the items left. Most lists are short against the catalogue, so it first draws with
-/// replacement and passes over items it has; a list still incomplete after a bounded number of
-/// draws is completed by the smallest of exponential keys `E_i / w_i` over the items left,
-/// which has the same law (Efraimidis and Spirakis 2006).
+/// The distribution is that of drawing one item after another, each time in proportion to the
+/// weights of the remaining items. Most lists are short compared with the catalogue, so items are
+/// first drawn with replacement, and items already in the list are skipped. A list still incomplete
+/// after a bounded number of draws is completed by the smallest exponential keys `E_i / w_i` of the
+/// remaining items, which has the same distribution (Efraimidis and Spirakis 2006).
 pub(super) struct ItemSampler {
     weights: Vec<f64>,
     alias: WeightedAliasIndex<f64>,
@@ -441,7 +441,7 @@ impl ItemSampler {
     const DRAWS_PER_ITEM: usize = 4;
 
     /// # Panics
-    /// When there is no weight or one is not positive and finite.
+    /// If there are no weights or one is not positive and finite.
     pub(super) fn new(weights: Vec<f64>) -> Self {
         let alias = WeightedAliasIndex::new(weights.clone())
             .expect("weights are positive and their sum is finite");
@@ -453,7 +453,7 @@ impl ItemSampler {
         }
     }
 
-    /// `count` different items, in no particular order; all of them when there are fewer.
+    /// `count` distinct items, in no particular order; all of them if there are fewer.
     pub(super) fn draw<R: Rng + ?Sized>(&mut self, count: usize, rng: &mut R) -> Vec<u32> {
         self.next_turn();
         let count = count.min(self.weights.len());
@@ -504,12 +504,12 @@ fn to_u32(item: usize) -> u32 {
 /// Rows of one user, from a stream of normal numbers.
 pub(super) struct NewRows<'a> {
     pub(super) normals: NormalLanes,
-    /// Of each feature.
+    /// Standard deviation of each feature.
     pub(super) stddevs: &'a [f32],
     pub(super) label_noise: f32,
     /// The user's coefficients.
     pub(super) own: &'a [f32],
-    /// To be written.
+    /// The cells to be written.
     pub(super) cells: &'a mut [f32],
 }
 
@@ -619,7 +619,8 @@ mod tests {
     fn a_higher_score_means_more_ratings() {
         let counts = user_counts(&[-1.0, 0.0, 1.0], &law(300));
         assert!(counts[0] < counts[1] && counts[1] < counts[2], "{counts:?}");
-        // below the ceiling log-distances of counts above the least are equal: 80^2 is near 18 * 142
+        // below the ceiling, log-distances of counts above the minimum are equal: 80^2 is near 18 *
+        // 142
         let above: Vec<f64> = counts.iter().map(|&c| c as f64 - 20.0).collect();
         assert!(above[2] / above[1] > 3.0 && above[1] / above[0] > 3.0);
     }

@@ -1,4 +1,4 @@
-//! Linear regressions, one to a user, whose coefficients share a subspace.
+//! Linear regressions, one per user, whose coefficients share a subspace.
 
 use dp_core::params::{at_least_one, finite_non_negative, in_range};
 use dp_core::{UserSamples, UserSamplesBuilder};
@@ -7,7 +7,7 @@ use rand_distr::{Distribution, StandardNormal};
 
 use crate::Result;
 
-/// The synthetic set-up of Jain et al. 2021, section 6: every user has a linear regression of its own,
+/// The synthetic setup of Jain et al. 2021, section 6: every user has a separate linear regression,
 /// and all coefficients lie in one subspace of low dimension.
 ///
 /// ```text
@@ -22,7 +22,7 @@ use crate::Result;
 /// | `dim` (`d`) | 50 | 1 or above |
 /// | `rank` (`k`) | 2 | 1 to `dim` |
 /// | `label_noise` | 0.01 | 0 or above |
-/// | `feature_decay` | 0 | 0 or above; 0 is the isotropic set-up of the paper |
+/// | `feature_decay` | 0 | 0 or above; 0 is the isotropic setup of the paper |
 ///
 /// # Examples
 /// ```
@@ -40,7 +40,7 @@ use crate::Result;
 pub struct SharedSubspace {
     /// Number of users `n`.
     pub n_users: usize,
-    /// Rows of each user `m`.
+    /// Number of rows per user `m`.
     pub rows_per_user: usize,
     /// Length of the features `d`.
     pub dim: usize,
@@ -48,11 +48,11 @@ pub struct SharedSubspace {
     pub rank: usize,
     /// Standard deviation of the label noise.
     pub label_noise: f64,
-    /// Exponent by which the variance of the features falls from coordinate to coordinate.
+    /// Exponent by which the variance of the features decreases from coordinate to coordinate.
     pub feature_decay: f64,
 }
 
-/// Generated samples and the truth behind them.
+/// Generated samples and the true parameters.
 #[allow(
     missing_debug_implementations,
     reason = "holds records that stand for private ones; printing them is never wanted"
@@ -85,7 +85,7 @@ impl SharedSubspace {
     /// Draws a data set; the same seed gives the same one.
     ///
     /// # Errors
-    /// [`Error::Param`](crate::Error::Param) when a parameter is outside its range.
+    /// [`Error::Param`](crate::Error::Param) if a parameter is outside its range.
     pub fn generate<R: Rng + ?Sized>(&self, rng: &mut R) -> Result<SubspaceData> {
         self.check()?;
         let variances: Vec<f64> = (1..=self.dim)

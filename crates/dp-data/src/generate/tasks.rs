@@ -1,4 +1,4 @@
-//! Many linear regressions with a skewed number of users each.
+//! Many linear regressions with a skewed number of users per task.
 
 use dp_core::params::{at_least_one, finite_non_negative, finite_positive, in_range, open_unit};
 use dp_core::{Interactions, InteractionsBuilder, ParamError, Private};
@@ -7,8 +7,8 @@ use rand_distr::{Distribution, StandardNormal};
 
 use crate::Result;
 
-/// The synthetic set-up of Krichene et al. 2023, appendix C: linear regression tasks whose
-/// numbers of users follow a power law.
+/// The synthetic setup of Krichene et al. 2023, appendix C: linear regression tasks whose numbers
+/// of users follow a power law.
 ///
 /// ```text
 /// x_j, theta_i   normal in d dimensions, projected on the unit ball
@@ -17,8 +17,8 @@ use crate::Result;
 /// user j has task i with probability q_i;  each pair is training data with probability .8
 /// ```
 ///
-/// The smaller `a`, the heavier the tail of small tasks. Tasks are the items of the tables, the
-/// `x_j` the features of their users.
+/// The smaller `a` is, the heavier is the tail of small tasks. Tasks are the items of the tables,
+/// and the `x_j` are the features of their users.
 ///
 /// | parameter | default | range |
 /// |---|---|---|
@@ -50,17 +50,17 @@ pub struct SkewedTasks {
     pub n_tasks: usize,
     /// Length of features and coefficients `d`.
     pub dim: usize,
-    /// Tasks of a user on average.
+    /// Average number of tasks per user.
     pub tasks_per_user: f64,
     /// Parameter `a` of the power law.
     pub skew: f64,
     /// Standard deviation of the label noise.
     pub label_noise: f64,
-    /// Probability that a pair is training data; else it is test data.
+    /// Probability that a pair is training data; otherwise it is test data.
     pub train_fraction: f64,
 }
 
-/// Generated regression data and the truth behind it.
+/// Generated regression data and the true parameters.
 #[allow(
     missing_debug_implementations,
     reason = "holds records that stand for private ones; printing them is never wanted"
@@ -92,7 +92,7 @@ impl SkewedTasks {
     /// Draws a data set; the same seed gives the same one.
     ///
     /// # Errors
-    /// [`Error::Param`](crate::Error::Param) when a parameter is outside its range.
+    /// [`Error::Param`](crate::Error::Param) if a parameter is outside its range.
     pub fn generate<R: Rng + ?Sized>(&self, rng: &mut R) -> Result<TaskData> {
         self.check()?;
         let coefficients = ball_points(self.n_tasks, self.dim, rng);
@@ -155,7 +155,7 @@ impl SkewedTasks {
     }
 }
 
-/// Normal vectors, those longer than 1 shortened to 1; shape `(n, dim)`.
+/// Normal vectors of shape `(n, dim)`; those longer than 1 are shortened to length 1.
 fn ball_points<R: Rng + ?Sized>(n: usize, dim: usize, rng: &mut R) -> Vec<f64> {
     let mut points: Vec<f64> = (0..n * dim).map(|_| StandardNormal.sample(rng)).collect();
     for point in points.chunks_exact_mut(dim) {
@@ -192,7 +192,7 @@ mod tests {
         let data = set_up.generate(&mut ChaCha8Rng::seed_from_u64(3)).unwrap();
         let (train, test) = (data.train.expose(), data.test.expose());
         let n = (train.n_records() + test.n_records()) as f64;
-        // about 80,000 pairs, standard deviation below 283; of them 80 %, standard deviation 114
+        // about 80,000 pairs, standard deviation below 283; 80 % of them, standard deviation 114
         assert!((n - 80_000.0).abs() < 7.0 * 283.0, "{n}");
         assert!((train.n_records() as f64 - 0.8 * n).abs() < 7.0 * 114.0);
         let mut squares = 0.0;

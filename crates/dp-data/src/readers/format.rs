@@ -1,11 +1,11 @@
-//! Which layout a file has and which columns mean what.
+//! Detects the layout of a file and the roles of its columns.
 
 use std::collections::HashMap;
 
 use super::table::{Input, Separator, Table, parse_number};
 use crate::{ColumnRole, Error, Expected, Result};
 
-/// How lines of text are laid out. Parquet has no lines; it is told by its content.
+/// How lines of text are laid out. Parquet has no lines; it is recognised by its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
@@ -14,13 +14,13 @@ pub enum Layout {
     /// `user::item::rating` or `user::item::rating::timestamp`, no header (MovieLens
     /// `ratings.dat`).
     DoubleColon,
-    /// The same with tabs, no header (MovieLens `u.data`).
+    /// The same with tabs, without header (MovieLens `u.data`).
     Tab,
-    /// Commas under a header; fields may be quoted.
+    /// Commas, with a header; fields may be quoted.
     Csv,
-    /// Semicolons under a header; fields may be quoted, and numbers may have a decimal comma.
+    /// Semicolons, with a header; fields may be quoted, and numbers may have a decimal comma.
     Semicolons,
-    /// Tabs under a header; no quoting.
+    /// Tabs, with a header; no quoting.
     Tsv,
 }
 
@@ -39,8 +39,8 @@ impl Layout {
     }
 }
 
-/// Names of the columns under a header. A name given here must match exactly; for `None` the
-/// first of these that the header has is taken, in any case:
+/// Names of the columns in the header. A name given here must match exactly; for `None` the first
+/// of these names that occurs in the header is used, ignoring case:
 ///
 /// | column | names |
 /// |---|---|
@@ -65,18 +65,18 @@ impl RatingsColumns {
     }
 }
 
-/// How to read a file of ratings. The default detects the layout. In a Parquet file columns are found by their names, as under a
-/// header, whatever the layout.
+/// How to read a file of ratings. By default the layout is detected. In a Parquet file columns are
+/// found by their names, as with a header, whatever the layout.
 ///
-/// Detection looks at the first line that is not blank:
+/// Detection examines the first line that is not blank:
 ///
 /// 1. three or four fields between `::`, the third a number: [`Layout::DoubleColon`];
-/// 2. a tab: [`Layout::Tab`] if there are three or four fields and the third is a number,
-///    otherwise [`Layout::Tsv`];
-/// 3. commas or semicolons, whichever there are more of: [`Layout::Csv`] or [`Layout::Semicolons`];
+/// 2. a tab: [`Layout::Tab`] if there are three or four fields and the third is a number, otherwise
+///    [`Layout::Tsv`];
+/// 3. commas or semicolons, whichever is more frequent: [`Layout::Csv`] or [`Layout::Semicolons`];
 /// 4. anything else is an error.
 ///
-/// Naming a column rules out the layouts without header.
+/// Naming a column excludes the layouts without header.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
@@ -97,30 +97,32 @@ impl RatingsFormat {
         self
     }
 
-    /// Looks for these columns under the header.
+    /// Uses these columns of the header.
     #[must_use]
     pub fn with_columns(mut self, columns: RatingsColumns) -> Self {
         self.columns = columns;
         self
     }
 
-    /// Takes these names, in order, for the columns of a file without a header. Fields are separated by whatever cuts the first
-    /// line into as many: `::`, tabs, semicolons or commas; the layout is not looked at.
+    /// Uses these names, in order, for the columns of a file without a header. The separator is the
+    /// one that splits the first line into as many fields: `::`, tabs, semicolons or commas. The
+    /// layout is ignored.
     #[must_use]
     pub fn with_names(mut self, names: Vec<String>) -> Self {
         self.names = Some(names);
         self
     }
 
-    /// Reads pairs of user and item: no column of ratings is needed or looked at, and every record has the value 1.
+    /// Reads pairs of user and item: no column of ratings is needed or read, and every record has
+    /// the value 1.
     #[must_use]
     pub const fn without_ratings(mut self) -> Self {
         self.without_ratings = true;
         self
     }
 
-    /// Opens a table in this format and finds its columns. The user column may be missing only
-    /// where `user_is_optional`.
+    /// Opens a table in this format and finds its columns. The user column may be missing only if
+    /// `user_is_optional`.
     pub(super) fn open<'a>(
         &self,
         input: Input<'a>,
@@ -145,7 +147,7 @@ impl RatingsFormat {
         Ok((table, columns))
     }
 
-    /// A table in the layout that was given or that the first line shows.
+    /// A table in the given layout or in the one detected from the first line.
     fn detected<'a>(
         &self,
         input: Input<'a>,
@@ -153,7 +155,7 @@ impl RatingsFormat {
         user_is_optional: bool,
     ) -> Result<(Table<'a>, Option<Layout>)> {
         let mut layout = self.layout;
-        // items alone need nothing between fields
+        // a table of items alone needs no separator
         let may_be_one_column = user_is_optional && self.without_ratings;
         let table = Table::open(input, name, |line| {
             layout = layout
@@ -165,12 +167,12 @@ impl RatingsFormat {
     }
 }
 
-/// Places of the columns within a line.
+/// Positions of the columns within a line.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Columns {
     pub(super) user: Option<usize>,
     pub(super) item: usize,
-    /// Not where records have no ratings.
+    /// Absent if records have no ratings.
     pub(super) rating: Option<usize>,
 }
 
@@ -216,7 +218,8 @@ impl Columns {
         Ok(found)
     }
 
-    /// Refuses a column that would be read as two things: one user for each item is nobody's data.
+    /// Rejects a column that would be used for two roles: with one user per item, the data would
+    /// belong to nobody.
     fn refuse_shared(self, header: &Header<'_, '_>) -> Result<()> {
         let all = [
             (ColumnRole::User, self.user),
@@ -235,13 +238,13 @@ impl Columns {
     }
 }
 
-/// The first line of a table, taken as names of columns.
+/// The first line of a table, interpreted as column names.
 pub(super) struct Header<'t, 'a> {
     table: &'t Table<'a>,
     names: Vec<String>,
-    /// Where each name stands first, and how often.
+    /// The first position of each name, and how often it occurs.
     places: HashMap<String, (usize, usize)>,
-    /// Whether the names may be shown: the line is a header and no record.
+    /// Whether the names may be shown, because the line is certainly a header and not a record.
     is_sure: bool,
 }
 
@@ -258,7 +261,7 @@ impl<'t, 'a> Header<'t, 'a> {
             ColumnRole::Rating,
             ColumnRole::Target,
         ];
-        // one letter may be a value as well
+        // a single letter may also be a value
         let usual = roles
             .into_iter()
             .flat_map(usual_names)
@@ -272,16 +275,16 @@ impl<'t, 'a> Header<'t, 'a> {
         })
     }
 
-    /// The same where the operator gave these names: a line with one of them is a header.
+    /// The same if the operator gave these names: a line that contains one of them is a header.
     pub(super) fn knowing<'n>(mut self, named: impl IntoIterator<Item = &'n String>) -> Self {
         self.is_sure |= named.into_iter().any(|name| self.places.contains_key(name));
         self
     }
 
-    /// The column called `name`, or else by one of the usual names.
+    /// The column called `name`, or otherwise the one with a usual name for this role.
     ///
-    /// A first line with a number in it is a record rather than a header, and the error must
-    /// not show it.
+    /// A first line that contains a number is a record rather than a header, and the error must not
+    /// show it.
     pub(super) fn find(&self, role: ColumnRole, name: Option<&str>) -> Result<usize> {
         let found = match name {
             Some(name) => self.places.get(name).map(|&(at, _)| at),
@@ -297,7 +300,7 @@ impl<'t, 'a> Header<'t, 'a> {
         })
     }
 
-    /// The same, for a column that must stand there once.
+    /// The same, for a column that must occur exactly once.
     pub(super) fn find_once(&self, role: ColumnRole, name: Option<&str>) -> Result<usize> {
         let at = self.find(role, name)?;
         match self.places.get(&self.names[at]) {
@@ -306,7 +309,7 @@ impl<'t, 'a> Header<'t, 'a> {
         }
     }
 
-    /// All columns but these; there must be one, and no two of the same name.
+    /// All columns except these; there must be at least one, and no two with the same name.
     pub(super) fn all_but(&self, others: [Option<usize>; 2]) -> Result<Vec<usize>> {
         let kept: Vec<usize> = (0..self.names.len())
             .filter(|&at| !others.contains(&Some(at)))
@@ -320,7 +323,7 @@ impl<'t, 'a> Header<'t, 'a> {
         }
     }
 
-    /// Whether a column is called `name`, or by a usual name of this role.
+    /// Whether there is a column called `name`, or with a usual name for this role.
     pub(super) fn has(&self, role: ColumnRole, name: Option<&str>) -> bool {
         let is_usual = |n: &String| usual_names(role).iter().any(|u| n.eq_ignore_ascii_case(u));
         self.names
@@ -333,8 +336,8 @@ impl<'t, 'a> Header<'t, 'a> {
         &self.names[at]
     }
 
-    /// The first usual name that the header has; where two columns could be meant, none: a wrong
-    /// user column would protect the wrong unit.
+    /// The first usual name that occurs in the header; none if two columns could be meant, because
+    /// a wrong user column would protect the wrong unit.
     fn find_usual(&self, role: ColumnRole) -> Option<usize> {
         let is_usual = |n: &&String| usual_names(role).iter().any(|u| n.eq_ignore_ascii_case(u));
         if self.names.iter().filter(is_usual).count() > 1 {
@@ -347,7 +350,7 @@ impl<'t, 'a> Header<'t, 'a> {
         })
     }
 
-    /// A column that would be read as two things.
+    /// The error for a column that would be used for two roles.
     pub(super) fn shared(&self, at: usize, roles: [ColumnRole; 2]) -> Error {
         Error::SharedColumn {
             path: self.table.name().to_owned(),

@@ -1,4 +1,4 @@
-//! Files of items with what is publicly known of them.
+//! Files of items with their public attributes.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -12,31 +12,32 @@ use crate::{
     CatalogueFault, ColumnRole, Error, Expected, ItemCatalogue, ItemTable, Ratings, Result,
 };
 
-/// What is publicly known of an item.
+/// Public attributes of an item.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ItemAttributes {
     /// Id, as in the ratings.
     pub id: String,
-    /// Genres, in the order of the file; without a column of genres, none.
+    /// Genres, in the order of the file; empty without a column of genres.
     pub genres: Vec<String>,
-    /// Year of appearance, by the column `year` or else by an end `(1995)` of the title.
+    /// Year of appearance, from the column `year` or otherwise from the end `(1995)` of the title.
     pub year: Option<u16>,
 }
 
-/// Reads what is publicly known of items: a header, then one item a line, separated as of [`read_samples`](crate::read_samples), plain or
-/// gzip.
+/// Reads public attributes of items: a header, then one item per line, with separators as for
+/// [`read_samples`](crate::read_samples), plain or gzip.
 ///
 /// | column | names | |
 /// |---|---|---|
-/// | item | as of [`read_catalogue`](crate::read_catalogue) | |
-/// | genres | `genres`, `genre` | names separated by a vertical bar; may be missing |
+/// | item | as for [`read_catalogue`](crate::read_catalogue) | |
+/// | genres | `genres`, `genre` | values separated by a vertical bar; may be missing |
 /// | year | `year` | may be missing or empty |
 /// | title | `title` | may be missing |
 ///
-/// A year that is no whole number from 1 to 9999 is none. Of an id given twice the first line counts.
+/// A year that is not a whole number from 1 to 9999 is ignored. For repeated ids, the first line
+/// counts.
 ///
 /// # Errors
-/// Those of [`read_catalogue`](crate::read_catalogue).
+/// The errors of [`read_catalogue`](crate::read_catalogue).
 pub fn read_item_attributes(path: impl AsRef<Path>) -> Result<Vec<ItemAttributes>> {
     let find = |header: &Header<'_, '_>| {
         let optional = [ColumnRole::Genres, ColumnRole::Year, ColumnRole::Title];
@@ -57,13 +58,18 @@ pub fn read_item_attributes(path: impl AsRef<Path>) -> Result<Vec<ItemAttributes
     Ok(items.into_iter().map(|(_, item)| item).collect())
 }
 
-/// Reads some columns of names, each of which must be in the header, once; other columns are not looked at.
+/// Reads some columns of feature values, each of which must occur in the header exactly once; other
+/// columns are ignored.
 ///
-/// The file is one as [`read_item_attributes`] reads. A field holds any number of names, separated by vertical bars; spaces around a name do not count, and empty
-/// names are none. Of an id given twice the first line counts. A name given twice in one field stays twice: counts are weights.
+/// The file has the same format as for [`read_item_attributes`]. A field contains any number of
+/// values, separated by vertical bars; spaces around a value and empty values are ignored. For
+/// repeated ids, the first line counts. A value that occurs twice in one field is kept twice:
+/// counts are weights.
 ///
 /// # Errors
-/// Those of [`read_catalogue`](crate::read_catalogue), and [`Error::UnknownColumn`](crate::Error::UnknownColumn) for a column that is not there once.
+/// The errors of [`read_catalogue`](crate::read_catalogue), and
+/// [`Error::UnknownColumn`](crate::Error::UnknownColumn) for a column that does not occur exactly
+/// once.
 pub fn read_item_table(path: impl AsRef<Path>, columns: &[&str]) -> Result<ItemTable> {
     let find = |header: &Header<'_, '_>| {
         let each = columns.iter();
@@ -77,10 +83,11 @@ pub fn read_item_table(path: impl AsRef<Path>, columns: &[&str]) -> Result<ItemT
     Ok(ItemTable::of_rows(columns, rows))
 }
 
-/// Reads every column but those of ids and titles as [`read_item_table`] reads the named ones.
+/// Reads all columns except those of ids and titles, as [`read_item_table`] reads the named ones.
 ///
 /// # Errors
-/// As there; [`Error::UnknownColumn`](crate::Error::UnknownColumn) also when there is no such column, or two have the same name.
+/// As there; [`Error::UnknownColumn`](crate::Error::UnknownColumn) also if there is no such column,
+/// or if two have the same name.
 pub fn read_whole_item_table(path: impl AsRef<Path>) -> Result<ItemTable> {
     let mut columns = Vec::new();
     let find = |header: &Header<'_, '_>| {
@@ -95,14 +102,14 @@ pub fn read_whole_item_table(path: impl AsRef<Path>) -> Result<ItemTable> {
     Ok(ItemTable::of_rows(columns, rows))
 }
 
-/// The names in some fields of a line.
+/// The values in some fields of a line.
 fn names_at(table: &Table<'_>, at: &[usize]) -> Result<Vec<Vec<String>>> {
     at.iter()
         .map(|&at| Ok(names_in(&table.text(at)?)))
         .collect()
 }
 
-/// What `make` makes of the first line of each id, with the id, in the order of the file.
+/// The results of `make` for the first line of each id, with the id, in the order of the file.
 fn read_items<C, T>(
     path: &Path,
     find: impl FnOnce(&Header<'_, '_>) -> Result<C>,
@@ -143,15 +150,16 @@ fn year_of_title(title: &str) -> Option<u16> {
     year_in(end)
 }
 
-/// Reads a declared catalogue: a header, then one item a line, separated as of
+/// Reads a declared catalogue: a header, then one item per line, with separators as for
 /// [`read_samples`](crate::read_samples), plain or gzip.
 ///
-/// The item column is `item`, `itemId`, `item_id`, `movieId` or `movie_id`; a column `title` is
-/// used if there is one, and an empty title is none. Ids given twice count once. `movies.dat` of MovieLens,
-/// `id::title::genres` without a header and in Latin-1, is read too.
+/// The item column is `item`, `itemId`, `item_id`, `movieId` or `movie_id`. A column `title` is
+/// used if there is one; an empty title means no title. Repeated ids count once. MovieLens
+/// `movies.dat`, `id::title::genres` without a header and in Latin-1, is supported too.
 ///
 /// # Errors
-/// Those of [`read_ratings`](crate::read_ratings), with a title that is not UTF-8 among the malformed fields.
+/// The errors of [`read_ratings`](crate::read_ratings), including a title that is not UTF-8 as a
+/// malformed field.
 pub fn read_catalogue(path: impl AsRef<Path>) -> Result<ItemCatalogue> {
     let (input, name) = open_table(path.as_ref())?;
     let mut table = Table::with_header(input, name)?;
@@ -167,16 +175,17 @@ pub fn read_catalogue(path: impl AsRef<Path>) -> Result<ItemCatalogue> {
     Ok(ItemCatalogue::from_titled(items))
 }
 
-/// Refuses a catalogue that shows of itself that it is no public list of items: the file of the `data` (or a copy of it, packed or
-/// not), one that names a column of users (the first of `columns`, or a usual name), one whose ids stand in another column than the one that is called as that
-/// of the items in the data (the second), or one that has an id twice.
+/// Rejects a catalogue that is evidently not a public list of items: the file of the `data` (or a
+/// copy of it, compressed or not), one that names a column of users (the first of `columns`, or a
+/// usual name), one whose ids are in another column than the one with the name of the data's item
+/// column (the second), or one that contains an id twice.
 ///
 /// # Privacy
-/// The data are compared with a file that is to be public; where they are the same, the operator alone is told. A list of items
-/// that was made from the data in some other way is not recognised.
+/// The data are compared with a file that is to be public; if they are the same, only the operator
+/// is told. A list of items that was derived from the data in another way is not recognised.
 ///
 /// # Errors
-/// [`Error::NotACatalogue`], and those of [`read_catalogue`].
+/// [`Error::NotACatalogue`], and the errors of [`read_catalogue`].
 pub fn check_catalogue(
     catalogue: impl AsRef<Path>,
     data: impl Into<TableSource>,
@@ -194,8 +203,9 @@ pub fn check_catalogue(
     check_item_list(catalogue, columns)
 }
 
-/// Refuses a file that shows of itself, without the data, that it is no list of items: it has a column of users, or an item twice. `columns` are the names of
-/// users and items in the data, where they are not the usual ones.
+/// Rejects a file that, without considering the data, is evidently not a list of items: it has a
+/// column of users, or an item twice. `columns` are the names of users and items in the data, if
+/// they are not the usual ones.
 ///
 /// # Errors
 /// As [`check_catalogue`].
@@ -228,11 +238,12 @@ pub fn check_item_list(catalogue: impl AsRef<Path>, columns: [Option<&str>; 2]) 
     Ok(())
 }
 
-/// Refuses a catalogue that says about its items who used them: more than half of the distinct texts, two or more, are ids of users in
-/// the ratings.
+/// Rejects a catalogue whose values reveal who used the items: more than half of the distinct
+/// texts, and at least two, are ids of users in the ratings.
 ///
 /// # Privacy
-/// Titles and feature values are published. The comparison with private ids is told to the operator alone, before anything is paid.
+/// Titles and feature values are published. Only the operator is told the result of the comparison
+/// with private ids, before any budget is spent.
 ///
 /// # Errors
 /// [`Error::NotACatalogue`].
@@ -270,7 +281,7 @@ fn is_same_file(one: &Path, other: &Path) -> bool {
     place(one).is_some_and(|found| place(other) == Some(found))
 }
 
-/// Whether two files hold the same bytes once they are unpacked.
+/// Whether two files contain the same bytes after decompression.
 fn has_same_contents(one: &Path, other: &Path) -> Result<bool> {
     let unpacked = |path: &Path| -> Result<_> {
         let (file, name) = open(path)?;
@@ -378,7 +389,7 @@ mod tests {
         assert_eq!(items[0].genres, ["Animation", "Children's"]);
         assert_eq!(items[1].year, Some(1995));
 
-        // elsewhere a byte that is no text is an error
+        // in other files, a byte that is not text is an error
         std::fs::write(&path, b"item,title\n73,Mis\xe9rables\n").unwrap();
         assert!(read_catalogue(&path).is_err());
         std::fs::write(&path, "1::Toy::Drama\n2::Two\n").unwrap();
@@ -431,7 +442,7 @@ mod tests {
         assert_eq!(fault(&proper), None);
         let movies = file("movies.dat", "1::Toy::Drama\n2::Two::War\n");
         assert_eq!(fault(&movies), None);
-        // the beginning of the data is not the data
+        // the beginning of the data file is not the data file
         assert_eq!(fault(&file("head.csv", "item\ni1\n")), None);
     }
 }

@@ -1,16 +1,17 @@
-//! JSON as it comes, a token at a time: nothing is held but the token.
+//! A streaming JSON reader: nothing is held in memory except the current token.
 
 use std::io::{BufRead, Read};
 
 use super::table::{Source, plain_or_gzip};
 use crate::{Error, Expected, Result};
 
-/// Arrays and objects within one another that are still read.
+/// Maximum nesting depth of arrays and objects.
 const MAX_DEPTH: usize = 32;
 
-/// Reads tokens and knows where it is.
+/// Reads tokens and tracks the position.
 ///
-/// Numbers may be `NaN`, `Infinity` and `-Infinity` too, as some writers have them, and `null` is read as `NaN`.
+/// `NaN`, `Infinity` and `-Infinity` are accepted as numbers, because some writers produce them,
+/// and `null` is read as `NaN`.
 pub(super) struct JsonReader<'a> {
     source: Source<'a>,
     name: String,
@@ -40,7 +41,7 @@ impl<'a> JsonReader<'a> {
         }
     }
 
-    /// The next byte, which stays where it is.
+    /// The next byte, without consuming it.
     fn next(&mut self) -> Result<Option<u8>> {
         match self.source.bytes.fill_buf() {
             Ok(buffer) => Ok(buffer.first().copied()),
@@ -57,7 +58,7 @@ impl<'a> JsonReader<'a> {
         }
     }
 
-    /// The next byte that is no white space.
+    /// The next byte that is not white space, without consuming it.
     pub(super) fn peek(&mut self) -> Result<Option<u8>> {
         while let Some(byte) = self.next()? {
             if !matches!(byte, b' ' | b'\t' | b'\r' | b'\n') {
@@ -68,7 +69,7 @@ impl<'a> JsonReader<'a> {
         Ok(None)
     }
 
-    /// Takes this byte if it is the next one.
+    /// Consumes this byte if it is the next one.
     pub(super) fn take(&mut self, byte: u8) -> Result<bool> {
         let there = self.peek()? == Some(byte);
         if there {
@@ -84,7 +85,7 @@ impl<'a> JsonReader<'a> {
         Err(self.malformed(Expected::Json(what)))
     }
 
-    /// Calls `each` at every value of an array, which it has to read.
+    /// Calls `each` at every value of an array; `each` has to read the value.
     pub(super) fn array(
         &mut self,
         what: &'static str,
@@ -102,7 +103,7 @@ impl<'a> JsonReader<'a> {
         }
     }
 
-    /// Calls `each` with every key of an object; it has to read the value.
+    /// Calls `each` with every key of an object; `each` has to read the value.
     pub(super) fn object(
         &mut self,
         what: &'static str,
@@ -143,7 +144,7 @@ impl<'a> JsonReader<'a> {
         text.map_err(|_| self.malformed(Expected::Utf8))
     }
 
-    /// What follows a backslash.
+    /// Reads what follows a backslash.
     fn escape(&mut self) -> Result<()> {
         let bad = Expected::Json("a known escape");
         let Some(byte) = self.next()? else {
@@ -167,7 +168,7 @@ impl<'a> JsonReader<'a> {
         Ok(())
     }
 
-    /// Four hexadecimal digits, or two times four for what lies beyond the first 2^16.
+    /// Four hexadecimal digits, or twice four for code points beyond the first 2^16.
     fn code_point(&mut self) -> Result<()> {
         let first = self.unit()?;
         let code = if (0xd800..0xdc00).contains(&first) {
@@ -215,7 +216,7 @@ impl<'a> JsonReader<'a> {
         Ok(code)
     }
 
-    /// A number; what is beyond `f32` becomes infinite.
+    /// A number; a value beyond `f32` becomes infinite.
     pub(super) fn number(&mut self, what: &'static str) -> Result<f32> {
         let word = self.word()?;
         let digits = word.strip_prefix('-').unwrap_or(&word);
@@ -230,13 +231,13 @@ impl<'a> JsonReader<'a> {
         value.ok_or_else(|| self.malformed(Expected::Json(what)))
     }
 
-    /// A whole number from 0.
+    /// A whole number that is at least 0.
     pub(super) fn count(&mut self, what: &'static str) -> Result<usize> {
         let count = self.word()?.parse().ok();
         count.ok_or_else(|| self.malformed(Expected::Json(what)))
     }
 
-    /// Letters, digits and signs up to the next of anything else.
+    /// Letters, digits and signs up to the next other character.
     fn word(&mut self) -> Result<String> {
         self.peek()?;
         let mut word = String::new();
@@ -252,7 +253,7 @@ impl<'a> JsonReader<'a> {
         Ok(word)
     }
 
-    /// Any value, read and forgotten.
+    /// Reads and discards any value.
     pub(super) fn skip(&mut self, depth: usize) -> Result<()> {
         if depth > MAX_DEPTH {
             return Err(self.malformed(Expected::Json("fewer arrays within one another")));
@@ -269,7 +270,7 @@ impl<'a> JsonReader<'a> {
         }
     }
 
-    /// Nothing may follow.
+    /// Checks that nothing follows.
     pub(super) fn end(&mut self) -> Result<()> {
         match self.peek()? {
             None => Ok(()),

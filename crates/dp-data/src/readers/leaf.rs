@@ -1,4 +1,4 @@
-//! LEAF JSON: federated data sets by user.
+//! LEAF JSON: federated data sets grouped by user.
 
 use std::collections::{HashMap, HashSet};
 use std::io::Read;
@@ -10,55 +10,60 @@ use super::json::JsonReader;
 use super::table::open;
 use crate::{Expected, Result, SampleTable, SampleUser};
 
-/// What every row of a LEAF file is declared to be: public, never taken from the rows.
+/// The declared shape of every row of a LEAF file. Public, never derived from the rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct LeafRows {
-    /// Numbers in a row of `x`, 1 to 2^16.
+    /// Length of a row of `x`, 1 to 2^16.
     pub n_features: usize,
-    /// Place of the label among those of a row, from 0; none where a row has one label.
+    /// Position of the label among those of a row, from 0; `None` if a row has one label.
     pub label: Option<usize>,
 }
 
-/// Reads a LEAF data set (FEMNIST, Stack Overflow and others of numbers), plain or gzip.
+/// Reads a LEAF data set with numeric features (FEMNIST, Stack Overflow and others), plain or gzip.
 ///
 /// ```text
 /// {"users": ["f01", ...], "num_samples": [37, ...],
 ///  "user_data": {"f01": {"x": [[0.5, 1, ...], ...], "y": [3, ...]}, ...}}
 /// ```
 ///
-/// Keys may come in any order and others are skipped. A row of `x` is a number, an array of numbers, or arrays of those within one another, which are
-/// put in a row (an image by its lines); a label is a number, or an array of which [`LeafRows::label`] says the place. Features are called `x0`, `x1`,
-/// ..., the target `y`. Users come in the order of `users`. The file is read as it comes: nothing is held but the rows.
+/// Keys may come in any order, and unknown keys are skipped. A row of `x` is a number, an array of
+/// numbers, or nested arrays, which are flattened (an image by its lines). A label is a number, or
+/// an array in which [`LeafRows::label`] gives the position. Features are called `x0`, `x1`, ...,
+/// the target `y`. Users are in the order of `users`. The file is read as a stream: only the rows
+/// are held in memory.
 ///
-/// The width is declared, since the file has no header and a row must not decide what is released. Left out and counted, as by
-/// [`read_samples`](crate::read_samples), while the user stays known:
+/// The width is declared, because the file has no header and a row must not determine what is
+/// released. The following are left out and counted, as in [`read_samples`](crate::read_samples),
+/// while the user remains known:
 ///
 /// | row | left out |
 /// |---|---|
-/// | a number in it is `NaN`, `Infinity`, `null` or beyond `f32` | it |
-/// | `x` has another length than `n_features` | it |
-/// | none or several labels where one is declared, or none at the place declared | it |
-/// | its user has more rows than labels, or the reverse | all of the user: nobody knows which belong together |
+/// | contains `NaN`, `Infinity`, `null` or a number beyond `f32` | the row |
+/// | the length of `x` is not `n_features` | the row |
+/// | none or several labels where one is declared, or none at the declared position | the row |
+/// | its user has more rows than labels, or the reverse | all rows of the user, because it is unknown which belong together |
 ///
 /// # Errors
-/// * [`Error::Param`](crate::Error::Param) - unless there are 1 to 2^16 features.
-/// * [`Error::Open`](crate::Error::Open), [`Error::Read`](crate::Error::Read), [`Error::Gzip`](crate::Error::Gzip) - as
-///   [`read_samples`](crate::read_samples).
-/// * [`Error::Malformed`](crate::Error::Malformed) with the line and the byte in it - what is no JSON or no number; a key that is missing or
-///   stands there twice; counts that are not those of the rows or users ([`Expected::Counts`](crate::Expected::Counts)); a user listed without data
-///   ([`Expected::DataOfUser`](crate::Expected::DataOfUser)), with data and not listed ([`Expected::ListedUser`](crate::Expected::ListedUser)), or
-///   twice ([`Expected::NewUser`](crate::Expected::NewUser)).
+/// * [`Error::Param`](crate::Error::Param) unless there are 1 to 2^16 features.
+/// * [`Error::Open`](crate::Error::Open), [`Error::Read`](crate::Error::Read),
+///   [`Error::Gzip`](crate::Error::Gzip), as for [`read_samples`](crate::read_samples).
+/// * [`Error::Malformed`](crate::Error::Malformed), with the line and the byte in it, for text that
+///   is not JSON or not a number; a key that is missing or occurs twice; counts that disagree with
+///   the rows or users ([`Expected::Counts`](crate::Expected::Counts)); a user who is listed
+///   without data ([`Expected::DataOfUser`](crate::Expected::DataOfUser)), has data and is not
+///   listed ([`Expected::ListedUser`](crate::Expected::ListedUser)), or occurs twice
+///   ([`Expected::NewUser`](crate::Expected::NewUser)).
 pub fn read_leaf(path: impl AsRef<Path>, rows: LeafRows) -> Result<SampleTable> {
     let (file, name) = open(path.as_ref())?;
     read_leaf_from(file, name, rows)
 }
 
-/// Reads a LEAF data set from anything; `name` stands for the path in errors.
+/// Reads a LEAF data set from any reader; `name` is shown instead of the path in errors.
 ///
 /// # Errors
-/// Those of [`read_leaf`], except that nothing is opened.
+/// The errors of [`read_leaf`], except for opening a file.
 ///
 /// # Examples
 /// ```
@@ -101,7 +106,7 @@ struct LeafFile {
     users: Option<Vec<String>>,
     counts: Option<Vec<usize>>,
     data: Option<HashMap<String, Rows>>,
-    /// Numbers of the row or label being read.
+    /// Numbers of the row or label that is being read.
     scratch: Vec<f32>,
 }
 
@@ -234,7 +239,7 @@ fn once(json: &JsonReader<'_>, again: bool) -> Result<()> {
     Ok(())
 }
 
-/// A number, or all numbers of arrays within one another.
+/// A number, or all numbers in nested arrays.
 fn flat(json: &mut JsonReader<'_>, out: &mut Vec<f32>, depth: usize) -> Result<()> {
     if json.peek()? == Some(b'[') && depth < 4 {
         return json.array("an array", |json| flat(json, out, depth + 1));
@@ -243,14 +248,14 @@ fn flat(json: &mut JsonReader<'_>, out: &mut Vec<f32>, depth: usize) -> Result<(
     Ok(())
 }
 
-/// One user's rows and labels as they stand in the file.
+/// One user's rows and labels as they are in the file.
 #[derive(Default)]
 struct Rows {
-    /// Numbers of the rows of the declared length, one after the other.
+    /// The rows with the declared length, one after the other.
     x: Vec<f32>,
-    /// Of every row whether it has that length.
+    /// For every row, whether it has that length.
     has_length: Vec<bool>,
-    /// `NaN` where there is no label at the declared place.
+    /// `NaN` if there is no label at the declared position.
     y: Vec<f32>,
 }
 
@@ -272,12 +277,13 @@ impl Rows {
         self.y.push(label.unwrap_or(f32::NAN));
     }
 
-    /// Rows of any length.
+    /// Number of rows of any length.
     const fn n_x(&self) -> usize {
         self.has_length.len()
     }
 
-    /// `x` and `y` of every row of the declared length with finite numbers; none where rows and labels do not pair up.
+    /// `x` and `y` of every row that has the declared length and finite numbers; none if rows and
+    /// labels do not pair up.
     fn usable(&self, width: usize) -> Vec<f32> {
         if self.has_length.len() != self.y.len() {
             return Vec::new();
@@ -339,7 +345,7 @@ mod tests {
         assert_eq!(rows, [(&[4.0][..], 1.0)]);
     }
 
-    /// How many rows of each user were kept, the rows left out and the features.
+    /// Number of kept rows of each user, number of rows left out, and number of features.
     fn shape(n_features: usize, label: Option<usize>, text: &str) -> (Vec<usize>, usize, usize) {
         let rows = LeafRows { n_features, label };
         let table = read_leaf_from(text.as_bytes(), "t.json", rows).unwrap();
@@ -354,7 +360,7 @@ mod tests {
         assert_eq!(shape(3, None, &whole("[]", "[]", "{}")), (vec![], 0, 3));
         let no_row = whole(r#"["a"]"#, "[0]", r#"{"a": {"x": [], "y": []}}"#);
         assert_eq!(shape(3, None, &no_row), (vec![0], 0, 3));
-        // the first user's first row decides nothing, nor do rows without a number
+        // neither the first user's first row nor rows without a number determine anything
         let data = r#"{"a": {"x": [[1], [1, 2], [], 7, [[3], [4]], [1, 2, 3]], "y": [1, 2, 3, 4, 5, 6]},
             "b": {"x": [[5, 6]], "y": [7]}}"#;
         let ragged = whole(r#"["a", "b"]"#, "[6, 1]", data);

@@ -1,4 +1,4 @@
-//! Tables in memory, and where a table can be: in a file or there.
+//! Tables in memory, and the source of a table: a file or memory.
 
 use std::fmt::{self, Display};
 use std::io::Write as _;
@@ -9,40 +9,42 @@ use std::sync::Arc;
 use super::table::{Input, open_table};
 use crate::Result;
 
-/// What a column holds.
+/// The type of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ColumnKind {
     /// True or false.
     Boolean,
     /// Whole numbers, signed or not.
     Integer,
-    /// Floating point numbers.
+    /// Floating-point numbers.
     Float,
     /// Text.
     Text,
 }
 
 impl ColumnKind {
-    /// Whether its values can be ids: `7` and `7.0` would be two users.
+    /// Whether its values can be ids: for floats, `7` and `7.0` would be two users.
     pub(super) const fn can_be_id(self) -> bool {
         matches!(self, Self::Integer | Self::Text)
     }
 }
 
-/// Rows of a table in memory, read where they are: nothing is copied but the row that is being read.
+/// Rows of a table in memory, read in place: only the row that is being read is copied.
 pub trait TableRows: Send + Sync {
-    /// Names of the columns and what they hold; `None` for what is not read, such as dates and lists.
+    /// Names and types of the columns; `None` for types that are not read, such as dates and lists.
     fn columns(&self) -> &[(String, Option<ColumnKind>)];
 
     /// Number of rows.
     fn n_rows(&self) -> usize;
 
-    /// Appends a field as a csv file of the same table would hold it: nothing where a value is missing, `1` and `0` for booleans, the shortest digits
-    /// that read back as the same number for floating point numbers. `row` and `column` count from 0, and the column is one with a kind.
+    /// Appends a field as it would appear in a csv file of the same table: nothing for a missing
+    /// value, `1` and `0` for booleans, and for floating-point numbers the shortest digits that
+    /// read back as the same number. `row` and `column` count from 0, and the column has a known
+    /// type.
     fn write_field(&self, row: usize, column: usize, out: &mut Vec<u8>);
 }
 
-/// Appends a whole number as text: for [`TableRows::write_field`].
+/// Appends a whole number as text, for use in [`TableRows::write_field`].
 pub fn write_whole(value: i64, out: &mut Vec<u8>) {
     const MOST: usize = 19;
     let (mut digits, mut at, mut rest) = ([0; MOST], MOST, value.unsigned_abs());
@@ -57,8 +59,9 @@ pub fn write_whole(value: i64, out: &mut Vec<u8>) {
     out.extend_from_slice(&digits[at..]);
 }
 
-/// Appends a floating point number as the shortest text that reads back as the same number: for [`TableRows::write_field`]. Whole and
-/// half ones, which most ratings are, take a tenth of the time that others do.
+/// Appends a floating-point number as the shortest text that reads back as the same number, for use
+/// in [`TableRows::write_field`]. Whole and half numbers, which most ratings are, take a tenth of
+/// the time of others.
 pub fn write_float(value: f64, out: &mut Vec<u8>) {
     if value > 0.0 && value < 1e9 && (2.0 * value).fract() <= 0.0 {
         #[allow(clippy::cast_possible_truncation, reason = "below 10^9")]
@@ -71,10 +74,10 @@ pub fn write_float(value: f64, out: &mut Vec<u8>) {
     write_display(value, out);
 }
 
-/// Appends a value as it prints: for [`TableRows::write_field`].
+/// Appends the printed form of a value, for use in [`TableRows::write_field`].
 ///
 /// # Panics
-/// Where the value cannot be printed, as no number.
+/// If the value cannot be formatted.
 pub fn write_display(value: impl Display, out: &mut Vec<u8>) {
     write!(out, "{value}").expect("a buffer in memory takes everything");
 }
@@ -90,9 +93,9 @@ pub enum Column {
     Boolean(Vec<bool>),
     /// Whole numbers.
     Integer(Vec<i64>),
-    /// Floating point numbers; one that is not a number is no missing value.
+    /// Floating-point numbers; NaN does not count as a missing value.
     Float(Vec<f64>),
-    /// Texts; empty where a value is missing.
+    /// Texts; empty if a value is missing.
     Text(Vec<String>),
 }
 
@@ -116,7 +119,7 @@ impl Column {
     }
 }
 
-/// Columns of one length.
+/// Columns of equal length.
 struct OwnedRows {
     columns: Vec<(String, Option<ColumnKind>)>,
     values: Vec<Column>,
@@ -141,7 +144,7 @@ impl TableRows for OwnedRows {
     }
 }
 
-/// A table in memory, which every reader takes in place of a file. Copies share the rows.
+/// A table in memory, which every reader accepts in place of a file. Copies share the rows.
 ///
 /// # Examples
 /// ```
@@ -162,7 +165,7 @@ pub struct MemoryTable {
 }
 
 impl MemoryTable {
-    /// A table of these rows; `name` stands for the path in errors.
+    /// Creates a table with these rows; `name` is shown instead of the path in errors.
     pub fn new(name: impl Into<Arc<str>>, rows: impl TableRows + 'static) -> Self {
         Self {
             name: name.into(),
@@ -170,10 +173,10 @@ impl MemoryTable {
         }
     }
 
-    /// A table of columns by name.
+    /// Creates a table of named columns.
     ///
     /// # Errors
-    /// [`crate::Error::Shape`] when they are not of one length.
+    /// [`crate::Error::Shape`] if their lengths differ.
     pub fn of_columns(
         name: impl Into<Arc<str>>,
         columns: impl IntoIterator<Item = (String, Column)>,
@@ -206,7 +209,8 @@ impl MemoryTable {
         self.rows.n_rows()
     }
 
-    /// The table as a csv file, for what only a file can be: public lists of items. Columns that are not read are left out.
+    /// The table as a csv file, for uses that require a file: public lists of items. Columns of
+    /// unsupported types are left out.
     #[must_use]
     #[allow(
         clippy::missing_panics_doc,
@@ -235,7 +239,7 @@ impl MemoryTable {
 }
 
 impl fmt::Debug for MemoryTable {
-    /// Its name: never what it holds.
+    /// Shows the name, never the contents.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("MemoryTable")
             .field("name", &self.name)
@@ -244,13 +248,13 @@ impl fmt::Debug for MemoryTable {
 }
 
 impl PartialEq for MemoryTable {
-    /// Whether both share their rows.
+    /// Whether both share the same rows.
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.rows, &other.rows)
     }
 }
 
-/// Where a table is.
+/// The source of a table.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TableSource {
     /// In a file, in any of the [formats](crate#formats).
@@ -260,7 +264,7 @@ pub enum TableSource {
 }
 
 impl TableSource {
-    /// The file, where it is one.
+    /// The path, if it is a file.
     #[must_use]
     pub fn file(&self) -> Option<&Path> {
         match self {
@@ -307,10 +311,10 @@ impl From<MemoryTable> for TableSource {
     }
 }
 
-/// The rows of a table in memory, one after the other, as fields of text.
+/// The rows of a table in memory, one after the other, as text fields.
 pub(super) struct MemoryReader {
     table: MemoryTable,
-    /// Places of the columns that are read.
+    /// Positions of the columns that are read.
     wanted: Vec<usize>,
     number: usize,
     row: Vec<u8>,
@@ -330,7 +334,8 @@ impl MemoryReader {
         self.table.columns()
     }
 
-    /// Declares which columns are read; the others are empty in every row. The first that cannot be read is an error.
+    /// Declares which columns are read; the others are empty in every row. The first unsupported
+    /// column is returned as an error.
     pub(super) fn read_only(&mut self, wanted: Vec<usize>) -> Result<(), usize> {
         let columns = self.table.rows.columns();
         match wanted.iter().find(|&&at| columns[at].1.is_none()) {
@@ -347,7 +352,7 @@ impl MemoryReader {
         kind.is_some_and(ColumnKind::can_be_id)
     }
 
-    /// Moves to the next row, whose fields are places in [`row`](Self::row); false at the end.
+    /// Moves to the next row, whose fields are ranges of [`row`](Self::row); false at the end.
     pub(super) fn advance(&mut self, fields: &mut Vec<Range<usize>>) -> bool {
         if self.number == self.table.n_rows() {
             return false;

@@ -1,8 +1,9 @@
 //! Files of ratings, items, one user's history and labelled feature vectors.
 //!
-//! Layers: [`source`] tells text from Parquet and gives lines of a plain or gzip file, [`fields`] cuts a line, `parquet` and
-//! `memory` write rows as such fields, [`table`] holds every line to the same number of fields, [`mod@format`] finds layout and columns; the
-//! rest says what the columns mean.
+//! Layers: [`source`] distinguishes text from Parquet and yields the lines of a plain or gzip file,
+//! [`fields`] splits a line, `parquet` and `memory` write rows as such fields, [`table`] checks
+//! that all lines have the same number of fields, and [`mod@format`] finds layout and columns. The
+//! other modules interpret the columns.
 
 mod format;
 mod items;

@@ -1,4 +1,4 @@
-//! Files of many users' ratings.
+//! Files with ratings of many users.
 
 use std::io::Read;
 
@@ -9,27 +9,31 @@ use super::memory::TableSource;
 use super::table::{Input, Interner, Table, table_from};
 use crate::{CatalogueSource, ColumnRole, Expected, ItemCatalogue, Ratings, ReadSummary, Result};
 
-/// Reads a table of ratings and takes the items found there as the catalogue.
+/// Reads a table of ratings and uses the items that occur in it as the catalogue.
 ///
-/// A file is a table in any of the [formats](crate#formats); Windows line ends, blank lines and a byte-order mark are
-/// fine. Ids are kept byte for byte. Records are merged by the rules of
-/// [`InteractionsBuilder`]: values that are NaN, infinite or beyond `f32` are left out, the
+/// A file is a table in any of the [formats](crate#formats); Windows line ends, blank lines and a
+/// byte-order mark are accepted. Ids are kept byte for byte. Records are merged by the rules of
+/// [`InteractionsBuilder`]: values that are NaN, infinite or beyond `f32` are left out, and the
 /// last record of a user-item pair counts.
 ///
 /// # Privacy
-/// The result says [`CatalogueSource::FromRatings`]: which items were rated by anybody is
-/// assumed to be public. Use [`read_ratings_with_catalogue`] where it is not.
+/// The result has the source [`CatalogueSource::FromRatings`]: which items were rated by anybody is
+/// assumed to be public. Use [`read_ratings_with_catalogue`] if it is not.
 ///
 /// # Errors
-/// * [`Error::Open`](crate::Error::Open), [`Error::Read`](crate::Error::Read) - the operating system refuses.
-/// * [`Error::Gzip`](crate::Error::Gzip) - damaged or truncated compression.
-/// * [`Error::Parquet`](crate::Error::Parquet) - no Parquet, or damaged; [`Error::WithoutParquet`](crate::Error::WithoutParquet) - built without the feature.
-/// * [`Error::Empty`](crate::Error::Empty) - no header, or without a declared catalogue no record.
-///   With one, a file without records is an empty table: that the last user is gone must not show.
-/// * [`Error::UnknownColumn`](crate::Error::UnknownColumn) - a column is missing from the header.
-/// * [`Error::Malformed`](crate::Error::Malformed) - a line has another number of fields than the first one, a rating
-///   that is no number, an empty id, an id that is not UTF-8, an unclosed quote. Columns that
-///   are not used may hold anything.
+/// * [`Error::Open`](crate::Error::Open), [`Error::Read`](crate::Error::Read) if the operating
+///   system reports an error.
+/// * [`Error::Gzip`](crate::Error::Gzip) for damaged or truncated compression.
+/// * [`Error::Parquet`](crate::Error::Parquet) if the file is not Parquet, or damaged;
+///   [`Error::WithoutParquet`](crate::Error::WithoutParquet) if the crate was built without the
+///   feature.
+/// * [`Error::Empty`](crate::Error::Empty) if there is no header or, without a declared catalogue,
+///   no record. With one, a file without records is an empty table, so that the removal of the last
+///   user does not show.
+/// * [`Error::UnknownColumn`](crate::Error::UnknownColumn) if a column is missing from the header.
+/// * [`Error::Malformed`](crate::Error::Malformed) if a line has another number of fields than the
+///   first one, or contains a rating that is not a number, an empty id, an id that is not UTF-8, or
+///   an unclosed quote. Unused columns may contain anything.
 ///
 /// # Examples
 /// ```no_run
@@ -45,11 +49,11 @@ pub fn read_ratings(source: impl Into<TableSource>, format: &RatingsFormat) -> R
 
 /// Reads a table of ratings on the items of a declared catalogue.
 ///
-/// Items nobody rated keep their column; records on other items are left out and counted; a
-/// user with no other records is left out too.
+/// Items without ratings keep their column. Records on other items are left out and counted; a user
+/// without any other records is left out too.
 ///
 /// # Errors
-/// Those of [`read_ratings`].
+/// The errors of [`read_ratings`].
 pub fn read_ratings_with_catalogue(
     source: impl Into<TableSource>,
     format: &RatingsFormat,
@@ -59,10 +63,11 @@ pub fn read_ratings_with_catalogue(
     read(input, name, format, Some(catalogue))
 }
 
-/// Reads ratings from anything; `name` stands for the path in errors.
+/// Reads ratings from any reader; `name` is shown instead of the path in errors.
 ///
 /// # Errors
-/// Those of [`read_ratings`], except that nothing is opened; Parquet, which is read from its end, is refused.
+/// The errors of [`read_ratings`], except for opening a file; Parquet is rejected, because it has
+/// to be read from its end.
 ///
 /// # Examples
 /// ```
@@ -83,11 +88,12 @@ pub fn read_ratings_from(
     read(table_from(reader, &name)?, name, format, catalogue)
 }
 
-/// Reads a table of ratings that may be larger than memory: it is the same as in memory, with the same errors, and its records are on disk in
-/// `scratch`. What stays in memory is about what `scratch` says, and the ids of users and items.
+/// Reads a table of ratings that may be larger than memory. The result is the same as in memory,
+/// with the same errors, and its records are on disk in `scratch`. Memory use is approximately that
+/// configured in `scratch`, plus the ids of users and items.
 ///
 /// # Errors
-/// Those of [`read_ratings`], and [`dp_core::ScratchError`].
+/// The errors of [`read_ratings`], and [`dp_core::ScratchError`].
 pub fn read_ratings_on_disk(
     source: impl Into<TableSource>,
     format: &RatingsFormat,
@@ -128,7 +134,7 @@ fn read_to(
     collected.merge(table.n_records())
 }
 
-/// Records as they stand in the file, with ids already numbered.
+/// Records as they are in the file, with ids already numbered.
 struct Collected {
     users: Interner,
     items: Items,
@@ -188,7 +194,7 @@ impl Collected {
     }
 }
 
-/// Where item numbers come from.
+/// The source of item numbers.
 enum Items {
     Declared(ItemCatalogue),
     Found(Interner),
@@ -206,7 +212,7 @@ impl Items {
         }
     }
 
-    /// The catalogue, and for found items the column of each number.
+    /// The catalogue, and for collected items the column of each number.
     fn into_catalogue(self) -> (ItemCatalogue, CatalogueSource, Option<Vec<u32>>) {
         match self {
             Self::Declared(catalogue) => (catalogue, CatalogueSource::Declared, None),
@@ -236,30 +242,31 @@ pub struct UserHistory {
 }
 
 impl UserHistory {
-    /// Item index and rating, items increasing, each at most once, ratings finite.
+    /// Item index and rating, with items increasing, each at most once, and finite ratings.
     #[must_use]
     pub fn records(&self) -> &[(u32, f32)] {
         &self.records
     }
 
-    /// Records on items the catalogue does not have; left out.
+    /// Number of records on items that are not in the catalogue, which were left out.
     #[must_use]
     pub const fn n_unknown_items(&self) -> usize {
         self.n_unknown_items
     }
 
-    /// Records the merge left out.
+    /// Records that the merge left out.
     #[must_use]
     pub const fn dropped(&self) -> DroppedRecords {
         self.dropped
     }
 }
 
-/// Reads one user's own ratings, in a format as of [`read_ratings`](crate::read_ratings); under a header the
-/// user column may be missing. Merge rules are those of [`InteractionsBuilder`].
+/// Reads one user's own ratings, in the same formats as [`read_ratings`](crate::read_ratings); with
+/// a header, the user column may be missing. The merge rules are those of [`InteractionsBuilder`].
 ///
 /// # Errors
-/// Those of [`read_ratings`](crate::read_ratings), and [`Expected::OneUser`] where a second user begins.
+/// The errors of [`read_ratings`](crate::read_ratings), and [`Expected::OneUser`] if there is a
+/// second user.
 pub fn read_history(
     source: impl Into<TableSource>,
     format: &RatingsFormat,
@@ -269,10 +276,10 @@ pub fn read_history(
     read_own(input, name, format, catalogue)
 }
 
-/// Reads one user's own ratings from anything; `name` stands for the path in errors.
+/// Reads one user's own ratings from any reader; `name` is shown instead of the path in errors.
 ///
 /// # Errors
-/// Those of [`read_history`], except that nothing is opened.
+/// The errors of [`read_history`], except for opening a file.
 ///
 /// # Examples
 /// ```
@@ -320,7 +327,7 @@ fn read_own(
     })
 }
 
-/// Holds every line to the first line's user, where there is a user column.
+/// Checks that every line has the first line's user, if there is a user column.
 fn check_owner(
     table: &Table<'_>,
     user_column: Option<usize>,
@@ -336,7 +343,7 @@ fn check_owner(
     Ok(())
 }
 
-/// The current record, `None` for an item outside the catalogue.
+/// The current record; `None` for an item outside the catalogue.
 fn read_record(
     table: &Table<'_>,
     columns: Columns,

@@ -7,8 +7,8 @@ use super::memory::TableSource;
 use super::table::{Input, Interner, Table, table_from};
 use crate::{ColumnRole, Result, SampleTable, SampleUser};
 
-/// Which columns of a csv or tsv file are read. A name given must match exactly; what is not given is found in any case of letters
-/// by usual names.
+/// Which columns of a csv or tsv file are read. A given name must match exactly; columns without a
+/// given name are found by their usual names, ignoring case.
 ///
 /// | column | names | |
 /// |---|---|---|
@@ -21,33 +21,37 @@ use crate::{ColumnRole, Result, SampleTable, SampleUser};
 pub struct SampleColumns {
     /// Column of user ids.
     pub user: Option<String>,
-    /// Column of what is to be predicted.
+    /// Column of the value to be predicted.
     pub target: Option<String>,
     /// Columns of the features.
     pub features: Option<Vec<String>>,
-    /// Without a user column all rows are one user's, whose id is empty.
+    /// If there is no user column, all rows belong to one user, whose id is empty.
     pub user_is_optional: bool,
-    /// The file holds features alone: no target is read, and every label is 0.
+    /// The file contains only features: no target is read, and every label is 0.
     pub without_target: bool,
-    /// The names of all columns, in order, of a file without a header. Fields are separated by whatever cuts the first line
-    /// into as many: `::`, tabs, semicolons or commas.
+    /// The names of all columns, in order, for a file without a header. The separator is the one
+    /// that splits the first line into as many fields: `::`, tabs, semicolons or commas.
     #[cfg_attr(feature = "serde", serde(default))]
     pub names: Option<Vec<String>>,
 }
 
-/// Reads labelled feature vectors from a table in memory, or from a file: a header, then one row a line, separated by tabs if the header has one, otherwise by commas or
-/// semicolons, whichever it has more of; plain or gzip.
+/// Reads labelled feature vectors from a table in memory, or from a file, plain or gzip: a header,
+/// then one row per line, separated by tabs if the header has one, otherwise by commas or
+/// semicolons, whichever is more frequent in it.
 ///
-/// A row in which a number is missing (an empty field), NaN, infinite or beyond `f32` is left out and counted; its user stays known. A file without
-/// rows is an empty table: that the last user is gone must not show.
+/// A row in which a number is missing (an empty field), NaN, infinite or beyond `f32` is left out
+/// and counted; its user remains known. A file without rows is an empty table, so that the removal
+/// of the last user does not show.
 ///
 /// # Errors
-/// * [`Error::Open`](crate::Error::Open), [`Error::Read`](crate::Error::Read), [`Error::Gzip`](crate::Error::Gzip) - as
-///   [`read_ratings`](crate::read_ratings); [`Error::Empty`](crate::Error::Empty) - not even a header.
-/// * [`Error::UnknownColumn`](crate::Error::UnknownColumn) - a column is missing from the header or stands there twice, or
-///   none is left for the features.
-/// * [`Error::Malformed`](crate::Error::Malformed) - a line has another number of fields than the header, a field that is no
-///   number, an empty id, an id that is not UTF-8, an unclosed quote. Columns that are not used may hold anything.
+/// * [`Error::Open`](crate::Error::Open), [`Error::Read`](crate::Error::Read),
+///   [`Error::Gzip`](crate::Error::Gzip), as for [`read_ratings`](crate::read_ratings);
+///   [`Error::Empty`](crate::Error::Empty) if there is not even a header.
+/// * [`Error::UnknownColumn`](crate::Error::UnknownColumn) if a column is missing from the header
+///   or occurs twice, or if none is left for the features.
+/// * [`Error::Malformed`](crate::Error::Malformed) if a line has another number of fields than the
+///   header, or contains a field that is not a number, an empty id, an id that is not UTF-8, or an
+///   unclosed quote. Unused columns may contain anything.
 pub fn read_samples(
     source: impl Into<TableSource>,
     columns: &SampleColumns,
@@ -56,10 +60,10 @@ pub fn read_samples(
     read_table(input, name, columns)
 }
 
-/// Reads labelled feature vectors from anything; `name` stands for the path in errors.
+/// Reads labelled feature vectors from any reader; `name` is shown instead of the path in errors.
 ///
 /// # Errors
-/// Those of [`read_samples`], except that nothing is opened.
+/// The errors of [`read_samples`], except for opening a file.
 ///
 /// # Examples
 /// ```
@@ -103,7 +107,7 @@ fn read_table(input: Input<'_>, name: String, columns: &SampleColumns) -> Result
     Ok(collected.into_table(features, target))
 }
 
-/// Places of the columns within a line.
+/// Positions of the columns within a line.
 struct Places {
     user: Option<usize>,
     target: Option<usize>,
@@ -111,11 +115,11 @@ struct Places {
 }
 
 impl Places {
-    /// The places, and the names of the features.
+    /// The positions, and the names of the features.
     fn find(header: &Header<'_, '_>, columns: &SampleColumns) -> Result<(Self, Vec<String>)> {
         let user = header.find_once(ColumnRole::User, columns.user.as_deref());
         let user = match user {
-            // a column asked for by name has to be there
+            // a column that was requested by name must exist
             Err(_) if columns.user_is_optional && columns.user.is_none() => None,
             found => Some(found?),
         };
@@ -158,7 +162,7 @@ impl Places {
     }
 }
 
-/// Rows as they stand in the file, by user.
+/// Rows as they are in the file, by user.
 #[derive(Default)]
 struct Collected {
     ids: Interner,
@@ -279,7 +283,8 @@ mod tests {
                 assert!(user.rows(1).eq(expected.rows(1)), "{text}");
             }
         }
-        // a comma is a decimal one between semicolons alone, and no point stands between thousands
+        // a comma is a decimal separator only if fields are separated by semicolons, and thousands
+        // separators are not accepted
         for text in ["user\tx\ty\na\t1,5\t2\n", "user;x;y\na;1.000,5;2\n"] {
             let found = read(text, &SampleColumns::default()).err().unwrap();
             assert_eq!(

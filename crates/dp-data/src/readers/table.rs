@@ -21,16 +21,16 @@ pub(super) struct Table<'a> {
     fields: Vec<Range<usize>>,
     n_fields: usize,
     first_is_record: bool,
-    /// Names of the columns where the first line does not tell them.
+    /// Names of the columns if they are not in the first line.
     names: Option<Vec<String>>,
-    /// Whether text that is not UTF-8 is Latin-1.
+    /// Whether text that is not UTF-8 is read as Latin-1.
     may_be_latin1: bool,
     n_records: usize,
 }
 
-/// Where records come from.
+/// The source of records.
 enum Rows<'a> {
-    /// Lines, and what stands between their fields.
+    /// Lines, and the separator of their fields.
     Text(Lines<'a>, Separator),
     Memory(MemoryReader),
     #[cfg(feature = "parquet")]
@@ -41,7 +41,8 @@ enum Rows<'a> {
 const MOVIES_DAT: [&str; 3] = ["item", "title", "genres"];
 
 impl<'a> Table<'a> {
-    /// Reads the first line of text and lets `detect` choose the separator from it; or the schema of what has one.
+    /// Reads the first line of text and lets `detect` choose the separator from it, or reads the
+    /// schema if there is one.
     pub(super) fn open(
         input: Input<'a>,
         name: String,
@@ -89,7 +90,8 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// A table with a header, which says what stands between fields; or `movies.dat` of MovieLens, known by its two `::`.
+    /// A table with a header, which determines the separator; or MovieLens `movies.dat`, recognised
+    /// by its two `::`.
     pub(super) fn with_header(input: Input<'a>, name: String) -> Result<Self> {
         let mut table = Self::open(input, name, |line| {
             let is_movies_dat = line.windows(2).filter(|pair| pair == b"::").count() == 2;
@@ -106,8 +108,8 @@ impl<'a> Table<'a> {
         Ok(table)
     }
 
-    /// A table of lines without a header, whose columns are called `names`. What stands between fields is what makes as many of
-    /// the first line.
+    /// A table of lines without a header, whose columns are called `names`. The separator is the
+    /// one that splits the first line into as many fields.
     pub(super) fn with_names(input: Input<'a>, name: String, names: &[String]) -> Result<Self> {
         let mut table = Self::open(input, name, |line| {
             Some(Separator::of_fields(line, names.len()))
@@ -132,7 +134,7 @@ impl<'a> Table<'a> {
         Ok(table)
     }
 
-    /// Declares that there is no header: the first line will be given as a record.
+    /// Declares that there is no header: the first line will be returned as a record.
     pub(super) const fn without_header(&mut self) {
         self.first_is_record = true;
     }
@@ -167,7 +169,7 @@ impl<'a> Table<'a> {
         self.n_fields
     }
 
-    /// Records given so far.
+    /// Number of records returned so far.
     pub(super) const fn n_records(&self) -> usize {
         self.n_records
     }
@@ -188,14 +190,14 @@ impl<'a> Table<'a> {
         let field = self.field(column);
         match std::str::from_utf8(field) {
             Ok(text) => Ok(Cow::Borrowed(text)),
-            // a byte of Latin-1 is the number of its character
+            // a byte of Latin-1 is the code point of its character
             Err(_) if self.may_be_latin1 => Ok(field.iter().copied().map(char::from).collect()),
             Err(_) => Err(self.malformed(column, Expected::Utf8)),
         }
     }
 
-    /// One field as an id, which may not be empty; whether it is UTF-8 is checked where new ids
-    /// are kept.
+    /// One field as an id, which may not be empty. Whether it is UTF-8 is checked where new ids are
+    /// stored.
     pub(super) fn id(&self, column: usize, role: ColumnRole) -> Result<&[u8]> {
         let can_be_id = match &self.rows {
             Rows::Text(..) => true,
@@ -213,7 +215,8 @@ impl<'a> Table<'a> {
         Ok(id)
     }
 
-    /// One field as a number. What is too large for `f32` becomes infinite. Between semicolons a decimal comma is read as well.
+    /// One field as a number. A value too large for `f32` becomes infinite. If fields are separated
+    /// by semicolons, a decimal comma is accepted as well.
     pub(super) fn number(&self, column: usize, role: ColumnRole) -> Result<f32> {
         let field = self.field(column);
         let may_have_comma = matches!(self.rows, Rows::Text(_, Separator::Semicolon));
@@ -230,7 +233,8 @@ impl<'a> Table<'a> {
         self.number(column, role)
     }
 
-    /// The names of columns: the current line's fields, which must be text, unless the layout has its own.
+    /// The names of the columns: the current line's fields, which must be text, unless the layout
+    /// has its own names.
     pub(super) fn names(&self) -> Result<Vec<String>> {
         if let Some(names) = &self.names {
             return Ok(names.clone());
@@ -246,12 +250,14 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Whether the names of columns stand apart from the records, so that none of them can be a record.
+    /// Whether the names of columns are stored separately from the records, so that none of them
+    /// can be a record.
     pub(super) const fn has_schema(&self) -> bool {
         self.names.is_some() || !matches!(self.rows, Rows::Text(..))
     }
 
-    /// Declares that only these columns are looked at from now on. Where columns have types, theirs must be of those that are read.
+    /// Declares that only these columns are read from now on. If columns have types, theirs must be
+    /// supported.
     pub(super) fn read_only(&mut self, columns: impl IntoIterator<Item = usize>) -> Result<()> {
         let columns = columns.into_iter().collect();
         let read_only = match &mut self.rows {
@@ -273,7 +279,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// The name that errors show.
+    /// The name shown in errors.
     pub(super) fn name(&self) -> &str {
         match &self.rows {
             Rows::Text(lines, _) => lines.name(),
@@ -293,7 +299,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Cuts a line of text; other rows come in fields.
+    /// Splits a line of text; other rows are already split into fields.
     fn cut(&mut self) -> Result<()> {
         let cut = match &mut self.rows {
             Rows::Text(lines, separator) => {
@@ -307,7 +313,7 @@ impl<'a> Table<'a> {
         cut.map_err(|OpenQuote(field)| self.malformed(field - 1, Expected::ClosedQuote))
     }
 
-    /// Fails when the whole table has been read and held no record.
+    /// Fails if the whole table has been read and contained no record.
     pub(super) fn require_records(&self) -> Result<()> {
         if self.n_records == 0 {
             return Err(Error::Empty {
@@ -318,7 +324,7 @@ impl<'a> Table<'a> {
     }
 }
 
-/// Decimal numbers, `nan` and `inf` in any case, with spaces around them.
+/// Parses decimal numbers, `nan` and `inf` in any case, with surrounding spaces.
 pub(super) fn parse_number(field: &[u8]) -> Option<f32> {
     match field {
         [digit @ b'0'..=b'9'] => Some(f32::from(digit - b'0')),
@@ -326,28 +332,29 @@ pub(super) fn parse_number(field: &[u8]) -> Option<f32> {
     }
 }
 
-/// A decimal number with a comma for the point. Points between thousands are not read.
+/// Parses a decimal number with a decimal comma. Thousands separators are not accepted.
 fn parse_decimal_comma(field: &[u8]) -> Option<f32> {
     let text = std::str::from_utf8(field).ok()?;
     let (whole, decimals) = text.split_once(',')?;
     parse_number(format!("{whole}.{decimals}").as_bytes())
 }
 
-/// What stands between fields.
+/// The separator of fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Separator {
-    /// `::`, fields taken literally.
+    /// `::`, with fields taken literally.
     DoubleColon,
-    /// A tab, fields taken literally.
+    /// A tab, with fields taken literally.
     Tab,
-    /// A comma; a field may be put in double quotes, a quote inside it written twice.
+    /// A comma; a field may be enclosed in double quotes, with quotes inside it doubled.
     Comma,
     /// A semicolon, with quotes as for the comma.
     Semicolon,
 }
 
 impl Separator {
-    /// What separates the names of a header: tabs where it has one, otherwise whichever of commas and semicolons it has more of.
+    /// The separator of the names in a header: tabs if there are any, otherwise commas or
+    /// semicolons, whichever is more frequent.
     pub(super) fn of_header(line: &[u8]) -> Option<Self> {
         let n_of = |separator| line.iter().filter(|&&byte| byte == separator).count();
         match (n_of(b'\t'), n_of(b','), n_of(b';')) {
@@ -358,7 +365,8 @@ impl Separator {
         }
     }
 
-    /// What cuts a line without names into `n_fields`. Semicolons come before commas, which may be decimal ones between them.
+    /// The separator that splits a line without names into `n_fields`. Semicolons are tried before
+    /// commas, which may be decimal commas between them.
     fn of_fields(line: &[u8], n_fields: usize) -> Self {
         let candidates = [Self::DoubleColon, Self::Tab, Self::Semicolon, Self::Comma];
         let mut fields = Vec::new();
@@ -371,11 +379,11 @@ impl Separator {
     }
 }
 
-/// The field whose quotes do not close, counted from 1.
+/// The field whose quotes are not closed, counted from 1.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct OpenQuote(pub(super) usize);
 
-/// Cuts `line` into `fields`, taking quotes off in place; `quotable` where it may have some.
+/// Splits `line` into `fields`, removing quotes in place; `quotable` if it may contain some.
 fn cut(
     line: &mut [u8],
     quotable: bool,
@@ -419,8 +427,8 @@ fn cut_at_double_colons(line: &[u8], fields: &mut Vec<Range<usize>>) {
     fields.push(start..line.len());
 }
 
-/// Moves the text of quoted fields left over their quotes: the write mark never passes the
-/// read mark.
+/// Moves the text of quoted fields left over their quotes: the write position never passes the read
+/// position.
 fn cut_quotable(
     line: &mut [u8],
     separator: u8,
@@ -451,7 +459,7 @@ fn cut_quotable(
     Ok(())
 }
 
-/// Copies a quoted field that begins at `read`; returns the place after its closing quote.
+/// Copies a quoted field that begins at `read`; returns the position after its closing quote.
 fn unquote(line: &mut [u8], mut read: usize, write: &mut usize) -> Option<usize> {
     loop {
         let mut byte = *line.get(read)?;
@@ -468,7 +476,7 @@ fn unquote(line: &mut [u8], mut read: usize, write: &mut usize) -> Option<usize>
     }
 }
 
-/// Gives each new id the next number.
+/// Assigns the next number to each new id.
 #[derive(Default)]
 pub(super) struct Interner {
     ids: Vec<String>,
@@ -477,7 +485,8 @@ pub(super) struct Interner {
 }
 
 impl Interner {
-    /// The number of `id`. A run of equal ids, usual in files sorted by user, is answered without hashing.
+    /// The number of `id`. Runs of equal ids, common in files sorted by user, are answered without
+    /// hashing.
     pub(super) fn number(&mut self, id: &[u8]) -> Result<u32, Expected> {
         if let Some(number) = self.numbers.listed(id) {
             return Ok(number);
@@ -512,7 +521,7 @@ const PARQUET_MAGIC: &[u8] = b"PAR1";
 const UTF8_BOM: &[u8] = b"\xef\xbb\xbf";
 const BUFFER: usize = 1 << 16;
 
-/// Opens a file and gives it the name that errors will show.
+/// Opens a file and returns it with the name shown in errors.
 pub(super) fn open(path: &Path) -> Result<(File, String)> {
     let name = path.display().to_string();
     match File::open(path) {
@@ -530,7 +539,8 @@ pub(super) enum Input<'a> {
     Parquet(File),
 }
 
-/// Opens a file that holds a table. Parquet is told by its first four bytes or by its name.
+/// Opens a file that contains a table. Parquet is recognised by its first four bytes or by its
+/// name.
 pub(super) fn open_table(path: &Path) -> Result<(Input<'static>, String)> {
     let (mut file, name) = open(path)?;
     let head = head_of(&mut file, &name)?;
@@ -546,7 +556,7 @@ pub(super) fn open_table(path: &Path) -> Result<(Input<'static>, String)> {
     Err(Error::WithoutParquet { path: name })
 }
 
-/// A table from anything; Parquet, which is read from its end, has to be a file.
+/// A table from any reader; Parquet has to be a file, because it is read from its end.
 pub(super) fn table_from<'a>(mut reader: impl Read + 'a, name: &str) -> Result<Input<'a>> {
     let head = head_of(&mut reader, name)?;
     if head == PARQUET_MAGIC {
@@ -569,13 +579,13 @@ fn head_of(reader: &mut impl Read, name: &str) -> Result<Vec<u8>> {
     }
 }
 
-/// Bytes of a file, unpacked.
+/// The decompressed bytes of a file.
 pub(super) struct Source<'a> {
     pub(super) bytes: Box<dyn BufRead + 'a>,
     gzip: bool,
 }
 
-/// Gzip is told by its two magic bytes, whatever the file is called.
+/// Gzip is recognised by its two magic bytes, whatever the file's name is.
 pub(super) fn plain_or_gzip<'a>(mut reader: impl Read + 'a, name: &str) -> Result<Source<'a>> {
     let mut head = Vec::with_capacity(2);
     if let Err(source) = reader.by_ref().take(2).read_to_end(&mut head) {
@@ -593,7 +603,8 @@ pub(super) fn plain_or_gzip<'a>(mut reader: impl Read + 'a, name: &str) -> Resul
 }
 
 impl Source<'_> {
-    /// An error of the operating system has a code; the gzip decoder's own have none.
+    /// Distinguishes errors of the operating system, which have a code, from those of the gzip
+    /// decoder, which have none.
     pub(super) fn failure(&self, name: &str, source: std::io::Error) -> Error {
         let path = name.to_owned();
         if self.gzip && source.raw_os_error().is_none() {
@@ -604,14 +615,14 @@ impl Source<'_> {
     }
 }
 
-/// The lines that are not blank, one at a time where they lie in a buffer.
+/// The lines that are not blank, one at a time, in place in a buffer.
 pub(super) struct Lines<'a> {
     source: Source<'a>,
     name: String,
     buffer: Vec<u8>,
-    /// The current line in the buffer, without its end.
+    /// The current line in the buffer, without its line end.
     line: Range<usize>,
-    /// Where the next one begins.
+    /// Where the next line begins.
     next: usize,
     /// Whether there is a quote anywhere in the buffer.
     has_quote: bool,
@@ -631,8 +642,8 @@ impl<'a> Lines<'a> {
         })
     }
 
-    /// Moves to the next line that holds more than spaces; false at the end. Line ends (`\n`
-    /// or `\r\n`) and a leading byte-order mark are taken off.
+    /// Moves to the next line that contains more than spaces; false at the end. Line ends (`\n` or
+    /// `\r\n`) and a leading byte-order mark are removed.
     pub(super) fn advance(&mut self) -> Result<bool> {
         loop {
             if !self.find_line()? {
@@ -670,7 +681,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Moves what was not given yet to the front and reads more behind it; false at the end.
+    /// Moves the unread part to the front and reads more after it; false at the end.
     fn read_more(&mut self) -> Result<bool> {
         let n_kept = self.buffer.len() - self.next;
         self.buffer.copy_within(self.next.., 0);
@@ -712,7 +723,7 @@ impl<'a> Lines<'a> {
         self.number
     }
 
-    /// The name that errors show.
+    /// The name shown in errors.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
@@ -826,7 +837,7 @@ mod tests {
         assert_eq!(ids.number(b"ok"), Ok(0));
     }
 
-    /// Hands out one byte at a time, as a slow pipe may.
+    /// Returns one byte at a time, as a slow pipe may.
     struct Trickle<'a>(&'a [u8]);
 
     impl Read for Trickle<'_> {

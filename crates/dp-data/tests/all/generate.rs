@@ -1,4 +1,4 @@
-//! Generated ratings have the size and the tails they promise.
+//! Generated ratings have the documented size and tails.
 
 use dp_data::{
     CatalogueSource, Error, LongTailRatings, Ratings, RatingsFormat, read_ratings, write_csv,
@@ -26,7 +26,7 @@ fn counts(ratings: &Ratings) -> (Vec<usize>, Vec<usize>) {
     (per_user, per_item)
 }
 
-/// Counts of MovieLens-1M at given ranks, and how far the made ones may be from them.
+/// Counts of MovieLens-1M at given ranks, and how far the generated ones may differ.
 #[test]
 fn the_1m_preset_has_the_tails_of_movielens_1m() {
     let ratings = made(LongTailRatings::movielens_1m(), 1);
@@ -141,7 +141,7 @@ fn extreme_sizes_work() {
 
 #[test]
 fn parameters_are_checked_before_anything_is_drawn() {
-    /// A generator that must not be asked.
+    /// A generator that must not be used.
     struct Untouched;
     impl rand::TryRng for Untouched {
         type Error = std::convert::Infallible;

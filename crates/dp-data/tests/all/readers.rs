@@ -1,4 +1,4 @@
-//! Every format and every malformed file, as files made on the spot.
+//! Every format and every kind of malformed file, with files generated in the tests.
 
 use std::fs;
 use std::io::Write;
@@ -185,7 +185,7 @@ fn pairs_of_user_and_item_need_no_ratings() {
     ] {
         assert_eq!(read(text).unwrap().records(), [(1, 1.0)], "{text}");
     }
-    // of many users a single column is no table
+    // for many users, a single column is not a table
     let alone = read_ratings_from("item\n8\n".as_bytes(), "r", &pairs, None);
     assert!(message(alone).contains("expected fields separated by"));
 }

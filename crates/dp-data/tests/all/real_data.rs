@@ -1,5 +1,5 @@
-//! Published data sets, read as they are. Looked for in `$DP_DATA`, else in `../shared/data`
-//! beside the workspace.
+//! Published data sets, read unmodified. Expected in `$DP_DATA`, otherwise in `../shared/data` next
+//! to the workspace.
 
 use std::path::PathBuf;
 
@@ -30,7 +30,7 @@ fn size(ratings: &Ratings) -> (usize, usize, usize) {
     (table.n_users(), table.n_items(), table.n_records())
 }
 
-/// How many records have each of the values.
+/// The number of records with each of the values.
 fn value_counts<const N: usize>(ratings: &Ratings, values: [f32; N]) -> [usize; N] {
     let table = ratings.interactions().expose();
     values.map(|value| {

@@ -1,4 +1,4 @@
-//! What callers fill in, to and from files.
+//! Settings of callers, written to and read from files.
 
 use std::fmt::Debug;
 

@@ -1,4 +1,4 @@
-//! The split treats every record by its own ids alone.
+//! The split depends on each record's own ids alone.
 
 use std::collections::BTreeMap;
 
@@ -130,7 +130,7 @@ fn shares_are_as_asked() {
 }
 
 /// From an independent computation with Python's hashlib (seed 42, user "ann", fractions
-/// .5/.25/.25): the rule is part of what a result depends on, so it must not drift.
+/// .5/.25/.25): results depend on this rule, so it must not change.
 #[test]
 fn the_rule_is_the_documented_one() {
     let lines: Vec<_> = (0..16).map(|i| format!("ann,{i},1")).collect();

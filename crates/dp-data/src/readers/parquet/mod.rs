@@ -1,4 +1,5 @@
-//! Rows of a Parquet file, row group by row group, as fields of text: what a csv file of the same table would hold.
+//! Rows of a Parquet file, row group by row group, as text fields: the same as in a csv file of the
+//! table.
 
 #[cfg(test)]
 mod tests;
@@ -23,16 +24,17 @@ use parquet::schema::types::{ColumnDescriptor, TypePtr};
 
 use crate::{Error, Result};
 
-/// The rows of a file. Of what is read, a batch of values of each wanted column is held, and a page.
+/// The rows of a file. Only a batch of values of each wanted column, and a page, are held in
+/// memory.
 pub(super) struct RowGroups {
     file: Box<dyn FileReader>,
     /// Bytes of the file.
     length: u64,
     name: String,
     columns: Vec<Declared>,
-    /// Places among `columns` of those that are read, increasing.
+    /// Positions in `columns` of those that are read, increasing.
     wanted: Vec<usize>,
-    /// Columns of the present row group, one for each that is wanted.
+    /// Columns of the current row group, one for each wanted column.
     group: Vec<Column>,
     n_groups: usize,
     left_in_group: u64,
@@ -40,10 +42,11 @@ pub(super) struct RowGroups {
     row: Vec<u8>,
 }
 
-/// A column as the schema has it.
+/// A column as declared in the schema.
 struct Declared {
     name: String,
-    /// Place among the leaves, and what is stored there; none for what is not read: nested, repeated, dates, decimals.
+    /// Position among the leaves, and the type stored there; `None` for unsupported columns:
+    /// nested, repeated, dates, decimals.
     leaf: Option<(usize, Kind)>,
 }
 
@@ -61,7 +64,8 @@ impl RowGroups {
             let file: Box<dyn FileReader> = Box::new(file);
             Ok::<_, ParquetError>((file, columns))
         });
-        // without what the decoder says: footers hold the least and greatest values of columns
+        // without the decoder's message, because footers contain the minimum and maximum values of
+        // columns
         let Some(Ok((file, columns))) = opened else {
             return Err(invalid(&name, "no footer, or a damaged or encrypted one"));
         };
@@ -87,7 +91,8 @@ impl RowGroups {
         self.columns.iter().map(|column| column.name.as_str())
     }
 
-    /// Declares which columns are read; the others are empty in every row. The first that cannot be read is an error.
+    /// Declares which columns are read; the others are empty in every row. The first unsupported
+    /// column is returned as an error.
     pub(super) fn read_only(&mut self, mut wanted: Vec<usize>) -> Result<(), usize> {
         wanted.sort_unstable();
         wanted.dedup();
@@ -99,13 +104,13 @@ impl RowGroups {
         Ok(())
     }
 
-    /// Whether a column holds what can be an id.
+    /// Whether a column's values can be ids.
     pub(super) fn can_be_id(&self, column: usize) -> bool {
         let kind = self.columns[column].leaf.map(|(_, kind)| kind);
         kind.is_some_and(Kind::can_be_id)
     }
 
-    /// Moves to the next row, whose fields are places in [`row`](Self::row); false at the end.
+    /// Moves to the next row, whose fields are ranges of [`row`](Self::row); false at the end.
     pub(super) fn advance(&mut self, fields: &mut Vec<Range<usize>>) -> Result<bool> {
         while self.left_in_group == 0 {
             self.close_group()?;
@@ -134,7 +139,7 @@ impl RowGroups {
         Ok(())
     }
 
-    /// The current row's fields, one behind the other.
+    /// The current row's fields, concatenated.
     pub(super) fn row(&self) -> &[u8] {
         &self.row
     }
@@ -144,7 +149,7 @@ impl RowGroups {
         self.number
     }
 
-    /// The name that errors show.
+    /// The name shown in errors.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
@@ -159,7 +164,7 @@ impl RowGroups {
         Ok(())
     }
 
-    /// The wanted columns of the present row group, which is the `at`-th from 0.
+    /// The wanted columns of the current row group, the `at`-th, counted from 0.
     fn columns_of(&self, at: usize) -> Result<Vec<Column>> {
         let metadata = self.file.metadata().row_group(at);
         let leaves = self.wanted.iter().filter_map(|&at| self.columns[at].leaf);
@@ -179,7 +184,7 @@ impl RowGroups {
         group.map_err(|_| self.damaged_group())
     }
 
-    /// Leaves a row group, all rows of which were read: none of its columns may have more.
+    /// Finishes a row group all of whose rows were read: none of its columns may have more values.
     fn close_group(&mut self) -> Result<()> {
         let mut group = std::mem::take(&mut self.group);
         match contained(|| group.iter_mut().all(Column::has_ended)) {
@@ -188,7 +193,7 @@ impl RowGroups {
         }
     }
 
-    /// Without what the decoder says: it stood before values.
+    /// Without the decoder's message, which may contain values.
     fn damaged_group(&self) -> Error {
         let place = format!("row group {} cannot be decoded", self.n_groups);
         invalid(&self.name, &place)
@@ -207,7 +212,7 @@ fn invalid(name: &str, reason: &str) -> Error {
     damaged(name, source)
 }
 
-/// Whether no number of rows is negative and the row groups have as many as the file.
+/// Whether no row count is negative and the row groups together have as many rows as the file.
 fn rows_agree(metadata: &ParquetMetaData) -> bool {
     let mut groups = metadata.row_groups().iter().map(|of| of.num_rows());
     let sum = groups.try_fold(0_i64, |sum, n| sum.checked_add(n).filter(|_| n >= 0));
@@ -224,7 +229,7 @@ const fn is_unread(codec: &Compression) -> bool {
     )
 }
 
-/// Whether a column's pages are where a file of this length can have them; the decoder takes that for granted.
+/// Whether a column's pages lie within a file of this length, which the decoder takes for granted.
 fn lies_within(column: &ColumnChunkMetaData, length: u64) -> bool {
     let offsets = [
         Some(column.data_page_offset()),
@@ -242,7 +247,7 @@ fn lies_within(column: &ColumnChunkMetaData, length: u64) -> bool {
     }
 }
 
-/// Top-level columns, each with its leaf where it is one.
+/// Top-level columns, each with its leaf if it is one.
 fn declared(metadata: &ParquetMetaData) -> Vec<Declared> {
     let schema = metadata.file_metadata().schema_descr();
     let fields: &[TypePtr] = schema.root_schema().get_fields();
@@ -262,10 +267,10 @@ fn declared(metadata: &ParquetMetaData) -> Vec<Declared> {
     columns
 }
 
-/// Values that are decoded at once.
+/// Number of values that are decoded at once.
 const BATCH: usize = 1024;
 
-/// What a column holds.
+/// The type of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Boolean,
@@ -275,7 +280,7 @@ enum Kind {
 }
 
 impl Kind {
-    /// The kind of a column, none for what is not read.
+    /// The type of a column; `None` if it is unsupported.
     fn of(column: &ColumnDescriptor) -> Option<Self> {
         use ConvertedType as C;
         use LogicalType as L;
@@ -290,7 +295,7 @@ impl Kind {
                 (None, C::UINT_8 | C::UINT_16 | C::UINT_32 | C::UINT_64) => {
                     Some(Self::Integer { is_signed: false })
                 }
-                // a column of nulls alone is Unknown
+                // a column that contains only nulls is Unknown
                 (Some(L::Unknown), _)
                 | (None, C::NONE | C::INT_8 | C::INT_16 | C::INT_32 | C::INT_64) => {
                     Some(Self::Integer { is_signed: true })
@@ -322,7 +327,7 @@ enum Column {
 }
 
 impl Column {
-    /// The column of a row group that is the `leaf`-th of its schema.
+    /// Opens the `leaf`-th column of the schema in a row group.
     fn open(group: &dyn RowGroupReader, leaf: usize, kind: Kind) -> ParquetResult<Self> {
         let is_signed = kind != Kind::Integer { is_signed: false };
         let column = group.metadata().column(leaf).column_descr_ptr();
@@ -340,7 +345,7 @@ impl Column {
         })
     }
 
-    /// Appends the next value as text, nothing for null.
+    /// Appends the next value as text; nothing for null.
     fn write_next(&mut self, out: &mut Vec<u8>) -> ParquetResult<()> {
         match self {
             Self::Boolean(cells) => cells.write_next(out, |value, out| {
@@ -381,7 +386,7 @@ impl Column {
 struct Cells<T: DataType> {
     reader: ColumnReaderImpl<T>,
     values: Vec<T::T>,
-    /// 0 for null; empty where the schema knows no nulls.
+    /// 0 for null; empty if the schema allows no nulls.
     levels: Vec<i16>,
     n_rows: usize,
     row: usize,
@@ -400,7 +405,7 @@ impl<T: DataType> Cells<T> {
         }
     }
 
-    /// Values that are decoded and kept, nulls among them.
+    /// Number of decoded values that are held, including nulls.
     #[cfg(test)]
     const fn n_held(&self) -> usize {
         self.values.len() + self.levels.len()
@@ -429,7 +434,7 @@ impl<T: DataType> Cells<T> {
         are_used && self.read().is_ok_and(|n_rows| n_rows == 0)
     }
 
-    /// The next batch; the column must not have ended.
+    /// Reads the next batch; the column must not have ended.
     fn fill(&mut self) -> ParquetResult<()> {
         if self.read()? == 0 {
             return Err(ended());
@@ -437,7 +442,7 @@ impl<T: DataType> Cells<T> {
         Ok(())
     }
 
-    /// The next batch's number of rows.
+    /// Reads the next batch and returns its number of rows.
     fn read(&mut self) -> ParquetResult<usize> {
         self.values.clear();
         self.levels.clear();
@@ -459,11 +464,13 @@ thread_local! {
     static IS_CONTAINED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether this thread is in a call whose panic becomes an [`Error::Parquet`](crate::Error::Parquet).
+/// Whether this thread is in a call whose panic is converted to an
+/// [`Error::Parquet`](crate::Error::Parquet).
 ///
-/// The decoder of Parquet files panics at some kinds of damage, and what it says then tells lengths of ids. The readers
-/// catch that panic and pass nothing of it on; but Rust's panic hook has shown the message on standard error by then. This
-/// crate leaves the hook alone, which belongs to the program. A program whose standard error others may see asks here:
+/// The decoder of Parquet files panics on some kinds of damage, and its message then reveals
+/// lengths of ids. The readers catch that panic and pass on nothing of it, but by then Rust's panic
+/// hook has printed the message to standard error. This crate does not change the hook, which
+/// belongs to the program. A program whose standard error others may see can use this function:
 ///
 /// ```
 /// let before = std::panic::take_hook();
@@ -475,13 +482,15 @@ thread_local! {
 /// # assert!(!dp_data::panic_is_contained());
 /// ```
 ///
-/// In a program built with `panic = "abort"` nothing is caught: it ends at such a file, and the hook still asks here.
+/// In a program built with `panic = "abort"` nothing is caught: it terminates at such a file, and
+/// the hook can still use this function.
 #[must_use]
 pub fn panic_is_contained() -> bool {
     IS_CONTAINED.try_with(Cell::get).unwrap_or(false)
 }
 
-/// What `call` gives, nothing if it panics. What it changed may be in any state then and must not be read further.
+/// The result of `call`, or `None` if it panics. Anything it modified may then be in any state and
+/// must not be read further.
 fn contained<T>(call: impl FnOnce() -> T) -> Option<T> {
     let before = IS_CONTAINED.replace(true);
     let result = catch_unwind(AssertUnwindSafe(call));
@@ -489,8 +498,9 @@ fn contained<T>(call: impl FnOnce() -> T) -> Option<T> {
     result.ok()
 }
 
-/// Pages in which none refers to a dictionary that did not come before it, and no dictionary says that it has more values
-/// than bytes: the decoder makes room for all of them first, and a want of memory cannot be caught.
+/// Checks that no page refers to a dictionary that did not come before it, and that no dictionary
+/// declares more values than it has bytes: the decoder allocates space for all of them first, and a
+/// failed allocation cannot be caught.
 struct CheckedPages {
     pages: Box<dyn PageReader>,
     has_dictionary: bool,

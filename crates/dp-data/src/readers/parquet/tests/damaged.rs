@@ -1,4 +1,5 @@
-//! Bytes changed one at a time and files cut anywhere: every row, or a typed error that says no more than where.
+//! Bytes changed one at a time and files truncated anywhere: the result is every row, or a typed
+//! error that reveals only the position.
 
 use std::error::Error as _;
 use std::ops::Range;
@@ -20,7 +21,7 @@ use crate::{Error, Result};
 
 const N_ROWS: usize = 4;
 
-/// Ratings in two row groups, so that one stands behind the other's damage.
+/// Ratings in two row groups, so that one of them follows the damage in the other.
 fn ratings(rating: Cells) -> Generated {
     Generated {
         columns: vec![
@@ -43,7 +44,7 @@ fn properties() -> WriterPropertiesBuilder {
         .set_created_by(String::new())
 }
 
-/// Other tests' panics are shown as before.
+/// Panics of other tests are printed as usual.
 fn without_contained_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -56,7 +57,7 @@ fn without_contained_panics() {
     });
 }
 
-/// Number of rows in a file, every value of which is read.
+/// Number of rows in a file, after reading every value.
 fn n_rows(bytes: Bytes) -> Result<usize> {
     let mut groups = RowGroups::of(bytes, "t".to_owned())?;
     let leaves = groups.columns.iter().enumerate();
@@ -68,7 +69,8 @@ fn n_rows(bytes: Bytes) -> Result<usize> {
     Ok(groups.number())
 }
 
-/// Whether a damaged file is refused, and for what it may be: never for what stands in its records.
+/// Whether a damaged file is rejected, with an error that is allowed: never one that depends on the
+/// content of its records.
 fn is_refused(bytes: Bytes) -> bool {
     let error = match n_rows(bytes) {
         Ok(found) => {
@@ -91,7 +93,7 @@ fn is_refused(bytes: Bytes) -> bool {
     true
 }
 
-/// Each of these bytes changed by each mask; the number of files that are refused.
+/// Changes each of these bytes by each mask; returns the number of rejected files.
 fn damage(whole: &[u8], bytes: Range<usize>, masks: &[u8]) -> usize {
     let mut n_refused = 0;
     let mut damaged = whole.to_vec();
@@ -106,18 +108,18 @@ fn damage(whole: &[u8], bytes: Range<usize>, masks: &[u8]) -> usize {
     n_refused
 }
 
-/// Where the footer begins: its length stands before the last four bytes.
+/// The start of the footer: its length is stored before the last four bytes.
 fn footer(whole: &[u8]) -> usize {
     let (length, _) = whole[whole.len() - 8..].split_first_chunk().unwrap();
     whole.len() - 8 - u32::from_le_bytes(*length) as usize
 }
 
-/// Damage before the footer.
+/// Damages the bytes before the footer.
 fn damage_pages(whole: &[u8], masks: &[u8]) {
     assert_eq!(n_rows(Bytes::copy_from_slice(whole)).unwrap(), N_ROWS);
     let end = footer(whole);
     let n_refused = damage(whole, 0..end, masks);
-    // values themselves may be anything; what says where they are may not
+    // values themselves may be anything; the data that locate them may not
     assert!(n_refused > masks.len() * end / 4, "{n_refused} of {end}");
 }
 
@@ -158,7 +160,7 @@ fn damaged_pages_are_never_a_panic() {
 #[test]
 fn damaged_compression_is_never_a_panic() {
     without_contained_panics();
-    // each bit, and all: these decoders take their time to begin
+    // each bit, and all of them: these decoders are slow to start
     let few: Vec<u8> = (0..8).map(|bit| 1 << bit).chain([u8::MAX]).collect();
     for (compression, masks) in [
         (Compression::SNAPPY, all_masks()),
@@ -216,7 +218,7 @@ fn columns_end_with_their_row_group() {
             groups.read_only(vec![column]).unwrap();
             let mut fields = Vec::new();
             assert!(groups.advance(&mut fields).unwrap());
-            // as if the footer had said one row less
+            // as if the footer had declared one row less
             groups.left_in_group -= 1;
             assert!(groups.advance(&mut fields).unwrap());
             let error = groups.advance(&mut fields).err().unwrap();
@@ -226,7 +228,7 @@ fn columns_end_with_their_row_group() {
     }
 }
 
-/// A dictionary that says it has `u32::MAX` values.
+/// A dictionary that declares `u32::MAX` values.
 struct Endless;
 
 impl Iterator for Endless {

@@ -20,9 +20,10 @@ pub(super) enum Cells {
     Boolean(Vec<Option<bool>>),
 }
 
-/// A table that is written with `rows_per_group` rows to a row group.
+/// A table that is written with `rows_per_group` rows per row group.
 pub(super) struct Generated {
-    /// Each column as its schema declares it, with its values. Columns without a null may be `required`.
+    /// Each column as declared in its schema, with its values. Columns without nulls may be
+    /// `required`.
     pub(super) columns: Vec<(&'static str, Cells)>,
     pub(super) rows_per_group: usize,
     pub(super) compression: Compression,
@@ -42,7 +43,7 @@ impl Generated {
         fs::write(path, self.bytes(properties)).unwrap();
     }
 
-    /// The file as these settings write it.
+    /// The file as written with these settings.
     pub(super) fn bytes(&self, properties: WriterPropertiesBuilder) -> Vec<u8> {
         let declared: String = self.columns.iter().map(|(d, _)| format!("{d};")).collect();
         let schema = parse_message_type(&format!("message table {{ {declared} }}")).unwrap();
@@ -64,7 +65,7 @@ impl Generated {
         out.into_inner().unwrap()
     }
 
-    /// In a folder of its own.
+    /// The file in a temporary folder.
     pub(super) fn file(&self) -> (TempDir, PathBuf) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t.parquet");

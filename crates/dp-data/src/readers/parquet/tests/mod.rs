@@ -1,4 +1,5 @@
-//! Parquet beside csv of the same tables, nulls and types that csv has no word for, damage, and how much is held at once.
+//! Parquet compared with csv of the same tables, nulls and types that csv cannot express, damage,
+//! and how much is held in memory.
 
 #![allow(clippy::cast_possible_truncation, reason = "small made numbers")]
 
@@ -18,7 +19,7 @@ use crate::{
     read_item_table, read_ratings, read_ratings_from, read_samples,
 };
 
-/// Ratings of 30 users, values as in shops and some that are left out.
+/// Ratings of 30 users, with typical values and some missing ones.
 fn rows() -> (Vec<i64>, Vec<i64>, Vec<f64>) {
     let value = |at: i64| match at % 41 {
         0 => f64::NAN,
@@ -39,7 +40,7 @@ fn csv(path: &Path, header: &str, lines: impl IntoIterator<Item = String>) {
     fs::write(path, format!("{header}\n{}\n", lines.join("\n"))).unwrap();
 }
 
-/// All that is read, records bit for bit.
+/// Everything that is read, with records compared bit for bit.
 fn seen(ratings: &Ratings) -> impl PartialEq + std::fmt::Debug + use<> {
     let table = ratings.interactions().expose();
     let records: Vec<(u32, Vec<(u32, u32)>)> = (0..)
@@ -88,7 +89,7 @@ fn the_same_table_as_csv_gives_the_same_ratings() {
             let (_folder, path) = made.file();
             let found = seen(&read_ratings(&path, &format).unwrap());
             assert_eq!(found, expected, "{compression} {rows_per_group}");
-            // told by its content as well as by its name
+            // recognised by its content as well as by its name
             let other = path.with_extension("dat");
             fs::rename(&path, &other).unwrap();
             assert_eq!(seen(&read_ratings(&other, &format).unwrap()), expected);
@@ -138,7 +139,7 @@ fn every_type_reads_as_its_text_would() {
     assert_eq!(bob, [(&[f32::MIN_POSITIVE, 1.0, 127.0, 0.0][..], -30.0)]);
 }
 
-/// The same of a csv file, to be told the same.
+/// The same for a csv file, for comparison.
 fn samples(parquet: &Generated, lines: &[&str]) -> [Result<SampleTable>; 2] {
     let (folder, path) = parquet.file();
     let text = folder.path().join("t.parquet.csv");
@@ -172,7 +173,7 @@ fn a_null_is_an_empty_field() {
     let [a, b] = [Some("a"), Some("b")];
     let x = [Some(0.5), Some(1.5), None];
     let [parquet, text] = samples(&made([a, b, a], x), &["a,0.5,1", "b,1.5,2", "a,,3"]);
-    // either way the row is left out and counted
+    // in both cases the row is left out and counted
     for table in [parquet.unwrap(), text.unwrap()] {
         assert_eq!(*table.n_not_finite().expose(), 1);
         let users = table.users().expose();
@@ -188,9 +189,9 @@ fn a_null_is_an_empty_field() {
     let [parquet, text] = samples(&made([a, None, a], x), &["a,0.5,1", ",1.5,2", "a,2.5,3"]);
     let id = Expected::Id(ColumnRole::User);
     assert_eq!(malformed(parquet), (2, 1, id));
-    // a header is a line of its own
+    // a header takes a line
     assert_eq!(malformed(text), (3, 1, id));
-    // what is not used may hold anything
+    // unused columns may contain anything
     let only_y = SampleColumns {
         features: Some(vec!["y".to_owned()]),
         without_target: true,
@@ -233,7 +234,7 @@ fn columns_are_held_to_what_they_are_for() {
     ] {
         let found = malformed(with(2, declared, two()));
         assert_eq!(found, (1, 3, Expected::PlainColumn), "{declared}");
-        // beside what is read it may stand
+        // it may be present if it is not read
         let mut columns = good();
         columns.push((declared.replace("rating", "other").leak(), two()));
         assert!(read(columns).is_ok(), "{declared}");
@@ -244,7 +245,7 @@ fn columns_are_held_to_what_they_are_for() {
     let missing = with(2, "required int64 stars", two()).err().unwrap();
     let said = "t.parquet:1: rating column not found, or not unique: looked for rating; the header has: user, item, stars";
     assert!(missing.to_string().contains(said), "{missing}");
-    // a number is a name like any other
+    // a number is a valid column name
     let found = with(2, "required int64 5", two()).err().unwrap();
     assert!(matches!(found, Error::UnknownColumn { .. }), "{found}");
 }
@@ -289,7 +290,7 @@ fn the_other_tables_are_read_too() {
     assert_eq!(history.n_unknown_items(), 1);
 }
 
-/// Values that are decoded and kept.
+/// Number of decoded values that are held.
 fn n_held(groups: &RowGroups) -> usize {
     let held = groups.group.iter().map(|column| match column {
         Column::Int64(cells, _) => cells.n_held(),
