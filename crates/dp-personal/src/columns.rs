@@ -1,8 +1,9 @@
-//! Names of columns that cannot go together.
+//! Checks for column names that conflict.
 
 use crate::error::{Error, Result};
 
-/// Refuses a column that two flags name: one of them is a slip, and the model would be nonsense.
+/// Refuses a column that two flags name: one of them must be a mistake, and the model would be
+/// meaningless.
 pub(crate) fn refuse_shared(flags: &[(&str, Option<&String>)]) -> Result<()> {
     for (at, (flag, column)) in flags.iter().enumerate() {
         let Some(name) = column else { continue };
@@ -14,7 +15,7 @@ pub(crate) fn refuse_shared(flags: &[(&str, Option<&String>)]) -> Result<()> {
     Ok(())
 }
 
-/// Refuses features that are named twice, or that are the target itself.
+/// Refuses features that are named twice, or that are the target.
 pub(crate) fn refuse_repeated(features: &[String], target: &str) -> Result<()> {
     for (at, name) in features.iter().enumerate() {
         let what = match (name == target, features[..at].contains(name)) {
@@ -29,7 +30,7 @@ pub(crate) fn refuse_repeated(features: &[String], target: &str) -> Result<()> {
     Ok(())
 }
 
-/// Two ends of a range.
+/// Parses the two ends of a range.
 pub(crate) fn pair(flag: &str, given: Option<&[f64]>) -> Result<Option<[f64; 2]>> {
     match given {
         None => Ok(None),

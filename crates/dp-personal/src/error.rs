@@ -1,4 +1,4 @@
-//! What a workflow can fail with.
+//! Errors of workflows.
 
 use std::path::{Path, PathBuf};
 
@@ -9,38 +9,39 @@ use dp_mechanism::Error as KernelError;
 use crate::output::rounded_down;
 use crate::settings::Unread;
 
-/// Everything a workflow can fail with; [`kind`](Self::kind) says of which kind it is.
+/// All errors of workflows; [`kind`](Self::kind) classifies them.
 ///
-/// Errors about settings name them as [`crate::settings`] does: as the name of a [`ParamError`], and between backticks in
-/// [`Self::Usage`].
+/// Errors about settings use the names in [`crate::settings`]: as the name of a [`ParamError`], and
+/// between backticks in [`Self::Usage`].
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A setting out of range.
     #[error(transparent)]
     Param(ParamError),
-    /// Settings that do not go together, or do not fit the data's public side. Every word between backticks is the name
-    /// of a setting.
+    /// Settings that conflict, or do not fit the public properties of the data. Every word between
+    /// backticks is the name of a setting.
     #[error("{0}")]
     Usage(String),
-    /// A setting that is missing or cannot be read.
+    /// A setting that is missing or cannot be parsed.
     #[error(transparent)]
     Unread(#[from] Unread),
-    /// The caller asked for an end, before anything was paid.
+    /// The caller cancelled the run before anything was paid.
     #[error("cancelled")]
     Cancelled,
-    /// The end of a worker's part in a run: it has sent its sums, and the coordinator writes what is released.
+    /// The end of a worker's part in a run: it has sent its sums, and the coordinator writes the
+    /// released files.
     #[error("the worker has sent its sums; its coordinator writes the model")]
     WorkerDone,
-    /// A run that failed or was cancelled after it had paid.
+    /// A run failed or was cancelled after it had paid.
     #[error("{error}; the budget that the run paid stays spent: {}", next_step(*resumable))]
     AfterPayment {
-        /// What ended it.
+        /// The error that ended the run.
         #[source]
         error: Box<Self>,
-        /// Whether a run with `resume` goes on from what was released.
+        /// Whether a run with `resume` continues from the releases.
         resumable: bool,
     },
-    /// A run whose released steps did not settle. Told by releases alone.
+    /// The released steps of a run did not converge. Determined from releases alone.
     #[error(
         "the run diverged: its released steps are large and oscillate, or are not finite. Its budget is spent, and {} holds what was \
          released with its certificate, but do not use the shared part. Give a smaller `learning_rate`, or leave it out: the default follows from a bound on the \
@@ -48,10 +49,11 @@ pub enum Error {
         model.display()
     )]
     Diverged {
-        /// Where the release is.
+        /// Path of the release.
         model: PathBuf,
     },
-    /// A model whose releases its ledger lacks: the budget that they cost would be spent a second time.
+    /// The ledger lacks releases of the model: the budget that they cost would be spent a second
+    /// time.
     #[error(
         "the ledger {} lacks releases of the model in {}: {source}; do not publish the model until the newest version of the \
          ledger has been restored",
@@ -60,24 +62,24 @@ pub enum Error {
     ReleasesMissing {
         /// The ledger.
         ledger: PathBuf,
-        /// Where the model is.
+        /// Path of the model.
         model: PathBuf,
-        /// What the ledger lacks, or why it cannot be asked.
+        /// What the ledger lacks, or why it cannot be read.
         source: Box<AccountingError>,
     },
     /// An input file that cannot be read.
     #[error(transparent)]
     Data(dp_data::Error),
-    /// Records that do not go to disk, or do not come from there: the folder is full, or gone.
+    /// Records cannot be written to or read from disk: the folder is full, or missing.
     #[error("{0}; nothing was paid this time")]
     Scratch(dp_core::ScratchError),
     /// A plan that cannot be made, or a ledger that cannot be used.
     #[error(transparent)]
     Accounting(AccountingError),
-    /// A run that its ledger cannot pay for.
+    /// The ledger cannot pay for the run.
     #[error(transparent)]
     Budget(Box<Shortfall>),
-    /// A ledger that counts Gaussian releases alone, for a run that has others.
+    /// The ledger counts only Gaussian releases, and the run has others.
     #[error(
         "the ledger {} {} only Gaussian releases, and this run samples users or chooses among models; nothing was paid",
         ledger.display(), if *is_new { "would count" } else { "counts" }
@@ -85,10 +87,11 @@ pub enum Error {
     GaussianLedger {
         /// The ledger.
         ledger: PathBuf,
-        /// Whether it was to be made.
+        /// Whether it was about to be created.
         is_new: bool,
     },
-    /// A ledger of other data, by their users. Told to the operator alone: it rests on private records.
+    /// The ledger belongs to other data, judging by their users. Shown to the operator only: it
+    /// depends on private records.
     #[error(
         "fewer than half of the users match those that the ledger {} was charged for; nothing was paid or released",
         ledger.display()
@@ -97,23 +100,24 @@ pub enum Error {
         /// The ledger.
         ledger: PathBuf,
     },
-    /// Nights that cannot go on with these users or this ledger.
+    /// Nights cannot be continued with these users or this ledger.
     #[error("{}: {reason}; nothing was paid or released", state.display())]
     Nights {
-        /// The folder of the nights.
+        /// The state folder of the nights.
         state: PathBuf,
-        /// What is wrong.
+        /// The problem.
         reason: &'static str,
     },
-    /// The files beside a ledger that say which data it belongs to are missing, damaged or of another ledger.
+    /// The files next to a ledger that identify its data set are missing, damaged or of another
+    /// ledger.
     #[error("the ledger {} cannot be used: {reason}", ledger.display())]
     Binding {
         /// The ledger.
         ledger: PathBuf,
-        /// What is wrong.
+        /// The problem.
         reason: String,
     },
-    /// A ledger that is gone while the files beside it are there.
+    /// The ledger is missing, but the files that belong to it exist.
     #[error(
         "there is no ledger {}, but {} records which users it was charged for: restore the ledger from a backup, since a new one \
          would not know what was spent; if nothing was ever released, delete that file",
@@ -122,10 +126,10 @@ pub enum Error {
     LedgerLost {
         /// The ledger.
         ledger: PathBuf,
-        /// What is left of it.
+        /// The file of its users that still exists.
         users: PathBuf,
     },
-    /// A ledger that has forgotten releases which the file beside it remembers.
+    /// The ledger lacks releases that its users file records.
     #[error(
         "the ledger {} was truncated or is an older copy: {} records payments that are missing from it; nothing was paid or released",
         ledger.display(), users.display()
@@ -133,18 +137,18 @@ pub enum Error {
     LedgerCut {
         /// The ledger.
         ledger: PathBuf,
-        /// What remembers more.
+        /// The file that records more releases.
         users: PathBuf,
     },
-    /// A certificate whose figures do not follow from its releases.
+    /// The values of a certificate do not follow from its releases.
     #[error("{}: the certificate does not hold: {source}", path.display())]
     Certificate {
         /// The certificate.
         path: PathBuf,
-        /// What does not hold.
+        /// What does not verify.
         source: AccountingError,
     },
-    /// A file that is not the one its certificate was issued for.
+    /// A file differs from the one for which its certificate was issued.
     #[error("{} is not the file that the certificate was issued for: {reason}", path.display())]
     Artifact {
         /// The file.
@@ -152,7 +156,7 @@ pub enum Error {
         /// What differs.
         reason: String,
     },
-    /// A file in a folder of released files that no certificate covers.
+    /// A file in a release folder is not covered by the certificate.
     #[error(
         "{} is not covered by the certificate, {}",
         path.display(), uncovered(*n_others)
@@ -160,21 +164,21 @@ pub enum Error {
     NotReleased {
         /// The file.
         path: PathBuf,
-        /// How many others there are.
+        /// Number of other such files.
         n_others: usize,
     },
-    /// A model that nothing may be published of.
+    /// The model must not be published.
     #[error("{}: intact, but it promises no privacy: {reason}; nothing was published", path.display())]
     NotPublished {
         /// The certificate.
         path: PathBuf,
-        /// Why it promises none.
+        /// Why it promises no privacy.
         reason: String,
     },
-    /// A list of releases that cannot be read or gone on with, or is of another run.
+    /// A release list cannot be read or resumed, or belongs to another run.
     #[error(transparent)]
     Releases(dp_mechanism::Error),
-    /// Training factors failed.
+    /// Training of factors failed.
     #[error(transparent)]
     Training(dp_multitask::Error),
     /// Learning a subspace failed.
@@ -186,32 +190,33 @@ pub enum Error {
     /// Training with public features failed.
     #[error(transparent)]
     Features(dp_pubfeat::Error),
-    /// A file of a model, or an input beside the data, that is not what it should be.
+    /// A file of a model, or an input in addition to the data, is invalid.
     #[error("{}: {reason}", path.display())]
     Model {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem with it.
         reason: String,
     },
-    /// An audit that ended without a result.
+    /// An audit ended without a result.
     #[error("the audit could not be carried out: {0}")]
     Audit(dp_audit::Error),
-    /// Output that is there and is not to be replaced.
+    /// The output exists and must not be replaced.
     #[error("{} exists and is not replaced", path.display())]
     OutputExists {
         /// The output.
         path: PathBuf,
     },
-    /// Output in whose place something stands that no run left there, or that holds a ledger.
+    /// The output path contains something that no run created, or a ledger.
     #[error("{} is not replaced: {reason}", path.display())]
     NotReplaced {
         /// The output.
         path: PathBuf,
-        /// What is there.
+        /// What exists there.
         reason: String,
     },
-    /// Output of an earlier run, which ended between payment and its last file, was put in its place.
+    /// Output of an earlier run, which ended between payment and its last file, was moved into
+    /// place.
     #[error(
         "an earlier run paid for its model and wrote it, but ended before moving it into place; the model is now in {}, without figures on \
          held-out data, and nothing was paid this time",
@@ -221,45 +226,45 @@ pub enum Error {
         /// The output.
         path: PathBuf,
     },
-    /// Output that another process is writing.
+    /// Another process is writing the output.
     #[error("another run is currently writing to {}", path.display())]
     OutputBusy {
         /// The output.
         path: PathBuf,
     },
-    /// Output that cannot be written.
+    /// Output cannot be written.
     #[error("cannot write {}: {source}", path.display())]
     Write {
         /// The file or folder.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: std::io::Error,
     },
-    /// Output that is complete but not in its place.
+    /// The output is complete but could not be moved into place.
     #[error(
         "cannot move the finished output to {}: {source}; it is complete in {}",
         target.display(), kept.display()
     )]
     Move {
-        /// Where it should be.
+        /// The intended path.
         target: PathBuf,
-        /// Where it is.
+        /// The current path.
         kept: PathBuf,
-        /// Why it is not there.
+        /// The cause.
         source: std::io::Error,
     },
-    /// An input file that cannot be read.
+    /// An input file cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: std::io::Error,
     },
-    /// A result that cannot be written as text.
+    /// A result cannot be printed.
     #[error("cannot print the result: {0}")]
     Print(#[from] std::io::Error),
-    /// A result that cannot be written as JSON.
+    /// A result cannot be converted to JSON.
     #[error("cannot write the result as JSON: {0}")]
     Json(#[from] serde_json::Error),
 }
@@ -267,13 +272,13 @@ pub enum Error {
 /// The result of a workflow.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Kinds of errors, by what whoever runs it can do about them. The numbers are those of exit codes.
+/// Kinds of errors, by what the user can do about them. The numbers are exit codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ErrorKind {
     /// Anything not listed below.
     Other = 1,
-    /// A bad setting; nothing was read, spent or written.
+    /// An invalid setting; nothing was read, spent or written.
     Setting = 2,
     /// The ledger's budget does not allow the run; nothing was released.
     Budget = 3,
@@ -281,17 +286,18 @@ pub enum ErrorKind {
     Input = 4,
     /// The ledger is in use by another process, belongs to something else, or is damaged.
     Ledger = 5,
-    /// A certificate does not hold.
+    /// A certificate does not verify.
     Broken = 6,
     /// Output could not be written.
     Output = 7,
     /// An audit had too little power to find anything.
     Inconclusive = 8,
-    /// A model was released that is worse than a free baseline, and the caller asked to be told.
+    /// A model was released that is worse than a free baseline, and the caller asked for an error
+    /// in that case.
     Worse = 9,
 }
 
-/// How a run that has paid is continued.
+/// How to continue a run that has paid.
 const fn next_step(resumable: bool) -> &'static str {
     if resumable {
         "run the same command with `resume` to continue from what it has released"
@@ -300,7 +306,7 @@ const fn next_step(resumable: bool) -> &'static str {
     }
 }
 
-/// A run that its ledger cannot pay for, in epsilon at the delta of the run.
+/// The shortfall of a run that its ledger cannot pay for, in epsilon at the delta of the run.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "{ledger} does not cover this run; nothing was released\n  \
@@ -311,24 +317,25 @@ const fn next_step(resumable: bool) -> &'static str {
     if needed.is_some() { " in Gaussian releases" } else { "" }, total.epsilon, total.delta
 )]
 pub struct Shortfall {
-    /// The ledger, in words.
+    /// Description of the ledger.
     pub ledger: String,
     /// The name of the data set.
     pub data_set: String,
-    /// What the run would cost.
+    /// The cost of the run.
     pub asked: ApproxDp,
-    /// Epsilon at the delta of the run, of Gaussian releases.
+    /// Remaining epsilon at the delta of the run, for Gaussian releases.
     pub left: f64,
-    /// Of a run with other releases than Gaussian ones: the total epsilon of a ledger that would pay for it.
+    /// For a run with releases that are not Gaussian: the total epsilon of a ledger that could pay
+    /// for it.
     pub needed: Option<f64>,
-    /// The budget of all runs.
+    /// The total budget for all runs.
     pub total: ApproxDp,
     /// Releases paid for so far.
     pub n_releases: u64,
 }
 
 impl Error {
-    /// Output that cannot be written.
+    /// An error for output that cannot be written.
     #[must_use]
     pub fn write(path: &Path, source: std::io::Error) -> Self {
         Self::Write {
@@ -337,7 +344,7 @@ impl Error {
         }
     }
 
-    /// An input file that cannot be read.
+    /// An error for an input file that cannot be read.
     #[must_use]
     pub fn read(path: &Path, source: std::io::Error) -> Self {
         Self::Read {
@@ -346,7 +353,7 @@ impl Error {
         }
     }
 
-    /// A file that is not what it should be.
+    /// An error for an invalid file.
     pub fn model(path: &Path, reason: impl ToString) -> Self {
         Self::Model {
             path: path.to_owned(),
@@ -354,7 +361,7 @@ impl Error {
         }
     }
 
-    /// Of which kind it is.
+    /// The kind of the error.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
@@ -412,7 +419,7 @@ impl Error {
 }
 
 impl ErrorKind {
-    /// Of which kind an error of the accountant is.
+    /// The kind of an accountant error.
     #[must_use]
     pub const fn of_accounting(error: &AccountingError) -> Self {
         match error {
@@ -440,7 +447,7 @@ impl ErrorKind {
     }
 }
 
-/// How many files are not covered either.
+/// Text for the number of other files that are not covered.
 fn uncovered(n_others: usize) -> String {
     let others = match n_others {
         0 => String::new(),
@@ -450,7 +457,7 @@ fn uncovered(n_others: usize) -> String {
     others + "move it elsewhere, or use dp publish, which leaves it out"
 }
 
-/// The setting that decides a parameter: most are called alike.
+/// The setting that determines a parameter: most have the same name.
 fn setting(name: &'static str) -> &'static str {
     match name {
         "rule_epsilon" => "epsilon",
@@ -497,7 +504,7 @@ impl From<AccountingError> for Error {
     }
 }
 
-/// Errors of a run that are the same whatever it trains.
+/// Errors of a run that do not depend on what it trains.
 fn of_run(error: KernelError) -> Result<Error, KernelError> {
     match error {
         KernelError::Cancelled => Ok(Error::Cancelled),

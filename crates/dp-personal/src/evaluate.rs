@@ -18,7 +18,7 @@ use crate::workflows::input::HeldOut;
 /// Shrinkage of the user-mean baseline, in ratings.
 pub(crate) const USER_MEAN_SHRINKAGE: f64 = 5.0;
 
-/// Root mean squared errors; `None` where the held-out part is empty.
+/// Root mean squared errors; `None` if the held-out part is empty.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub(crate) struct Metrics {
     pub(crate) valid_rmse: Option<f64>,
@@ -29,11 +29,11 @@ pub(crate) struct Metrics {
     pub(crate) user_mean_rmse: Option<f64>,
 }
 
-/// What a model is compared with on held-out records.
+/// Baselines that a model is compared with on held-out records.
 pub(crate) enum Baseline<'a> {
     /// Each user's own mean, shrunk to this centre.
     UserMean(f64),
-    /// The same number for everybody.
+    /// The same number for every user.
     Constant(f64),
     /// Another model, fitted to the same users.
     Model(&'static str, &'a FactorModel),
@@ -41,9 +41,9 @@ pub(crate) enum Baseline<'a> {
     Popularity(&'static str, &'a NoisyCounts),
 }
 
-/// Needs no server, and no budget.
+/// Needs neither a server nor a budget.
 pub(crate) const USER_MEAN: &str = "user mean (free, local)";
-/// Of the counts that a run released anyway.
+/// Uses the counts that a run released anyway.
 pub(crate) const POPULARITY: &str = "popularity (released counts)";
 
 /// Pairs of prediction and truth, in the order of the held-out table.
@@ -51,7 +51,7 @@ pub(crate) type Pairs = Vec<(f64, f64)>;
 /// Lists of items, best first, one for each user.
 pub(crate) type Lists = Private<Vec<Vec<u32>>>;
 
-/// By method, the model first; only those that predict ratings.
+/// Predictions by method, the model first; only for methods that predict ratings.
 fn predictions<'b>(
     model: &FactorModel,
     split: &RatingSplit,
@@ -82,7 +82,7 @@ fn predictions<'b>(
     Ok(all)
 }
 
-/// By method, the model first; only those that make lists.
+/// Lists by method, the model first; only for methods that make lists.
 fn lists<'b>(
     model: &FactorModel,
     users: &HeldOutUsers,
@@ -103,7 +103,7 @@ fn lists<'b>(
     Ok(all)
 }
 
-/// Users' sums of a loss over held-out records, those of some items only.
+/// Users' sums of a loss over held-out records, or only over those of some items.
 fn losses(
     metric: Metric,
     test: &Interactions,
@@ -113,12 +113,12 @@ fn losses(
 ) -> Scored {
     let of_method = |(name, pairs): &(String, Pairs)| {
         if pairs.is_empty() {
-            return (name.clone(), Vec::new()); // nobody has held-out records
+            return (name.clone(), Vec::new()); // no user has held-out records
         }
         let mut pairs = pairs.iter();
         let users = test.users().map(|row| {
             let mut sum = UserValue::default();
-            // zipping takes no pair beyond the row's own
+            // zip takes no more pairs than the row has
             for (&item, &(predicted, truth)) in row.items().iter().zip(&mut pairs) {
                 if is_in(item) {
                     sum.total += loss(predicted, truth);
@@ -188,7 +188,7 @@ pub(crate) fn scored(
     })
 }
 
-/// Recall and NDCG.
+/// Recall and NDCG of lists.
 fn of_all_lists(
     targets: &Interactions,
     methods: &[(String, Lists)],
@@ -201,7 +201,8 @@ fn of_all_lists(
 }
 
 impl Quality {
-    /// Of predicted ratings, by method, the model first; `history` is what users are folded in from, row by row as in `test`.
+    /// Quality of predicted ratings, by method, the model first; users are folded in from
+    /// `history`, whose rows match those of `test`.
     pub(crate) fn of_ratings(
         history: &Interactions,
         test: &Interactions,
@@ -224,7 +225,8 @@ impl Quality {
         }
     }
 
-    /// Of lists as long as [`RankingSums::depth`] asks for these buckets, by method, the model first.
+    /// Quality of lists with the lengths that [`RankingSums::depth`] requires for these buckets, by
+    /// method, the model first.
     pub(crate) fn of_lists(
         history: &Interactions,
         targets: &Interactions,
@@ -251,7 +253,7 @@ impl Quality {
     }
 }
 
-/// The accuracy of a run, by what its records mean.
+/// The accuracy of a run, by the kind of records.
 #[derive(Debug, Clone, Serialize)]
 #[serde(untagged)]
 pub(crate) enum Figures {
@@ -259,14 +261,14 @@ pub(crate) enum Figures {
     Ranking(Box<RankingFigures>),
 }
 
-/// Everything that a run measured on what it held out.
+/// Everything that a run measured on held-out data.
 pub(crate) struct Evaluation {
     pub(crate) figures: Figures,
     pub(crate) quality: Quality,
 }
 
 impl Evaluation {
-    /// Measures the model beside `others`, which users could have without it.
+    /// Compares the model with `others`, which are available to users without it.
     pub(crate) fn measure(
         fitted: &Fitted<FactorModel>,
         held_out: &HeldOut,
@@ -307,7 +309,7 @@ impl Evaluation {
         let (test, counts) = (&split.test, model.counts());
         let buckets = Buckets::of(split.train.expose())?.dealt;
         let depth = RankingSums::new(K, Some(&buckets))?.depth();
-        // a model of the counts alone is no baseline of itself
+        // a model of the counts alone is not a baseline for itself
         let is_popularity = model.ranks_by_counts();
         let counts = counts.filter(|_| !is_popularity);
         let released = counts.map(|counts| Baseline::Popularity(POPULARITY, counts));
@@ -325,8 +327,8 @@ impl Evaluation {
         })
     }
 
-    /// The same figure after every round, on the validation part; `rounds` holds the factors after each, and their length, which falls
-    /// where tastes were dropped.
+    /// The headline metric after every round, on the validation part; `rounds` holds the factors
+    /// after each round and their dimension, which decreases when taste factors are dropped.
     pub(crate) fn by_round(
         fitted: &Fitted<FactorModel>,
         rounds: Vec<(Vec<f64>, usize)>,
@@ -354,7 +356,7 @@ impl Evaluation {
         Ok(is_measured.then(|| ByRound::one_line(metric, rounds, values)))
     }
 
-    /// The figure that runs are compared by.
+    /// The metric by which runs are compared.
     pub(crate) fn headline(&self) -> Option<Headline> {
         let (metric, value) = match &self.figures {
             Figures::Ratings(metrics) => ("RMSE test", metrics.test_rmse),
@@ -367,7 +369,7 @@ impl Evaluation {
         })
     }
 
-    /// Names and numbers.
+    /// Metrics as names and numbers.
     pub(crate) fn figures(&self) -> Vec<(String, Option<f64>)> {
         match &self.figures {
             Figures::Ratings(metrics) => metrics.figures(),
@@ -375,7 +377,7 @@ impl Evaluation {
         }
     }
 
-    /// What is better seen than read.
+    /// Charts of the metrics.
     pub(crate) fn charts(&self) -> Vec<ChartData> {
         match &self.figures {
             Figures::Ratings(_) => Vec::new(),
@@ -383,7 +385,7 @@ impl Evaluation {
         }
     }
 
-    /// Names and values, for a report.
+    /// Metrics as names and texts, for a report.
     pub(crate) fn rows(&self) -> Vec<(String, String)> {
         match &self.figures {
             Figures::Ratings(metrics) => metrics.rows(),
@@ -392,7 +394,8 @@ impl Evaluation {
     }
 }
 
-/// Share of the items that are in some user's list of 20. Its interval is that of the delete-one jackknife over users.
+/// Share of the items that are in some user's list of 20. Its interval is that of the delete-one
+/// jackknife over users.
 fn coverage(name: &str, lists: &Lists, n_items: usize) -> MetricRow {
     let lists = lists.expose().iter().filter(|list| !list.is_empty());
     let tops: Vec<&[u32]> = lists.map(|list| &list[..K.min(list.len())]).collect();
@@ -401,7 +404,7 @@ fn coverage(name: &str, lists: &Lists, n_items: usize) -> MetricRow {
         .flat_map(|top| *top)
         .for_each(|&item| holders[item as usize] += 1);
     let share = |n: usize| n as f64 / n_items.max(1) as f64;
-    // what a list alone has is what the others miss
+    // items that occur in one list only are lost when that user is left out
     let alone = |top: &&[u32]| {
         share(
             top.iter()
@@ -428,7 +431,7 @@ fn coverage(name: &str, lists: &Lists, n_items: usize) -> MetricRow {
     }
 }
 
-/// A figure with four places.
+/// A metric with four decimal places.
 pub(crate) fn shown(value: Option<f64>) -> String {
     value.map_or_else(|| "- (nothing held out)".to_owned(), |v| format!("{v:.4}"))
 }
@@ -461,12 +464,12 @@ pub(crate) fn model_rmse(
     Ok(rmse(pairs.into_exposed().into_iter()))
 }
 
-/// No held-out rating is no failure: that there are none is itself private.
+/// Without held-out ratings there is no error: that there are none is itself private.
 fn rmse(pairs: impl Iterator<Item = (f64, f64)>) -> Option<f64> {
     dp_data::rmse(pairs).ok()
 }
 
-/// The mean of all values; 0 without any.
+/// The mean of all values; 0 if there are none.
 pub(crate) fn mean(table: &Interactions) -> f64 {
     let total: f64 = table
         .users()

@@ -1,4 +1,4 @@
-//! A table of what is publicly known of items: the mean of their prior is learnt from it.
+//! A table of public item information, from which the mean of the item prior is learned.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -8,13 +8,13 @@ use dp_multitask::ItemPrior;
 
 use crate::error::{Error, Result};
 
-/// The part of the table that a model was trained with.
+/// File of the part of the table that a model was trained with.
 pub(crate) const PRIOR: &str = "prior.csv";
 /// The column of ids.
 pub(crate) const ITEM: &str = "item";
-/// Columns of this name and a number, `taste_1`, are directions of taste.
+/// Columns named with this word and a number, such as `taste_1`, are taste directions.
 pub(crate) const TASTE: &str = "taste";
-/// Columns that say how sure others are: they are not used.
+/// Columns with the standard errors of others: they are not used.
 pub(crate) const STANDARD_ERROR: &str = "standard_error";
 
 fn is_taste(column: &str) -> bool {
@@ -22,7 +22,7 @@ fn is_taste(column: &str) -> bool {
     number.is_some_and(|n| n.parse::<u32>().is_ok())
 }
 
-/// Numbers of items by id, tastes first.
+/// Numbers of items by id, taste directions first.
 pub(crate) struct PriorTable {
     names: Vec<String>,
     n_tastes: usize,
@@ -74,7 +74,7 @@ impl PriorTable {
         })
     }
 
-    /// What the guarantee takes on trust of it; `sha256` is that of [`file`](Self::file).
+    /// The assumption of the guarantee about the table; `sha256` is that of [`file`](Self::file).
     pub(crate) fn assumption(&self, sha256: &str) -> String {
         let columns = self.names.join(", ");
         format!(
@@ -82,13 +82,13 @@ impl PriorTable {
         )
     }
 
-    /// How many items of a catalogue it has.
+    /// Number of items of a catalogue that the table contains.
     pub(crate) fn n_known(&self, catalogue: &ItemCatalogue) -> usize {
         let ids = catalogue.ids().iter();
         ids.filter(|id| self.rows.contains_key(id.as_str())).count()
     }
 
-    /// The part of it that is about items of a catalogue.
+    /// The part of the table for the items of a catalogue.
     pub(crate) fn file(&self, catalogue: &ItemCatalogue) -> Result<Vec<u8>> {
         let lines = || -> csv::Result<Vec<u8>> {
             let mut writer = csv::Writer::from_writer(Vec::new());
@@ -108,10 +108,11 @@ impl PriorTable {
         lines().map_err(|e| Error::model(Path::new(PRIOR), e))
     }
 
-    /// The same for training. Items of the catalogue that are not in the table get the mean of those that are.
+    /// The same part for training. Items of the catalogue that are not in the table get the mean of
+    /// those that are.
     ///
     /// # Errors
-    /// [`Error::Usage`] where the table has none of the items.
+    /// [`Error::Usage`] if the table contains none of the items.
     pub(crate) fn of(&self, catalogue: &ItemCatalogue) -> Result<ItemPrior> {
         let n = self.names.len();
         let rows = || (catalogue.ids().iter()).map(|id| self.rows.get(id.as_str()));

@@ -1,6 +1,7 @@
 //! Held-out metrics with confidence intervals over users, and the verdict on a model.
 //!
-//! A metric is a ratio of sums over users: each user has the sum of a loss or gain over the own held-out records, and how many of them there are.
+//! A metric is a ratio of sums over users: each user has the sum of a loss or gain over their
+//! held-out records, and the number of these records.
 //!
 //! ```text
 //! R = Σ t_u / Σ w_u,    metric g(R) with g the identity, or the square root of RMSE
@@ -9,8 +10,9 @@
 //! difference of two     g(R) − g(S), standard error from the paired φ_u − ψ_u
 //! ```
 //!
-//! This is the linearised variance of a ratio whose clusters are users (Cochran 1977, section 6.3), so that a user's records need not be
-//! independent. Ends of the 95 % interval lie 1.96 standard errors away.
+//! This is the linearised variance of a ratio whose clusters are users (Cochran 1977, section 6.3),
+//! so a user's records need not be independent. The ends of the 95 % interval are 1.96 standard
+//! errors away.
 //!
 //! # Privacy
 //! Computed from private data: internal, unless it was paid for (`metric_release`).
@@ -24,16 +26,16 @@ use serde::{Deserialize, Serialize};
 use crate::evaluate::shown;
 use crate::personal::Task;
 
-/// How often the intervals hold the mean over the population that users are drawn from.
+/// Coverage of the intervals for the mean over the population that users are drawn from.
 pub(crate) const CONFIDENCE: f64 = 0.95;
-/// Standard errors from the middle of an interval to its ends.
+/// Standard errors from the centre of an interval to its ends.
 pub(crate) const QUANTILE: f64 = 1.96;
-/// Groups of users by activity.
+/// Number of user groups by activity.
 const N_GROUPS: usize = 4;
-/// What is made of users' sums, and which values are good. The names are those of files.
+/// What is computed from users' sums, and which direction is better. The names are those in files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Metric {
-    /// Root mean squared error, of users' sums of squared errors.
+    /// Root mean squared error, from users' sums of squared errors.
     #[serde(rename = "RMSE")]
     Rmse,
     /// Mean squared error.
@@ -42,31 +44,32 @@ pub(crate) enum Metric {
     /// Mean absolute error.
     #[serde(rename = "MAE")]
     Mae,
-    /// Share of the classes that were predicted wrongly.
+    /// Share of misclassified rows.
     #[serde(rename = "error rate")]
     ErrorRate,
-    /// Area under the ROC curve of a user's own rows, the mean over users who have rows of both classes.
+    /// Area under the ROC curve of a user's own rows, as the mean over users who have rows of both
+    /// classes.
     #[serde(rename = "AUC, mean of users")]
     Auc,
-    /// Mean log loss over rows, nats.
+    /// Mean log loss over rows, in nats.
     #[serde(rename = "log loss")]
     LogLoss,
-    /// Share of the rows above the threshold that are found.
+    /// Share of the rows above the threshold that are classified as such.
     #[serde(rename = "recall of yes")]
     RecallOfYes,
-    /// Share of the others.
+    /// The same for the other rows.
     #[serde(rename = "recall of no")]
     RecallOfNo,
-    /// Share of what users went on to like that is in their list of 20.
+    /// Share of the held-out items that a user liked that are in their list of 20.
     #[serde(rename = "Recall@20")]
     Recall,
-    /// The same with more weight on the first places.
+    /// The same with larger weights for the first positions.
     #[serde(rename = "NDCG@20")]
     Ndcg,
 }
 
 impl Metric {
-    /// Of labelled rows; the first decides the verdict.
+    /// Metrics of labelled rows; the first determines the verdict.
     pub(crate) const fn of_task(task: Task) -> &'static [Self] {
         match task {
             Task::Regression => &[Self::Rmse],
@@ -80,7 +83,7 @@ impl Metric {
         }
     }
 
-    /// In tables.
+    /// Name in tables.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Rmse => "RMSE",
@@ -103,10 +106,10 @@ impl Metric {
         )
     }
 
-    /// The metric of a mean.
+    /// The metric computed from a mean.
     pub(crate) fn of(self, mean: f64) -> f64 {
         match self {
-            Self::Rmse if mean < 0.0 => 0.0, // of noisy sums
+            Self::Rmse if mean < 0.0 => 0.0, // possible with noisy sums
             Self::Rmse => mean.sqrt(),
             _ => mean,
         }
@@ -121,7 +124,8 @@ impl Metric {
     }
 }
 
-/// One user's share of a metric: the sum over the held-out records, and their number; 0 where nothing of the user is held out.
+/// One user's contribution to a metric: the sum over the held-out records, and their number; 0 if
+/// none of the user's records are held out.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct UserValue {
     pub(crate) total: f64,
@@ -129,27 +133,28 @@ pub(crate) struct UserValue {
 }
 
 impl UserValue {
-    /// The user's own mean; none where nothing is held out.
+    /// The user's own mean; none if nothing is held out.
     pub(crate) fn mean(self) -> Option<f64> {
         (self.weight > 0.0).then(|| self.total / self.weight)
     }
 }
 
-/// One metric of several methods on the same held-out records, user by user in the same order. The model comes first.
+/// One metric of several methods on the same held-out records, with users in the same order. The
+/// model comes first.
 #[derive(Clone)]
 pub(crate) struct Scored {
     pub(crate) metric: Metric,
     pub(crate) methods: Vec<(String, Vec<UserValue>)>,
 }
 
-/// What one user's test rows say of several methods, in their order. Private.
+/// Test results of one user for several methods, in their order. Private.
 pub(crate) struct TestedUser<'a> {
-    /// Rows that the own model is fitted to.
+    /// Number of rows that the personal model is fitted to.
     pub(crate) n_history: usize,
     pub(crate) n_test: usize,
-    /// Mean errors; none where a method has no model of the user.
+    /// Mean errors; none for a method without a model of the user.
     pub(crate) errors: Vec<Option<f64>>,
-    /// Of classes, the scores behind them.
+    /// For classes, the scores behind the errors.
     pub(crate) scores: Vec<Option<&'a ClassScores>>,
 }
 
@@ -158,7 +163,7 @@ impl TestedUser<'_> {
         self.errors.get(method).copied().flatten()
     }
 
-    /// What is tested but has no figure is not a number.
+    /// NaN for a user who is tested but has no value.
     fn value(&self, metric: Metric, method: usize) -> UserValue {
         let scores = self.scores.get(method).copied().flatten();
         let (mean, weight) = match metric {
@@ -184,7 +189,7 @@ impl TestedUser<'_> {
     }
 }
 
-/// A number with the ends of its confidence interval; none where there are fewer than two users.
+/// A number with the ends of its confidence interval, which is missing with fewer than two users.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Estimate {
     pub(crate) value: f64,
@@ -193,7 +198,7 @@ pub(crate) struct Estimate {
 }
 
 impl Estimate {
-    /// From users' influences, of which `n` are of users with held-out records.
+    /// An estimate from users' influences, `n` of which are of users with held-out records.
     fn new(value: f64, influences: impl Iterator<Item = f64>, n: usize) -> Option<Self> {
         let squares: f64 = influences.map(|phi| phi * phi).sum();
         let error = (n > 1).then(|| QUANTILE * (squares * n as f64 / (n - 1) as f64).sqrt());
@@ -227,13 +232,14 @@ fn linearised(metric: Metric, users: &[UserValue]) -> Option<(f64, Vec<f64>, usi
 }
 
 impl Scored {
-    /// A method's metric; none where nothing is held out, or where it is not finite.
+    /// A method's metric; none if nothing is held out, or if it is not finite.
     pub(crate) fn estimate(&self, method: usize) -> Option<Estimate> {
         let (value, influences, n) = linearised(self.metric, &self.methods.get(method)?.1)?;
         Estimate::new(value, influences.into_iter(), n)
     }
 
-    /// By how much the model is better than another method, from paired differences: above 0 where it is.
+    /// How much better the model is than another method, from paired differences: above 0 if it is
+    /// better.
     pub(crate) fn gain_over(&self, method: usize) -> Option<Estimate> {
         let (own, phi, n) = linearised(self.metric, &self.methods.first()?.1)?;
         let (other, psi, _) = linearised(self.metric, &self.methods.get(method)?.1)?;
@@ -245,7 +251,7 @@ impl Scored {
         Estimate::new(gain, phi.iter().zip(&psi).map(|(a, b)| a - b), n)
     }
 
-    /// The best of the methods beside the model.
+    /// The best of the methods other than the model.
     fn best_baseline(&self) -> Option<usize> {
         let sign = if self.metric.larger_is_better() {
             -1.0
@@ -257,7 +263,7 @@ impl Scored {
         best.map(|(at, _)| at)
     }
 
-    /// The same of some users only.
+    /// The same for a subset of users.
     fn among(&self, is_in: impl Fn(usize) -> bool) -> Self {
         let kept = |users: &[UserValue]| {
             let users = users.iter().enumerate();
@@ -273,7 +279,7 @@ impl Scored {
         }
     }
 
-    /// A row for each method, and one for the gain over a baseline where one is named.
+    /// A row for each method, and one for the gain over a baseline if one is given.
     fn rows(&self, group: &str, baseline: Option<usize>) -> Vec<MetricRow> {
         let count = |(_, users): &(String, Vec<UserValue>)| {
             users.iter().filter(|user| user.weight > 0.0).count()
@@ -296,21 +302,21 @@ impl Scored {
     }
 }
 
-/// A line of a table of metrics.
+/// A row of a table of metrics.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct MetricRow {
-    /// Which users, or which items; empty where all are meant.
+    /// The group of users or items; empty for all.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) group: String,
     pub(crate) metric: String,
     pub(crate) method: String,
-    /// Users with held-out records.
+    /// Number of users with held-out records.
     pub(crate) n_users: usize,
-    /// None where nothing is held out.
+    /// None if nothing is held out.
     pub(crate) estimate: Option<Estimate>,
 }
 
-/// Rows as a table for pages and terminals; with a first column for groups where the rows have any.
+/// Rows as a table for pages and terminals; with a first column for groups if there are any.
 pub(crate) fn metric_table(title: &str, rows: &[MetricRow]) -> Table {
     let has_groups = rows.iter().any(|row| !row.group.is_empty());
     let heads = [
@@ -337,15 +343,15 @@ pub(crate) fn metric_table(title: &str, rows: &[MetricRow]) -> Table {
     Table::new(title, heads, cells).with_text(1..=1 + usize::from(has_groups))
 }
 
-/// Everything that was measured on held-out records. The first metric decides the verdict.
+/// Everything that was measured on held-out records. The first metric determines the verdict.
 #[derive(Clone, Default)]
 pub(crate) struct Quality {
     pub(crate) scored: Vec<Scored>,
-    /// Rows that are no mean over users, such as the coverage of lists.
+    /// Rows that are not means over users, such as the coverage of lists.
     pub(crate) others: Vec<MetricRow>,
-    /// How many records each user's own model is fitted to.
+    /// Number of records that each user's personal model is fitted to.
     pub(crate) activity: Vec<usize>,
-    /// The first metric on the held-out records of some items.
+    /// The first metric on the held-out records of groups of items.
     pub(crate) by_items: Vec<(String, Scored)>,
 }
 
@@ -353,19 +359,19 @@ pub(crate) struct Quality {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct QualityTables {
     pub(crate) metrics: Vec<MetricRow>,
-    /// Quarters of the users by how many records they have.
+    /// Quarters of the users by number of records.
     pub(crate) by_activity: Vec<MetricRow>,
-    /// Fifths of the items by how many users have them.
+    /// Fifths of the items by number of users.
     pub(crate) by_popularity: Vec<MetricRow>,
 }
 
 impl QualityTables {
-    /// Of all users, for pages and terminals.
+    /// The table over all users, for pages and terminals.
     pub(crate) fn overall(&self) -> Table {
         metric_table("With confidence intervals over users", &self.metrics)
     }
 
-    /// Of groups of users and of items; none where nothing is held out.
+    /// Tables by groups of users and of items; none if nothing is held out.
     pub(crate) fn groups(&self) -> impl Iterator<Item = Table> {
         let all = [
             ("By activity of users", &self.by_activity),
@@ -377,7 +383,8 @@ impl QualityTables {
 }
 
 impl Quality {
-    /// Of labelled rows, by method, the model first. A baseline that lacks somebody is left out.
+    /// Quality on labelled rows, by method, the model first. A baseline that lacks any user is left
+    /// out.
     pub(crate) fn of_rows(
         metrics: &[Metric],
         methods: &[String],
@@ -430,7 +437,7 @@ impl Quality {
         }
     }
 
-    /// Users with held-out records, dealt to groups of equal size by activity.
+    /// Users with held-out records, divided into groups of equal size by activity.
     fn groups(&self, scored: &Scored) -> Vec<(String, std::collections::HashSet<usize>)> {
         let Some((_, values)) = scored.methods.first() else {
             return Vec::new();
@@ -449,7 +456,8 @@ impl Quality {
         (0..N_GROUPS).filter_map(group).collect()
     }
 
-    /// The verdict by the first metric; none without a baseline, or where fewer than two users have held-out records.
+    /// The verdict by the first metric; none without a baseline, or if fewer than two users have
+    /// held-out records.
     pub(crate) fn verdict(&self) -> Option<Verdict> {
         let scored = self.scored.first()?;
         let at = scored.best_baseline()?;
@@ -457,12 +465,12 @@ impl Quality {
         let (value, ..) = linearised(scored.metric, &scored.methods.first()?.1)?;
         let gain = match scored.gain_over(at) {
             Some(gain) => (gain.value, gain.lower?, gain.upper?),
-            // the model's own figure is not a number
+            // the model's metric is not a number
             None => (f64::NEG_INFINITY, f64::NEG_INFINITY, f64::NEG_INFINITY),
         };
         let against = (scored.methods[at].0.as_str(), baseline.value);
         let mut verdict = Verdict::new(scored.metric, value, against, gain);
-        // the interval of a model that ran away on a few users is wide enough to hold anything
+        // if a model diverges for a few users, its interval is too wide to exclude anything
         if !scored.metric.larger_is_better() && value > 2.0 * baseline.value {
             verdict.outcome = Outcome::Worse;
         }
@@ -470,42 +478,45 @@ impl Quality {
     }
 }
 
-/// How a model compares with the best baseline.
+/// Result of comparing a model with the best baseline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// The interval of the gain lies above 0.
+    /// The interval of the gain is above 0.
     Better,
-    /// It holds 0.
+    /// The interval contains 0.
     Undecided,
-    /// It lies below 0, the model's figure is not finite, or its error is more than twice that of the baseline.
+    /// The interval is below 0, the model's metric is not finite, or its error is more than twice
+    /// that of the baseline.
     Worse,
 }
 
-/// Whether a model is better than the best of the baselines that a run measured, on held-out data.
+/// Whether a model is better than the best baseline of a run, on held-out data.
 ///
-/// The baseline is the one with the best figure. The 95 % interval of the gain is over users, from paired differences.
+/// The baseline is the one with the best metric. The 95 % interval of the gain is over users, from
+/// paired differences.
 ///
 /// # Privacy
-/// Computed from private data and covered by nothing unless [`is_released`](Self::is_released).
+/// Computed from private data and not covered by any guarantee unless
+/// [`is_released`](Self::is_released).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Verdict {
-    /// What was found.
+    /// The result.
     pub outcome: Outcome,
-    /// By which metric.
+    /// The metric used.
     pub metric: String,
-    /// The model's figure; nothing where it is not finite.
+    /// The model's metric; none if it is not finite.
     pub model: Option<f64>,
     /// The best baseline.
     pub baseline: String,
-    /// Its figure.
+    /// The baseline's metric.
     pub baseline_value: f64,
-    /// By how much the model is better; below 0 where it is worse, and nothing where its figure is not finite.
+    /// How much better the model is; below 0 if it is worse, and none if its metric is not finite.
     pub gain: Option<f64>,
     /// The ends of the interval of the gain.
     pub interval: Option<[f64; 2]>,
-    /// Whether it follows from metrics that the run paid for and released.
+    /// Whether the verdict follows from metrics that the run paid for and released.
     pub is_released: bool,
 }
 
@@ -600,7 +611,8 @@ mod tests {
         assert_eq!(scored(Metric::Mae, &[&[(0.0, 0.0)]]).estimate(0), None);
     }
 
-    /// Against the delete-one jackknife, which is another route to the variance of a ratio.
+    /// Compared with the delete-one jackknife, an independent way to compute the variance of a
+    /// ratio.
     #[test]
     fn intervals_of_a_root_mean_square_and_of_its_differences_are_those_of_the_jackknife() {
         let mut state = 1_u64;
@@ -652,7 +664,7 @@ mod tests {
 
     #[test]
     fn the_verdict_is_against_the_best_baseline_and_by_paired_differences() {
-        // users differ by far more than the methods do: unpaired intervals would overlap
+        // users differ much more than the methods do: unpaired intervals would overlap
         let own: Vec<_> = (0..50).map(|u| (f64::from(u), 1.0)).collect();
         let plus = |more: f64| -> Vec<_> {
             let users = own.iter().enumerate();
@@ -738,7 +750,7 @@ mod tests {
                 .for_each(|&(logit, yes)| scores.push(logit, yes));
             scores
         };
-        // areas 1 and 0; the third user has one class alone, the fourth no rows
+        // areas 1 and 0; the third user has rows of one class only, the fourth no rows
         let scores = [
             of(&[(2.0, true), (-1.0, false), (0.0, false)]),
             of(&[(-3.0, true), (1.0, false)]),
@@ -762,7 +774,7 @@ mod tests {
             metrics,
             [Metric::ErrorRate, Metric::Auc, Metric::LogLoss, yes, no]
         );
-        // of three rows of each class, over users who have one
+        // three rows of each class, over users who have one
         for (at, found, users) in [(3, 1.0, [1.0, 1.0, 1.0]), (4, 2.0, [2.0, 1.0, 0.0])] {
             let recall = quality.scored[at].estimate(0).unwrap();
             assert!((recall.value - found / 3.0).abs() < 1e-12);
@@ -771,14 +783,14 @@ mod tests {
             assert!(weights.eq(users.into_iter().chain([0.0])));
         }
         let auc = quality.scored[1].estimate(0).unwrap();
-        // half of the difference of two is the standard error of their mean
+        // half of the difference of two values is the standard error of their mean
         assert!((auc.value - 0.5).abs() < 1e-12);
         assert!((auc.upper.unwrap() - (0.5 + QUANTILE * 0.5)).abs() < 1e-12);
         let loss = |margin: f64| (-margin).exp().ln_1p();
         let sum = loss(2.0) + loss(1.0) + 2.0 * loss(0.0) + loss(-3.0) + loss(-1.0);
         let found = quality.scored[2].estimate(0).unwrap();
         assert!((found.value - sum / 6.0).abs() < 1e-12);
-        // scores that are no numbers have no area, and do not drop out of the mean
+        // scores that are not numbers have no area, and are not dropped from the mean
         assert_eq!(quality.scored[1].estimate(1), None);
         let rows = quality.tables().metrics;
         assert!(rows.iter().any(|row| row.metric == "AUC, mean of users"));

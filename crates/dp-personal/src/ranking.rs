@@ -1,4 +1,4 @@
-//! How well held-out users are served by lists of recommendations. Computed from private data: internal.
+//! Quality of recommendation lists for held-out users. Computed from private data: internal.
 
 use dp_core::Private;
 use dp_data::{HeldOutUsers, PopularityBuckets, RankingMetrics, RankingSums, UserSplit};
@@ -14,8 +14,8 @@ pub(crate) const K: usize = 20;
 /// Popularity buckets of the sliced recall.
 pub(crate) const N_BUCKETS: usize = 5;
 
-/// Recall and NDCG of held-out users, history masked; `None` where nobody is held out, or for what takes
-/// counts where the run released none.
+/// Recall and NDCG of held-out users, with their history masked; `None` if no users are held out,
+/// or for metrics that need released counts if the run has none.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(crate) struct RankingFigures {
     pub(crate) test_recall_at_20: Option<f64>,
@@ -27,14 +27,15 @@ pub(crate) struct RankingFigures {
     /// Recommending the items with the largest released counts.
     pub(crate) popularity_recall_at_20: Option<f64>,
     pub(crate) popularity_ndcg_at_20: Option<f64>,
-    /// Test recall within buckets of items by released counts, rarest first, at 100, 80, 60, 40 and 20.
+    /// Test recall within buckets of items by released counts, rarest first, at 100, 80, 60, 40 and
+    /// 20.
     pub(crate) test_recall_by_bucket: Vec<Option<f64>>,
     /// The same for the items with the largest released counts.
     pub(crate) popularity_recall_by_bucket: Vec<Option<f64>>,
 }
 
 impl RankingFigures {
-    /// From test users' lists by the model, and by released counts where there are any.
+    /// From test users' lists by the model, and by released counts if there are any.
     pub(crate) fn measure(
         model: &FactorModel,
         split: &UserSplit,
@@ -48,7 +49,7 @@ impl RankingFigures {
         let found = |lists: &Private<Vec<Vec<u32>>>, users: &HeldOutUsers| {
             let mut sums = RankingSums::new(K, buckets.as_ref())?;
             sums.add_all(lists, &users.targets)?;
-            Ok::<_, Error>(sums.finish().ok()) // nobody held out is no failure
+            Ok::<_, Error>(sums.finish().ok()) // having no held-out users is not an error
         };
         let valid = &split.valid;
         let of_valid = model.recommend_held_out(&valid.history, &valid.targets, K)?;
@@ -71,7 +72,7 @@ impl RankingFigures {
         })
     }
 
-    /// Recall of a model; none where nobody is held out.
+    /// Recall of a model; none if no users are held out.
     pub(crate) fn recall(model: &FactorModel, users: &HeldOutUsers) -> Result<Option<f64>> {
         let mut sums = RankingSums::new(K, None)?;
         let lists = model.recommend_held_out(&users.history, &users.targets, sums.depth())?;
@@ -79,7 +80,7 @@ impl RankingFigures {
         Ok(sums.finish().ok().map(|metrics| metrics.recall))
     }
 
-    /// Names and numbers.
+    /// Metrics as names and numbers.
     pub(crate) fn figures(&self) -> Vec<(String, Option<f64>)> {
         [
             ("Recall@20 test users", self.test_recall_at_20),
@@ -97,7 +98,7 @@ impl RankingFigures {
         .into()
     }
 
-    /// Recall by the popularity of items, where the run released counts.
+    /// Recall by the popularity of items, if the run released counts.
     pub(crate) fn by_popularity(&self) -> Option<ChartData> {
         if self.test_recall_by_bucket.is_empty() {
             return None;
@@ -120,7 +121,7 @@ impl RankingFigures {
         })
     }
 
-    /// Names and values, for a report.
+    /// Metrics as names and texts, for a report.
     pub(crate) fn rows(&self) -> Vec<(String, String)> {
         let figures = self.figures().into_iter();
         let mut rows: Vec<_> = figures.map(|(name, value)| (name, shown(value))).collect();
@@ -137,7 +138,7 @@ impl RankingFigures {
     }
 }
 
-/// Which fifth of the items, by popularity.
+/// Name of a fifth of the items, by popularity.
 pub(crate) const fn bucket_name(bucket: usize) -> &'static str {
     match bucket {
         0 => "rarest fifth",

@@ -1,10 +1,10 @@
-//! After which rounds a run is measured. Public settings alone decide it.
+//! Rounds after which a run is measured. Determined by public settings alone.
 
-/// Rounds that are measured, at most.
+/// Maximum number of measured rounds.
 const MOST: usize = 20;
 
-/// Rounds of a run of `n_rounds` that are measured: every one of up to 20; of more every 2nd, 5th,
-/// 10th, 20th, ..., so that they are 20 at most, and the last.
+/// Measured rounds of a run of `n_rounds`: all of up to 20; otherwise every 2nd, 5th, 10th, 20th,
+/// ..., so that there are at most 20, and the last.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MeasuredRounds {
     n_rounds: usize,
@@ -22,7 +22,7 @@ impl MeasuredRounds {
         }
     }
 
-    /// Whether this round is one of them; 0, the start, always is.
+    /// Whether this round is measured; round 0, the start, always is.
     pub(crate) const fn contain(self, round: usize) -> bool {
         round.is_multiple_of(self.every) || round == self.n_rounds
     }

@@ -1,4 +1,4 @@
-//! What an operator should look at: of settings for everybody, of records for the internal files alone.
+//! Warnings for the operator: about settings for everyone, about records for internal files only.
 
 use std::collections::HashMap;
 
@@ -7,16 +7,17 @@ use dp_data::{ItemTable, Ratings, SampleTable};
 
 use crate::output::rounded_up;
 
-/// What internal files say where users, or their own parameters, are not in the process that wrote them.
+/// Text of internal files when users, or their own parameters, are not in the process that wrote
+/// them.
 pub(crate) const USERS_ELSEWHERE: &str = "users are at the workers of this run, so nothing is measured on them here; `release_metrics` measures \
      held-out records at the workers, within the budget";
 
-/// A delta above this is one that nobody should take.
+/// A larger delta should not be accepted.
 const LARGE_DELTA: f64 = 1e-3;
-/// An epsilon above this promises hardly anything.
+/// A larger epsilon promises hardly any privacy.
 const LARGE_EPSILON: f64 = 20.0;
 
-/// What follows from the target and the declared number of users alone: public.
+/// Warnings that follow from the target and the declared number of users alone: public.
 pub(crate) fn of_settings(target: ApproxDp, n_users: Option<f64>) -> Vec<String> {
     let ApproxDp { epsilon, delta } = target;
     let mut all = Vec::new();
@@ -43,10 +44,11 @@ pub(crate) fn of_settings(target: ApproxDp, n_users: Option<f64>) -> Vec<String>
     all
 }
 
-/// Fewer users than this are too few to say what is usual.
+/// With fewer users it is not possible to say what is usual.
 const FEW: usize = 20;
 
-/// What ids and numbers of records say of the column of users, and the number of users of `delta`: private.
+/// Warnings about the user column, from ids and numbers of records, and about delta for the number
+/// of users: private.
 fn of_users<'a>(users: impl Iterator<Item = (&'a str, usize)>, delta: f64) -> Vec<String> {
     let (mut alike, mut n_users, mut n_tiny) = (HashMap::<String, usize>::new(), 0_usize, 0_usize);
     for (id, n_records) in users {
@@ -75,7 +77,7 @@ fn of_users<'a>(users: impl Iterator<Item = (&'a str, usize)>, delta: f64) -> Ve
     all
 }
 
-/// What ratings say of their users, and of the catalogue that they were read with.
+/// Warnings about users, and about the catalogue that the ratings were read with.
 pub(crate) fn of_ratings(ratings: &Ratings, delta: f64) -> Vec<String> {
     let rows = ratings.interactions().expose().users();
     let ids = ratings.user_ids().expose().iter().map(String::as_str);
@@ -85,7 +87,7 @@ pub(crate) fn of_ratings(ratings: &Ratings, delta: f64) -> Vec<String> {
     all
 }
 
-/// What records of items that no catalogue lists say of it.
+/// Warning about a catalogue that lacks many items of the records.
 fn of_catalogue(n_outside: usize, n_read: usize) -> Option<String> {
     (2 * n_outside > n_read).then(|| {
         format!(
@@ -95,10 +97,11 @@ fn of_catalogue(n_outside: usize, n_read: usize) -> Option<String> {
     })
 }
 
-/// A rating this many bounds on labels away from its user's mean counts as if it were no further.
+/// A rating more than this many label bounds away from its user's mean is treated as if it were
+/// this far away.
 const FURTHEST: f64 = 3.0;
 
-/// What ratings say of the scale that they were taken for, with labels bounded by `bound`.
+/// Warnings about the assumed rating scale, with labels bounded by `bound`.
 pub(crate) fn of_scale(ratings: &Ratings, bound: f64) -> Vec<String> {
     let rows = ratings.interactions().expose().users();
     scale_of(rows.map(|row| row.values()), bound)
@@ -131,7 +134,7 @@ fn scale_of<'a>(users: impl Iterator<Item = &'a [f32]>, bound: f64) -> Vec<Strin
     }
 }
 
-/// What ratings say of the columns of their items' features.
+/// Warnings about item feature columns that follow the ratings.
 pub(crate) fn of_items(items: &ItemTable, ratings: &Ratings) -> Vec<String> {
     let table = ratings.interactions().expose();
     let mut counts = vec![0.0; table.n_items()];
@@ -156,7 +159,7 @@ pub(crate) fn of_items(items: &ItemTable, ratings: &Ratings) -> Vec<String> {
         .collect()
 }
 
-/// What labelled rows say of their users and of the columns of features.
+/// Warnings about users and feature columns of labelled rows.
 pub(crate) fn of_rows(table: &SampleTable, delta: f64) -> Vec<String> {
     let (users, n_features) = (table.users().expose(), table.features().len());
     let sizes = users
@@ -184,10 +187,10 @@ fn made_of_counts(column: &str, of: &str) -> String {
     )
 }
 
-/// Correlation from which a column is taken to be made of counts.
+/// Correlation from which a column is assumed to be derived from counts.
 const ALIKE: f64 = 0.98;
 
-/// Whether the first of two numbers is the second on another scale, nearly.
+/// Whether the first number of each pair is approximately a linear function of the second.
 fn follows(pairs: &[(f64, f64)]) -> bool {
     if pairs.len() < FEW {
         return false;
@@ -260,7 +263,7 @@ mod tests {
             "{found:?}"
         );
         let shares: &[f32] = &[0.2, 1.0, 0.8, 0.8];
-        // the root of the mean of .09 and squares
+        // the square root of the mean of .09 and squares
         let found = of(&[shares, &[0.5, 0.5]]);
         assert!(found[0].contains("is only 0.21, but"), "{found:?}");
     }

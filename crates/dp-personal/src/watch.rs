@@ -1,7 +1,7 @@
-//! Whoever started a workflow, told how far it is.
+//! Progress of a workflow, for its caller.
 //!
-//! What else there is to tell are events of `tracing` below the target `dp_personal`: warnings, and on demand what is
-//! done. Neither these nor progress hold private values.
+//! Everything else is reported as `tracing` events below the target `dp_personal`: warnings, and
+//! details on demand. Neither these nor progress contain private values.
 
 use std::ops::ControlFlow;
 
@@ -12,39 +12,40 @@ use crate::error::{Error, Result};
 
 pub use dp_mechanism::Progress;
 
-/// What the steps of a workflow are.
+/// The kind of a workflow's steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// Settings are checked: data are read next, or a run is paid for. One step.
+    /// Settings are checked; next, data are read or a run is paid for. One step.
     Preparation,
     /// Releases of a plan, whose number is public.
     Releases,
-    /// Training runs of an audit, which goes on to its end: a `Break` here is not looked at.
+    /// Training runs of an audit, which always runs to its end: a `Break` is ignored.
     Runs,
 }
 
 /// The caller of a workflow.
 pub trait Watch {
-    /// So many of the steps are done; 0 when the first begins. `Break` ends the workflow with [`Error::Cancelled`]: until the
-    /// first release nothing is lost, and after that what was paid stays paid.
+    /// Called with the number of completed steps; 0 when the first begins. `Break` ends the
+    /// workflow with [`Error::Cancelled`]: until the first release nothing is lost, and after that
+    /// what was paid stays paid.
     fn progress(&mut self, stage: Stage, at: Progress) -> ControlFlow<()> {
         let _ = (stage, at);
         ControlFlow::Continue(())
     }
 }
 
-/// A caller who wants to know nothing.
+/// A caller that ignores progress.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Silent;
 
 impl Watch for Silent {}
 
-/// Ends the workflow if its caller asks for it.
+/// Ends the workflow if its caller requests it.
 pub(crate) fn go_on(watch: &mut dyn Watch) -> Result<()> {
     asked(watch.progress(Stage::Preparation, Progress { done: 0, total: 1 }))
 }
 
-/// Tells that an audit's run begins: those before it are done.
+/// Reports the start of an audit's run: the previous runs are done.
 pub(crate) fn begins(watch: &mut dyn Watch, done: usize, total: usize) {
     tracing::debug!(run = done + 1, "training run begins");
     let _ = watch.progress(Stage::Runs, Progress { done, total });
@@ -57,14 +58,14 @@ const fn asked(answer: ControlFlow<()>) -> Result<()> {
     }
 }
 
-/// Shows a run to the caller of its workflow, and its rounds to whoever measures them.
+/// Shows a run to the caller of its workflow, and its rounds to the code that measures them.
 pub(crate) struct Watched<'a> {
     watch: &'a mut dyn Watch,
     rounds: Option<&'a mut dyn Observer>,
 }
 
 impl<'a> Watched<'a> {
-    /// To be called before the first release.
+    /// Must be called before the first release.
     pub(crate) fn begin(watch: &'a mut dyn Watch, plan: &Plan) -> Result<Self> {
         let total = plan.releases().len();
         asked(watch.progress(Stage::Releases, Progress { done: 0, total }))?;

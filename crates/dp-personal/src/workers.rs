@@ -1,17 +1,19 @@
-//! A workflow whose users are dealt to several processes.
+//! A workflow whose users are distributed over several processes.
 //!
-//! One process coordinates: it opens ledger and output folder, draws noise and writes what is released. The others are workers: they sum
-//! over their users and see nothing beside the list of releases. What carries bytes between them is an engine's: [`BytePool`] at the
-//! coordinator, [`ByteLink`] at each worker, [`worker_channels`] in one process.
+//! One process coordinates: it opens ledger and output folder, draws noise and writes the released
+//! files. The others are workers: they sum over their users and see nothing except the release
+//! list. An engine transports bytes between them: [`BytePool`] at the coordinator, [`ByteLink`] at
+//! each worker, [`worker_channels`] in one process.
 //!
-//! Every process is given the same settings. Users come to workers in one of three ways ([`Dealing`]): all processes read the same file,
-//! of which each keeps its own shard; an engine hands each worker a table of its own users, dealt by [`shard_of`]; or each worker is a silo
-//! with users of its own. Where workers are handed their users, the coordinator has none. Before anything is paid the coordinator asks
-//! every worker for the hash of settings and public inputs, of the file of private data too where all read the same, and
-//! ends the run where they differ.
+//! Every process receives the same settings. Users reach workers in one of three ways
+//! ([`Dealing`]): all processes read the same file, and each keeps its own shard; an engine gives
+//! each worker a table of its own users, assigned by [`shard_of`]; or each worker is a silo with
+//! its own users. If workers receive their users, the coordinator has none. Before anything is
+//! paid, the coordinator asks every worker for the hash of settings and public inputs, and of the
+//! file of private data if all read the same one, and ends the run if they differ.
 //!
-//! A worker may live as long as the run, with a link that waits, or be a task that is started for each sum: [`answer`] is given all that the
-//! coordinator has said so far and keeps nothing.
+//! A worker may live as long as the run, with a link that waits, or be a task that is started for
+//! each sum: [`answer`] receives all messages of the coordinator so far and keeps no state.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fs::File;
@@ -36,7 +38,7 @@ pub use dp_mechanism::{
 use crate::error::{Error, Result};
 use crate::workflows::private_run::HasTable;
 
-/// Where the users of a workflow are.
+/// Location of the users of a workflow.
 #[allow(
     missing_debug_implementations,
     reason = "private sums go through the links; printing them is never wanted"
@@ -44,17 +46,19 @@ use crate::workflows::private_run::HasTable;
 pub enum Place<'a> {
     /// All in this process.
     Alone,
-    /// Those of shard 0 in this process, which holds ledger, noise and output too; those of the other shards at the workers of the pool.
+    /// The users of shard 0 are in this process, which also holds ledger, noise and output; those
+    /// of the other shards are at the workers of the pool.
     Coordinator(&'a dyn BytePool),
-    /// All at the workers of the pool, dealt like this; this process holds ledger, noise and output, and its table of private data is
-    /// empty. The catalogue must be given.
+    /// All users are at the workers of the pool, distributed as given; this process holds ledger,
+    /// noise and output, and its table of private data is empty. The catalogue must be given.
     Driver(&'a dyn BytePool, Dealing),
-    /// Those of one shard in this process, which holds nothing else. The workflow ends with [`Error::WorkerDone`].
+    /// The users of one shard are in this process, which holds nothing else. The workflow ends with
+    /// [`Error::WorkerDone`].
     Worker(Worker<'a>),
 }
 
 impl Place<'_> {
-    /// How users are dealt to processes, if they are.
+    /// How users are distributed over processes, if they are.
     pub(crate) fn dealing(&self) -> Dealing {
         match self {
             Self::Alone | Self::Coordinator(_) => Dealing::ByRun,
@@ -70,11 +74,12 @@ impl Place<'_> {
     reason = "private sums go through the link; printing it is never wanted"
 )]
 pub struct Worker<'a> {
-    /// Number of the shard: 1 or more where the coordinator has shard 0.
+    /// Number of the shard: at least 1 if the coordinator has shard 0.
     pub shard: usize,
-    /// Into how many shards the users are dealt, that of the coordinator included.
+    /// Total number of shards, including that of the coordinator.
     pub n_shards: usize,
-    /// How. Dealt [by run](Dealing::ByRun), the worker reads all users and keeps those of its shard; else it is given its own alone.
+    /// How users are distributed. If [by run](Dealing::ByRun), the worker reads all users and keeps
+    /// those of its shard; otherwise it receives only its own.
     pub dealing: Dealing,
     /// The link to the coordinator.
     pub link: Box<dyn ByteLink + 'a>,
@@ -90,8 +95,8 @@ impl Worker<'_> {
         }
     }
 
-    /// Waits for the beginning of the run and answers with what this worker would run. The coordinator ends the run where that is another
-    /// one.
+    /// Waits for the start of the run and answers with the hash of what this worker would run. The
+    /// coordinator ends the run if they differ.
     pub(crate) fn ready(&mut self, agreement: &str) -> Result<()> {
         let begun = self.link.fetch()?;
         self.link.post(agreement.as_bytes())?;
@@ -104,7 +109,7 @@ impl Worker<'_> {
     /// Answers with sums over the users of `data` until the run is over.
     ///
     /// # Errors
-    /// [`Error::WorkerDone`] then; [`KernelError::UsersOfAnotherShard`]; those of the link.
+    /// [`Error::WorkerDone`] at the end; [`KernelError::UsersOfAnotherShard`]; errors of the link.
     pub(crate) fn train<T: Trainer, M>(
         &mut self,
         trainer: &T,
@@ -119,7 +124,7 @@ impl Worker<'_> {
         let shard = Shard::new(run, self.shard, self.n_shards)?.dealt(self.dealing);
         let mut link = &mut *self.link;
         let run = Run::worker(plan, shard, table_of(data)?, &mut link)?;
-        // the model, which follows from the releases, is the coordinator's to write
+        // the model follows from the releases, and the coordinator writes it
         match trainer.run(data, run).map_err(Error::from) {
             Ok(_) | Err(Error::Releases(KernelError::EndOfList)) => Err(Error::WorkerDone),
             Err(error) => Err(error),
@@ -127,18 +132,20 @@ impl Worker<'_> {
     }
 }
 
-/// The shard of the user with this id, as tables have it, of `n_shards` to which users are dealt [by id](Dealing::ById). It is the same in every run.
+/// The shard of the user with this id, as tables have it, among `n_shards` shards to which users
+/// are assigned [by id](Dealing::ById). It is the same in every run.
 pub fn shard_of(n_shards: usize) -> impl Fn(&str) -> usize {
     let dealer = Shard::dealer_by_id(n_shards);
     move |id| dealer(dp_data::user_key(id))
 }
 
-/// The answer of a worker that keeps nothing, to the last of all the messages that its coordinator has sent to it so far, oldest first.
-/// `work` runs the workflow at the place that it is given; the place's link replays the messages, so that the worker takes over
-/// the releases that were made and then sums. The answer is a function of messages, settings and users.
+/// The answer of a stateless worker to the last of all messages that its coordinator has sent to it
+/// so far, oldest first. `work` runs the workflow at the given place, whose link replays the
+/// messages, so that the worker takes over earlier releases and then sums. The answer is a function
+/// of messages, settings and users.
 ///
 /// # Errors
-/// Those of `work`; [`LinkError::Link`] where the last message asks for nothing.
+/// Errors of `work`; [`LinkError::Link`] if the last message requests nothing.
 ///
 /// # Privacy
 /// The answer to a request for a sum is exact and goes to the coordinator alone.
@@ -165,10 +172,10 @@ pub fn answer<T>(
     }
 }
 
-/// A link to a coordinator that has said all it will say to this worker.
+/// A link that replays all messages of a coordinator to this worker.
 struct Replayed<'a> {
     to_come: VecDeque<&'a [u8]>,
-    /// To the message before.
+    /// The answer to the previous message.
     answer: Option<Vec<u8>>,
     is_over: bool,
 }
@@ -193,9 +200,11 @@ impl ByteLink for Replayed<'_> {
     }
 }
 
-/// A coordinator's links to workers that are tasks: each is started for one message, with all that was said before it, and [answers](answer).
+/// A coordinator's links to workers that are tasks: each is started for one message, with all
+/// earlier messages, and [answers](answer).
 ///
-/// What is kept are the releases and the last message; a request that was answered, which may hold the key of a sample, is not.
+/// It stores the releases and the last message; a request that was answered, which may contain the
+/// key of a sample, is not stored.
 #[allow(
     missing_debug_implementations,
     reason = "private sums go through it; printing it is never wanted"
@@ -209,7 +218,7 @@ pub struct Tasks<F> {
 #[derive(Default)]
 struct TaskState {
     said: Vec<Zeroizing<Vec<u8>>>,
-    /// Shards to which the last message was sent since tasks ran.
+    /// Shards that received the last message since tasks last ran.
     waiting: BTreeSet<usize>,
     answers: VecDeque<(usize, Vec<u8>)>,
 }
@@ -219,8 +228,8 @@ where
     F: Fn(&[Zeroizing<Vec<u8>>], &BTreeSet<usize>) -> std::result::Result<TaskAnswers, KernelError>
         + Sync,
 {
-    /// `run` is given all messages so far and the shards that answer the last one. It runs a task for each, again where one is lost,
-    /// and returns when all have answered.
+    /// `run` receives all messages so far and the shards that answer the last one. It runs a task
+    /// for each, again if one is lost, and returns when all have answered.
     pub fn new(n_shards: usize, run: F) -> Self {
         Self {
             n_shards,
@@ -270,7 +279,7 @@ where
     }
 }
 
-/// Where the users of a coordinator are.
+/// Location of the users of a coordinator.
 #[derive(Clone, Copy)]
 pub(crate) struct Pool<'a> {
     pub(crate) workers: &'a dyn BytePool,
@@ -288,8 +297,8 @@ impl Pool<'_> {
     }
 }
 
-/// What all processes of a run must agree on, as a hash: everything that shapes it, and the file of private data where all read the same.
-/// It stays between them.
+/// Hash of what all processes of a run must agree on: everything that determines it, and the file
+/// of private data if all read the same one. It stays between them.
 pub(crate) fn agreement(shaping: &Value, data: &TableSource, dealing: Dealing) -> Result<String> {
     let data = match (dealing, data.file()) {
         (Dealing::ByRun, Some(path)) => {
@@ -319,7 +328,8 @@ fn file_sha256(path: &Path) -> io::Result<String> {
     }
 }
 
-/// Tells the workers that the run begins, and returns when all of them have said that they are ready for the same one.
+/// Tells the workers that the run begins, and returns when all of them have confirmed that they are
+/// ready for the same run.
 pub(crate) fn begin(pool: Pool<'_>, agreement: &str) -> Result<()> {
     for shard in pool.remote() {
         pool.workers.post(shard, agreement.as_bytes())?;
@@ -334,14 +344,14 @@ pub(crate) fn begin(pool: Pool<'_>, agreement: &str) -> Result<()> {
     Ok(())
 }
 
-/// Tells the workers that no sum will be asked for.
+/// Tells the workers that no further sum will be requested.
 pub(crate) fn end(pool: Pool<'_>) -> Result<()> {
     let end = ToWorker::End.to_bytes()?;
     let mut remote = pool.remote();
     Ok(remote.try_for_each(|shard| pool.workers.post(shard, &end))?)
 }
 
-/// The table that the shard of a process is checked by.
+/// The table against which the shard of a process is checked.
 pub(crate) fn table_of<D: HasTable + ?Sized>(data: &D) -> Result<&Private<Interactions>> {
     data.table()
         .ok_or_else(|| Error::Usage("this command trains on users of one process alone".to_owned()))

@@ -1,4 +1,5 @@
-//! Whether released steps settle; and the error after rounds, measured while the runs go on: afterwards local parameters are those of the last round alone.
+//! Whether released steps converge; and the error after rounds, measured during the runs, because
+//! afterwards only the local parameters of the last round exist.
 
 use std::time::{Duration, Instant};
 
@@ -9,17 +10,17 @@ use super::parts::Group;
 use crate::personal::Inputs;
 use crate::rounds::MeasuredRounds;
 
-/// The error of the users who are trained on, on their own test rows, after rounds of several runs: private.
+/// The error of the training users, on their own test rows, after rounds of several runs: private.
 pub struct Convergence {
     measured: MeasuredRounds,
     n_rounds: usize,
-    /// A line for each run, with a figure for each measured round.
+    /// A row for each run, with a value for each measured round.
     lines: Vec<Vec<Option<f64>>>,
     took: Duration,
 }
 
 impl Convergence {
-    /// Nothing measured yet, of runs of so many rounds.
+    /// An empty record for runs of `n_rounds` rounds.
     pub fn new(n_rounds: usize) -> Self {
         Self {
             measured: MeasuredRounds::of(n_rounds),
@@ -29,12 +30,12 @@ impl Convergence {
         }
     }
 
-    /// A run begins, whose rounds come next.
+    /// Starts a new run, whose rounds follow.
     pub fn begin_run(&mut self) {
         self.lines.push(Vec::new());
     }
 
-    /// Measures a round if it is one of those. Nothing of it goes back to the run.
+    /// Measures a round if it is one of those to be measured. The run receives nothing from it.
     pub fn measure(&mut self, inputs: &Inputs, group: &Group, round: &Round<'_>) {
         if !self.measured.contain(round.round) {
             return;
@@ -44,7 +45,7 @@ impl Convergence {
         };
         let start = Instant::now();
         let own = |_, user| Ok(sums(round.parameters, &local(user)));
-        // nothing in it fails; if something did, the run must not
+        // no step in it can fail; if one did, the run must not
         let users = Figures::of_users(inputs, group, 1, own).unwrap_or_default();
         let figures = Figures::over(inputs, &users, 0, String::new());
         if let Some(line) = self.lines.last_mut() {
@@ -59,46 +60,49 @@ impl Convergence {
         (1..=self.n_rounds).filter(is_measured).collect()
     }
 
-    /// Figures of a run after these rounds.
+    /// Values of a run after these rounds.
     pub fn line(&self, run: usize) -> Option<&[Option<f64>]> {
         self.lines.get(run).map(Vec::as_slice)
     }
 
-    /// Time that was not training.
+    /// Time spent on measuring.
     pub const fn took(&self) -> Duration {
         self.took
     }
 }
 
-/// Whether the released steps of runs turn back again and again, as they do where a step is longer than the loss is curved. From releases alone.
+/// Whether the released steps of runs keep reversing direction, as they do when the step is too
+/// long for the curvature of the loss. Computed from releases alone.
 #[derive(Default)]
 pub struct Turning {
     runs: Vec<Turns>,
 }
 
-/// Of one run.
+/// The state of one run.
 #[derive(Default)]
 struct Turns {
     shared: Vec<f64>,
     last_step: Vec<f64>,
-    /// Products of steps with the next, and squares.
+    /// Products of consecutive steps, and squares.
     products: f64,
     squares: f64,
     n_steps: usize,
-    /// Length of the longest possible step but for noise.
+    /// Length of the longest possible step without noise.
     longest: f64,
     is_finite: bool,
 }
 
-/// Fewer steps than this in the second half of the rounds say nothing.
+/// With fewer steps in the second half of the rounds, no conclusion is drawn.
 const FEW_STEPS: usize = 8;
-/// Correlation of a step with the next below which a run has not settled. Noise around an optimum stays above -1/2 for steps that the curvature allows.
+/// Correlation between consecutive steps below which a run has not converged. Noise around an
+/// optimum stays above -1/2 for steps that the curvature permits.
 const TURNED: f64 = -0.75;
-/// Share of the longest possible step that steps are then longer than: shorter ones turn back without growing.
+/// Minimum length of diverging steps, as a share of the longest possible step: shorter ones reverse
+/// without growing.
 const LONG: f64 = 0.2;
 
 impl Turning {
-    /// Begins the next run, whose steps would be no longer than this without noise.
+    /// Begins the next run, whose steps are at most this long without noise.
     pub fn begin_run(&mut self, longest: f64) {
         self.runs.push(Turns {
             longest,
@@ -106,12 +110,12 @@ impl Turning {
         });
     }
 
-    /// Runs begun.
+    /// Number of runs begun.
     pub const fn n_runs(&self) -> usize {
         self.runs.len()
     }
 
-    /// Takes note of a round of a run of `n_rounds`.
+    /// Records a round of a run of `n_rounds`.
     pub fn note(&mut self, round: usize, n_rounds: usize, shared: &[f64]) {
         let Some(run) = self.runs.last_mut() else {
             return;
@@ -135,7 +139,7 @@ impl Turning {
         run.last_step = step;
     }
 
-    /// Whether this run diverged: its parameters are not finite, or its steps turn back.
+    /// Whether this run diverged: its parameters are not finite, or its steps reverse direction.
     pub fn diverged(&self, run: usize) -> bool {
         self.runs.get(run).is_some_and(|run| {
             let long = (LONG * run.longest).powi(2) * run.n_steps as f64;
@@ -149,7 +153,7 @@ impl Turning {
 mod tests {
     use super::*;
 
-    /// Noise of the size 1 and, of each step, `turn` times the last one.
+    /// A run with noise of size 1, in which each step also contains `turn` times the previous one.
     fn diverges(turn: f64, dim: usize, n_rounds: usize, longest: f64) -> bool {
         let mut turning = Turning::default();
         turning.begin_run(longest);
@@ -172,7 +176,7 @@ mod tests {
         for dim in [2, 30] {
             assert!(diverges(-1.05, dim, 50, 1.0));
             assert!(!diverges(0.0, dim, 50, 1.0) && !diverges(-0.5, dim, 50, 1.0));
-            assert!(!diverges(-1.05, dim, 14, 1.0)); // too few to say
+            assert!(!diverges(-1.05, dim, 14, 1.0)); // too few to decide
             assert!(!diverges(-1.05, dim, 50, 1e6)); // too short to grow
         }
         let mut turning = Turning::default();

@@ -1,4 +1,5 @@
-//! Errors of users' own models. Everything here is computed from private data and stays with the operator.
+//! Errors of users' personal models. Everything here is computed from private data and stays with
+//! the operator.
 
 use dp_data::SampleUser;
 use dp_fedsgd::PpSgdModel;
@@ -11,35 +12,35 @@ use super::parts::{Group, PartedUser};
 use crate::error::Result;
 use crate::personal::{ClassFigures, Inputs, Task, scored};
 
-/// One user's mean errors on the own test rows, one for each model: private.
+/// One user's mean errors on their test rows, one for each model: private.
 pub struct UserFigures {
     /// The user's id.
     pub id: String,
-    /// Rows that the user trains on.
+    /// Number of rows that the user trains on.
     pub n_history: usize,
-    /// Rows that are tested on.
+    /// Number of test rows.
     pub n_test: usize,
-    /// None where a model has no test row.
+    /// None if a model has no test row.
     pub errors: Vec<Option<f64>>,
-    /// Of classes, the scores behind them.
+    /// For classes, the scores behind the errors.
     pub scores: Vec<ClassScores>,
 }
 
-/// A model over all users: private.
+/// A model's errors over all users: private.
 #[derive(Debug, Clone, Serialize)]
 pub struct Figures {
-    /// Which model.
+    /// Name of the model.
     pub model: String,
     /// RMSE or accuracy over all test rows.
     pub over_rows: Option<f64>,
     /// The same for the median user.
     pub median_user: Option<f64>,
-    /// Of classes alone.
+    /// For classes only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub classes: Option<ClassFigures>,
 }
 
-/// Coefficients of a user who was trained on, from the released and the own part.
+/// Coefficients of a training user, from the released and the personal part.
 pub fn coefficients(model: &PpSgdModel, user: usize) -> Vec<f64> {
     sums(model.shared.last(), model.local.expose().last(user))
 }
@@ -50,8 +51,8 @@ pub(super) fn sums(shared: &[f64], own: &[f64]) -> Vec<f64> {
     both.map(|(w, theta)| w + theta).collect()
 }
 
-/// Every user's mean loss of each run on the rows that alphas are compared on: squared error of mapped targets, or the share of
-/// errors. Of users without such rows none.
+/// Every user's mean loss of each run on the rows on which alphas are compared: squared error of
+/// mapped targets, or the error rate. None for users without such rows.
 pub fn losses_of_users(
     inputs: &Inputs,
     group: &Group,
@@ -71,11 +72,12 @@ pub fn losses_of_users(
     group.users().par_iter().enumerate().map(of_user).collect()
 }
 
-/// A user's mean error on the own test rows, and of classes the scores behind it.
+/// A user's mean error on their test rows, and for classes the scores behind it.
 type OwnScore = (Option<f64>, ClassScores);
 
 impl Figures {
-    /// Errors of every user with `n_models` models, of which `coefficients(model, user)` are the user's.
+    /// Errors of every user with `n_models` models; `coefficients(model, user)` returns the user's
+    /// coefficients.
     ///
     /// # Errors
     /// When the data do not fit the inputs, or a fit fails.
@@ -104,8 +106,9 @@ impl Figures {
         group.users().par_iter().enumerate().map(of_user).collect()
     }
 
-    /// Adds to the errors of every user those of the own choice on the released trajectory, of own rows alone, and, where users weigh, of the own choice among
-    /// shared models without noise. Nothing is spent on any.
+    /// Adds, for every user, the errors of the user's own choice on the released trajectory, of a
+    /// model from the user's own rows alone, and, if users average over fits, of their own choice
+    /// among shared models without noise. Nothing is spent on any of them.
     ///
     /// # Errors
     /// When the data do not fit the inputs, or a fit fails.
@@ -131,11 +134,12 @@ impl Figures {
         Ok(())
     }
 
-    /// Every user's mean error on the own test rows, and of classes the scores, by the own choice from each of these offers of shared parameters; from an
-    /// empty one, by own rows alone. Of one user it depends on that user's rows and the offers.
+    /// Every user's mean error on their test rows, and for classes the scores, with the user's own
+    /// choice from each of these offers of shared parameters; with an empty offer, from the user's
+    /// own rows alone. The values of one user depend on that user's rows and the offers.
     ///
     /// # Errors
-    /// When settings are out of range or do not go together.
+    /// When settings are out of range or conflict.
     pub(crate) fn own_choices(
         inputs: &Inputs,
         group: &Group,
@@ -173,7 +177,8 @@ impl Figures {
     }
 }
 
-/// Mean of a function of score and label over a user's rows, the scores by the user's coefficients.
+/// Mean of a function of score and label over a user's rows, with scores by the user's
+/// coefficients.
 fn mean_over(
     inputs: &Inputs,
     group: &Group,

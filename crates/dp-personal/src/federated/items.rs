@@ -1,4 +1,4 @@
-//! Public features of rated items: genre, decade, and how popular by released noisy counts.
+//! Public features of rated items: genre, decade, and popularity by released noisy counts.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::error::Result;
 /// Groups of items of equal size by noisy count.
 const POPULARITY_BUCKETS: usize = 4;
 
-/// All items with what is publicly known of them, in the order of their catalogue.
+/// All items with their public information, in the order of their catalogue.
 #[derive(Clone)]
 pub struct ItemTable {
     catalogue: ItemCatalogue,
@@ -52,7 +52,7 @@ impl ItemTable {
         &self.genres
     }
 
-    /// Stands for the items and what is said of them.
+    /// Hash of the items and their public information.
     pub(crate) fn sha256(&self) -> String {
         let said = self.items.iter().map(|item| format!("{item:?}\n"));
         dp_accounting::sha256_hex(said.collect::<String>().as_bytes())
@@ -73,7 +73,7 @@ impl ItemTable {
         self.items.iter().map(of).max().unwrap_or(1) as f64
     }
 
-    /// All items with their features, from what is public and released counts.
+    /// All items with their features, computed from public information and released counts.
     pub fn described(&self, noisy_counts: &[f64]) -> DescribedItems {
         DescribedItems {
             ids: self.catalogue.ids().to_vec(),
@@ -98,7 +98,7 @@ impl ItemTable {
     }
 }
 
-/// Items with their features as models see them: what anybody may know.
+/// Items with their features as model inputs: public.
 pub struct DescribedItems {
     ids: Vec<String>,
     names: Vec<String>,
@@ -116,7 +116,7 @@ impl DescribedItems {
         Ok(SampleTable::of_ratings(ratings, names, &self.cells)?)
     }
 
-    /// A line for each item: its id and its features, under their names.
+    /// A row for each item: its id and its features, under their names.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -147,7 +147,7 @@ fn distinct<T: Ord>(all: impl Iterator<Item = T>) -> Vec<T> {
     all
 }
 
-/// Groups of equal size by count, the least counted first.
+/// Groups of equal size by count, smallest counts first.
 fn buckets(counts: &[f64]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..counts.len()).collect();
     order.sort_by(|&a, &b| counts[a].total_cmp(&counts[b]));

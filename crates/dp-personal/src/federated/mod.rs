@@ -1,5 +1,5 @@
-//! Models that users learn partly together and partly alone: what `dp federate` and the reproductions of Bietti et al. 2022 have
-//! in common.
+//! Partly shared and partly personal models: common code of `dp federate` and the reproductions of
+//! Bietti et al. 2022.
 
 #![allow(
     missing_debug_implementations,

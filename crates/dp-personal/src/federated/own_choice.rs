@@ -1,4 +1,5 @@
-//! What a user makes of released shared parameters alone: runs where the user's rows are, and costs nothing.
+//! Personal models computed from released shared parameters alone: they run where the user's rows
+//! are, and cost nothing.
 
 use dp_core::UserSamplesBuilder;
 use dp_fedsgd::{LocalChoice, Minibatch, SharedModel};
@@ -9,19 +10,21 @@ use super::training::{RunSettings, objective};
 use crate::error::Result;
 use crate::personal::{Inputs, Intercept, Personal, Task, Users};
 
-/// Ridges of an own part that users choose from, in units of a row.
+/// Candidate ridge penalties of a personal part, in units of a row.
 const L2_PENALTIES: [f64; 5] = [1e-2, 0.1, 1.0, 10.0, f64::INFINITY];
-/// Weights on the shared model that users choose from; 0 is learning alone.
+/// Candidate weights on the shared model; 0 is learning alone.
 const WEIGHTS: [f64; 3] = [0.0, 0.5, 1.0];
-/// Rows of a table of one user.
+/// Maximum number of rows of one user.
 const MOST_ROWS: usize = 1 << 16;
-/// Rows that an own choice is made from where features are more: it costs the smaller of the two numbers cubed.
+/// Number of rows that an own choice uses if there are more features than this: the cost is the
+/// smaller of the two numbers cubed.
 const CHOICE_ROWS: usize = 64;
 
-/// What users have without what is shared.
+/// Personal model without any shared part.
 pub const OWN_ROWS: &str = "own rows alone (free, local)";
 
-/// Released shared parameters that users choose from: of classes, whose fits have no closed form, those of the last round.
+/// Released shared parameters that users choose from: for classes, whose fits have no closed form,
+/// only those of the last round.
 pub fn offered<'a>(
     task: Task,
     kept: impl Iterator<Item = &'a [f64]>,
@@ -31,16 +34,17 @@ pub fn offered<'a>(
     kept.chain([last]).collect()
 }
 
-/// The same of a model in memory.
+/// The same for a model in memory.
 pub fn offered_by(task: Task, model: &SharedModel) -> Vec<&[f64]> {
     let kept = model.kept().iter().map(|kept| kept.shared.as_slice());
     offered(task, kept, model.last())
 }
 
-/// Rows of all users together that a model without privacy is fitted to.
+/// Number of rows, over all users, that a model without privacy is fitted to.
 const POOLED_ROWS: usize = 1 << 14;
 
-/// One model for all users without privacy, to convergence: to compare with. None where there are no rows.
+/// One model for all users without privacy, trained to convergence, for comparison. None if there
+/// are no rows.
 ///
 /// # Errors
 /// When the data do not fit the inputs.
@@ -64,15 +68,17 @@ pub fn pooled(inputs: &Inputs, users: &Users) -> Result<Option<Vec<f64>>> {
     Ok(rows.map(|rows| fit.fit(&nothing, rows).coefficients().to_vec()))
 }
 
-/// Whether users have a model of their own choice, beside the one that the run left them with.
+/// Whether users have a model by their own choice in addition to the one from the run.
 pub fn users_choose(inputs: &Inputs) -> bool {
     inputs.users_weigh() || inputs.task == Task::Regression
 }
 
-/// A user's own model around some of what was released, or of own rows alone where that is nothing: weighed by own rows; with penalties in the inputs, of regression, the choice of a round, a weight on it and a ridge.
+/// A user's personal model around some of the released parameters, or from the user's own rows
+/// alone if there are none: a weighted mean of fits; or, for regression with penalties in the
+/// inputs, the choice of a round, a weight on it and a ridge penalty.
 ///
 /// # Errors
-/// When settings are out of range or do not go together.
+/// When settings are out of range or conflict.
 pub fn chosen(inputs: &Inputs, offered: &[&[f64]], users: &Users, user: usize) -> Result<Personal> {
     if inputs.users_weigh() {
         let shared = SharedParts {
@@ -90,7 +96,8 @@ pub fn chosen(inputs: &Inputs, offered: &[&[f64]], users: &Users, user: usize) -
     Ok(users.with_coefficients(user, model.coefficients))
 }
 
-/// Rows come less the user's means where the level is the user's own: a row that is left out must not count in them.
+/// If the level is the user's own, rows are centred at the user's means, and a row that is left out
+/// must not affect these.
 fn choice(inputs: &Inputs, weights: &[f64]) -> Result<LocalChoice> {
     let choice = LocalChoice::new(weights.to_vec(), L2_PENALTIES.to_vec())?;
     Ok(match inputs.intercept {
@@ -99,7 +106,7 @@ fn choice(inputs: &Inputs, weights: &[f64]) -> Result<LocalChoice> {
     })
 }
 
-/// The rows that a user chooses by.
+/// The rows on which a user's choice is based.
 fn rows(inputs: &Inputs, users: &Users, user: usize) -> Minibatch {
     let most = if inputs.dim() <= CHOICE_ROWS {
         usize::MAX
@@ -117,7 +124,8 @@ fn all_rows(inputs: &Inputs, users: &Users, user: usize, most: usize) -> Minibat
     rows
 }
 
-/// Coefficients of a user whom nothing was trained on: the local steps of the run at its released last round.
+/// Coefficients of a user who was not in training: the local steps of the run at its released last
+/// round.
 ///
 /// # Errors
 /// When the data do not fit the inputs, or a fit fails.
@@ -131,7 +139,7 @@ pub fn folded_in(
 ) -> Result<Vec<f64>> {
     let rows = all_rows(inputs, users, user, usize::MAX);
     let objective = objective(inputs.task, inputs.dim())?;
-    // the number of users is for the noisy sum alone
+    // the number of users matters only for the noisy sum
     let own = settings
         .fit(alpha, 1.0)?
         .fold_in(&objective, shared, &rows)?;

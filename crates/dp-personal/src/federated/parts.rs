@@ -1,4 +1,4 @@
-//! Every user's rows, dealt to what is trained on, what alphas are compared on and what is tested on.
+//! Every user's rows, divided into training rows, rows on which alphas are compared, and test rows.
 
 use dp_core::Private;
 use dp_data::{SampleShares, SampleUser};
@@ -6,49 +6,50 @@ use dp_data::{SampleShares, SampleUser};
 use crate::error::Result;
 use crate::personal::{Inputs, Users};
 
-/// What is not trained on.
+/// Shares that are excluded from training.
 #[derive(Clone, Copy, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HoldOut {
-    /// Of each user's rows.
+    /// Share of each user's rows.
     pub test: f64,
-    /// Of the rows that are not tested on.
+    /// Share of the rows that are not test rows.
     pub validation: f64,
-    /// Of the users: they join when everything is released.
+    /// Share of the users: they join after all releases.
     pub held_out_users: f64,
 }
 
 /// One user's rows: private.
 pub struct PartedUser {
-    /// What is trained on.
+    /// Training rows.
     pub history: SampleUser,
-    /// What alphas are compared on.
+    /// Rows on which alphas are compared.
     pub validation: SampleUser,
-    /// What is tested on.
+    /// Test rows.
     pub test: SampleUser,
 }
 
-/// Users with their parts, and the histories as models see them.
+/// Users with their parts, and the training rows as model inputs.
 pub struct Group {
     users: Private<Vec<PartedUser>>,
     rows: Users,
 }
 
-/// The users who are trained on, and those who are not.
+/// The training users, and the held-out users.
 pub struct Parts {
-    /// Those who are trained on.
+    /// The training users.
     pub trained: Group,
-    /// Those who join when everything is released.
+    /// The users who join after all releases.
     pub held_out: Group,
 }
 
-/// Sets the second deal of rows apart from the first.
+/// Makes the second split of rows independent of the first.
 const VALIDATION: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Parts {
-    /// Where a row or user goes depends on the own user's rows and id and the seed alone, so that a guarantee for what is trained and compared on is one
-    /// for the whole input. The rows of users who are not
-    /// trained on are dealt alike, so that figures of both kinds of users are for as many rows.
+    /// The part of a row or user depends only on that user's rows and id and on the seed, so that a
+    /// guarantee for the training and comparison rows is one for the whole input. The rows of
+    /// held-out users are divided in the same way, so that metrics of both kinds of users are for
+    /// the same number of rows.
     ///
     /// # Errors
     /// When rows do not fit the inputs.
@@ -104,7 +105,8 @@ impl Group {
         self.users.expose()
     }
 
-    /// All rows that a user may learn from when everything is released: those that alphas were compared on too.
+    /// All rows that a user may learn from after all releases, including those on which alphas were
+    /// compared.
     ///
     /// # Errors
     /// When rows do not fit the inputs.
@@ -114,7 +116,7 @@ impl Group {
         Users::new(inputs, all.iter(), self.rows.samples().max_rows())
     }
 
-    /// The histories as models see them.
+    /// The training rows as model inputs.
     pub const fn rows(&self) -> &Users {
         &self.rows
     }

@@ -1,4 +1,4 @@
-//! What a run will release, and what that costs.
+//! The releases of a run, and their cost.
 
 use dp_accounting::{Budget, Ledger, Plan, PlannedRelease, ReleaseRequest, Requests, Spend};
 use dp_core::{Adjacency, ApproxDp, DpEvent, ReplaceFactor};
@@ -8,9 +8,9 @@ use super::training::RunSettings;
 use crate::error::Result;
 use crate::metric_release::{MetricRelease, and_metrics};
 
-/// What a guarantee is for.
+/// The neighbouring relation of the guarantee.
 pub const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
-/// Parts of the rounds' budget that noisy counts of users and of ratings of items cost.
+/// Cost of noisy counts of users and of item ratings, as shares of the rounds' budget.
 const COUNT_SHARE: f64 = 0.02;
 const ITEM_SHARE: f64 = 0.05;
 
@@ -19,23 +19,23 @@ const ITEM_SHARE: f64 = 0.05;
 pub struct Spending {
     /// Settings of every run.
     pub settings: RunSettings,
-    /// Runs with an alpha above 0.
+    /// Number of runs with an alpha above 0.
     pub n_runs: usize,
     /// Whether the number of users is released.
     pub counts_users: bool,
-    /// Items whose ratings are counted.
+    /// Number of items whose ratings are counted.
     pub n_items: Option<usize>,
     /// How one of several alphas is chosen.
     pub choice: Option<AlphaSelection>,
 }
 
-/// What was paid for, in order.
+/// The spends of the releases, in order.
 pub struct Paid {
     /// For counts of the ratings of items.
     pub items: Option<Spend>,
     /// For the number of users.
     pub users: Option<Spend>,
-    /// One after the other.
+    /// For the runs, one after the other.
     pub runs: Vec<Vec<Spend>>,
     /// For the choice among alphas.
     pub choice: Option<Spend>,
@@ -47,7 +47,7 @@ impl Spending {
         self.choice.is_none() && self.settings.sampling_probability.is_none()
     }
 
-    /// The plan with the least noise for `target`, for this many shared numbers.
+    /// The plan with the least noise that meets `target`, for this many shared numbers.
     ///
     /// # Errors
     /// When the target cannot be met.
@@ -55,7 +55,7 @@ impl Spending {
         self.plan_with(n_shared, target, None)
     }
 
-    /// The same of a run that releases metrics after everything else, where there are some to release.
+    /// The same for a run that releases metrics after everything else, if there are any to release.
     ///
     /// # Errors
     /// When the target cannot be met.
@@ -69,7 +69,7 @@ impl Spending {
         Ok(requests.calibrate(target, ADJACENCY)?)
     }
 
-    /// What will be released, for this many shared numbers.
+    /// The releases, for this many shared numbers.
     ///
     /// # Errors
     /// When settings are out of range.
@@ -81,17 +81,17 @@ impl Spending {
             };
             return Ok(Requests::Shares(requests.map(request).collect()));
         }
-        self.settings.round_event(1.0)?; // the one thing in the list that can be refused
+        self.settings.round_event(1.0)?; // the only part of the list that can be refused
         let (own, choice) = (self.clone(), self.chosen(delta)?);
         Ok(Requests::schedule(move |z| {
             own.releases(n_shared, z, choice.as_ref())
         }))
     }
 
-    /// The same plan for another number of shared numbers, which changes neither noise nor cost.
+    /// The same plan for another number of shared numbers, which affects neither noise nor cost.
     ///
     /// # Errors
-    /// When the plan is not one of these releases.
+    /// When the plan does not consist of these releases.
     pub(crate) fn resized(
         &self,
         plan: &Plan,
@@ -113,7 +113,7 @@ impl Spending {
     /// Label, share of the budget and draws of all Gaussian releases.
     fn gaussians(&self, n_shared: usize) -> Vec<(String, f64, u64)> {
         let rounds = (self.n_runs * self.settings.n_rounds) as f64;
-        // a sampled round costs about q^2 of a whole one
+        // a sampled round costs about q^2 of a full one
         let rounds = rounds * self.settings.sampling_probability.unwrap_or(1.0).powi(2);
         let items = self
             .n_items
@@ -169,7 +169,7 @@ impl Spending {
         }
     }
 
-    /// Spends from a budget of their own: for what is measured and not released.
+    /// Spends from a separate budget, for values that are measured and not released.
     ///
     /// # Errors
     /// When the plan cannot be paid for.
@@ -183,7 +183,7 @@ impl Spending {
         Ok(Ledger::in_memory("measured, not released", budget)?.reserve(plan)?)
     }
 
-    /// The spends of a plan by what they are for.
+    /// The spends of a plan by their purpose.
     pub fn divide(&self, spends: Vec<Spend>) -> Paid {
         let mut spends = spends.into_iter();
         Paid {
@@ -204,7 +204,8 @@ mod tests {
     use super::*;
     use crate::settings::{MetricSettings, TaskKind};
 
-    /// Whatever kinds of events the metrics stand beside: the whole plan meets the target, and the metrics cost their share of its mu^2.
+    /// Whatever kinds of events the metrics are composed with: the whole plan meets the target, and
+    /// the metrics cost their share of its mu^2.
     #[test]
     fn metrics_are_composed_with_samples_and_a_choice_within_the_target() {
         let target = ApproxDp::target(2.0, 1e-5).unwrap();
@@ -241,7 +242,7 @@ mod tests {
             assert_eq!(whole.releases().len(), n + 1);
             let epsilon = whole.guarantee().epsilon;
             assert!(epsilon <= 2.0 && epsilon > 1.99, "{epsilon}");
-            // what pays for the metrics is taken from the rest
+            // the budget for the metrics is taken from the rest
             let rest = whole.part(0..n).unwrap().guarantee().epsilon;
             assert!(rest < 1.9, "{rest}");
             let noise = |plan: &Plan| Spending::round_noise(plan).unwrap();

@@ -1,4 +1,4 @@
-//! One run at one `alpha`.
+//! One run with one `alpha`.
 
 use dp_accounting::{Certificate, Spend};
 use dp_core::{Adjacency, DpEvent};
@@ -16,28 +16,28 @@ use super::parts::Parts;
 use crate::error::Result;
 use crate::personal::{Inputs, Task};
 
-/// Public settings of a run but its `alpha`.
+/// Public settings of a run except its `alpha`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct RunSettings {
-    /// Rounds.
+    /// Number of rounds.
     pub n_rounds: usize,
-    /// The larger of local and global step.
+    /// The larger of the local and the global step size.
     pub learning_rate: f64,
     /// Bound on the norm of a user's mean gradient.
     pub clip_norm: f64,
-    /// Factor on clip and global step at the last round.
+    /// Factor on clipping norm and global step in the last round.
     pub shrink: Option<f64>,
-    /// Rows of a user in a round, at most.
+    /// Maximum number of rows of a user in a round.
     pub batch_size: usize,
-    /// Probability that a user joins a round; all join where there is none.
+    /// Probability that a user takes part in a round; none if all do.
     pub sampling_probability: Option<f64>,
 }
 
 impl RunSettings {
-    /// `alpha` with the number of users that sums are divided by.
+    /// Settings for `alpha`, with the number of users that sums are divided by.
     ///
     /// # Errors
-    /// When settings are out of range or do not go together.
+    /// When settings are out of range or conflict.
     pub fn fit(&self, alpha: f64, n_users: f64) -> Result<PpSgd> {
         let (rate, clip) = (self.learning_rate, self.clip_norm);
         let mut params = PpSgdParams::new(alpha, rate, clip, self.n_rounds, n_users);
@@ -53,19 +53,20 @@ impl RunSettings {
         Ok(params.check()?)
     }
 
-    /// How far all users together can move the shared part in the last round, without noise.
+    /// The largest distance that all users together can move the shared part in the last round,
+    /// without noise.
     ///
     /// # Errors
-    /// When settings are out of range or do not go together.
+    /// When settings are out of range or conflict.
     pub(crate) fn longest_step(&self, alpha: f64) -> Result<f64> {
         let (_, global) = self.fit(alpha, 1.0)?.step_sizes(self.n_rounds);
         Ok(global * self.clip_norm * self.shrink.unwrap_or(1.0))
     }
 
-    /// What a round costs.
+    /// The event of a round.
     ///
     /// # Errors
-    /// When settings are out of range or do not go together.
+    /// When settings are out of range or conflict.
     pub fn round_event(&self, noise_multiplier: f64) -> Result<DpEvent> {
         let gaussian = DpEvent::gaussian(noise_multiplier);
         Ok(match self.sampling_probability {
@@ -82,7 +83,7 @@ fn sampling(probability: f64) -> Result<PoissonSampling> {
     })
 }
 
-/// The loss of a task in `dim` numbers.
+/// The loss of a task with `dim` features.
 pub(crate) fn objective(task: Task, dim: usize) -> Result<AdditiveModel> {
     let loss = match task {
         Task::Regression => AdditiveLoss::Squared,
@@ -91,13 +92,13 @@ pub(crate) fn objective(task: Task, dim: usize) -> Result<AdditiveModel> {
     Ok(AdditiveModel::new(loss, dim)?)
 }
 
-/// Rows to train on and everything public about it.
+/// Training rows and everything public about them.
 pub struct Trainer<'a> {
     settings: RunSettings,
     parts: &'a Parts,
     model: AdditiveModel,
     n_users: f64,
-    /// Rows are no longer than this, where public ranges do not see to that.
+    /// Bound on the norm of rows, if public ranges do not imply one.
     longest_row: Option<f64>,
 }
 
@@ -105,7 +106,7 @@ impl<'a> Trainer<'a> {
     /// `n_users` is declared or noisy: sums are divided by it.
     ///
     /// # Errors
-    /// When settings are out of range or do not go together.
+    /// When settings are out of range or conflict.
     pub fn new(
         settings: RunSettings,
         inputs: &Inputs,
@@ -121,7 +122,8 @@ impl<'a> Trainer<'a> {
         })
     }
 
-    /// The run that these spends pay for, with its certificate: none for `alpha = 0`, which releases nothing.
+    /// The run that these spends pay for, with its certificate; the certificate is missing for
+    /// `alpha = 0`, which releases nothing.
     ///
     /// # Errors
     /// When the spends are not those of the plan, or a round fails.
@@ -148,7 +150,7 @@ impl<'a> Trainer<'a> {
         Ok((fitted.model, Some(fitted.certificate)))
     }
 
-    /// The same along a run of several alphas, whose releases come next.
+    /// The same as part of a run of several alphas, whose releases come next.
     pub(crate) fn along(&self, alpha: f64, run: &mut Run<'_>) -> Result<PpSgdModel> {
         let fit = self.settings.fit(alpha, self.n_users)?;
         let rows = self.rows()?;
@@ -158,13 +160,13 @@ impl<'a> Trainer<'a> {
         Ok(fit.train_alone(&self.model, &rows, &mut ShownBy(run))?)
     }
 
-    /// The same run without noise: of `alpha = 0`, which releases nothing, and to compare with.
+    /// The same run without noise, for `alpha = 0`, which releases nothing, and for comparison.
     ///
     /// # Errors
     /// When a round fails.
     pub fn without_noise(&self, alpha: f64) -> Result<PpSgdModel> {
         let fit = self.settings.fit(alpha, self.n_users)?;
-        // who takes part, where users are sampled: of a run that releases nothing
+        // seed of the samples, if users are sampled, for a run that releases nothing
         let rng = &mut ChaCha20Rng::seed_from_u64(0);
         Ok(fit.simulate(&self.model, &self.rows()?, 0.0, rng)?)
     }
@@ -179,7 +181,7 @@ impl<'a> Trainer<'a> {
     }
 }
 
-/// Shows rounds that release nothing to whoever observes a run.
+/// Shows rounds that release nothing to the observer of a run.
 struct ShownBy<'r, 'a>(&'r mut Run<'a>);
 
 impl Observer for ShownBy<'_, '_> {
@@ -188,7 +190,7 @@ impl Observer for ShownBy<'_, '_> {
     }
 }
 
-/// An `alpha` in words.
+/// An `alpha` as text.
 pub fn alpha_name(alpha: f64) -> String {
     if alpha <= 0.0 {
         "0 (alone)".to_owned()

@@ -1,4 +1,4 @@
-//! The rounds under audit.
+//! Audit of the rounds.
 
 use dp_audit::{AuditedRun, AuditedTrainer, Canaries, FeatureRounds, FeatureRoundsOracle};
 use dp_pubfeat::{FeaturePrior, ItemFeatures, ItemFeaturesBuilder};
@@ -13,19 +13,19 @@ use crate::watch::{Watch, go_on};
 use crate::workflows::input::{HeldOut, read};
 use crate::workflows::train::{ADJACENCY, metric_release};
 
-/// Items of a planted user, which nobody else has.
+/// Number of items of a planted user, which no other user has.
 const ITEMS_EACH: usize = 4;
-/// Their ratings, in bounds on a rating.
+/// Their ratings, in units of the rating bound.
 const FAR: f64 = 1e4;
 
-/// The run of a training, and users planted in its data.
+/// The run of a training, with planted users in its data.
 pub(crate) struct AuditedRounds {
     pub(crate) trainer: Box<dyn AuditedRun>,
     pub(crate) canaries: Canaries,
     pub(crate) dim: usize,
 }
 
-/// The run that these settings make, with `n_canaries` users whose items have no features.
+/// The run with these settings, with `n_canaries` users whose items have no features.
 ///
 /// # Errors
 /// When settings are out of range, and when a file cannot be read.
@@ -38,7 +38,7 @@ pub(crate) fn audited(
     n_canaries: usize,
     watch: &mut dyn Watch,
 ) -> Result<AuditedRounds> {
-    // everything public is checked before the data is touched
+    // everything public is checked before the data are read
     let target = args.target.guarantee.target()?;
     let rounds = settings::settings(args, target)?;
     let items_path = settings::items_path(args)?;
@@ -89,7 +89,7 @@ pub(crate) fn audited(
     })
 }
 
-/// The same features with more items, which have none.
+/// The same features with additional items, which have none.
 fn with_items(features: &ItemFeatures, n_items: usize) -> Result<ItemFeatures> {
     let sizes = (0..features.n_categories()).map(|category| features.category(category).len());
     let mut more = ItemFeaturesBuilder::new(n_items, &sizes.collect::<Vec<_>>())?;

@@ -1,4 +1,4 @@
-//! The run: ratings and public items in, factors, feature weights and certificate out.
+//! The run: from ratings and public items to factors, feature weights and certificate.
 
 use dp_accounting::Plan;
 use dp_core::ApproxDp;
@@ -23,13 +23,13 @@ use crate::workflows::train::{
     scratch,
 };
 
-/// What it will release, before any data is read.
+/// The releases, before any data are read.
 pub(crate) fn plan(args: &TrainSettings) -> Result<Plan> {
     let (fit, metrics, target) = checked(args)?;
     fit.plan(1, (metrics.as_ref(), target), ADJACENCY)
 }
 
-/// Everything public, checked before the data is touched.
+/// All public inputs, checked before the data are read.
 fn checked(args: &TrainSettings) -> Result<(Rounds, Option<MetricRelease>, ApproxDp)> {
     let target = args.target.guarantee.target()?;
     let fit = settings::settings(args, target)?;

@@ -1,4 +1,4 @@
-//! The table of public items: which names are features.
+//! The table of public items, and the names used as features.
 
 use std::path::Path;
 
@@ -8,12 +8,12 @@ use dp_pubfeat::{ItemFeatures, ItemFeaturesBuilder};
 use crate::error::{Error, Result};
 use crate::settings::FeatureSettings;
 
-/// Names that fewer items have are no features, unless the flags say otherwise.
+/// Names that occur in fewer items are not used as features, unless the flags say otherwise.
 const MIN_ITEMS: usize = 2;
-/// A column of this name, in capitals or not, holds years; their decades are the features.
+/// A column with this name, in upper or lower case, contains years; their decades are the features.
 const YEAR: &str = "year";
 
-/// Public items by names in columns. Nothing here comes from ratings.
+/// Public items with the names in their columns. Nothing here is computed from ratings.
 pub(super) struct Items {
     pub(super) table: ItemTable,
     pub(super) vocabulary: FeatureVocabulary,
@@ -31,8 +31,9 @@ fn is_year(column: &str) -> bool {
 }
 
 impl Items {
-    /// The columns that the flags name, or else all that have a name which enough items share. Columns of numbers are used only when they are named: how often items were rated, or how well, is such a
-    /// column, and private.
+    /// The columns that the flags name, or otherwise all columns with a name that enough items
+    /// share. Numeric columns are used only if they are named: the number or mean of an item's
+    /// ratings is such a column, and private.
     pub(super) fn read(path: &Path, args: &FeatureSettings) -> Result<Self> {
         let min_items = args.min_items.unwrap_or(MIN_ITEMS);
         dp_core::params::at_least_one("min_items", min_items)?;
@@ -50,7 +51,7 @@ impl Items {
         Ok(Self { table, vocabulary })
     }
 
-    /// Tells whoever runs it what becomes public with the model.
+    /// Tells the operator what becomes public with the model.
     pub(super) fn announce(&self, path: &Path) {
         let (columns, path) = (self.table.columns().join(", "), path.display());
         tracing::warn!(
@@ -59,7 +60,7 @@ impl Items {
         );
     }
 
-    /// What the guarantee takes on trust of the table.
+    /// The assumption of the guarantee about the table.
     pub(super) fn assumption(&self) -> String {
         let columns = self.table.columns().join(", ");
         format!(
@@ -67,7 +68,8 @@ impl Items {
         )
     }
 
-    /// The features of the items of a catalogue as a file: places in the catalogue and among the feature weights, from 0.
+    /// The features of the items of a catalogue as a file: indices into the catalogue and the
+    /// feature weights, counted from 0.
     pub(super) fn features_file(
         &self,
         catalogue: &ItemCatalogue,
@@ -100,10 +102,10 @@ impl Items {
     }
 }
 
-/// The features of the items of a model as they were trained with.
+/// The features of a model's items as used in training.
 pub(crate) const FEATURES: &str = "features.csv";
 
-/// Features from the file of a model folder, for so many items.
+/// Reads features from the file of a model folder, for `n_items` items.
 pub(crate) fn read_features(
     path: &Path,
     n_items: usize,

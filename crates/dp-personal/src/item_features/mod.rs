@@ -1,4 +1,5 @@
-//! `dp train --method am-ssp`: items are described by public features, and so are items that nobody rated.
+//! `dp train --method am-ssp`: items are described by public features, and so are items without
+//! ratings.
 
 mod audit;
 mod fit;

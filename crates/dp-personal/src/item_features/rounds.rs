@@ -1,4 +1,4 @@
-//! The rounds, by what records mean, and their model as factors.
+//! The rounds, by the kind of records, and their model as factors.
 
 use dp_accounting::Plan;
 use dp_core::{Adjacency, ApproxDp, Interactions, Private};
@@ -23,22 +23,22 @@ use crate::workflows::input::HeldOut;
 use crate::workflows::private_run::PrivateRun;
 use crate::workflows::train::{LabelBound, scored_by_releases};
 
-/// Checked settings.
+/// Validated settings.
 pub(crate) enum Rounds {
     /// Values to predict.
     Ratings(AmResidualSsp),
-    /// Records are a yes.
+    /// Records are positives.
     Likes(AmImplicitSsp),
 }
 
-/// What a run leaves: factors, and the encoder behind them.
+/// Result of a run: factors, and the encoder that they correspond to.
 pub(crate) struct TrainedModel {
     pub(crate) fitted: Fitted<FactorModel>,
     pub(crate) weights: FeatureWeights,
 }
 
 impl Rounds {
-    /// The plan of the rounds, and of the metrics after them where some are released.
+    /// The plan of the rounds, and of the metrics after them if any are released.
     pub(crate) fn plan(
         &self,
         n_items: usize,
@@ -53,7 +53,7 @@ impl Rounds {
         Ok(plan_for(&requests, target, adjacency).map_err(dp_pubfeat::Error::from)?)
     }
 
-    /// The bound on a rating about the centre; of likes there is none.
+    /// The bound on a rating around the centre; there is none for likes.
     pub(crate) const fn label_bound(&self) -> LabelBound {
         let bound = match self {
             Self::Ratings(fit) => fit.params().bound.first,
@@ -106,7 +106,7 @@ impl Rounds {
         }
     }
 
-    /// The model that follows from releases.
+    /// The model that follows from the releases.
     pub(crate) fn replay(
         &self,
         prior: &FeaturePrior,
@@ -121,13 +121,14 @@ impl Rounds {
     }
 }
 
-/// Which metrics a run releases, and the target of the whole run.
+/// The metrics that a run releases, and the target of the whole run.
 pub(crate) type Released<'a> = (Option<&'a MetricRelease>, ApproxDp);
 
-/// How factors are marked that users are scored by in the middle of a run; the model's own mark follows from the whole of it.
+/// Provenance of factors that users are scored with in the middle of a run; the provenance of the
+/// model itself follows from the whole run.
 const UNRELEASED: Provenance = Provenance::NonPrivate;
 
-/// The run of rounds on the users of `split`, and of the metrics after them.
+/// Runs the rounds on the users of `split`, and then the release of metrics.
 fn trained<T>(
     rounds: &T,
     split: &HeldOut,
@@ -168,7 +169,7 @@ where
     Ok(Measured::certified(fitted))
 }
 
-/// Rounds and prior of a run from what it wrote of them.
+/// Rounds and prior of a run from its stored public inputs.
 pub(crate) fn of_public(
     settings: Value,
     variances: PriorVariances,
@@ -183,10 +184,11 @@ pub(crate) fn of_public(
     Ok((rounds, FeaturePrior::new(&features, variances)?))
 }
 
-/// Ratings of a user's shrunken mean before the user step: so many that there is none, since the step fits the level itself.
+/// Shrinkage of the user mean before the user step, in ratings: so large that there is no mean,
+/// because the step fits the level itself.
 const NO_MEAN: f64 = 1e12;
 
-/// A model of ratings as factors, which users fold in by the same ridge.
+/// A model of ratings as factors, into which users fold in with the same ridge.
 fn rating_factors(model: &FeatureModel, provenance: Provenance) -> Result<FactorModel> {
     let step = model.user_step();
     let scoring = Scoring {
@@ -205,7 +207,8 @@ fn of_ratings(made: Fitted<FeatureModel>) -> Result<TrainedModel> {
     Ok(TrainedModel { fitted, weights })
 }
 
-/// A model of likes as factors. Its total weights are counts: a user with `n` likes adds `1/sqrt(n)` to each.
+/// A model of likes as factors. Its total weights are counts: a user with `n` likes adds
+/// `1/sqrt(n)` to each.
 fn like_factors(model: &LikesModel, provenance: Provenance) -> Result<FactorModel> {
     let step = model.user_step();
     let scoring = Scoring {
@@ -259,7 +262,7 @@ mod tests {
 
     const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
 
-    /// Forty users with some of nine items of three genres, and a prior for them.
+    /// Forty users, each with some of nine items of three genres, and a prior for the items.
     fn data() -> (ItemFeatures, Private<Interactions>) {
         let mut features = ItemFeaturesBuilder::new(9, &[3]).unwrap();
         let mut data = InteractionsBuilder::new(9);
@@ -302,7 +305,7 @@ mod tests {
                     made.model.predict(&own, item),
                     factors.predict(&other, item),
                 );
-                assert!((a - b).abs() < 1e-4, "{a} {b}"); // factors sum in single precision
+                assert!((a - b).abs() < 1e-4, "{a} {b}"); // factors are summed in single precision
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Flags as settings of the rounds, and flags that mean nothing to them.
+//! Settings of the rounds from flags, and flags that do not apply to them.
 
 use std::path::Path;
 
@@ -12,7 +12,8 @@ use crate::output::TrainSettings as ReleasedSettings;
 use crate::settings::{FactorSettings, FeatureSettings, FeedbackKind, TrainSettings};
 use crate::workflows::input::check_feedback;
 
-/// Defaults from the target and from what the records mean, overridden by flags; flags of other methods are refused.
+/// Defaults from the target and the kind of records, overridden by flags; flags of other methods
+/// are refused.
 pub(super) fn settings(args: &TrainSettings, target: ApproxDp) -> Result<Rounds> {
     let settings = &args.settings;
     if let Some(name) = settings.without_features() {
@@ -30,7 +31,7 @@ pub(super) fn settings(args: &TrainSettings, target: ApproxDp) -> Result<Rounds>
     })
 }
 
-/// What says the same as a range of ratings.
+/// The flags that are equivalent to a rating range.
 fn instead_of_range(settings: &FactorSettings, target: ApproxDp) -> Option<String> {
     let &[low, high] = settings.rating_range.as_deref()? else {
         return None;
@@ -64,7 +65,8 @@ fn for_likes(settings: &FactorSettings, target: ApproxDp) -> AmImplicitSspParams
     params
 }
 
-/// A column given twice would be two categories of the same names, which the file of weights cannot hold.
+/// A column given twice would give two categories with the same names, which the weights file
+/// cannot represent.
 fn refuse_repeats(columns: &[String]) -> Result<()> {
     for (at, column) in columns.iter().enumerate() {
         if columns[..at].contains(column) {
@@ -74,7 +76,7 @@ fn refuse_repeats(columns: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Bounds beyond which the other magnitudes that follow from them leave their ranges.
+/// Checks that the bound is in a range in which the other values derived from it are valid.
 fn in_label_range(bound: f64) -> Result<f64> {
     if (0.01..=300.0).contains(&bound) {
         return Ok(bound);
@@ -86,7 +88,7 @@ fn in_label_range(bound: f64) -> Result<f64> {
     }))
 }
 
-/// The table of items, without which there are no features.
+/// The table of items, which is required for features.
 pub(super) fn items_path(args: &TrainSettings) -> Result<&Path> {
     match &args.input.items {
         Some(path) => Ok(path),
@@ -96,7 +98,7 @@ pub(super) fn items_path(args: &TrainSettings) -> Result<&Path> {
     }
 }
 
-/// Flags of features, where the method has none.
+/// Refuses feature flags if the method has no features.
 pub(crate) fn refuse_flags(args: &FeatureSettings) -> Result<()> {
     if args.feature_cols.is_some() || args.min_items.is_some() {
         return usage("`feature_cols` and `min_items` need `method` am-ssp");
@@ -108,7 +110,7 @@ fn usage<T>(text: &str) -> Result<T> {
     Err(Error::Usage(text.to_owned()))
 }
 
-/// Settings of the rounds, by what records mean.
+/// Settings of the rounds, by the kind of records.
 #[derive(Clone, Copy, Serialize)]
 #[serde(untagged)]
 pub(crate) enum RoundSettings<'a> {
@@ -116,7 +118,7 @@ pub(crate) enum RoundSettings<'a> {
     Likes(&'a AmImplicitSspParams),
 }
 
-/// What the report says of a run, and the files of its feature weights and of the items' features.
+/// The report entries of a run, and the files of its feature weights and of the items' features.
 #[derive(Serialize)]
 pub(super) struct Featured<'a> {
     #[serde(flatten)]

@@ -1,4 +1,4 @@
-//! Items that a model does not have, by their features.
+//! Items that are not in a model, by their features.
 
 use std::path::Path;
 
@@ -12,9 +12,11 @@ use crate::error::{Error, Result};
 use crate::output::{self, CERTIFICATE};
 use crate::workflows::verify::compare_files;
 
-/// The model with the items of a table that it does not have yet: each gets the vector that its names stand for. Names that the model does not know count for nothing; items it has stay as they are.
+/// The model extended with the items of a table that are not in it: each gets the vector that its
+/// names determine. Unknown names are ignored; existing items do not change.
 ///
-/// The weights are those of the certificate, or none: files beside it that it does not hold the hashes of are refused.
+/// The weights must be those of the certificate: files whose hashes it does not contain are
+/// refused.
 pub(crate) fn with_new_items(
     folder: &Path,
     (model, catalogue): (FactorModel, ItemCatalogue),
@@ -55,7 +57,7 @@ pub(crate) fn with_new_items(
     Ok((extended, all))
 }
 
-/// A certificate that holds, private or not.
+/// A certificate that verifies, private or not.
 fn certificate_of(folder: &Path) -> Result<Certificate> {
     let path = folder.join(CERTIFICATE);
     let certificate = output::read_certificate(&path)?;

@@ -1,4 +1,4 @@
-//! Weights of features on disk: csv with a line for each name, which is also the vocabulary.
+//! Feature weights on disk: csv with a row for each name, which is also the vocabulary.
 
 use std::path::Path;
 
@@ -8,7 +8,8 @@ use dp_pubfeat::FeatureWeights;
 use super::items::Items;
 use crate::error::{Error, Result};
 
-/// A line for what all items share, without column and name; then one for each name, column by column.
+/// One row for the part shared by all items, without column and name; then one for each name,
+/// column by column.
 pub(crate) const FEATURE_WEIGHTS: &str = "feature_weights.csv";
 
 pub(super) fn write(weights: &FeatureWeights, items: &Items) -> Result<(&'static str, Vec<u8>)> {
@@ -35,7 +36,7 @@ pub(super) fn write(weights: &FeatureWeights, items: &Items) -> Result<(&'static
     Ok((FEATURE_WEIGHTS, bytes))
 }
 
-/// Whether the names can be written and read back, before anything is spent on their weights.
+/// Checks that the names can be written and read back, before anything is spent on their weights.
 pub(super) fn check(items: &Items, path: &Path) -> Result<()> {
     let sizes = items.vocabulary.category_sizes();
     let zeros = vec![0.0; sizes.iter().sum()];
@@ -50,7 +51,7 @@ pub(super) fn check(items: &Items, path: &Path) -> Result<()> {
     }
 }
 
-/// Feature weights with the names that they belong to.
+/// Feature weights with their names.
 pub(super) struct Encoder {
     pub(super) columns: Vec<String>,
     pub(super) vocabulary: FeatureVocabulary,
@@ -58,7 +59,7 @@ pub(super) struct Encoder {
 }
 
 impl Encoder {
-    /// Reads the file of a model folder back.
+    /// Reads the file of a model folder.
     pub(super) fn read(path: &Path) -> Result<Self> {
         let text = std::fs::read(path).map_err(|e| Error::read(path, e))?;
         Self::parse(&text).map_err(|reason| Error::model(path, reason))
@@ -99,7 +100,7 @@ impl Encoder {
     }
 }
 
-/// The names as a vocabulary, which must number them as the file does.
+/// The names as a vocabulary, whose numbering must match the file's.
 fn vocabulary(columns: &[String], rows: &[(usize, String)]) -> Result<FeatureVocabulary, String> {
     let items = rows.iter().enumerate().map(|(item, (column, name))| {
         let mut lists = vec![Vec::new(); columns.len()];

@@ -1,7 +1,9 @@
-//! The release of held-out metrics under audit.
+//! Audit of the release of held-out metrics.
 //!
-//! Planted users have figures far beyond both ends of the public ranges, everybody else has the middle of each: a planted user who is there moves the sum
-//! by the whole bound `C`. Clip, noise and payment are those of a run; which figures users have is the audit's choice, since the bound has to hold for all.
+//! Planted users have metrics far beyond both ends of the public ranges, all other users have the
+//! middle of each range: a planted user who is included moves the sum by the whole bound `C`.
+//! Clipping, noise and payment are those of a run; the audit may choose the users' metrics, because
+//! the bound must hold for all.
 
 use dp_accounting::{CertificateBuilder, Plan, PlannedRelease, ReleasedMetric, Requests};
 use dp_audit::{
@@ -17,7 +19,7 @@ use crate::error::{Error, Result};
 /// Beyond every range.
 const FAR: f32 = 1e30;
 
-/// The release alone, of users whose features are their values.
+/// The release alone, for users whose features are their values.
 struct MetricsAlone {
     release: MetricRelease,
     planned: PlannedRelease,
@@ -45,7 +47,8 @@ impl Trainer for MetricsAlone {
     }
 }
 
-/// Computes once more what users add, in the words of the module's documentation, and the metrics from the released sums.
+/// Recomputes users' contributions as described in the module's documentation, and the metrics from
+/// the released sums.
 impl Oracle<Vec<ReleasedMetric>> for MetricRelease {
     fn watch<'a>(&'a self, users: AuditedUsers<'a>) -> Box<dyn Watch<Vec<ReleasedMetric>> + 'a> {
         Box::new(Watched {
@@ -59,12 +62,13 @@ impl Oracle<Vec<ReleasedMetric>> for MetricRelease {
 struct Watched<'a> {
     release: &'a MetricRelease,
     users: AuditedUsers<'a>,
-    /// The metrics that follow from what was released.
+    /// The metrics that follow from the releases.
     follows: Option<Vec<ReleasedMetric>>,
 }
 
 impl Watched<'_> {
-    /// What a user adds: 1, each value on its range as a number from -1 to 1, and half of each square.
+    /// A user's contribution: 1, each value mapped from its range to -1 to 1, and half of each
+    /// square.
     fn of_user(&self, user: UserRow<'_>) -> Vec<f64> {
         let pairs = user.features().iter().zip(self.release.ranges());
         let place = |(&x, [low, high]): (&f32, [f64; 2])| {
@@ -114,10 +118,10 @@ impl Watch<Vec<ReleasedMetric>> for Watched<'_> {
     }
 }
 
-/// The release of metrics beside an audited run.
+/// The release of metrics as part of an audited run.
 pub(crate) struct AuditedMetrics {
     audited: AuditedTrainer<MetricsAlone, MetricRelease>,
-    /// Users who are there in every run.
+    /// Number of users who are included in every run.
     n_base: usize,
 }
 
@@ -140,7 +144,7 @@ impl AuditedMetrics {
         })
     }
 
-    /// The release over these users, those after the first ones being planted.
+    /// The releases over these users, of whom those after the first `n_base` are planted.
     pub(crate) fn views(
         &self,
         data: &Private<Interactions>,
@@ -176,12 +180,12 @@ impl AuditedMetrics {
 pub(crate) struct AndMetrics<R> {
     run: R,
     metrics: AuditedMetrics,
-    /// Of both.
+    /// The plan of both.
     plan: Plan,
 }
 
 impl<R: AuditedRun> AndMetrics<R> {
-    /// `plan` is that of the whole run, and `run` releases all of it but the metrics.
+    /// `plan` is that of the whole run, and `run` makes all of its releases except the metrics.
     pub(crate) fn new(
         run: R,
         release: &MetricRelease,
@@ -214,7 +218,8 @@ impl<R: AuditedRun> AuditedRun for AndMetrics<R> {
     }
 }
 
-/// The run of a trainer under audit with the metrics that it releases, where it releases some. `plan` is that of the whole run.
+/// The audited run of a trainer with the metrics that it releases, if any. `plan` is that of the
+/// whole run.
 pub(crate) fn with_audited_metrics<R: AuditedRun + 'static>(
     release: Option<&MetricRelease>,
     plan: &Plan,
@@ -237,7 +242,8 @@ mod tests {
     use super::super::with_metrics;
     use super::*;
 
-    /// Planted users among fifty in runs that release a count and, for this share of mu^2, metrics, audited against this plan.
+    /// Planted users among fifty in runs that release a count and, for this share of mu^2, metrics,
+    /// audited against this plan.
     fn audited(share: f64, confidence: f64, claims: impl FnOnce(Plan) -> Plan) -> RunAudit {
         let (target, adjacency) = (
             ApproxDp::target(4.0, 1e-5).unwrap(),
@@ -255,7 +261,7 @@ mod tests {
         let mut run =
             AndMetrics::new(count.with_plan(own), &release, plan.clone(), &canaries).unwrap();
         run.plan = claims(plan);
-        // eighty draws measure the noise of the count
+        // eighty draws determine the noise of the count
         let settings = RunSettings {
             n_runs: 80,
             confidence,
@@ -273,7 +279,8 @@ mod tests {
         assert!(audit.canary_mu / audit.claimed_mu > 0.999, "{audit}");
     }
 
-    /// The noise of the metrics is common to all ten planted users of a run: as if it were not, 800 outputs would bound mu by about .7. The count alone is worth
+    /// The noise of the metrics is common to all ten planted users of a run. If the outputs were
+    /// treated as independent, 800 of them would bound mu by about .7. The count alone contributes
     /// .13; its bound at .45 is five standard deviations away.
     #[test]
     fn noise_that_all_planted_users_share_does_not_count_as_many_outputs() {
@@ -284,7 +291,8 @@ mod tests {
         );
     }
 
-    /// Claimed: noise of three times what there is. The planted users' mu is 2.2 times the claim, with two releases measured to within two thirds.
+    /// The claim has three times the actual noise. The planted users' mu is 2.2 times the claim,
+    /// with two releases measured to within two thirds.
     #[test]
     fn a_claim_that_leaves_most_of_the_metrics_unpaid_is_refuted() {
         let audit = audited(0.5, 1.0 - 1e-9, |plan| {

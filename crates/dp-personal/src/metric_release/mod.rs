@@ -1,7 +1,8 @@
-//! Held-out metrics that may be published: one more release of a run, paid for out of the same budget.
+//! Held-out metrics that may be published: one additional release of a run, paid for from the same
+//! budget.
 //!
-//! Each user with held-out records adds one vector to a sum, made of the own metrics `x_k` (means over the own held-out records) after
-//! clipping to public ranges:
+//! Each user with held-out records adds one vector to a sum, computed from that user's metrics
+//! `x_k` (means over the user's held-out records) after clipping to public ranges:
 //!
 //! ```text
 //! v_k = 2 (clip(x_k, [lo_k, hi_k]) − lo_k) / (hi_k − lo_k) − 1              in [−1, 1]
@@ -15,18 +16,24 @@
 //! m ± 1.96 sqrt(s²/n + σ² (1 + m²)/n²),   n = S_0 − 2σ,   s² = min(q, 1) − m²,   q = second moment + 2 standard deviations of its noise
 //! ```
 //!
-//! covers the sampling of users (first term) and the noise in both sums (second term, by linearisation). `n` and `q` are the
-//! conservative ends of what the noise leaves open; where `n` is below 2 nothing is known and the interval is the public range. Each user counts
-//! alike, however many records are held out, unlike in the internal files. What lies outside a public range counts as its end.
+//! covers the sampling of users (first term) and the noise in both sums (second term, by
+//! linearisation). `n` and `q` are the conservative ends of their intervals given the noise; if `n`
+//! is below 2 nothing is known and the interval is the public range. Each user has the same weight,
+//! however many records are held out, unlike in the internal files. A value outside a public range
+//! counts as the nearest end.
 //!
 //! # Privacy
-//! Unit: one user with all of their records; adjacency: adding or removing one user, that of the run. Which of a user's records are
-//! held out depends on the user's id and a public seed. A user's metrics are computed from the user's own records, training and held-out,
-//! and from what the run has released: the model, noisy counts, public constants. The baseline is one of these functions too: the user's own
-//! mean shrunk to a public centre, or the items with the largest released counts. So `c_u` is a function of one user's records and of earlier releases, its norm is
-//! at most `C` whatever the records are, and the sum is a Gaussian release of L2 sensitivity `C` that composes with those before it
-//! (adaptive composition). The number of users is among the noisy sums. It is planned, paid for and listed with the training. Sums go to anyone; the metrics,
-//! intervals and verdict made of them are post-processing. Personal models stay with their users (joint DP).
+//! Unit: one user with all of their records; adjacency: adding or removing one user, as for the
+//! run. Which of a user's records are held out depends on the user's id and a public seed. A user's
+//! metrics are computed from the user's own records, training and held-out, and from what the run
+//! has released: the model, noisy counts, public constants. The baseline is one of these functions
+//! too: the user's own mean shrunk to a public centre, or the items with the largest released
+//! counts. So `c_u` is a function of one user's records and of earlier releases, its norm is at
+//! most `C` whatever the records are, and the sum is a Gaussian release of L2 sensitivity `C` that
+//! composes with the releases before it (adaptive composition). The number of users is among the
+//! noisy sums. The release is planned, paid for and listed together with the training. The sums may
+//! go to anyone; the metrics, intervals and verdict computed from them are post-processing.
+//! Personal models stay with their users (joint DP).
 
 mod audit;
 
@@ -57,22 +64,26 @@ use crate::workflows::private_run::HasTable;
 pub(crate) const LABEL: &str = "held-out metrics";
 /// Weight `W` of second moments, which need less accuracy than means.
 const MOMENT_WEIGHT: f64 = 0.5;
-/// Keeps rounding from pushing a contribution over its bound, where the kernel would drop it.
+/// Keeps rounding from pushing a contribution over its bound, in which case the kernel would drop
+/// it.
 const INSIDE: f64 = 1.0 - 1e-12;
 
-/// What one user's held-out records say, computed from that user's records and from earlier releases alone. Private.
+/// One user's metrics on held-out records, computed from that user's records and from earlier
+/// releases alone. Private.
 ///
-/// A released sum is made of these and of nothing that compares users: whatever is missing of one user changes that user's values only.
+/// A released sum is computed from these and from nothing that compares users: a missing value of
+/// one user changes that user's values only.
 #[derive(Clone)]
 pub(crate) struct OwnMetrics {
-    /// The metrics of the release, of the model; none where there is no figure.
+    /// The metrics of the release for the model; none where there is no value.
     pub(crate) model: Vec<Option<f64>>,
-    /// The first of them, of the baseline.
+    /// The first of the metrics for the baseline.
     pub(crate) baseline: Option<f64>,
 }
 
 impl OwnMetrics {
-    /// User by user, from the model's metrics in their order and the first metric's baseline; none for users with nothing held out.
+    /// User by user, from the model's metrics in their order and the first metric's baseline; none
+    /// for users with nothing held out.
     pub(crate) fn of_columns(scored: &[Scored]) -> Vec<Option<Self>> {
         let value = |metric: &Scored, method: usize, user: usize| {
             let users = &metric.methods.get(method)?.1;
@@ -92,24 +103,25 @@ impl OwnMetrics {
     }
 }
 
-/// What is released of held-out metrics: public.
+/// The settings of the release of held-out metrics: public.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct MetricRelease {
     /// Share of the budget (mu^2 of the target), strictly between 0 and 1.
     pub(crate) share: f64,
-    /// Metrics of the model, with the range that a user's own mean is clipped to. The first is compared with the baseline.
+    /// Metrics of the model, with the range to which a user's mean is clipped. The first is
+    /// compared with the baseline.
     pub(crate) metrics: Vec<(Metric, [f64; 2])>,
-    /// What users could do without the model, from their own records and what the run released.
+    /// The model-free method available to users, from their own records and what the run released.
     pub(crate) baseline: Option<String>,
-    /// Whether ranges are in the unit that the run learns, and not in data units.
+    /// Whether ranges are in the unit that the run learns instead of data units.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) in_learnt_unit: bool,
 }
 
 /// A model whose unit may have been released with it.
 pub(crate) trait LearntUnit {
-    /// The unit of labels that was released, data units; 1 where none was.
+    /// The released unit of labels, in data units; 1 if none was released.
     fn unit(&self) -> f64 {
         1.0
     }
@@ -137,19 +149,19 @@ impl MetricRelease {
     /// Its name among the public inputs of a run.
     pub(crate) const KEY: &'static str = "held_out_metrics";
 
-    /// That of a run with these public inputs; none where it releases no metrics.
+    /// The settings from the public inputs of a run; none if it releases no metrics.
     pub(crate) fn of_public(public: &Value) -> Option<Self> {
         serde_json::from_value(public.get(Self::KEY)?.clone()).ok()
     }
 
-    /// Puts it among the public inputs, where there is one.
+    /// Adds the settings to the public inputs, if there are any.
     pub(crate) fn put(release: Option<&Self>, public: &mut Value) {
         if let Some(release) = release {
             public[Self::KEY] = serde_json::json!(release);
         }
     }
 
-    /// Of ratings: a user's root mean squared error counts up to `bound`.
+    /// For ratings: a user's root mean squared error is clipped at `bound`.
     pub(crate) fn of_ratings(share: f64, bound: f64, baseline: Option<String>) -> Self {
         let metrics = vec![
             (Metric::Mse, [0.0, bound * bound]),
@@ -163,7 +175,7 @@ impl MetricRelease {
         }
     }
 
-    /// The same in data units, by the unit of a model.
+    /// The same in data units, using the unit of a model.
     fn in_data_units(&self, model: &impl LearntUnit) -> Self {
         let mut release = self.clone();
         if self.in_learnt_unit {
@@ -175,11 +187,11 @@ impl MetricRelease {
         release
     }
 
-    /// Of labelled rows, where any are asked for: a user's root mean squared error counts up to the bound, by default half of the public range of
-    /// the target, and a share of errors in full.
+    /// For labelled rows, if metrics are requested: a user's root mean squared error is clipped at
+    /// the bound, by default half of the public range of the target; an error rate is not clipped.
     ///
     /// # Errors
-    /// When a setting is out of range, or nothing public bounds an error.
+    /// When a setting is out of range, or no public value bounds an error.
     pub(crate) fn of_rows(
         settings: &MetricSettings,
         task: TaskKind,
@@ -209,7 +221,7 @@ impl MetricRelease {
         }))
     }
 
-    /// Of lists, whose metrics are shares.
+    /// For lists, whose metrics are shares.
     pub(crate) fn of_lists(share: f64, baseline: Option<String>) -> Self {
         let metrics = vec![(Metric::Recall, [0.0, 1.0]), (Metric::Ndcg, [0.0, 1.0])];
         Self {
@@ -228,14 +240,15 @@ impl MetricRelease {
         metrics.chain(gain).collect()
     }
 
-    /// The sum that is released.
+    /// The contribution to the released sum.
     fn contribution(&self) -> ClippedMetrics {
         ClippedMetrics {
             ranges: self.ranges(),
         }
     }
 
-    /// Its place in a plan whose other releases have noise of their own: a share of mu^2 of the target.
+    /// Its place in a plan whose other releases have separately determined noise: a share of mu^2
+    /// of the target.
     fn planned(&self, target: ApproxDp) -> Result<PlannedRelease> {
         let mu = gdp::mu_for(target)?;
         let event = DpEvent::gaussian(1.0 / (self.share.sqrt() * mu));
@@ -243,7 +256,8 @@ impl MetricRelease {
         Ok(PlannedRelease::new(LABEL, event, n_draws))
     }
 
-    /// The values of one user, each finite: what is missing or not a number is the worst of its range.
+    /// The values of one user, all finite: a value that is missing or not a number becomes the
+    /// worst of its range.
     #[allow(
         clippy::cast_possible_truncation,
         reason = "kept finite, and clipped again in the sum"
@@ -266,7 +280,8 @@ impl MetricRelease {
         values.map(|x| x.clamp(-1e30, 1e30) as f32).collect()
     }
 
-    /// The values of every user who has held-out records: a row is a function of its own user. Private.
+    /// The values of every user who has held-out records: a row is a function of its own user.
+    /// Private.
     fn table(&self, users: &[Option<OwnMetrics>]) -> Result<Private<Interactions>> {
         #[cfg(privacy_mutants)]
         let users = &mutants::baseline_of_everybody(users);
@@ -281,7 +296,8 @@ impl MetricRelease {
         Ok(Private::new(builder.build().0))
     }
 
-    /// Releases the sum over the users of a table of [values](Self::values), and what follows from it.
+    /// Releases the sum over the users of a table of [values](Self::values), and computes the
+    /// metrics from it.
     fn of_table(
         &self,
         table: &Private<Interactions>,
@@ -296,7 +312,7 @@ impl MetricRelease {
         Ok(self.estimates(&sums, noise))
     }
 
-    /// What the certificate says of it.
+    /// Adds the metrics to the certificate.
     fn describe(certificate: CertificateBuilder) -> CertificateBuilder {
         certificate.released_output(
             "noisy sums of users' held-out metrics, and the metrics with their confidence intervals",
@@ -318,7 +334,7 @@ impl MetricRelease {
         let each = each.map(|(at, ((metric, method), &[low, high]))| {
             let found = interval(sums, noise, at);
             let own = found.map(|v| low + (v + 1.0) / 2.0 * (high - low));
-            // of means of squares, the root is what people know; gains stay as they are
+            // for mean squares the square root is reported; gains are not changed
             let is_root = metric == Metric::Mse && method == MODEL;
             let metric = if is_root { Metric::Rmse } else { metric };
             let [value, lower, upper] = own.map(|x| metric.of(x));
@@ -336,7 +352,7 @@ impl MetricRelease {
         each.collect()
     }
 
-    /// The verdict by what was released; none without a baseline or without the release.
+    /// The verdict from the released metrics; none without a baseline or without the release.
     pub(crate) fn verdict(&self, metrics: &[ReleasedMetric]) -> Option<Verdict> {
         let baseline = self.baseline.as_ref()?;
         let (metric, _) = *self.metrics.first()?;
@@ -357,7 +373,7 @@ impl MetricRelease {
     }
 }
 
-/// What the difference to a baseline is called.
+/// The name of the difference from a baseline.
 fn gain_over(baseline: &str) -> String {
     format!("gain over {baseline}")
 }
@@ -408,7 +424,7 @@ impl VectorContribution for ClippedMetrics {
 
     fn contribute(&self, user: UserRow<'_>, (): &mut (), out: &mut SparseBuffer) {
         out.push(0, INSIDE);
-        let n = u32::try_from(self.ranges.len()).unwrap_or(u32::MAX); // a handful
+        let n = u32::try_from(self.ranges.len()).unwrap_or(u32::MAX); // only a few
         for (at, (&x, &[low, high])) in (1_u32..).zip(user.features().iter().zip(&self.ranges)) {
             let clipped = f64::from(x).clamp(low, high);
             #[cfg(privacy_mutants)]
@@ -421,15 +437,16 @@ impl VectorContribution for ClippedMetrics {
     }
 }
 
-/// A trainer that releases held-out metrics of its model at the end, where that is asked for; without, the trainer itself.
+/// A trainer that releases held-out metrics of its model at the end, if requested; otherwise the
+/// trainer itself.
 pub(crate) struct WithMetrics<'a, T> {
     trainer: &'a T,
     release: Option<&'a MetricRelease>,
-    /// That of the whole run.
+    /// The target of the whole run.
     target: ApproxDp,
 }
 
-/// A trainer that releases the metrics too, where there are some to release.
+/// A trainer that also releases the metrics, if there are any to release.
 pub(crate) const fn with_metrics<'a, T>(
     trainer: &'a T,
     release: Option<&'a MetricRelease>,
@@ -442,10 +459,12 @@ pub(crate) const fn with_metrics<'a, T>(
     }
 }
 
-/// What a run asks for, and the metrics after it where there are some to release.
+/// The requests of a run, and of the metrics after it if there are any to release.
 ///
-/// Gaussian releases on all users leave the metrics their share. Beside releases of other kinds, such as rounds on samples of the users, the metrics have
-/// a fixed Gaussian of mu^2 = share × mu^2 of the target; the noise of the others is what the accountant finds for the exact composition of all.
+/// If all other releases are Gaussian on all users, they leave the metrics their share. With
+/// releases of other kinds, such as rounds on samples of the users, the metrics have a fixed
+/// Gaussian of mu^2 = share × mu^2 of the target; the accountant determines the noise of the others
+/// from the exact composition of all.
 pub(crate) fn and_metrics(
     own: Requests,
     release: Option<&MetricRelease>,
@@ -481,7 +500,7 @@ pub(crate) fn and_metrics(
     })
 }
 
-/// The users' data: what is trained on, and what users of a model score on what they held out.
+/// The users' data: the training data, and users' scores of a model on their held-out data.
 pub(crate) struct TrainedAndHeldOut<'a, D: ?Sized, M> {
     pub(crate) train: &'a D,
     pub(crate) scored: &'a Scorer<'a, M>,
@@ -493,10 +512,10 @@ impl<D: HasTable + ?Sized, M> HasTable for TrainedAndHeldOut<'_, D, M> {
     }
 }
 
-/// What users score by a model, user by user; none of users with nothing held out.
+/// Users' scores by a model, user by user; none for users with nothing held out.
 pub(crate) type Scorer<'a, M> = dyn Fn(&M) -> Result<Vec<Option<OwnMetrics>>> + 'a;
 
-/// A model, and its released metrics; none where the run releases none or ended before.
+/// A model, and its released metrics; none if the run releases none or ended before.
 pub(crate) struct Measured<M> {
     model: M,
     metrics: Vec<ReleasedMetric>,
@@ -528,7 +547,7 @@ where
         self.trainer.width(data.train)
     }
 
-    /// Those of the trainer, and one with its share of mu^2 of the target.
+    /// The requests of the trainer, and one with its share of mu^2 of the target.
     fn requests(&self, width: usize, adjacency: Adjacency) -> Result<Requests> {
         let own = self.trainer.requests(width, adjacency)?;
         and_metrics(own, self.release, self.target)
@@ -546,7 +565,7 @@ where
         }
     }
 
-    /// Its errors are those of the trainer.
+    /// Errors are those of the trainer.
     fn plan(&self, width: usize, target: ApproxDp, adjacency: Adjacency) -> Result<Plan> {
         let plan = plan_for(&self.requests(width, adjacency)?, target, adjacency);
         Ok(plan.map_err(T::Error::from)?)
@@ -559,7 +578,7 @@ where
             let table = release.table(&(data.scored)(&model)?)?;
             match release.of_table(&table, run) {
                 Ok(found) => metrics = found,
-                // a run that ends with the rounds already made has no metrics
+                // a run that ends after the rounds already made has no metrics
                 Err(KernelError::EndOfList) if run.is_at_end()? => {}
                 Err(error) => return Err(error.into()),
             }
@@ -575,7 +594,7 @@ mod mutants {
 
     use super::*;
 
-    /// Metrics from the true sums: their release pays for nothing that is used.
+    /// Bug: metrics from the true sums, so that the paid release is not used.
     pub(super) fn true_sums(
         released: Vec<f64>,
         table: &Private<Interactions>,
@@ -596,7 +615,7 @@ mod mutants {
         sums
     }
 
-    /// One user without a baseline takes it from all.
+    /// Bug: one user without a baseline removes it for all.
     pub(super) fn baseline_of_everybody(users: &[Option<OwnMetrics>]) -> Vec<Option<OwnMetrics>> {
         let mut users = users.to_vec();
         let lacks = |user: &OwnMetrics| user.baseline.is_none();
@@ -643,7 +662,8 @@ pub(super) mod tests {
         ])
     }
 
-    /// Whatever one user's records make of the own figures, nobody else's row moves, and the user has the worst values.
+    /// Whatever one user's records do to their own metrics, no other user's row changes, and the
+    /// user has the worst values.
     #[test]
     fn figures_that_one_user_lacks_are_the_worst_of_that_user_and_change_nobody_else() {
         let release = release(0.1);
@@ -681,7 +701,8 @@ pub(super) mod tests {
         }
     }
 
-    /// The bound is the one that the noise is scaled to; a user beyond it would be dropped by the kernel, and not counted.
+    /// The bound is the one to which the noise is scaled; a user beyond it would be dropped by the
+    /// kernel, and not counted.
     #[test]
     fn no_user_adds_more_than_the_bound_whatever_the_errors_are() {
         let release = release(0.1);
@@ -711,7 +732,8 @@ pub(super) mod tests {
             let first = entries.iter().find(|(at, _)| *at == 0).unwrap().1;
             assert!((first as f64 * grid.step() - 1.0).abs() < 1e-3);
         }
-        // what cannot be said counts as the worst: the upper end of the error, the lower one of the gain
+        // a missing value counts as the worst: the upper end of the error, the lower end of the
+        // gain
         let lost = table.expose().user(3).features().to_vec();
         assert_eq!(lost, [4.0, 2.0, -4.0]);
     }
@@ -864,12 +886,13 @@ pub(super) mod tests {
         let early = replayed(&early);
         assert!(early.certificate.metrics.is_empty());
         assert_eq!(early.model.to_bits(), fitted.model.to_bits());
-        // what was planned for them is counted all the same
+        // the planned metrics are counted anyway
         assert_eq!(early.certificate.not_made.len(), 1);
     }
 
-    /// 2,000 populations sampled and noised, for several sizes of noise: at least 95 % of the intervals hold the true mean. The bound lies 4.5
-    /// standard deviations below: a false alarm in 300,000 tests.
+    /// 2,000 populations, sampled and with noise, for several sizes of noise: at least 95 % of the
+    /// intervals contain the true mean. The bound is 4.5 standard deviations below: a false alarm
+    /// in 300,000 tests.
     #[test]
     fn intervals_hold_the_mean_of_the_population_as_often_as_they_say() {
         let mut rng = ChaCha20Rng::seed_from_u64(5);
@@ -886,7 +909,7 @@ pub(super) mod tests {
             for _ in 0..2000 {
                 let mut sums = [0.0; 3];
                 for _ in 0..n_users {
-                    // a skewed law on [-1, 1]: v = 2 u^3 - 1, with mean -1/2
+                    // a skewed distribution on [-1, 1]: v = 2 u^3 - 1, with mean -1/2
                     let v = 2.0 * rng.random::<f64>().powi(3) - 1.0;
                     let own = [1.0, v, MOMENT_WEIGHT * v * v];
                     sums.iter_mut().zip(own).for_each(|(s, c)| *s += c);
@@ -902,7 +925,7 @@ pub(super) mod tests {
                 share > 0.95 - 4.5 * 0.0049,
                 "{n_users} users, noise {noise}: {share}"
             );
-            // informative wherever the noise is far below the number of users
+            // informative if the noise is far below the number of users
             assert!(width < if noise > 50.0 { 2.1 } else { 0.2 }, "{width}");
         }
     }

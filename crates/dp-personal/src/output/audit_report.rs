@@ -1,4 +1,4 @@
-//! What an audit found: claimed beside measured.
+//! Result of an audit: claimed and measured values.
 
 use dp_accounting::gdp;
 use dp_audit::{Check, EpsilonAudit, RunAudit, Verdict};
@@ -12,19 +12,20 @@ use crate::error::Result;
 const INTERNAL: &str = "internal: measured with access to the exact sums of the data, not covered by the guarantee. \
                         No model was kept and no ledger was charged.";
 
-/// An audit and what it was made on.
+/// An audit and the run that it examined.
 pub(crate) struct AuditReport<'a> {
     pub(crate) audit: &'a RunAudit,
-    /// The file; generated ratings without.
+    /// The input file; none for generated ratings.
     pub(crate) data: Option<&'a TableSource>,
     pub(crate) n_canaries: usize,
     /// Length of factors, dimension of the subspace or number of features.
     pub(crate) dim: Option<usize>,
-    /// What was run, in a line.
+    /// Description of the run in one line.
     pub(crate) run: String,
 }
 
-/// Lower bounds on epsilon at several deltas, from outputs alone: all there is where users are sampled.
+/// Lower bounds on epsilon at several deltas, from outputs alone: the only evidence if users are
+/// sampled.
 pub(crate) struct SampledAuditReport<'a> {
     pub(crate) audits: &'a [EpsilonAudit],
     pub(crate) data: &'a TableSource,
@@ -47,7 +48,7 @@ impl SampledAuditReport<'_> {
         }))
     }
 
-    /// What the terminal shows.
+    /// The text for the terminal.
     pub(crate) fn text(&self, verdict: Verdict) -> String {
         let rows = self.audits.iter().map(|audit| {
             vec![
@@ -104,7 +105,7 @@ impl AuditReport<'_> {
         Ok(object)
     }
 
-    /// What the terminal shows.
+    /// The text for the terminal.
     pub(crate) fn text(&self) -> String {
         let mut blocks = vec![
             Block::Text(self.headline()),
@@ -143,7 +144,7 @@ impl AuditReport<'_> {
         )
     }
 
-    /// Epsilon and mu as claimed and as measured, each rounded to the side that promises less.
+    /// Claimed and measured epsilon and mu, each rounded in the conservative direction.
     fn figures(&self) -> Table {
         let (audit, outputs) = (self.audit, &self.audit.black_box);
         let [low, high] = self.interval();
@@ -187,7 +188,7 @@ impl AuditReport<'_> {
         Table::new("", ["", "epsilon", "mu", ""], rows).with_text([3])
     }
 
-    /// What the planted users stand for.
+    /// The expected effect of the planted users.
     fn worth(&self) -> String {
         let (audit, outputs) = (self.audit, &self.audit.black_box);
         format!(
@@ -232,13 +233,13 @@ impl AuditReport<'_> {
         all.filter(|check| !check.passed())
     }
 
-    /// The white-box estimate within its error.
+    /// The white-box estimate with its error interval.
     fn interval(&self) -> [f64; 2] {
         let (mu, error) = (self.audit.white_box_mu, self.audit.white_box_error);
         [(mu * (1.0 - error)).max(0.0), mu * (1.0 + error)]
     }
 
-    /// Epsilon at the claimed delta; 0 for nothing.
+    /// Epsilon at the claimed delta; 0 for mu 0.
     fn epsilon(&self, mu: f64) -> f64 {
         if mu > 0.0 {
             gdp::epsilon(mu, self.audit.claimed.delta)

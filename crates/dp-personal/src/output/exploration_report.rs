@@ -1,4 +1,5 @@
-//! The files of `dp federate` at several epsilons: a look at what privacy costs. All of them are internal.
+//! The files of `dp federate` at several epsilons: an exploration of the cost of privacy. All of
+//! them are internal.
 
 use dp_page::{Axis, Block, Chart, Kind, Line, Lines, Page, Section, Stroke, Table, terminal};
 use serde::Serialize;
@@ -11,19 +12,19 @@ use crate::evaluate::shown;
 use crate::federated::{alpha_name, alpha_value};
 use crate::settings::OutputSettings;
 
-/// Heads all that is written and shown.
+/// Header of everything that is written and printed.
 const NOTE: &str = "exploration: not covered by one certificate, nothing is released";
-/// Its chart.
+/// File of its chart.
 const FRONTIER: &str = "internal-frontier.svg";
 /// Runs without noise in their rounds.
 const EXACT: &str = "exact sums";
-/// What such a run still has of noise, and how the best is known.
+/// Explanation of the noise in such a run, and of how the best alpha is determined.
 const READING: &str = "exact sums: no noise in the rounds; the number of users and the popularity of items are still noisy where they are counted. The best alpha was \
                        chosen on these same test rows, so its error is slightly optimistic.";
-/// Figures this close to the best are as good.
+/// Results this close to the best count as equally good.
 const TIE: f64 = 0.01;
 
-/// What one alpha gave at one epsilon, or with exact sums: private.
+/// Result of one alpha at one epsilon, or with exact sums: private.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FrontierPoint {
     pub(crate) alpha: f64,
@@ -34,7 +35,7 @@ pub(crate) struct FrontierPoint {
 }
 
 pub(crate) struct ExplorationReport<'a> {
-    /// RMSE, where less is better, or accuracy.
+    /// RMSE, where lower is better, or accuracy.
     pub(crate) metric: &'a str,
     pub(crate) delta: f64,
     pub(crate) alphas: &'a [f64],
@@ -42,7 +43,7 @@ pub(crate) struct ExplorationReport<'a> {
     pub(crate) seconds: f64,
 }
 
-/// Which alpha is best at one epsilon, and which are as good.
+/// The best alpha at one epsilon, and those that are equally good.
 #[derive(Serialize)]
 struct Winner {
     epsilon: Option<f64>,
@@ -88,7 +89,7 @@ impl ExplorationReport<'_> {
         object
     }
 
-    /// What the terminal shows.
+    /// The text for the terminal.
     pub(crate) fn summary(&self, output: &OutputSettings) -> String {
         let facts = Block::Facts(vec![internal_fact(&output.out)]);
         if !output.show_internal {
@@ -109,7 +110,7 @@ impl ExplorationReport<'_> {
             + &terminal(&[facts, Block::Table(table), Block::Text(READING.to_owned())])
     }
 
-    /// Epsilons in order, and none for exact sums.
+    /// Epsilons in order; none for exact sums.
     fn epsilons(&self) -> Vec<Option<f64>> {
         let mut all: Vec<f64> = self.points.iter().filter_map(|p| p.epsilon).collect();
         all.sort_by(f64::total_cmp);
@@ -117,7 +118,7 @@ impl ExplorationReport<'_> {
         all.into_iter().map(Some).chain([None]).collect()
     }
 
-    /// The figure of an alpha; alone it is the same at every epsilon where nothing is released for it.
+    /// The result of an alpha; if it releases nothing, the result is the same at every epsilon.
     fn at(&self, alpha: f64, epsilon: Option<f64>) -> Option<f64> {
         let alone = |p: &FrontierPoint| p.alpha <= 0.0 && p.epsilon.is_some();
         let is_released = alpha > 0.0 || self.points.iter().any(alone);
@@ -158,7 +159,7 @@ impl ExplorationReport<'_> {
         }
     }
 
-    /// All that is shown of an exploration, on one page.
+    /// The exploration as one page.
     fn page(&self) -> Page {
         let winners = self.epsilons().into_iter().map(|epsilon| {
             let winner = self.winner(epsilon);
@@ -274,7 +275,7 @@ fn epsilon_name(epsilon: Option<f64>) -> String {
     epsilon.map_or_else(|| EXACT.to_owned(), |e| e.to_string())
 }
 
-/// An alpha as it is given by flag.
+/// An alpha as written in flags.
 fn word(alpha: &Value) -> String {
     match alpha {
         Value::String(text) => text.clone(),

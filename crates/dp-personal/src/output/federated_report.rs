@@ -21,30 +21,30 @@ use crate::federated::{
 use crate::personal::{ClassFigures, Inputs};
 use crate::quality::{Metric, Quality, TestedUser};
 
-/// What a run releases.
+/// The releases of a run.
 pub(crate) struct FederatedRelease<'a> {
     pub(crate) certificate: Certificate,
     pub(crate) model: &'a SharedModel,
     pub(crate) alphas: &'a [f64],
-    /// Which of them.
+    /// Index of the chosen one.
     pub(crate) chosen: usize,
     pub(crate) inputs: &'a Inputs,
-    /// Of ratings: what users need to describe their own.
+    /// For ratings: the data that users need to describe their own ratings.
     pub(crate) items: Option<&'a DescribedItems>,
     pub(crate) settings: &'a RunSettings,
-    /// Everything public that shaped the run.
+    /// All public inputs that determined the run.
     pub(crate) run: &'a Value,
 }
 
-/// The rated items with their features, as the model was trained on them.
+/// The rated items with their features, as used in training.
 pub(crate) const ITEM_FEATURES: &str = "item-features.csv";
 
-/// Names of what users make of the released trajectory, or of their own rows alone.
+/// Names of users' personal models from the released trajectory, and from their own rows alone.
 const OWN: [(&str, &str); 2] = [
     ("own choice", "users' own choice (free)"),
     ("own ridge", OWN_ROWS),
 ];
-/// Place of the own choice on the run without noise behind them, where users weigh.
+/// Index of the own choice on the run without noise, if users average over fits.
 const OWN_WITHOUT_NOISE: usize = 2;
 
 impl FederatedRelease<'_> {
@@ -52,7 +52,7 @@ impl FederatedRelease<'_> {
         self.alphas[self.chosen]
     }
 
-    /// All alphas, and the chosen one, as JSON has them.
+    /// All alphas, and the chosen one, in JSON form.
     fn alpha_values(&self) -> [Value; 2] {
         let alphas = self.alphas.iter().copied().map(alpha_value);
         [alphas.collect(), alpha_value(self.alpha())]
@@ -113,12 +113,12 @@ impl Release for FederatedRelease<'_> {
     }
 }
 
-/// Everything a run has to say, released and internal apart.
+/// All results of a run, with released and internal parts kept separate.
 pub(crate) struct FederatedReport<'a> {
     pub(crate) release: &'a FederatedRelease<'a>,
-    /// Errors of the private runs, of the same without noise, and of the users' own choices.
+    /// Errors of the private runs, of the same runs without noise, and of the users' own choices.
     pub(crate) users: Vec<UserFigures>,
-    /// The same of users whom nothing was trained on.
+    /// The same for held-out users.
     pub(crate) held_out: Vec<UserFigures>,
     /// The error after rounds of the private runs.
     pub(crate) convergence: Option<&'a Convergence>,
@@ -153,7 +153,7 @@ impl FederatedReport<'_> {
         Figures::over(self.inputs(), users, at, name)
     }
 
-    /// The users' own choice, or what they make of their own rows alone.
+    /// The users' own choice, or a model from their own rows alone.
     fn own(&self, users: &[UserFigures], which: usize) -> Option<Figures> {
         let at = 2 * self.alphas().len() + which;
         let name = OWN.get(which).map_or("own choice, no noise", |own| own.0);
@@ -164,14 +164,14 @@ impl FederatedReport<'_> {
         is_there.then(|| Figures::over(self.inputs(), users, at, name.to_owned()))
     }
 
-    /// Users trained on, and those held out where there are some.
+    /// Training users, and held-out users if there are any.
     fn kinds(&self) -> impl Iterator<Item = (&'static str, &[UserFigures])> {
         let held_out = Some(&self.held_out[..]).filter(|users| !users.is_empty());
         let held_out = held_out.map(|users| (" of new users", users));
         [("", &self.users[..])].into_iter().chain(held_out)
     }
 
-    /// A line for every alpha, with noise and without, and for what users make of their own rows.
+    /// A row for every alpha, with and without noise, and for models from users' own rows.
     fn lines_of(&self, users: &[UserFigures]) -> Vec<(String, Vec<Option<f64>>)> {
         let n = self.alphas().len();
         let figure = |at| self.figures(users, at).over_rows;
@@ -188,7 +188,7 @@ impl FederatedReport<'_> {
         (0..n).map(of_alpha).chain(own).collect()
     }
 
-    /// Of an alpha, by its place.
+    /// Name of an alpha, by its index.
     fn name_of(&self, at: usize) -> String {
         let mark = if at == self.release.chosen {
             ", chosen"
@@ -198,7 +198,8 @@ impl FederatedReport<'_> {
         format!("alpha {}{mark}", alpha_name(self.alphas()[at]))
     }
 
-    /// The figure after rounds, of the chosen alpha and of the others; none where no round of any has one.
+    /// The metric after rounds, for the chosen alpha and the others; none if no round of any has
+    /// one.
     fn by_round(&self) -> Option<ByRound> {
         let of = self.convergence?;
         let line = |at: usize| {
@@ -218,7 +219,8 @@ impl FederatedReport<'_> {
         })
     }
 
-    /// The figure of what users make of the released model: their own choice where they weigh, otherwise that of the chosen alpha.
+    /// The metric of users' personal models from the released model: their own choice if they
+    /// average over fits, otherwise that of the chosen alpha.
     fn headline(&self) -> Option<Headline> {
         let over = |at| self.figures(&self.users, at).over_rows;
         let own = |which| self.own(&self.users, which)?.over_rows;
@@ -235,7 +237,7 @@ impl FederatedReport<'_> {
         })
     }
 
-    /// Lines of what scores of classes are worth: users' own choice, with noise and without, and own rows alone.
+    /// Rows of class metrics: users' own choice, with and without noise, and own rows alone.
     fn class_lines(&self, users: &[UserFigures]) -> Vec<Vec<String>> {
         let own = |which| self.own(users, which)?.classes;
         let [chosen, alone, exact] = [own(0), own(1), own(OWN_WITHOUT_NOISE)];
@@ -270,7 +272,7 @@ impl FederatedReport<'_> {
         users.map(|user| user.n_history + user.n_test).sum()
     }
 
-    /// Names of the errors of a user.
+    /// Column names of a user's errors.
     fn heads(&self) -> Vec<String> {
         let (metric, alphas) = (self.inputs().metric().to_lowercase(), self.alphas());
         let alphas = alphas.iter().copied().map(alpha_value);
@@ -307,7 +309,8 @@ impl RunReport for FederatedReport<'_> {
         }
     }
 
-    /// Of users who were trained on, at their own choice where they weigh, else at the chosen alpha. The baselines learn from a user's own rows alone.
+    /// For training users, with their own choice if they average over fits, otherwise with the
+    /// chosen alpha. The baselines learn from a user's own rows alone.
     fn quality(&self) -> Option<Cow<'_, Quality>> {
         let (inputs, n) = (self.inputs(), self.alphas().len());
         let model = match inputs.users_weigh() {
@@ -341,7 +344,7 @@ impl RunReport for FederatedReport<'_> {
         user_csv(self.heads(), users, |error| self.inputs().figure(error)).map(Some)
     }
 
-    /// Figures with noise and without, of each kind of users below a line with its name.
+    /// Metrics with and without noise, with a heading for each kind of users.
     fn table(&self) -> Table {
         let rows = self.kinds().flat_map(|(kind, users)| {
             let lines = self.lines_of(users).into_iter().map(both);
@@ -397,7 +400,7 @@ impl RunReport for FederatedReport<'_> {
     }
 }
 
-/// A line with a place for the figure without noise.
+/// A row with a cell for the metric without noise.
 fn both((name, mut figures): (String, Vec<Option<f64>>)) -> (String, Vec<Option<f64>>) {
     figures.resize(2, None);
     (name, figures)

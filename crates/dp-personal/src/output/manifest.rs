@@ -1,4 +1,4 @@
-//! Which files of a folder may be published, each with its hash.
+//! The files of a folder that may be published, each with its hash.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,12 +10,13 @@ use serde::{Deserialize, Serialize};
 use super::{CERTIFICATE, pretty};
 use crate::error::{Error, Result};
 
-/// Lists all released files of a folder but itself.
+/// Lists all released files of a folder except itself.
 pub(crate) const MANIFEST: &str = "manifest.json";
 const SCHEMA_VERSION: u32 = 1;
-/// Certificates of this version and newer ones never stand in a folder without a list.
+/// Folders with certificates of this version or newer always have a list.
 const LISTED_SCHEMA: u32 = 3;
-/// Released files beside those of the certificate, in folders of earlier versions, which have no list.
+/// Released files in addition to those of the certificate, in folders of earlier versions, which
+/// have no list.
 const UNLISTED: [&str; 5] = [
     "report.md",
     "report.html",
@@ -23,7 +24,7 @@ const UNLISTED: [&str; 5] = [
     "features.svg",
     "coefficients.svg",
 ];
-/// What the names of files begin with that must not be published.
+/// Prefix of the names of files that must not be published.
 pub(crate) const INTERNAL_PREFIX: &str = "internal";
 
 /// The released files of a run: names and SHA-256.
@@ -63,7 +64,7 @@ impl Manifest {
         pretty(self)
     }
 
-    /// The list of a folder; none in folders of earlier versions.
+    /// The list of a folder; none for folders of earlier versions.
     pub(crate) fn read(folder: &Path) -> Result<Option<Self>> {
         let path = folder.join(MANIFEST);
         let bytes = match fs::read(&path) {
@@ -87,10 +88,12 @@ impl Manifest {
         Ok(Some(found))
     }
 
-    /// The released files of a folder whose certificate holds, and names of what else lies there.
+    /// The released files of a folder whose certificate verifies, and the names of all other files
+    /// in it.
     ///
     /// # Errors
-    /// When a file of the list is not there or another, or the list belongs to another certificate or is missing.
+    /// When a file of the list is missing or differs, or the list belongs to another certificate or
+    /// is missing.
     pub(crate) fn released_files(
         folder: &Path,
         certificate: &Certificate,

@@ -1,4 +1,4 @@
-//! What commands leave on disk and on the screen.
+//! Output of commands on disk and on the screen.
 
 mod audit_report;
 mod exploration_report;
@@ -40,12 +40,12 @@ pub use statement::PlanOverview;
 pub(crate) use statement::{INTERNAL_HEAD, budget_shares, privacy_overview, released};
 pub(crate) use train_report::{Comparison, NO_TASTES, TrainRelease, TrainReport, TrainSettings};
 
-/// What a run does that nobody would see otherwise: told as it is, not as a warning.
+/// Informs the operator about something that a run does; not a warning.
 pub(crate) fn tell(text: &str) {
     tracing::warn!(target: "dp_personal::notice", "{text}");
 }
 
-/// Something that whoever runs the workflow should know.
+/// Warns the operator of the workflow.
 pub(crate) fn warn(text: &str) {
     tracing::warn!("{text}");
 }

@@ -1,4 +1,5 @@
-//! Models on disk, as safetensors: factors with their catalogue as csv, a shared subspace, shared parameters.
+//! Models on disk, as safetensors: factors with their catalogue as csv, a shared subspace, shared
+//! parameters.
 
 use std::collections::HashMap;
 use std::fs;
@@ -22,20 +23,21 @@ pub(crate) const FACTORS: &str = "item_factors.safetensors";
 pub(crate) const ITEMS: &str = "items.csv";
 pub(crate) const CERTIFICATE: &str = "certificate.json";
 
-/// What makes up a model.
+/// The files of a model.
 pub(crate) const MODEL_FILES: [&str; 2] = [FACTORS, ITEMS];
 
-/// Name of the one tensor, shape `(n_items, dim)`, f64, rows in the order of `items.csv`.
+/// Name of the first tensor, shape `(n_items, dim)`, f64, rows in the order of `items.csv`.
 const FACTORS_TENSOR: &str = "item_factors";
-/// Name of a second tensor of the same shape, where errors are known. Programs before it leave it aside, and rank as they did.
+/// Name of a second tensor of the same shape, if standard errors are known. Earlier versions of the
+/// program ignore it and give the same ranking.
 const ERRORS_TENSOR: &str = "standard_errors";
 /// Key of the header entry that holds [`FactorHeader`] as JSON.
 const HEADER_KEY: &str = "dp_personal";
-/// Schema 2 says more about scoring: implicit feedback. Schema 3 has scores without biases. Schema 4 leaves penalties to the users.
-/// Models of ratings with penalties stay at 1.
+/// Schema 2 has more scoring fields, for implicit feedback. Schema 3 has scores without biases.
+/// Schema 4 leaves penalties to the users. Models of ratings with penalties still use schema 1.
 const FACTORS_SCHEMA: u32 = 4;
 
-/// What a reader needs besides the factors. All of it is public.
+/// What a reader needs in addition to the factors. All of it is public.
 #[derive(Serialize, Deserialize)]
 struct FactorHeader {
     schema_version: u32,
@@ -94,7 +96,7 @@ fn file_of(
     safetensors::serialize(views, Some(header)).map_err(failed)
 }
 
-/// Stands for the ids of a catalogue and their order.
+/// Hash of the ids of a catalogue and their order.
 pub(crate) fn catalogue_sha256(catalogue: &ItemCatalogue) -> Result<String> {
     Ok(dp_accounting::sha256_hex(&serde_json::to_vec(
         catalogue.ids(),
@@ -113,7 +115,7 @@ fn catalogue_csv(catalogue: &ItemCatalogue) -> Result<Vec<u8>> {
     write().map_err(|e: csv::Error| Error::model(Path::new(ITEMS), e))
 }
 
-/// Reads a model folder back. A newer schema is refused rather than guessed at.
+/// Reads a model folder. A newer schema is refused.
 pub(crate) fn read_model(folder: &Path) -> Result<(FactorModel, ItemCatalogue)> {
     let path = folder.join(FACTORS);
     if !path.exists() {
@@ -146,7 +148,7 @@ pub(crate) fn read_model(folder: &Path) -> Result<(FactorModel, ItemCatalogue)> 
     Ok((model, catalogue))
 }
 
-/// What is there in place of item factors.
+/// The error for a folder that contains another kind of model, or none.
 fn without_factors(folder: &Path) -> Error {
     let holds = |name: &str| folder.join(name).exists();
     let reason = if holds(SUBSPACE) || holds(SHARED) {
@@ -157,7 +159,8 @@ fn without_factors(folder: &Path) -> Error {
     Error::model(folder, reason)
 }
 
-/// The project's entry in the header of a safetensors file, of no newer schema than `newest`; `command` wrote it.
+/// The project's entry in the header of a safetensors file, with a schema of at most `newest`;
+/// `command` wrote it.
 fn read_header<T: DeserializeOwned>(bytes: &[u8], command: &str, newest: u32) -> Result<T, String> {
     let (_, metadata) = SafeTensors::read_metadata(bytes).map_err(not_safetensors)?;
     let text = metadata
@@ -183,7 +186,7 @@ fn has_tensor(bytes: &[u8], name: &str) -> Result<bool, String> {
     Ok(tensors.names().contains(&name))
 }
 
-/// The numbers of a tensor of two dimensions, all finite; `expected` says what it should be.
+/// The numbers of a two-dimensional tensor, all finite; `expected` describes what it should be.
 fn read_matrix(
     bytes: &[u8],
     name: &str,
@@ -212,10 +215,10 @@ pub(crate) const SUBSPACE: &str = "subspace.safetensors";
 
 /// Name of the one tensor, shape `(dim, rank)`, f64, an orthonormal basis.
 const BASIS: &str = "basis";
-/// Schema 2 leaves the strength of own fits to the users.
+/// Schema 2 leaves the regularisation of personal fits to the users.
 const SUBSPACE_SCHEMA: u32 = 2;
 
-/// What a reader needs besides the basis. All of it is public.
+/// What a reader needs in addition to the basis. All of it is public.
 #[derive(Serialize, Deserialize)]
 struct SubspaceHeader {
     schema_version: u32,
@@ -241,7 +244,7 @@ pub(crate) fn subspace_bytes(subspace: &Subspace, inputs: &Inputs) -> Result<Vec
     file_of(SUBSPACE, &header, &tensors)
 }
 
-/// Reads it back. A newer schema is refused rather than guessed at.
+/// Reads the file. A newer schema is refused.
 pub(crate) fn read_subspace(folder: &Path) -> Result<(Subspace, Inputs)> {
     let path = folder.join(SUBSPACE);
     let bytes = fs::read(&path).map_err(|e| Error::read(&path, e))?;
@@ -259,11 +262,12 @@ pub(crate) fn read_subspace(folder: &Path) -> Result<(Subspace, Inputs)> {
 }
 
 pub(crate) const SHARED: &str = "shared.safetensors";
-/// Schema 2 has the settings of the run, by which users join. Schema 3 leaves the strength of own fits to the users.
+/// Schema 2 has the settings of the run, which users need to join. Schema 3 leaves the
+/// regularisation of personal fits to the users.
 const SHARED_SCHEMA: u32 = 3;
 const OLDEST_SHARED_SCHEMA: u32 = 2;
 
-/// What a reader needs besides the numbers. All of it is public.
+/// What a reader needs in addition to the numbers. All of it is public.
 #[derive(Serialize, Deserialize)]
 struct SharedHeader {
     schema_version: u32,
@@ -275,19 +279,20 @@ struct SharedHeader {
     inputs: Inputs,
 }
 
-/// A released shared part, as its file has it.
+/// A released shared part, as stored in its file.
 pub(crate) struct ReleasedShared {
     pub(crate) provenance: Provenance,
     pub(crate) alpha: f64,
     pub(crate) settings: RunSettings,
     pub(crate) inputs: Inputs,
-    /// After the last round.
+    /// Parameters after the last round.
     pub(crate) last: Vec<f64>,
-    /// After some rounds, the last among them, one after the other.
+    /// Parameters after several rounds, including the last, concatenated.
     pub(crate) trajectory: Vec<f64>,
 }
 
-/// The bytes of the file: `shared`, f64, shape `(1, n)`, the last round's numbers, and `trajectory`, one row for each round that was kept.
+/// The bytes of the file: `shared`, f64, shape `(1, n)`, the parameters of the last round, and
+/// `trajectory`, one row for each stored round.
 pub(crate) fn shared_bytes(
     model: &SharedModel,
     alpha: f64,
@@ -315,7 +320,7 @@ pub(crate) fn shared_bytes(
     file_of(SHARED, &header, &tensors)
 }
 
-/// Reads it back. Another schema is refused rather than guessed at.
+/// Reads the file. Any other schema is refused.
 pub(crate) fn read_shared(folder: &Path) -> Result<ReleasedShared> {
     let path = folder.join(SHARED);
     let bytes = fs::read(&path).map_err(|e| Error::read(&path, e))?;
@@ -404,7 +409,7 @@ mod tests {
         assert_eq!(read.provenance, Provenance::NonPrivate);
         let text = String::from_utf8_lossy(&bytes);
         assert!(text.contains(r#"\"alpha\":\"inf\""#));
-        // a wrong alpha, and one more round than there are rows
+        // a wrong alpha, and a round more than there are rows
         for (from, to) in [(r#"\"inf\""#, r#"\"ing\""#), ("[2,4]", "[244]")] {
             let at = bytes.windows(from.len()).position(|w| w == from.as_bytes());
             let mut bad = bytes.clone();

@@ -1,4 +1,5 @@
-//! What a run of `dp personalize` leaves behind: released files, internal files, and its summary on the screen.
+//! Output of a run of `dp personalize`: released files, internal files, and its summary on the
+//! screen.
 
 use std::borrow::Cow;
 
@@ -19,7 +20,7 @@ use crate::quality::{Metric, Quality, TestedUser};
 
 type ClassFigure = fn(&ClassFigures) -> Option<f64>;
 
-/// What is said of scores of classes beside the metric.
+/// Class metrics that are reported in addition to the main metric.
 pub(super) const CLASS_FIGURES: [(&str, ClassFigure); 5] = [
     ("AUC", |of| of.auc),
     ("AUC, mean of users", |of| of.mean_user_auc),
@@ -28,12 +29,12 @@ pub(super) const CLASS_FIGURES: [(&str, ClassFigure); 5] = [
     ("recall of no", |of| of.recall_no),
 ];
 
-/// The released part of a run: whole before anything is measured on held-out rows.
+/// The released part of a run, complete before anything is measured on held-out rows.
 pub(crate) struct PersonalRelease<'a> {
     pub(crate) fitted: &'a Fitted<Subspace>,
     pub(crate) inputs: &'a Inputs,
     pub(crate) settings: &'a MethodSettings,
-    /// Everything public that shaped the run.
+    /// All public inputs that determined the run.
     pub(crate) run: &'a Value,
 }
 
@@ -105,11 +106,11 @@ fn feature_shares(subspace: &Subspace, inputs: &Inputs) -> Vec<(String, f64)> {
         .collect()
 }
 
-/// Everything a run has to say, released and internal apart.
+/// All results of a run, with released and internal parts kept separate.
 pub(crate) struct PersonalReport<'a> {
     pub(crate) release: &'a PersonalRelease<'a>,
     pub(crate) users: Vec<UserErrors>,
-    /// Of own fits in the subspaces on the way.
+    /// Errors of personal fits in the subspaces after intermediate rounds.
     pub(crate) by_round: Option<ByRound>,
     pub(crate) n_left_out: usize,
     pub(crate) seconds: Seconds,
@@ -120,7 +121,7 @@ impl PersonalReport<'_> {
         Errors::of(self.release.inputs, &self.users, held_out)
     }
 
-    /// Users trained on, and those held out where there are some.
+    /// Training users, and held-out users if there are any.
     fn kinds(&self) -> Vec<(&'static str, [Errors; 7])> {
         let mut kinds = vec![("", self.errors(false))];
         if self.users.iter().any(|user| user.held_out) {
@@ -189,7 +190,8 @@ impl RunReport for PersonalReport<'_> {
         }
     }
 
-    /// Of users who were trained on. The baselines learn from a user's own rows alone, or from all at the same budget.
+    /// For training users. The baselines learn from a user's own rows alone, or from all users'
+    /// rows at the same budget.
     fn quality(&self) -> Option<Cow<'_, Quality>> {
         use MethodName::{OwnData, OwnMean, OwnRidge, Private, SingleModel};
         let methods = [Private, OwnMean, OwnData, OwnRidge, SingleModel];

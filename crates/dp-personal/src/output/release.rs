@@ -1,4 +1,4 @@
-//! What every training run leaves behind: released files, internal files, and its summary on the screen.
+//! Output of every training run: released files, internal files, and its summary on the screen.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -29,7 +29,7 @@ pub(crate) struct Seconds {
 }
 
 impl Seconds {
-    /// For the terminal.
+    /// Formats the times for the terminal.
     fn words(self) -> String {
         format!(
             "{:.2} load, {:.2} train, {:.2} evaluate",
@@ -38,32 +38,33 @@ impl Seconds {
     }
 }
 
-/// Model, certificate and released values: whole before anything is measured on held-out records.
+/// Model, certificate and released values, complete before anything is measured on held-out
+/// records.
 pub(crate) trait Release {
-    /// Of the run, without the hashes of files.
+    /// The certificate of the run, without the hashes of files.
     fn certificate(&self) -> &Certificate;
 
     /// Names and bytes of the model.
     fn files(&self) -> Result<Vec<(&'static str, Vec<u8>)>>;
 
-    /// What trained it: `train`, `tune`, `personalize` or `federate`.
+    /// The command that trained it: `train`, `tune`, `personalize` or `federate`.
     fn command(&self) -> &'static str;
 
-    /// What the model is, in a line.
+    /// Description of the model in one line.
     fn model_line(&self) -> String;
 
-    /// How it was set.
+    /// Its settings.
     fn settings(&self) -> Value;
 
-    /// Everything public that shaped the run, where it kept its list of releases.
+    /// All public inputs that determined the run, if it stored its release list.
     fn public(&self) -> Option<&Value>;
 
-    /// Item factors and the items they are of, for the pages.
+    /// Item factors and their items, for the pages.
     fn factors(&self) -> Option<Model<'_>> {
         None
     }
 
-    /// What is drawn of released values.
+    /// Charts of released values.
     fn charts(&self) -> Vec<ChartData> {
         Vec::new()
     }
@@ -81,12 +82,13 @@ pub(crate) trait Release {
         warnings: &[String],
     ) -> Result<()> {
         let certificate = self.certificate().clone();
-        // the hash of its last release covers an internal list, and hashing large lists once more takes long
+        // the hash of its last release covers an internal list, and hashing large lists again takes
+        // long
         let list_sha256 = publish_releases
             .then(|| folder.release_list_sha256())
             .transpose()?;
         let made = Making {
-            // seeded noise is there to make the same bytes again
+            // seeded noise is used to reproduce the same bytes
             time: (certificate.status == Status::Private).then(Making::now),
             instructions: dp_linalg::vector_instructions().to_owned(),
             release_list_sha256: list_sha256.clone(),
@@ -125,33 +127,34 @@ pub(crate) trait Release {
     }
 }
 
-/// Everything a run has to say, released and internal apart.
+/// All results of a run, with released and internal parts kept separate.
 pub(crate) trait RunReport {
-    /// What was released.
+    /// The released part.
     fn release(&self) -> &impl Release;
 
-    /// What was measured on private data, for programs.
+    /// Values measured on private data, for programs.
     fn internal(&self) -> InternalRun;
 
-    /// A line for each user; none where users are not measured one by one.
+    /// A row for each user; none if users are not measured individually.
     fn user_table(&self) -> Result<Option<Vec<u8>>> {
         Ok(None)
     }
 
-    /// Released facts below the line of the model.
+    /// Released facts below the model line.
     fn facts(&self) -> Vec<(String, String)> {
         Vec::new()
     }
 
-    /// What was measured, for a terminal.
+    /// The measurements, for a terminal.
     fn table(&self) -> Table;
 
-    /// Users' metrics on held-out records, and those of baselines; none where a command measures none.
+    /// Users' metrics on held-out records, and those of baselines; none if a command measures none.
     fn quality(&self) -> Option<Cow<'_, Quality>> {
         None
     }
 
-    /// The verdict that a caller may see: by released metrics where the run paid for some, else by private ones if they are revealed.
+    /// The verdict that a caller may see: from released metrics if the run paid for some, otherwise
+    /// from private ones if they are revealed.
     fn verdict(&self, output: &OutputSettings) -> Option<Verdict> {
         let run = self.release().run();
         if let Some(release) = run.metric_release() {
@@ -163,7 +166,7 @@ pub(crate) trait RunReport {
         self.quality()?.verdict()
     }
 
-    /// The last line of a summary: the verdict, or where it is.
+    /// The last line of a summary: the verdict, or where to find it.
     fn verdict_line(&self, output: &OutputSettings) -> (String, String) {
         let is_paid = output.metrics.release_metrics.is_some();
         let words = match self.verdict(output) {
@@ -185,10 +188,10 @@ pub(crate) trait RunReport {
         fact("verdict", words)
     }
 
-    /// What `--json` prints beside the guarantee: released values, and internal ones.
+    /// What `--json` prints in addition to the guarantee: released values, and internal ones.
     fn objects(&self) -> (Value, Value);
 
-    /// Writes what the guarantee does not cover, for the eyes of the folder's owner.
+    /// Writes what the guarantee does not cover, for the owner of the folder.
     fn write_internal(&self, folder: &OutputFolder, aside: &Aside) -> Result<()> {
         if let Some(users) = self.user_table()? {
             folder.write_internal("internal-users.csv", &users)?;
@@ -213,7 +216,7 @@ pub(crate) trait RunReport {
         Ok(())
     }
 
-    /// The object that `--json` prints; internal values only where they are asked for.
+    /// The object that `--json` prints; internal values only if requested.
     fn json(&self, output: &OutputSettings) -> Value {
         let (mut object, internal) = self.objects();
         let more = object["released"].take();
@@ -235,7 +238,8 @@ pub(crate) trait RunReport {
         object
     }
 
-    /// The summary on the screen: what is released, and under a title that says so, where it is asked for, what is internal.
+    /// The summary on the screen: released values, and, if requested, internal values under a
+    /// heading that says so.
     fn summary(&self, output: &OutputSettings, balance: Option<&str>) -> String {
         let certificate = self.release().certificate();
         let mut facts = guarantee_facts(certificate);
@@ -269,7 +273,7 @@ pub(crate) trait RunReport {
     }
 }
 
-/// Released metrics for the terminal, a line each.
+/// Released metrics for the terminal, one per line.
 fn metric_facts(metrics: &[ReleasedMetric]) -> impl Iterator<Item = (String, String)> {
     metrics.iter().enumerate().map(|(at, of)| {
         let head = if at == 0 { "metrics" } else { "" };
@@ -282,7 +286,8 @@ fn metric_facts(metrics: &[ReleasedMetric]) -> impl Iterator<Item = (String, Str
     })
 }
 
-/// Where the internal page is. That figures can be printed as well is told by the help: what is on a screen is easily passed on.
+/// The path of the internal page. Only the help mentions that internal values can be printed as
+/// well: screen output is easily passed on.
 pub(super) fn internal_fact(out: &Path) -> (String, String) {
     let page = internal_folder_of(out).join(INTERNAL_PAGE);
     let text = format!(
@@ -292,7 +297,7 @@ pub(super) fn internal_fact(out: &Path) -> (String, String) {
     fact("internal", text)
 }
 
-/// Whether the run has nothing to measure its model on, by its public settings.
+/// Whether the run has no held-out data, according to its public settings.
 fn holds_nothing_out(release: &impl Release) -> bool {
     let public = release.public();
     public.is_some_and(|run| run[GIVEN]["no_split"] == true)
@@ -314,7 +319,7 @@ pub(super) fn released_of<R: Release + ?Sized>(of: &R) -> ReleasedRun {
     }
 }
 
-/// An internal record without figures, for the rest to be filled in.
+/// An internal record without results, to be filled in.
 pub(super) fn internal_of(release: &impl Release, seconds: Seconds) -> InternalRun {
     InternalRun {
         schema_version: INTERNAL_SCHEMA_VERSION,
@@ -337,7 +342,7 @@ pub(super) fn counted<const N: usize>(counts: [(&str, usize); N]) -> Vec<(String
     counts.map(|(name, n)| (name.to_owned(), n as u64)).into()
 }
 
-/// A line for each user: id, whether held out, numbers of rows, and errors under these names.
+/// A row for each user: id, whether held out, numbers of rows, and errors under these names.
 pub(super) fn user_csv<'a>(
     names: impl IntoIterator<Item = String>,
     users: impl IntoIterator<Item = (&'a str, bool, [usize; 2], &'a [Option<f64>])>,

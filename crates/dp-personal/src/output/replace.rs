@@ -1,4 +1,4 @@
-//! Files that take the place of older ones in a folder that stays.
+//! Files that replace older ones in an existing folder.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -8,20 +8,20 @@ use std::path::{Path, PathBuf};
 use super::folder::{folder_of, remove_if_present, sync_folder};
 use crate::error::{Error, Result};
 
-/// Name, content, and whether the file is for its owner's eyes only.
+/// Name, content, and whether only the owner may read the file.
 pub type Replacement<'a> = (&'a str, Vec<u8>, bool);
 
 const PARTIAL: &str = ".partial";
 
-/// Writes every file beside its place, flushed to disk, and moves them there only when all are whole; then removes
-/// `gone`, which an earlier report may have left. What stood there before goes; nothing is ever half-written, and
-/// after a failure to write nothing has changed.
+/// Writes every file under a temporary name, flushed to disk, and moves them into place only when
+/// all are complete; then removes `gone`, which an earlier report may have left. Existing files are
+/// replaced; no file is ever half-written, and after a failed write nothing has changed.
 ///
-/// A file on its way begins with its own name: what a killed run leaves of an internal file still begins with
-/// `internal`. The next run removes it.
+/// The temporary name begins with the file's own name: what a killed run leaves of an internal file
+/// still begins with `internal`. The next run removes it.
 ///
 /// # Errors
-/// When a file cannot be written; then the old ones are still there.
+/// When a file cannot be written; the old files are then still there.
 pub fn replace_files(folder: &Path, files: &[Replacement<'_>], gone: &[&str]) -> Result<()> {
     let mut partial = Vec::with_capacity(files.len());
     for (name, bytes, internal) in files {
@@ -43,10 +43,10 @@ pub fn replace_files(folder: &Path, files: &[Replacement<'_>], gone: &[&str]) ->
     Ok(())
 }
 
-/// Replaces one file for its owner's eyes, whole or not at all.
+/// Replaces one private file, completely or not at all.
 ///
 /// # Errors
-/// As [`replace_files`], and when its name is not text.
+/// As [`replace_files`], and when its name is not valid text.
 pub(crate) fn replace_private(path: &Path, bytes: &[u8]) -> Result<()> {
     let name = path.file_name().and_then(OsStr::to_str).ok_or_else(|| {
         let reason = "the name is not UTF-8";
@@ -55,12 +55,12 @@ pub(crate) fn replace_private(path: &Path, bytes: &[u8]) -> Result<()> {
     replace_files(folder_of(path), &[(name, bytes.to_vec(), true)], &[])
 }
 
-/// Name of a file on its way.
+/// Temporary name of a file.
 fn partial_name(name: &str) -> String {
     format!("{name}.{}{PARTIAL}", std::process::id())
 }
 
-/// Whether a killed run may have left this of `name`.
+/// Whether a killed run may have left `found` as a partial file of `name`.
 fn is_partial(found: &str, name: &str) -> bool {
     let process = found
         .strip_prefix(name)
@@ -68,9 +68,9 @@ fn is_partial(found: &str, name: &str) -> bool {
     process.is_some_and(|id| !id.is_empty() && id.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// Removes what killed runs left of a file, but nothing that a living process is writing.
+/// Removes partial files that killed runs left, but none that a running process is writing.
 fn sweep(folder: &Path, name: &str) -> io::Result<()> {
-    // a folder that is not there fails at the file itself
+    // if the folder does not exist, writing the file itself fails
     for entry in fs::read_dir(folder).into_iter().flatten() {
         let entry = entry?;
         let is_file = entry.file_type()?.is_file();
@@ -84,7 +84,8 @@ fn sweep(folder: &Path, name: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// A whole file that is not in its place yet; removed unless it was moved, locked until then.
+/// A complete file that has not been moved into place yet; removed unless it is moved, and locked
+/// until then.
 struct Partial {
     path: PathBuf,
     file: File,
