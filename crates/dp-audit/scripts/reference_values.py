@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Reference values for tests/reference_values.rs: mpmath with 40 digits, scipy for the
+"""Reference values for tests/audits/reference_values.rs: mpmath with 40 digits, scipy for the
 Clopper-Pearson bounds. Run: python3 crates/dp-audit/scripts/reference_values.py"""
 from mpmath import mp, mpf, gammainc, quad, exp, log, loggamma, erfc, erfinv, sqrt
 from scipy.stats import beta

@@ -10,6 +10,7 @@ mod personalized;
 mod private_sgd;
 mod public_features;
 mod quantiles;
+mod reference_values;
 mod regressions;
 mod resume;
 mod rounds;

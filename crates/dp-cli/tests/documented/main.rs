@@ -109,7 +109,7 @@ fn commands_of_tests() {
 fn every_page_is_run() {
     let own = concat!(
         include_str!("main.rs"),
-        include_str!("../../../dp-reproduce/tests/documented.rs")
+        include_str!("../../../dp-reproduce/tests/cli/documented.rs")
     );
     for page in markdown::pages(&root()) {
         let text = std::fs::read_to_string(root().join(&page)).unwrap();

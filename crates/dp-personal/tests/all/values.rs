@@ -1,5 +1,4 @@
 //! Workflows for callers who hold values and not files: plans, tables in memory, models read once.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::fmt::Write as _;
 use std::fs;

@@ -1,10 +1,5 @@
 //! A run goes on only with what it was begun with: every row of the table of settings is changed in turn.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a helper of a test that cannot go on should stop it"
-)]
-
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};

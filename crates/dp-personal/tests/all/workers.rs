@@ -1,10 +1,5 @@
 //! Users dealt to several processes: the released files are those of one process, byte for byte.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a helper of a test that cannot go on should stop it"
-)]
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::ops::ControlFlow;

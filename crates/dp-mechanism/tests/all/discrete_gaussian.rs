@@ -3,10 +3,8 @@
 //! Keys are fixed, so an outcome repeats. For a new key the chance of a false alarm is 1e-6 for
 //! each chi-square and 6e-7 for each moment or tail count.
 
-mod sampler_support;
-
+use crate::sampler_support::{ChiSquare, Z_1E_6, Z_1E_9, discrete_draws, discrete_pmf, draws};
 use dp_mechanism::DiscreteGaussian;
-use sampler_support::{ChiSquare, Z_1E_6, Z_1E_9, discrete_draws, discrete_pmf, draws};
 
 #[test]
 fn ten_million_draws_fit_the_exact_probabilities() {
@@ -106,7 +104,7 @@ fn sums_wrap_and_scales_are_checked() {
     let noise = DiscreteGaussian::new(1 << 40).unwrap();
     let from = |start: i64| {
         let mut sums = vec![start; 1000];
-        noise.add_noise(&mut sampler_support::generator(70), &mut sums);
+        noise.add_noise(&mut crate::sampler_support::generator(70), &mut sums);
         sums
     };
     for (top, zero) in from(i64::MAX).into_iter().zip(from(0)) {

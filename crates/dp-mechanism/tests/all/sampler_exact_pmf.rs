@@ -3,10 +3,8 @@
 //! Keys are fixed, so an outcome repeats. For a new key the chance of a false alarm is 1e-6 for
 //! each chi-square.
 
-mod sampler_support;
-
+use crate::sampler_support::{ChiSquare, Z_1E_6, Z_1E_9, draws, generator, normal_mass};
 use dp_mechanism::FlooredGaussian;
-use sampler_support::{ChiSquare, Z_1E_6, Z_1E_9, draws, generator, normal_mass};
 
 #[test]
 fn ten_million_draws_fit_the_exact_probabilities() {

@@ -1,8 +1,6 @@
 //! Moments, tails, low bits and independence at a large scale, and the white-box scale audit.
 
-mod sampler_support;
-
-use sampler_support::{ChiSquare, Z_1E_6, Z_1E_9, draws, normal_mass};
+use crate::sampler_support::{ChiSquare, Z_1E_6, Z_1E_9, draws, normal_mass};
 
 const K: u32 = 30;
 const N: usize = 10_000_000;

@@ -1,8 +1,7 @@
 //! Exact probabilities of floor(sigma N) and the chi-square test against them.
 #![allow(
-    dead_code,
     clippy::unwrap_used,
-    reason = "helpers of tests; each test binary uses a part"
+    reason = "a helper of a test that cannot go on should stop it"
 )]
 
 use chacha20::ChaCha20Rng;

@@ -1,0 +1,18 @@
+//! Runs every command of the pages about reproductions as printed, with `--quick` and one seed.
+
+use crate::pages;
+
+#[test]
+fn reproductions() {
+    pages::run("docs/reproductions.md", &[]);
+}
+
+#[test]
+fn readme() {
+    pages::run("crates/dp-reproduce/README.md", &[]);
+}
+
+#[test]
+fn results() {
+    pages::run("docs/results.md", &[]);
+}
