@@ -92,7 +92,7 @@ struct Partial {
 }
 
 impl Partial {
-    /// Nothing that was there before is touched or, on a failure, removed.
+    /// Existing files are never changed or, on a failure, removed.
     fn write(path: PathBuf, bytes: &[u8], internal: bool) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         options.write(true).create_new(true);
@@ -101,7 +101,7 @@ impl Partial {
             std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         }
         #[cfg(not(unix))]
-        let _ = internal; // modes are a Unix notion
+        let _ = internal; // file modes exist on Unix only
         let file = options.open(&path)?;
         let mut partial = Self { path, file };
         partial.file.lock()?;
@@ -113,7 +113,7 @@ impl Partial {
 
 impl Drop for Partial {
     fn drop(&mut self) {
-        // one that was moved is gone, and one that cannot be removed is swept by the next run
+        // a file that was moved is gone, and one that cannot be removed is removed by the next run
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -173,7 +173,7 @@ mod tests {
         let held = Partial::write(other.clone(), b"theirs", false).unwrap();
         replace_files(dir.path(), &[("a", b"ours".to_vec(), false)], &[]).unwrap();
         assert_eq!(fs::read(&other).unwrap(), b"theirs");
-        // one that was not made here is not removed after the failure either
+        // a file that was not created here is not removed after the failure either
         assert!(Partial::write(other.clone(), b"ours", false).is_err());
         assert_eq!(fs::read(&other).unwrap(), b"theirs");
         drop(held);

@@ -1,5 +1,5 @@
-//! What a run says of itself in a form for programs: `report.json` holds released values only, `internal.json`
-//! the rest. `dp report` makes its pages from them.
+//! Machine-readable records of a run: `report.json` contains released values only, `internal.json`
+//! the rest. `dp report` creates its pages from them.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -17,40 +17,42 @@ use crate::error::{Error, Result};
 use crate::metric_release::MetricRelease;
 use crate::quality::{QualityTables, Verdict};
 
-/// Released values of a run, beside its certificate.
+/// Released values of a run, in addition to its certificate.
 pub(crate) const RELEASED: &str = "report.json";
-/// Figures computed from private data.
+/// Values computed from private data.
 pub(crate) const INTERNAL: &str = "internal.json";
-/// The page made of them.
+/// The page created from them.
 pub(crate) const INTERNAL_PAGE: &str = "internal.md";
-/// The same, of `dp evaluate --save`.
+/// Values saved by `dp evaluate --save`.
 pub(crate) const EVALUATION: &str = "internal-evaluation.json";
-/// Version of what is released, and of what `dp evaluate` saves.
+/// Schema version of released values, and of what `dp evaluate` saves.
 pub(crate) const SCHEMA_VERSION: u32 = 1;
-/// Version of [`INTERNAL`]. Readers of 1 take errors by round to be of every round from the first, whatever `rounds` says.
+/// Schema version of [`INTERNAL`]. Readers of version 1 assume that errors by round are of every
+/// round from the first, whatever `rounds` says.
 pub(crate) const INTERNAL_SCHEMA_VERSION: u32 = 2;
 
-/// What a run released beside its model, and how it was set.
+/// What a run released in addition to its model, and its settings.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct ReleasedRun {
     pub(crate) schema_version: u32,
     /// `train`, `tune`, `personalize`, `federate`.
     pub(crate) command: String,
-    /// What the model is, in a line.
+    /// Description of the model in one line.
     pub(crate) model: String,
     /// Noisy counts of the items, in the order of the catalogue.
     pub(crate) counts: Option<NoisyCounts>,
-    /// Where settings were chosen within the budget.
+    /// The comparison, if settings were chosen within the budget.
     pub(crate) comparison: Option<Comparison>,
-    /// Where the scale of ratings was learnt. Earlier versions wrote none.
+    /// The scale of ratings, if it was learned. Earlier versions wrote none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) rating_scale: Option<RatingScale>,
     pub(crate) charts: Vec<ChartData>,
     pub(crate) settings: Value,
-    /// What follows from settings alone and should be known of the run. Earlier versions wrote none.
+    /// Warnings that follow from settings alone. Earlier versions wrote none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) warnings: Vec<String>,
-    /// Everything public that shaped the run: its hash names the run in the list of releases. Earlier versions wrote none.
+    /// All public inputs that determined the run: their hash names the run in the release list.
+    /// Earlier versions wrote none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) run: Option<Value>,
 }
@@ -59,102 +61,105 @@ pub(crate) struct ReleasedRun {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct InternalRun {
     pub(crate) schema_version: u32,
-    /// Digest of the run's certificate, filled in when it is written; none in files of earlier versions.
+    /// Digest of the run's certificate, filled in when the file is written; none in files of
+    /// earlier versions.
     #[serde(default)]
     pub(crate) certificate: Option<String>,
     pub(crate) command: String,
-    /// The one figure to compare runs by.
+    /// The metric by which runs are compared.
     pub(crate) headline: Option<Headline>,
-    /// Names and values; none where nothing was held out.
+    /// Names and values; none if nothing was held out.
     pub(crate) metrics: Vec<(String, Option<f64>)>,
     pub(crate) by_round: Option<ByRound>,
     pub(crate) charts: Vec<ChartData>,
-    /// Whether a free baseline is better. Earlier versions wrote none.
+    /// The verdict against the best free baseline. Earlier versions wrote none.
     #[serde(default)]
     pub(crate) verdict: Option<Verdict>,
-    /// Metrics with their intervals, of all users and of groups. Earlier versions wrote none.
+    /// Metrics with their intervals, for all users and for groups. Earlier versions wrote none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) quality: Option<QualityTables>,
-    /// What was read and what was left out.
+    /// Counts of what was read and what was left out.
     pub(crate) data: Vec<(String, u64)>,
-    /// What stands beside it.
+    /// Additional entries.
     #[serde(flatten)]
     pub(crate) aside: Aside,
     pub(crate) seconds: Seconds,
 }
 
-/// What internal files say beside what was measured. Earlier versions wrote none of it.
+/// Entries of internal files in addition to the measurements. Earlier versions wrote none of them.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Aside {
-    /// What records say and their owner should look at.
+    /// Warnings about the records, for their owner.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) warnings: Vec<String>,
-    /// The ledger of the run, which is to note who looks at its figures.
+    /// The ledger of the run, which must record who looks at its results.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) ledger: Option<PathBuf>,
 }
 
-/// The figure of a run that others are compared with.
+/// The metric of a run that others are compared with.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Headline {
     pub(crate) metric: String,
-    /// Of a run that ran away not a finite number, for which JSON has null.
+    /// NaN for a run that diverged; JSON has null in that case.
     #[serde(deserialize_with = "number_or_null")]
     pub(crate) value: f64,
-    /// The same without privacy, where that was measured.
+    /// The same without privacy, if it was measured.
     pub(crate) non_private: Option<f64>,
 }
 
-/// A number, or NaN for the null that stands where one was not finite.
+/// A number, or NaN for null, which represents a number that was not finite.
 fn number_or_null<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<f64, D::Error> {
     Ok(Option::deserialize(from)?.unwrap_or(f64::NAN))
 }
 
-/// A figure after rounds, of the model that is released and of others.
+/// A metric after rounds, for the released model and for others.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct ByRound {
     pub(crate) metric: String,
-    /// What `values` are of.
+    /// Name of the model that `values` belong to.
     #[serde(default = "private")]
     pub(crate) name: String,
-    /// Which rounds: 0 is what the first one starts from. Files of earlier versions have none, and one value for each round from the first.
+    /// The rounds: 0 is the state before the first. Files of earlier versions have none, and one
+    /// value for each round from the first.
     #[serde(default)]
     pub(crate) rounds: Vec<usize>,
-    /// One for each round.
+    /// One value for each round.
     pub(crate) values: Vec<Option<f64>>,
-    /// After the same rounds.
+    /// Values of other models after the same rounds.
     #[serde(default)]
     pub(crate) others: Vec<RoundLine>,
 }
 
-/// A figure after rounds that are listed elsewhere.
+/// A metric after rounds that are listed elsewhere.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct RoundLine {
     pub(crate) name: String,
     pub(crate) values: Vec<Option<f64>>,
 }
 
-/// What the one line of a chart is of.
+/// Name of the only line of a chart.
 fn private() -> String {
     "private".to_owned()
 }
 
-/// Rows of numbers under one or several names, drawn as bars.
+/// Rows of numbers in one or several series, drawn as bars.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct ChartData {
     pub(crate) title: String,
     pub(crate) note: String,
-    /// Names of the numbers of a row.
+    /// Names of the series.
     pub(crate) series: Vec<String>,
     pub(crate) rows: Vec<(String, Vec<Option<f64>>)>,
 }
 
-/// What `dp train` held out, and what counted as a record: public, and needed to test on the same.
+/// What `dp train` held out, and which records counted: public, and needed to test on the same
+/// records.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct HeldOutBy {
     pub(crate) no_split: bool,
     pub(crate) split_seed: u64,
-    /// Of implicit feedback.
+    /// For implicit feedback.
     pub(crate) min_rating: Option<f64>,
 }
 
@@ -162,17 +167,18 @@ pub(crate) struct HeldOutBy {
 const HELD_OUT: &str = "held_out";
 
 impl HeldOutBy {
-    /// Says it beside the other settings.
+    /// Adds it to the other settings.
     pub(crate) fn put(self, settings: &mut Value) {
         settings[HELD_OUT] = json!(self);
     }
 }
 
-/// Rows that are shown; of more, the largest.
+/// Maximum number of rows shown; if there are more, the largest are shown.
 const MOST_ROWS: usize = 60;
 
 impl ChartData {
-    /// Its rows as bars, for pages and terminals; `file` is its name where a run writes it as one.
+    /// Its rows as bars, for pages and terminals; `file` is the file name if a run writes the chart
+    /// to one.
     pub(crate) fn chart(&self, file: Option<String>) -> Chart {
         let mut note = self.note.clone();
         let mut shown: Vec<usize> = (0..self.rows.len()).collect();
@@ -205,7 +211,7 @@ impl ChartData {
 }
 
 impl Headline {
-    /// The figure, unless the run ran away.
+    /// The value, unless the run diverged.
     pub(crate) fn finite(&self) -> Option<f64> {
         Some(self.value).filter(|value| value.is_finite())
     }
@@ -220,7 +226,7 @@ impl RoundLine {
 }
 
 impl ByRound {
-    /// What is released, and nothing beside it.
+    /// The metric of the released model only.
     pub(crate) fn one_line(metric: &str, rounds: Vec<usize>, values: Vec<Option<f64>>) -> Self {
         Self {
             metric: metric.to_owned(),
@@ -233,25 +239,25 @@ impl ByRound {
 }
 
 impl ReleasedRun {
-    /// What the run was to release of held-out metrics.
+    /// The settings of the run's release of held-out metrics.
     pub(crate) fn metric_release(&self) -> Option<MetricRelease> {
         MetricRelease::of_public(self.run.as_ref()?)
     }
 
-    /// What was held out, where the run says so.
+    /// What was held out, if the run recorded it.
     pub(crate) fn held_out(&self) -> Option<HeldOutBy> {
         serde_json::from_value(self.settings.get(HELD_OUT)?.clone()).ok()
     }
 }
 
-/// An object as a file: readable, with a line end.
+/// A JSON object as a file: indented, with a final newline.
 pub(crate) fn pretty(value: &impl Serialize) -> Result<Vec<u8>> {
     let mut bytes = serde_json::to_vec_pretty(value)?;
     bytes.push(b'\n');
     Ok(bytes)
 }
 
-/// The newest version that is read of a file.
+/// The newest schema version of a file that can be read.
 fn newest_schema(name: &str) -> u32 {
     if name == INTERNAL {
         INTERNAL_SCHEMA_VERSION
@@ -260,7 +266,7 @@ fn newest_schema(name: &str) -> u32 {
     }
 }
 
-/// Reads a file of a run back; none when there is no such file. A newer version is refused.
+/// Reads a file of a run; none if the file does not exist. A newer version is refused.
 pub(crate) fn read_run_file<T: DeserializeOwned>(folder: &Path, name: &str) -> Result<Option<T>> {
     #[derive(Deserialize)]
     struct Version {
@@ -284,10 +290,10 @@ pub(crate) fn read_run_file<T: DeserializeOwned>(folder: &Path, name: &str) -> R
     serde_json::from_slice(&bytes).map(Some).map_err(damaged)
 }
 
-/// Reads a certificate whose digest holds.
+/// Reads a certificate and checks its digest.
 ///
 /// # Errors
-/// Of a folder without one: what is there instead.
+/// For a folder without a certificate, the error names what is there instead.
 pub(crate) fn read_certificate(path: &Path) -> Result<Certificate> {
     let bytes = match fs::read(path) {
         Err(_) if path.file_name() == Some(OsStr::new(CERTIFICATE)) && !path.exists() => {

@@ -1,4 +1,4 @@
-//! The guarantee and the budget on the screen.
+//! The guarantee and the budget for the terminal.
 
 use std::borrow::Cow;
 
@@ -9,17 +9,18 @@ use serde_json::{Value, json};
 
 use crate::output::rounded_up;
 
-/// Heads everything on the screen that is computed from private data.
+/// Heading of everything on the screen that is computed from private data.
 pub(crate) const INTERNAL_HEAD: &str = "internal, not covered by the guarantee: do not publish";
 
-/// The guarantee in words and where the budget went, for a terminal, from the statement of a certificate that holds.
+/// The guarantee in words and the use of the budget, for a terminal, from the statement of a
+/// verified certificate.
 pub(crate) fn privacy_overview(certificate: &Certificate, statement: &PrivacyStatement) -> String {
     let table = terminal(&[Block::Table(budget_table(budget_shares(certificate)))]);
     let table: String = table.lines().map(|line| format!("    {line}\n")).collect();
     format!("{statement}\n  where the budget went\n{table}")
 }
 
-/// Releases with noise and part of the budget, and a bar each.
+/// Releases with their noise and share of the budget, and a bar for each.
 fn budget_table(shares: Vec<BudgetShare<'_>>) -> Table {
     let length = |share| (0..30).take_while(|&n| f64::from(n) < share * 30.0).count();
     let rows = shares.into_iter().map(|of| {
@@ -36,17 +37,18 @@ fn budget_table(shares: Vec<BudgetShare<'_>>) -> Table {
     Table::new("", heads, rows).with_text([3])
 }
 
-/// What a run will release, and what that costs: public, and the same for all data.
+/// The releases of a run and their cost: public, and the same for all data.
 #[derive(Debug, Clone)]
 pub struct PlanOverview {
-    /// By a documented schema.
+    /// JSON with a documented schema.
     pub json: Value,
-    /// In words, for a terminal.
+    /// Text for a terminal.
     pub text: String,
 }
 
 impl PlanOverview {
-    /// Of a plan as [`train::plan`](crate::workflows::train::plan) and its like give it.
+    /// Overview of a plan as returned by [`train::plan`](crate::workflows::train::plan) and the
+    /// corresponding functions of other workflows.
     #[must_use]
     pub fn of(plan: &Plan) -> Self {
         let all = plan.releases();
@@ -90,7 +92,7 @@ impl PlanOverview {
     }
 }
 
-/// Epsilon under both adjacencies in two lines, for the head of a summary.
+/// Epsilon under both adjacencies in two lines, for the top of a summary.
 pub(super) fn guarantee_facts(certificate: &Certificate) -> Vec<(String, String)> {
     let Some(g) = &certificate.guarantee else {
         let words = "the noise is seeded: anyone who knows the seed can subtract it";
@@ -116,7 +118,7 @@ pub(super) fn fact(name: &str, value: impl Into<String>) -> (String, String) {
     (name.to_owned(), value.into())
 }
 
-/// What `--json` says of a run that may be published.
+/// The part of the `--json` output that may be published.
 pub(crate) fn released(certificate: &Certificate) -> Value {
     let guarantee = certificate.guarantee.as_ref();
     let mut released = json!({
@@ -136,24 +138,24 @@ pub(crate) fn released(certificate: &Certificate) -> Value {
     released
 }
 
-/// A release, or several alike, and its part of the budget.
+/// A release, or several equal ones, and its share of the budget.
 pub(crate) struct BudgetShare<'a> {
     pub(crate) label: Cow<'a, str>,
-    /// Of a Gaussian release.
+    /// For a Gaussian release.
     pub(crate) noise_multiplier: Option<f64>,
-    /// Of mu^2; none beside mechanisms that are not Gaussian.
+    /// Share of mu^2; none if there are mechanisms that are not Gaussian.
     pub(crate) share: Option<f64>,
 }
 
-/// Where the budget went: each release's share of mu^2. Mechanisms that are not Gaussian have no such
-/// share, and beside them nobody has.
+/// The use of the budget: each release's share of mu^2. Mechanisms that are not Gaussian have no
+/// such share, and if there are any, no release has one.
 pub(crate) fn budget_shares(certificate: &Certificate) -> Vec<BudgetShare<'_>> {
     let releases = certificate.releases.iter();
     let listed = releases.map(|of| (of.label.as_str(), &of.event));
     shares_of(&listed.collect::<Vec<_>>(), certificate.adjacency)
 }
 
-/// A release by its label.
+/// A release with its label.
 type Listed<'a> = (&'a str, &'a DpEvent);
 
 fn shares_of<'a>(releases: &[Listed<'a>], adjacency: Adjacency) -> Vec<BudgetShare<'a>> {
@@ -180,10 +182,11 @@ fn shares_of<'a>(releases: &[Listed<'a>], adjacency: Adjacency) -> Vec<BudgetSha
         .collect()
 }
 
-/// Releases that are shown apart; more of a kind in a row are one line.
+/// Number of releases that are listed separately; longer sequences of one kind are one line.
 const SHOWN_APART: usize = 20;
 
-/// Releases one by one, and long stretches of the same event with labels that count up together.
+/// Releases one by one, except that long sequences of the same event with consecutively numbered
+/// labels are grouped.
 fn groups<'l, 'a>(releases: &'l [Listed<'a>]) -> impl Iterator<Item = &'l [Listed<'a>]> {
     let counts_up = |a: &Listed<'a>, b: &Listed<'a>| match (rank(a.0), rank(b.0)) {
         (Some((name, i)), Some((other, j))) => {
@@ -201,7 +204,7 @@ fn groups<'l, 'a>(releases: &'l [Listed<'a>]) -> impl Iterator<Item = &'l [Liste
     })
 }
 
-/// `round 7` as its name and its number.
+/// Splits `round 7` into its name and its number.
 fn rank(label: &str) -> Option<(&str, u64)> {
     let (name, number) = label.rsplit_once(' ')?;
     Some((name, number.parse().ok()?))

@@ -1,4 +1,4 @@
-//! What a run of `dp train` or `dp tune` leaves behind, and its summary on the screen.
+//! Output of a run of `dp train` or `dp tune`, and its summary on the screen.
 
 use std::borrow::Cow;
 
@@ -23,32 +23,32 @@ use crate::quality::{Quality, Scored};
 use crate::report::Model;
 use crate::settings::Method;
 
-/// Why the rule learns item biases alone.
+/// Reason why the rule learns item biases alone.
 pub(crate) const NO_TASTES: &str = "Too little data for taste factors at this epsilon: only item biases were learned, so every user gets the same ranking";
 
 /// Settings of a run, for its report.
 pub(crate) trait TrainSettings: Serialize {
     fn n_rounds(&self) -> usize;
 
-    /// Whether a rule, not the operator, chose the length of the factors.
+    /// Whether a rule, not the operator, chose the dimension of the factors.
     fn dim_by_rule(&self) -> bool;
 
-    /// How many of `n_items` items are learnt, where that is not all of them.
+    /// How many of `n_items` items are learned, if not all of them.
     fn n_head(&self, _n_items: usize, _counts: Option<&NoisyCounts>) -> Option<usize> {
         None
     }
 
-    /// The bound on labels that are ratings.
+    /// The bound on labels, if they are ratings.
     fn label_bound(&self) -> Option<f64> {
         None
     }
 
-    /// The range that ratings are taken to have.
+    /// The assumed range of ratings.
     fn rating_range(&self) -> Option<[f64; 2]> {
         None
     }
 
-    /// Whether the counts of items took the place of tastes in `model`.
+    /// Whether `model` uses item counts instead of taste factors.
     fn ranks_by_popularity(&self, _model: &FactorModel) -> bool {
         false
     }
@@ -58,12 +58,12 @@ pub(crate) trait TrainSettings: Serialize {
         "train"
     }
 
-    /// What made the factors.
+    /// Name of the method that computed the factors.
     fn made_by(&self, method: Method) -> String {
         format!("{} rounds, method `{}`", self.n_rounds(), method.name())
     }
 
-    /// What the model has besides factors and catalogue: names and bytes.
+    /// Files of the model in addition to factors and catalogue: names and bytes.
     fn more_files(&self) -> Vec<(&'static str, Vec<u8>)> {
         Vec::new()
     }
@@ -106,11 +106,11 @@ pub(crate) struct TrainRelease<'a, S = FactorizationParams> {
     pub(crate) params: &'a S,
     pub(crate) ratings: &'a Ratings,
     pub(crate) held_out: HeldOutBy,
-    /// Where settings were chosen within the budget.
+    /// The comparison, if settings were chosen within the budget.
     pub(crate) comparison: Option<Comparison>,
-    /// The prior of the items, where there was one.
+    /// The prior of the items, if there was one.
     pub(crate) prior: Option<Vec<u8>>,
-    /// Everything public that shaped the run, where it kept its list of releases.
+    /// All public inputs that determined the run, if it stored its release list.
     pub(crate) run: Option<&'a Value>,
 }
 
@@ -191,7 +191,7 @@ impl<S: TrainSettings> Release for TrainRelease<'_, S> {
     }
 }
 
-/// Everything a run has to say, released and internal apart.
+/// All results of a run, with released and internal parts kept separate.
 pub(crate) struct TrainReport<'a, S = FactorizationParams> {
     pub(crate) release: &'a TrainRelease<'a, S>,
     pub(crate) metrics: Evaluation,
@@ -200,7 +200,7 @@ pub(crate) struct TrainReport<'a, S = FactorizationParams> {
 }
 
 impl<S> TrainReport<'_, S> {
-    /// Whether users were held out, and not ratings of every user.
+    /// Whether users were held out, instead of ratings of every user.
     const fn is_of_lists(&self) -> bool {
         matches!(self.metrics.figures, Figures::Ranking(_))
     }
@@ -214,7 +214,7 @@ impl<S: TrainSettings> RunReport for TrainReport<'_, S> {
     fn internal(&self) -> InternalRun {
         let table = self.release.ratings.interactions().expose();
         let summary = self.release.ratings.summary().expose();
-        // a learnt scale says where most ratings lie, and not where they end
+        // a learned scale describes where most ratings are, not where they end
         let is_learnt = |scale: &RatingScale| scale.is_learnt();
         let is_learnt = self.release.fitted.model.scale().is_some_and(is_learnt);
         let ranged = self.release.params.rating_range().filter(|_| !is_learnt);
@@ -328,10 +328,11 @@ impl<S: TrainSettings> RunReport for TrainReport<'_, S> {
     }
 }
 
-/// Share of ratings far from their user's mean above which it is said that they are cut.
+/// Share of ratings far from their user's mean above which the report mentions that they are
+/// clipped.
 const MANY: f64 = 0.05;
 
-/// What the released scale of ratings says.
+/// Facts about the released scale of ratings.
 fn scale_facts(scale: &RatingScale) -> Vec<(String, String)> {
     let (center, unit) = (short(scale.center), short(scale.unit));
     let mut facts = Vec::new();
@@ -366,21 +367,21 @@ fn scale_facts(scale: &RatingScale) -> Vec<(String, String)> {
     facts
 }
 
-/// The candidates of `dp tune` and what was released about them.
+/// The candidates of `dp tune` and the values released about them.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Comparison {
-    /// As they were given.
+    /// The candidates as given.
     pub(crate) candidates: Vec<String>,
-    /// Released scores, smallest best.
+    /// Released scores; the smallest is the best.
     pub(crate) scores: Vec<f64>,
     /// Noise in each of them.
     pub(crate) noise_stddev: f64,
-    /// Place of the chosen one, from 0.
+    /// Index of the chosen one, from 0.
     pub(crate) chosen: usize,
 }
 
 impl Comparison {
-    /// Names and values for the terminal, a candidate each.
+    /// Names and values for the terminal, one per candidate.
     pub(crate) fn facts(&self) -> Vec<(String, String)> {
         let scored = self.candidates.iter().zip(&self.scores).enumerate();
         let mut facts: Vec<_> = scored

@@ -1,4 +1,5 @@
-//! What private personalization is compared with. Everything here is computed from private data and stays with the operator.
+//! Baselines for private personalization. Everything here is computed from private data and stays
+//! with the operator.
 
 use dp_accounting::{Budget, Ledger, Plan, Spend};
 use dp_core::{Adjacency, ApproxDp};
@@ -17,20 +18,20 @@ use super::methods::{MethodName, UserErrors, scored};
 use super::users::{OwnFit, Personal, Users};
 use crate::error::Result;
 
-/// Steps of alternating minimisation without noise.
+/// Number of steps of alternating minimisation without noise.
 const NON_PRIVATE_STEPS: usize = 5;
 
-/// Models of the methods that learn from many users; none where one could not be made.
+/// Models of the methods that learn from many users; none if one could not be computed.
 pub struct Baselines {
     single: Option<PersonalModel>,
     private: Subspace,
     non_private: Option<Subspace>,
-    /// All of the space, for a user alone.
+    /// The whole space, for a user who learns alone.
     everything: Subspace,
     random: Subspace,
 }
 
-/// A budget of its own: for measurements of which nothing is released.
+/// A separate budget, for measurements that release nothing.
 ///
 /// # Errors
 /// When the plan cannot be paid for.
@@ -40,10 +41,10 @@ pub fn reserve_in_memory(plan: &Plan) -> Result<Vec<Spend>> {
 }
 
 impl Baselines {
-    /// The single model gets the same target in an account of its own: it is measured and thrown away.
+    /// The single model has the same target in a separate account: it is measured and discarded.
     ///
     /// # Errors
-    /// When a comparison cannot be trained.
+    /// When a baseline cannot be trained.
     pub fn new(
         train: &Users,
         private: &Subspace,
@@ -58,7 +59,7 @@ impl Baselines {
         };
         let everything = whole_space(dim)?;
         Ok(Self {
-            // whether these can be solved depends on the data, so that failing must not show
+            // whether these can be solved depends on the data, so a failure must not be visible
             single: single_model(train, dim, plan.target(), plan.adjacency(), noise).ok(),
             private: private.clone(),
             non_private: non_private.fit(train.samples()).ok(),
@@ -88,7 +89,7 @@ impl Baselines {
     }
 }
 
-/// The space in which a user alone fits.
+/// The whole space, for users who learn alone.
 ///
 /// # Errors
 /// When there are too many dimensions.
@@ -99,10 +100,10 @@ pub fn whole_space(dim: usize) -> Result<Subspace> {
     Ok(Subspace::spanned_by(dim, dim, &identity, provenance)?)
 }
 
-/// The same for everybody.
+/// The same subspace for every user.
 fn random_subspace(dim: usize, rank: usize, seed: u64) -> Result<Subspace> {
     let mut rng = ChaCha20Rng::seed_from_u64(seed);
-    // the sum of twelve uniform numbers is normal enough for a direction
+    // the sum of twelve uniform numbers is close enough to normal for a direction
     let mut normal = || (0..12).map(|_| rng.random::<f64>() - 0.5).sum::<f64>();
     let columns: Vec<f64> = (0..dim * rank).map(|_| normal()).collect();
     Ok(Subspace::spanned_by(
@@ -120,7 +121,7 @@ fn single_model(
     adjacency: Adjacency,
     noise: &mut NoiseSource,
 ) -> Result<PersonalModel> {
-    // public: features and labels that were mapped onto -1 to 1
+    // public bounds: features and labels that were mapped to -1 to 1
     let params = SingleModelParams {
         design_clip: (dim as f64).sqrt(),
         label_clip: 1.0,
@@ -131,7 +132,7 @@ fn single_model(
     Ok(fitted.model)
 }
 
-/// Every user's errors on the own test rows; `users` are those of `split`, in its order.
+/// Every user's errors on their test rows; `users` are those of `split`, in its order.
 ///
 /// # Errors
 /// When the data do not fit the inputs, or a fit fails.
@@ -157,7 +158,7 @@ pub fn errors_of_users(
     Ok(split.par_iter().enumerate().map(of_user).collect())
 }
 
-/// The same of own fits in one subspace, and of no other method.
+/// The same for personal fits in one subspace, and no other method.
 ///
 /// # Errors
 /// When the data do not fit the inputs, or a fit fails.

@@ -1,4 +1,4 @@
-//! What settings of several workflows say of columns, their public ranges and held-out rows.
+//! Settings of several workflows about columns, their public ranges and held-out rows.
 
 use std::collections::{HashMap, HashSet};
 
@@ -18,10 +18,10 @@ pub struct Ranges {
 }
 
 impl Ranges {
-    /// The ranges that settings and their file name.
+    /// The ranges given by settings and their file.
     ///
     /// # Errors
-    /// When a range is none, or the file cannot be read.
+    /// When a range is invalid, or the file cannot be read.
     pub fn new(args: &RangeSettings) -> Result<Self> {
         Ok(Self {
             by_column: match &args.bounds {
@@ -33,12 +33,12 @@ impl Ranges {
         })
     }
 
-    /// That of the target, where settings name it.
+    /// The range of the target, if settings give it.
     pub(crate) const fn target(&self) -> Option<[f64; 2]> {
         self.target
     }
 
-    /// What models see of the columns of a table.
+    /// Model inputs from the columns of a table.
     ///
     /// # Errors
     /// When a column is named twice, or the file of ranges names one that is not in use.
@@ -48,7 +48,7 @@ impl Ranges {
         self.inputs_of(draft, table.features(), target)
     }
 
-    /// The same by the names of the columns.
+    /// Model inputs from the names of the columns.
     ///
     /// # Errors
     /// When the file of ranges names a column that is not in use.
@@ -80,10 +80,10 @@ impl Ranges {
     }
 }
 
-/// The columns to read, with `max_rows` checked.
+/// The columns to read, after checking `max_rows`.
 ///
 /// # Errors
-/// When settings are out of range or do not go together.
+/// When settings are out of range or conflict.
 pub fn columns_of(args: &ColumnSettings) -> Result<SampleColumns> {
     params::in_range(
         "max_rows",
@@ -107,10 +107,10 @@ pub fn columns_of(args: &ColumnSettings) -> Result<SampleColumns> {
     })
 }
 
-/// What is predicted.
+/// The prediction task.
 ///
 /// # Errors
-/// When settings are out of range or do not go together.
+/// When settings are out of range or conflict.
 pub fn task_of(kind: TaskKind, threshold: Option<f64>) -> Result<Task> {
     match (kind, threshold) {
         (TaskKind::Regression, None) => Ok(Task::Regression),
@@ -124,10 +124,10 @@ pub fn task_of(kind: TaskKind, threshold: Option<f64>) -> Result<Task> {
     }
 }
 
-/// What is held out, checked: nothing with `no_split`.
+/// The held-out shares, checked: none with `no_split`.
 ///
 /// # Errors
-/// When settings are out of range or do not go together.
+/// When settings are out of range or conflict.
 pub fn shares_of(no_split: bool, shares: SampleShares) -> Result<SampleShares> {
     if no_split {
         return Ok(SampleShares {

@@ -11,13 +11,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
 
-/// Ways to a subspace.
+/// Methods to learn a subspace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Method {
     /// `ResidualAltMin`: whitening, projector sum, residual steps; squared loss.
     Residual,
-    /// The projector sum alone: squared loss, nothing but directions.
+    /// The projector sum alone: squared loss, directions only.
     Projectors,
     /// Projector sum, then clipped gradient steps on the loss of the task.
     Gradient,
@@ -25,27 +25,27 @@ pub enum Method {
     Alternating,
 }
 
-/// Public settings of a method, not yet checked.
+/// Public settings of a method before validation.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MethodSettings {
-    /// Which way.
+    /// The method.
     pub method: Method,
     /// Dimension of the subspace.
     pub rank: usize,
-    /// Steps after the first release; by method where not set.
+    /// Number of steps after the first release; the default depends on the method.
     pub steps: Option<usize>,
-    /// The loss of users' own models.
+    /// The loss of users' personal models.
     pub loss: ConvexLoss,
-    /// Bound on a user's mean gradient; of `gradient` alone.
+    /// Bound on a user's mean gradient, for `gradient` only.
     pub gradient_clip: f64,
-    /// The step size; of `gradient` alone.
+    /// The step size, for `gradient` only.
     pub learning_rate: f64,
-    /// Ridge of users' own models during gradient steps.
+    /// Ridge of users' personal models during gradient steps.
     pub l2_penalty: f64,
 }
 
-/// A method with checked settings.
+/// A method with validated settings.
 #[derive(Debug)]
 pub enum Fit {
     /// Residual steps.
@@ -68,7 +68,7 @@ impl MethodSettings {
         }
     }
 
-    /// Steps in use.
+    /// The number of steps.
     pub fn n_steps(&self) -> usize {
         match self.method {
             Method::Residual => self.steps.unwrap_or(4),
@@ -78,10 +78,10 @@ impl MethodSettings {
         }
     }
 
-    /// The method with checked settings.
+    /// The method with validated settings.
     ///
     /// # Errors
-    /// When settings are out of range or do not go together.
+    /// When settings are out of range or conflict.
     pub fn check(self) -> Result<Fit> {
         if self.method == Method::Residual {
             let params = ResidualAltMinParams {
@@ -118,7 +118,7 @@ impl MethodSettings {
 }
 
 impl Fit {
-    /// Whether users with at most so many rows have enough of them for the method.
+    /// Checks that users with at most `max_rows` rows have enough of them for the method.
     ///
     /// # Errors
     /// When they have too few.
@@ -130,7 +130,7 @@ impl Fit {
     }
 }
 
-/// Whichever method it is.
+/// Delegates to the method.
 impl Trainer for Fit {
     type Data = UserSamples;
     type Model = Subspace;

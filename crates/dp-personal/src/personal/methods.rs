@@ -8,28 +8,29 @@ use super::inputs::{Inputs, Task};
 use super::users::Personal;
 use dp_data::SampleUser;
 
-/// What a user could predict with.
+/// Methods by which a user could predict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MethodName {
-    /// The mean of the own labels, or the own larger class.
+    /// The mean of the user's labels, or their majority class.
     OwnMean,
-    /// Least squares of smallest norm on the own rows.
+    /// Least squares of smallest norm on the user's rows.
     OwnData,
-    /// Ridge on the own rows, chosen as in the subspace.
+    /// Ridge on the user's rows, with a penalty chosen as in the subspace.
     OwnRidge,
-    /// The own fit in a public random subspace: what a private one is worth that is nothing but noise.
+    /// The user's fit in a public random subspace: the value of a private subspace that is only
+    /// noise.
     RandomSubspace,
-    /// One private linear model for everybody, at the same budget.
+    /// One private linear model for all users, at the same budget.
     SingleModel,
-    /// The own fit in the private subspace.
+    /// The user's fit in the private subspace.
     Private,
-    /// The own fit in a subspace learned without privacy.
+    /// The user's fit in a subspace learned without privacy.
     NonPrivate,
 }
 
 impl MethodName {
-    /// All of them, in the order of tables.
+    /// All methods, in the order of tables.
     pub const ALL: [Self; 7] = [
         Self::OwnMean,
         Self::OwnData,
@@ -40,7 +41,7 @@ impl MethodName {
         Self::NonPrivate,
     ];
 
-    /// In tables of reproductions and heads of files.
+    /// Name in tables of reproductions and headers of files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::OwnMean => "own-mean",
@@ -53,7 +54,7 @@ impl MethodName {
         }
     }
 
-    /// In reports.
+    /// Name in reports.
     pub const fn words(self) -> &'static str {
         match self {
             Self::OwnMean => "own mean",
@@ -67,40 +68,40 @@ impl MethodName {
     }
 }
 
-/// One user's mean errors on the own test rows, in the order of [`MethodName::ALL`]: private.
+/// One user's mean errors on their test rows, in the order of [`MethodName::ALL`]: private.
 #[derive(Clone)]
 pub struct UserErrors {
     /// The user's id.
     pub id: String,
-    /// Whether nothing was trained on this user.
+    /// Whether the user was excluded from training.
     pub held_out: bool,
-    /// Rows that the user's own model is fitted to.
+    /// Number of rows that the user's personal model is fitted to.
     pub n_history: usize,
-    /// Rows that it is tested on.
+    /// Number of rows that it is tested on.
     pub n_test: usize,
-    /// None where a method has no model.
+    /// None if a method has no model.
     pub errors: [Option<f64>; 7],
-    /// Of classes, the scores behind them.
+    /// For classes, the scores behind the errors.
     pub scores: [ClassScores; 7],
 }
 
-/// What scores are worth where there are two classes: private.
+/// Metrics of scores for two classes: private.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct ClassFigures {
     /// Area under the ROC curve over the test rows of all users.
     pub auc: Option<f64>,
-    /// Its mean over users who have test rows of both kinds.
+    /// Its mean over users who have test rows of both classes.
     pub mean_user_auc: Option<f64>,
-    /// Mean log loss over all test rows, nats.
+    /// Mean log loss over all test rows, in nats.
     pub log_loss: Option<f64>,
-    /// Share of the rows above the threshold that are found.
+    /// Share of the rows above the threshold that are classified as such.
     pub recall_yes: Option<f64>,
-    /// Share of the others.
+    /// The same for the other rows.
     pub recall_no: Option<f64>,
 }
 
 impl ClassFigures {
-    /// Of the scores of these users; none where there are none, as of regression.
+    /// Metrics of the scores of these users; none if there are no scores, as for regression.
     pub fn of<'a>(users: impl Iterator<Item = &'a ClassScores>) -> Option<Self> {
         let (mut all, mut areas) = (ClassScores::default(), Vec::new());
         for scores in users {
@@ -119,7 +120,7 @@ impl ClassFigures {
     }
 }
 
-/// The mean error of a model on a user's rows, and of classes the scores; none without rows.
+/// The mean error of a model on a user's rows, and for classes the scores; none without rows.
 pub fn scored(inputs: &Inputs, model: &Personal, rows: &SampleUser) -> (Option<f64>, ClassScores) {
     let (mut total, mut n, mut encoded) = (0.0, 0_usize, Vec::new());
     let mut scores = ClassScores::default();
@@ -135,29 +136,29 @@ pub fn scored(inputs: &Inputs, model: &Personal, rows: &SampleUser) -> (Option<f
     ((n > 0).then(|| total / n as f64), scores)
 }
 
-/// One method over all users of a kind: private.
+/// One method's errors over all users of a kind: private.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Errors {
-    /// Which method.
+    /// The method.
     pub method: MethodName,
     /// RMSE or accuracy over all test rows.
     pub over_rows: Option<f64>,
     /// The same for the median user.
     pub median_user: Option<f64>,
-    /// Of classes alone.
+    /// For classes only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub classes: Option<ClassFigures>,
 }
 
 impl MethodName {
-    /// The error of one method over all rows.
+    /// The error of this method over all rows.
     pub fn over_rows(self, errors: &[Errors]) -> Option<f64> {
         errors.iter().find(|of| of.method == self)?.over_rows
     }
 }
 
 impl UserErrors {
-    /// Of a user on whom nothing was measured.
+    /// Errors of a user who was not measured.
     pub fn none(user: &SplitUser, n_features: usize) -> Self {
         Self {
             id: user.test.id().to_owned(),
@@ -171,7 +172,7 @@ impl UserErrors {
 }
 
 impl Errors {
-    /// All methods over the users that are held out, or that are not.
+    /// All methods over the users that are held out, or over those that are not.
     pub fn of(inputs: &Inputs, users: &[UserErrors], held_out: bool) -> [Self; 7] {
         let kept: Vec<_> = users
             .iter()

@@ -1,5 +1,5 @@
-//! Personal models in a shared subspace: what `dp personalize`, `dp predict` and the reproductions on real data have in
-//! common.
+//! Personal models in a shared subspace: common code of `dp personalize`, `dp predict` and the
+//! reproductions on real data.
 
 #![allow(
     missing_debug_implementations,

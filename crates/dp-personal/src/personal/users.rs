@@ -1,4 +1,4 @@
-//! A user's rows as models see them, and the user's own model.
+//! A user's rows as model inputs, and the user's personal model.
 
 use dp_core::{SampleRows, UserSamples, UserSamplesBuilder};
 use dp_data::SampleUser;
@@ -9,13 +9,14 @@ use dp_personalize::{
 use super::inputs::{Inputs, Intercept, Task};
 use crate::error::Result;
 
-/// Users with their histories as models see them: every user has a place, also one without usable rows.
+/// Users with their training rows as model inputs: every user has an index, including users without
+/// usable rows.
 pub struct Users {
     samples: UserSamples,
     centers: Vec<Center>,
 }
 
-/// The user's own means, or zeros where levels are not the user's own.
+/// The user's own means, or zeros if levels are not the user's own.
 #[derive(Clone)]
 struct Center {
     x: Vec<f64>,
@@ -23,10 +24,10 @@ struct Center {
 }
 
 impl Users {
-    /// The first `max_rows` rows of each history.
+    /// Uses the first `max_rows` rows of each history.
     ///
     /// # Errors
-    /// When a user has more rows than said, or rows of another width.
+    /// When a user has more rows than `max_rows`, or rows of another width.
     pub fn new<'a>(
         inputs: &Inputs,
         histories: impl Iterator<Item = &'a SampleUser>,
@@ -35,8 +36,8 @@ impl Users {
         Self::with_keys(inputs, histories, max_rows, |_| None)
     }
 
-    /// The same, where training knows each user by a key that follows from the id, so that the user's shard and coins are the same in any number
-    /// of processes. Ids must differ.
+    /// The same, with a key for each user in training that follows from the id, so that the user's
+    /// shard and coins are the same in any number of processes. Ids must differ.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -64,7 +65,7 @@ impl Users {
             if let Some(key) = key(history) {
                 builder.set_id(number, key);
             }
-            // a row that is left out makes its user known
+            // a row that is left out still makes its user known
             push(&mut builder, number, &vec![f32::NAN; dim], 0.0)?;
             for row in rows.chunks_exact(dim + 1) {
                 push(&mut builder, number, &row[..dim], row[dim])?;
@@ -76,7 +77,7 @@ impl Users {
         })
     }
 
-    /// What training reads.
+    /// The samples for training.
     pub const fn samples(&self) -> &UserSamples {
         &self.samples
     }
@@ -86,7 +87,7 @@ impl Users {
         self.samples.rows(user)
     }
 
-    /// A model of centred rows as one of the user's rows.
+    /// Converts a model of centred rows to one of the user's rows.
     pub fn personal(&self, user: usize, model: &PersonalModel) -> Personal {
         self.with_coefficients(user, model.coefficients().to_vec())
     }
@@ -97,7 +98,8 @@ impl Users {
         Personal { coefficients, x, y }
     }
 
-    /// The mean of the user's labels, whatever the features; `zero` the model of slopes 0.
+    /// The mean of the user's labels, independent of the features; `zero` is the model with slopes
+    /// 0.
     pub fn own_mean(&self, user: usize, zero: &PersonalModel) -> Personal {
         let mut personal = self.personal(user, zero);
         let (mut total, mut n) = (0.0, 0_usize);
@@ -110,7 +112,7 @@ impl Users {
         personal
     }
 
-    /// The user's own fit with a subspace.
+    /// The user's personal fit with a subspace.
     pub fn fit(&self, user: usize, own: &OwnFit, subspace: &Subspace) -> Personal {
         match own {
             OwnFit::Penalised(local) => self.personal(user, &local.fit(subspace, self.rows(user))),
@@ -124,7 +126,7 @@ impl Users {
         }
     }
 
-    /// The user's own weighing of fits with what is shared and without.
+    /// The user's weighted mean of fits with and without the shared part.
     pub fn weighed(&self, user: usize, fit: &WeighedFit, shared: &SharedParts<'_>) -> Personal {
         let model = fit.fit(shared, self.rows(user));
         let mut personal = self.personal(user, &model);
@@ -133,12 +135,12 @@ impl Users {
     }
 }
 
-/// How users fit their own models.
+/// How users fit their personal models.
 #[derive(Debug)]
 pub enum OwnFit {
-    /// In the subspace, by penalties that were given.
+    /// In the subspace, with given penalties.
     Penalised(LocalFit),
-    /// With the subspace and without, weighed by the likelihood of the own rows.
+    /// With and without the subspace, weighted by the likelihood of the user's rows.
     Weighed(WeighedFit),
 }
 
@@ -146,7 +148,8 @@ fn push(builder: &mut UserSamplesBuilder, user: u32, x: &[f32], y: f32) -> Resul
     Ok(builder.push(user, x, y).map_err(dp_data::Error::from)?)
 }
 
-/// The rows `(x, y)` one after the other, less the user's own means where the intercept is the user's own.
+/// The rows `(x, y)` one after the other, minus the user's own means if the intercept is the user's
+/// own.
 #[allow(
     clippy::cast_possible_truncation,
     reason = "tables of samples are in single precision"
@@ -175,7 +178,7 @@ fn framed(inputs: &Inputs, history: &SampleUser, max_rows: usize) -> (Vec<f32>, 
     (cells, Center { x: mean, y })
 }
 
-/// One user's model: seen by that user alone.
+/// One user's model: visible to that user alone.
 #[derive(Clone)]
 pub struct Personal {
     coefficients: Vec<f64>,
@@ -184,7 +187,7 @@ pub struct Personal {
 }
 
 impl Personal {
-    /// The score where all encoded features are 0.
+    /// The score at encoded features of 0.
     pub fn level(&self) -> f64 {
         let terms = self.coefficients.iter().zip(&self.x);
         self.y - terms.map(|(t, x0)| t * x0).sum::<f64>()
@@ -195,7 +198,7 @@ impl Personal {
         &self.coefficients
     }
 
-    /// The same model with scores that are higher by `shift`.
+    /// The same model with scores increased by `shift`.
     pub fn shifted(mut self, shift: f64) -> Self {
         self.y += shift;
         self
@@ -212,7 +215,8 @@ impl Personal {
 }
 
 impl Inputs {
-    /// Whether users weigh fits of all strengths, with what is shared and without: where no penalties are given.
+    /// Whether users average over fits of all strengths, with and without the shared part: they do
+    /// if no penalties are given.
     pub const fn users_weigh(&self) -> bool {
         self.l2_penalties.is_empty()
     }
@@ -225,10 +229,10 @@ impl Inputs {
         }
     }
 
-    /// How they do.
+    /// The weighted mean of fits.
     ///
     /// # Errors
-    /// None for the losses of tasks.
+    /// Never for the losses of tasks.
     pub fn weighed_fit(&self) -> Result<WeighedFit> {
         let level = match self.intercept {
             Intercept::Own => OwnLevel::Free,
@@ -238,10 +242,10 @@ impl Inputs {
         Ok(WeighedFit::new(self.loss(), level)?)
     }
 
-    /// How users fit their own models.
+    /// How users fit their personal models.
     ///
     /// # Errors
-    /// When settings are out of range or do not go together.
+    /// When settings are out of range or conflict.
     pub fn local_fit(&self) -> Result<OwnFit> {
         if self.users_weigh() {
             return Ok(OwnFit::Weighed(self.weighed_fit()?));
@@ -250,7 +254,8 @@ impl Inputs {
             Task::Regression => {
                 let mut fit = LocalFit::leave_one_out(self.l2_penalties.clone())?;
                 if self.intercept == Intercept::Own {
-                    // rows are centred already, but a row that is left out has to be left out of the means
+                    // rows are centred already, but a row that is left out must also be left out of
+                    // the means
                     fit = fit.with_own_level()?;
                 }
                 match self.sparse {

@@ -1,12 +1,12 @@
-//! How a run came to its error, round by round.
+//! The error of a run, round by round.
 
 use dp_page::{Axis, Block, Chart, Line, Lines, Section, Table, Unit};
 
 use crate::output::{ByRound, InternalRun, RoundLine};
 
-/// Lines in one chart that a reader can tell apart.
+/// Maximum number of lines that a reader can distinguish in one chart.
 const MOST_LINES: usize = 4;
-/// Lines that reach so many times the height of the released one are not drawn beside it.
+/// Lines that reach this many times the height of the released line are not drawn.
 const FAR: f64 = 10.0;
 
 pub(super) fn convergence(internal: &InternalRun) -> Option<Section> {
@@ -23,7 +23,8 @@ pub(super) fn convergence(internal: &InternalRun) -> Option<Section> {
     Some(Section::new("convergence", "Convergence by round", blocks))
 }
 
-/// Their numbers; in files of earlier versions one value stands for each round from the first.
+/// The round numbers; in files of earlier versions there is one value for each round from the
+/// first.
 fn rounds_of(by_round: &ByRound) -> Vec<usize> {
     if by_round.rounds.is_empty() {
         return (1..=by_round.values.len()).collect();
@@ -31,7 +32,7 @@ fn rounds_of(by_round: &ByRound) -> Vec<usize> {
     by_round.rounds.clone()
 }
 
-/// The released model's first.
+/// All lines, that of the released model first.
 fn lines_of(by_round: &ByRound) -> Vec<RoundLine> {
     let released = RoundLine {
         name: by_round.name.clone(),
@@ -41,8 +42,9 @@ fn lines_of(by_round: &ByRound) -> Vec<RoundLine> {
     std::iter::once(released).chain(others).collect()
 }
 
-/// The released line and those that fit beside it, where they have figures; of more lines than can be told apart the ends of
-/// the others. One that runs away would leave the rest a flat line at the bottom; beside a line of zeros none is told to.
+/// The released line and those that fit into the chart with it, if they have values; if there are
+/// too many lines to distinguish, the first and last of the others. A diverging line would make the
+/// rest a flat line at the bottom; next to a line of zeros no limit applies.
 fn drawn(all: &[RoundLine]) -> Vec<&RoundLine> {
     let released = all.iter().take(1).filter(|line| line.has_figures());
     let most = FAR * released.clone().map(highest).sum::<f64>();
@@ -88,7 +90,7 @@ fn points(rounds: &[usize], values: &[Option<f64>]) -> Vec<(f64, f64)> {
         .collect()
 }
 
-/// Up to eight rounds are named, the last among them.
+/// Labels for up to eight rounds, including the last.
 fn across(rounds: &[usize]) -> Axis {
     let [first, last] = [rounds.first(), rounds.last()].map(|at| at.map_or(1.0, |&r| r as f64));
     let gap = (0.02 * (last - first)).max(0.3);

@@ -1,4 +1,4 @@
-//! The page for the operator's eyes: everything on it is computed from private data.
+//! The page for the operator only: everything on it is computed from private data.
 
 use dp_page::{BarRow, Bars, Block, Chart, Kind, Number, Page, Section, Table, Unit};
 
@@ -11,7 +11,7 @@ use crate::output::ChartData;
 use crate::ranking::bucket_name;
 use crate::workflows::evaluate::{Evaluated, MODEL, NON_PRIVATE};
 
-/// The page of the first run; none when nothing internal was kept.
+/// The page of the first run; none if no internal values were kept.
 pub(crate) fn internal_page(all: &[ReportedRun<'_>]) -> Option<Page> {
     let run = &all[0];
     if run.internal.is_none() && run.evaluation.is_none() {
@@ -80,7 +80,7 @@ fn quality(run: &ReportedRun<'_>) -> Section {
         let table = Table::new("Measured by the run", ["metric", "value"], rows);
         blocks.push(Block::Table(table));
     }
-    // charts by popularity stand in a section of their own
+    // charts by popularity are in a separate section
     let charts = internal.into_iter().flat_map(|internal| &internal.charts);
     let charts = charts.filter(|data| !is_popularity(data)).enumerate();
     blocks.extend(charts.map(|(at, data)| Block::Chart(data.chart(run.figure(at, true)))));
@@ -94,7 +94,7 @@ fn quality(run: &ReportedRun<'_>) -> Section {
     Section::new("quality", "Quality", blocks)
 }
 
-/// Where the errors of each user are, and whether the choice by errors is paid for.
+/// Where the errors of each user are stored, and whether a choice based on errors is paid for.
 fn users_note(command: Option<&str>) -> Option<&'static str> {
     match command? {
         "train" | "tune" | "nightly" => Some("internal-users.csv has the same for every user."),
@@ -110,7 +110,7 @@ fn is_popularity(data: &ChartData) -> bool {
     data.title.contains("popularity")
 }
 
-/// All methods of an evaluation in all metrics.
+/// All methods of an evaluation with all metrics.
 fn overall(found: &Evaluated) -> Table {
     let scores = &found.scores;
     let names = scores
@@ -187,7 +187,7 @@ fn by_popularity(found: &Evaluated) -> Chart {
     Chart::bars(format!("{metric} by popularity of items"), note, bars)
 }
 
-/// What privacy costs, where it was measured.
+/// The cost of privacy, if it was measured.
 fn without_privacy(run: &ReportedRun<'_>) -> Section {
     let headline = run
         .internal

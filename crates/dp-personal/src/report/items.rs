@@ -1,4 +1,4 @@
-//! How far each item stands above the noise: from the released counts alone.
+//! How far each item is above the noise, from the released counts alone.
 
 use dp_data::ItemCatalogue;
 use dp_multitask::NoisyCounts;
@@ -8,19 +8,19 @@ use super::nearest::Wanted;
 use super::run::ReportedRun;
 use crate::error::{Error, Result};
 
-/// Standard deviations of the noise from which a count counts as more than noise.
+/// Number of standard deviations of the noise above which a count is considered more than noise.
 pub(super) const ABOVE: f64 = 2.0;
-/// Points of the curve.
+/// Number of points of the curve.
 const N_POINTS: usize = 160;
-/// Heights below this are drawn here.
+/// Smaller heights are drawn at this height.
 const FLOOR: f64 = 0.1;
 
-/// Whether a noisy count stands above its noise.
+/// Whether a noisy count is above its noise.
 pub(super) fn is_above(count: f64, noise_stddev: f64) -> bool {
     count > ABOVE * noise_stddev
 }
 
-/// The share of items whose noisy count stands above its noise; none without items.
+/// The share of items whose noisy count is above its noise; none without items.
 pub(super) fn share_above(counts: &NoisyCounts) -> Option<f64> {
     let values = counts.values();
     let above = values
@@ -29,7 +29,7 @@ pub(super) fn share_above(counts: &NoisyCounts) -> Option<f64> {
     (!values.is_empty()).then(|| above.count() as f64 / values.len() as f64)
 }
 
-/// A curve over all items and figures at some places of it.
+/// A curve over all items, and values at selected percentiles.
 pub(super) fn noise(run: &ReportedRun<'_>) -> Section {
     let title = "Items above the noise";
     let Some(counts) = run.counts().filter(|counts| !counts.values().is_empty()) else {
@@ -59,7 +59,7 @@ pub(super) fn noise(run: &ReportedRun<'_>) -> Section {
         Block::Table(places(&sorted, counts.noise_stddev())),
         Block::Note(note(run.is_private())),
     ];
-    // of implicit feedback, whose users are counted by the root of what they like
+    // for implicit feedback, where users are counted with the square root of their number of likes
     let line = run.model_line();
     if line.ends_with("rounds, method `am-ssp`") || line.ends_with("rounds of am-ssp") {
         let words = "Each like of a user with n likes counts as 1/sqrt(n).";
@@ -137,12 +137,12 @@ fn places(sorted: &[f64], noise: f64) -> Table {
     Table::new("Noise-to-signal ratio", heads, rows)
 }
 
-/// None where the noisy count is not positive.
+/// None if the noisy count is not positive.
 fn noise_to_signal(count: f64, noise: f64) -> Option<f64> {
     (count > 0.0).then(|| noise / count)
 }
 
-/// One line an item, as csv: released values only, so none of a run that is not private.
+/// Csv with one row per item: released values only, so empty for a run that is not private.
 pub(crate) fn item_table(run: &ReportedRun<'_>, wanted: &Wanted) -> Result<Option<Vec<u8>>> {
     let (true, Some(counts), Some((_, items))) = (run.is_private(), run.counts(), &run.model)
     else {

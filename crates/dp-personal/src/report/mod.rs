@@ -1,5 +1,5 @@
-//! Pages about a run: what was released, and apart from it what is not covered by the guarantee. A run writes both as it ends;
-//! `dp report` writes them again, with other runs beside it.
+//! Pages about a run: what was released, and separately what the guarantee does not cover. A run
+//! writes both when it ends; `dp report` writes them again, together with other runs.
 
 mod convergence;
 mod internal;

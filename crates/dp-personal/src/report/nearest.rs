@@ -1,4 +1,4 @@
-//! The nearest items of chosen ones: post-processing of released factors.
+//! The nearest items of selected ones: post-processing of released factors.
 
 use std::path::Path;
 
@@ -12,17 +12,17 @@ use super::run::ReportedRun;
 use crate::error::{Error, Result};
 use crate::output::NO_TASTES;
 
-/// Items shown for each.
+/// Number of nearest items shown for each.
 const N_NEAREST: usize = 6;
-/// Items chosen where none is asked for.
+/// Number of items selected if none is requested.
 const N_CHOSEN: usize = 4;
 
-/// Which items to show, and what they are called.
+/// The items to show, and their titles.
 #[derive(Default)]
 pub(crate) struct Wanted {
     /// Ids, titles or parts of titles.
     pub(crate) names: Vec<String>,
-    /// Instead of the model's own titles.
+    /// Used instead of the model's own titles.
     pub(crate) titles: Option<ItemCatalogue>,
 }
 
@@ -40,7 +40,7 @@ impl Wanted {
         stated.unwrap_or(&catalogue.ids()[item])
     }
 
-    /// The title of an item, where it has one.
+    /// The title of an item, if it has one.
     pub(super) fn stated_title<'a>(
         &'a self,
         catalogue: &'a ItemCatalogue,
@@ -52,7 +52,8 @@ impl Wanted {
             .filter(|title| !title.is_empty())
     }
 
-    /// The item of that id, else of that title, else the one with the largest count whose title contains the name.
+    /// The item with that id, or with that title, or else the one with the largest count whose
+    /// title contains the name.
     fn find(
         &self,
         name: &str,
@@ -142,8 +143,8 @@ pub(super) fn nearest(run: &ReportedRun<'_>, wanted: &Wanted) -> Result<Option<S
     Ok(Some(Section::new("nearest", "Nearest items", blocks)))
 }
 
-/// Whether each item may have neighbours: it has tastes, above their noise where standard errors are known, and its released count, where there
-/// is one, is above the noise.
+/// Whether each item may have neighbours: it has taste factors, which are above their noise if
+/// standard errors are known, and its released count, if there is one, is above the noise.
 fn above_noise(model: &FactorModel, counts: Option<&NoisyCounts>) -> Vec<bool> {
     let is_counted = |item: usize| {
         counts.is_none_or(|counts| is_above(counts.values()[item], counts.noise_stddev()))
@@ -153,7 +154,7 @@ fn above_noise(model: &FactorModel, counts: Option<&NoisyCounts>) -> Vec<bool> {
         let Some(errors) = model.standard_errors() else {
             return tastes.iter().any(|q| *q != 0.0);
         };
-        // a sum of squares of n standard normals has mean n and variance 2n
+        // the sum of squares of n standard normals has mean n and variance 2n
         let errors = &errors[item * model.dim() + 1..];
         let ratios = tastes.iter().zip(errors).filter(|(q, _)| **q != 0.0);
         let squares: f64 = ratios.map(|(q, e)| (q / e).powi(2)).sum();
@@ -165,7 +166,7 @@ fn above_noise(model: &FactorModel, counts: Option<&NoisyCounts>) -> Vec<bool> {
         .collect()
 }
 
-/// The items with the largest counts, or those with the strongest tastes.
+/// The items with the largest counts, or those with the largest taste vectors.
 fn chosen(model: &FactorModel, counts: Option<&NoisyCounts>) -> Vec<usize> {
     let strength = |item: usize| match counts {
         Some(counts) => counts.values()[item],
@@ -202,7 +203,7 @@ fn tastes(model: &FactorModel, item: usize) -> &[f64] {
     &model.item_factors()[item * model.dim()..][1..model.dim()]
 }
 
-/// Nearest first, of items that may have neighbours.
+/// The nearest items that may have neighbours, nearest first.
 fn neighbours(model: &FactorModel, above: &[bool], item: usize) -> Vec<(usize, f64)> {
     let norm = |q: &[f64]| q.iter().map(|x| x * x).sum::<f64>().sqrt();
     let own = tastes(model, item);
@@ -242,7 +243,8 @@ mod tests {
             penalties: Some(penalties),
             unobserved_weight: None,
         };
-        // items 0 and 1 are alike; item 2 points the same way as item 0, by chance; item 3 has no tastes
+        // items 0 and 1 are similar; item 2 points in the same direction as item 0 by chance; item
+        // 3 has no taste factors
         let factors = [
             [0.0, 1.0, 0.1],
             [0.0, 1.0, 0.3],
@@ -258,7 +260,7 @@ mod tests {
         };
         assert_eq!(near(Some(&counts)), [1]);
         assert_eq!(near(None), [2, 1]);
-        // item 1 has tastes of 2 and .6 standard errors: 4.4 in squares, below 2 + 4
+        // item 1 has taste factors of 2 and .6 standard errors: 4.4 in squares, below 2 + 4
         let errors = [0.5, 0.5, 0.1, 0.1].map(|e| [e; 3]).concat();
         let model = model.with_standard_errors(errors).unwrap();
         let above = above_noise(&model, None);

@@ -1,4 +1,4 @@
-//! The guarantee, what it rests on, and where the budget went.
+//! The guarantee, its assumptions, and the use of the budget.
 
 use dp_accounting::Status;
 use dp_page::{BarRow, Bars, Block, Chart, Hundred, Number, Section, Unit};
@@ -6,7 +6,7 @@ use dp_page::{BarRow, Bars, Block, Chart, Hundred, Number, Section, Unit};
 use super::run::ReportedRun;
 use crate::output::budget_shares;
 
-/// The statement under both kinds of neighbours, as certificate and terminal have it.
+/// The statement under both neighbouring relations, as in certificate and terminal.
 pub(super) fn guarantee(run: &ReportedRun<'_>) -> Section {
     let statement = &run.statement;
     let mut blocks = Vec::new();
@@ -51,7 +51,7 @@ pub(super) fn guarantee(run: &ReportedRun<'_>) -> Section {
     Section::new("guarantee", "Guarantee", blocks)
 }
 
-/// A warning with a capital and a full stop.
+/// A warning as a sentence with capital letter and full stop.
 pub(super) fn sentence(text: &str) -> String {
     let mut letters = text.chars();
     let first = letters
@@ -80,7 +80,7 @@ pub(super) fn budget(run: &ReportedRun<'_>) -> Section {
     Section::new("budget", "Where the budget went", vec![Block::Chart(chart)])
 }
 
-/// What is covered, what is not, and what is taken on trust.
+/// What is covered, what is not, and the assumptions.
 pub(super) fn scope(run: &ReportedRun<'_>) -> Section {
     let statement = &run.statement;
     let released = statement.released.iter();

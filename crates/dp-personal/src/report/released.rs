@@ -9,7 +9,7 @@ use super::{items, runs};
 use crate::error::Result;
 use crate::output::Comparison;
 
-/// The page of the first run, with the others beside it.
+/// The page of the first run, compared with the others.
 pub(crate) fn released_page(all: &[ReportedRun<'_>], wanted: &Wanted) -> Result<Page> {
     let run = &all[0];
     let mut sections = vec![guarantee(run), budget(run)];
@@ -45,7 +45,7 @@ pub(crate) fn released_page(all: &[ReportedRun<'_>], wanted: &Wanted) -> Result<
     })
 }
 
-/// Names of the runs that promise nothing.
+/// Names of the runs that promise no privacy.
 fn not_private<'a>(all: &'a [ReportedRun<'_>]) -> Vec<&'a str> {
     let those = all.iter().filter(|run| !run.is_private());
     those.map(|run| run.name.as_str()).collect()
@@ -149,7 +149,7 @@ fn accuracy(run: &ReportedRun<'_>) -> Option<Section> {
     Some(Section::new("accuracy", "Accuracy", blocks))
 }
 
-/// What `dp tune` released about its candidates.
+/// The values that `dp tune` released about its candidates.
 fn candidates(comparison: &Comparison) -> Section {
     let scored = comparison.candidates.iter().zip(&comparison.scores);
     let rows = scored.enumerate().map(|(at, (name, score))| {

@@ -1,4 +1,4 @@
-//! What a page needs to know of a run: as it ends, or from its folder.
+//! The data that a page needs about a run, either as it ends or from its folder.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -16,29 +16,29 @@ use crate::output::{
 use crate::workflows::evaluate::Evaluated;
 use crate::workflows::verify::checked_certificate;
 
-/// Item factors and the items they are of.
+/// Item factors and their items.
 pub(crate) type Model<'a> = (Cow<'a, FactorModel>, Cow<'a, ItemCatalogue>);
 
-/// What a run leaves behind.
+/// The results of a run.
 pub(crate) struct ReportedRun<'a> {
     /// Its folder's name.
     pub(crate) name: String,
     pub(crate) certificate: Certificate,
     pub(crate) statement: PrivacyStatement,
-    /// Of `dp train` and `dp tune`.
+    /// For `dp train` and `dp tune`.
     pub(crate) model: Option<Model<'a>>,
-    /// Of runs that wrote one.
+    /// For runs that wrote one.
     pub(crate) released: Option<ReleasedRun>,
-    /// Unless it was taken out before publishing.
+    /// Unless it was removed before publishing.
     pub(crate) internal: Option<InternalRun>,
-    /// Of `dp evaluate --save`.
+    /// From `dp evaluate --save`.
     pub(crate) evaluation: Option<Evaluated>,
-    /// Whether charts become files beside the page.
+    /// Whether charts are written to files next to the page.
     has_figures: bool,
 }
 
 impl<'a> ReportedRun<'a> {
-    /// A run that is about to leave its folder behind.
+    /// A run that is about to finish.
     pub(crate) fn ending(
         folder: &OutputFolder,
         certificate: Certificate,
@@ -57,7 +57,8 @@ impl<'a> ReportedRun<'a> {
         })
     }
 
-    /// Recomputes the certificate and compares the model with it, so that no page repeats a claim that does not hold.
+    /// Recomputes the certificate and compares the model with it, so that no page repeats a claim
+    /// that does not hold.
     pub(crate) fn read(folder: &Path) -> Result<Self> {
         tracing::info!(folder = %folder.display(), "reading a run");
         let (certificate, statement) = checked_certificate(folder)?;
@@ -89,22 +90,22 @@ impl<'a> ReportedRun<'a> {
         })
     }
 
-    /// Whether anything is promised.
+    /// Whether any privacy is promised.
     pub(crate) fn is_private(&self) -> bool {
         self.statement.status == Status::Private
     }
 
-    /// The released counts, where there are any.
+    /// The released counts, if there are any.
     pub(crate) fn counts(&self) -> Option<&NoisyCounts> {
         counts_of(self.released.as_ref())
     }
 
-    /// Epsilon under the certificate's own kind of neighbours.
+    /// Epsilon under the certificate's own neighbouring relation.
     pub(crate) fn epsilon(&self) -> Option<f64> {
         self.statement.guarantee.as_ref().map(|g| g.epsilon)
     }
 
-    /// The file of a chart by its place on the page, where the run writes one.
+    /// The file of a chart by its index on the page, if the run writes one.
     pub(super) fn figure(&self, at: usize, internal: bool) -> Option<String> {
         let command = self.released.as_ref().map(|of| of.command.as_str());
         let name = match (command, internal) {
@@ -121,7 +122,7 @@ impl<'a> ReportedRun<'a> {
         self.released.as_ref()?.settings.pointer(path)
     }
 
-    /// What the model is, in a line.
+    /// Description of the model in one line.
     pub(crate) fn model_line(&self) -> String {
         match (&self.released, &self.model) {
             (Some(released), _) => released.model.clone(),
@@ -135,7 +136,8 @@ impl<'a> ReportedRun<'a> {
     }
 }
 
-/// Figures of `dp evaluate` on this very run; those of another one, which stood here before, are left out.
+/// Results of `dp evaluate` for this run; results for another run that was in the same folder
+/// before are left out.
 fn evaluation(folder: &Path, certificate: &Certificate) -> Result<Option<Evaluated>> {
     let folder = &internal_folder_of(folder);
     let found: Option<Evaluated> = read_run_file(folder, EVALUATION)?;
@@ -144,7 +146,7 @@ fn evaluation(folder: &Path, certificate: &Certificate) -> Result<Option<Evaluat
     Ok(own(found, is_own, (folder, EVALUATION), advice))
 }
 
-/// What this very run measured. Files of earlier versions do not say of which run they are.
+/// The measurements of this run. Files of earlier versions do not name their run.
 fn internal(folder: &Path, certificate: &Certificate) -> Result<Option<InternalRun>> {
     let folder = &internal_folder_of(folder);
     let found: Option<InternalRun> = read_run_file(folder, INTERNAL)?;
@@ -156,7 +158,7 @@ fn internal(folder: &Path, certificate: &Certificate) -> Result<Option<InternalR
     Ok(own(found, is_own, (folder, INTERNAL), advice))
 }
 
-/// What was found, unless it is of another run: then nothing, and a warning.
+/// The value, unless it belongs to another run: then none, with a warning.
 fn own<T>(
     found: Option<T>,
     is_own: impl Fn(&T) -> bool,
@@ -177,7 +179,7 @@ fn counts_of(released: Option<&ReleasedRun>) -> Option<&NoisyCounts> {
     released?.counts.as_ref()
 }
 
-/// The last part of its path, also of `.`.
+/// The last part of its path, also for `.`.
 fn name_of(folder: &Path) -> String {
     let whole: PathBuf = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     whole.file_name().map_or_else(

@@ -1,4 +1,4 @@
-//! Several runs beside each other: what they cost together, and what more budget buys.
+//! Several runs in comparison: their joint cost, and the benefit of a larger budget.
 
 use dp_accounting::gdp;
 use dp_core::Adjacency;
@@ -9,13 +9,14 @@ use super::run::ReportedRun;
 use crate::output::{Headline, rounded_up};
 use crate::workflows::evaluate::NON_PRIVATE;
 
-/// Epsilons above this are not worth a sum.
+/// Sums are not computed for larger epsilons.
 const LARGEST_SUM: f64 = 40.0;
 
-/// The horizontal axis of both curves.
+/// Label of the horizontal axis of both curves.
 const ACROSS: &str = "epsilon, add or remove one user";
 
-/// Budgets side by side, and the share of items above the noise against epsilon: released values only.
+/// Budgets in comparison, and the share of items above the noise against epsilon: released values
+/// only.
 pub(super) fn together(all: &[ReportedRun<'_>]) -> Option<Section> {
     if all.len() < 2 {
         return None;
@@ -48,13 +49,13 @@ pub(super) fn together(all: &[ReportedRun<'_>]) -> Option<Section> {
     Some(Section::new("runs", "What more budget buys", blocks))
 }
 
-/// The share of items above the noise, of counts that are released under a guarantee.
+/// The share of items above the noise, for counts that are released under a guarantee.
 fn released_share(run: &ReportedRun<'_>) -> Option<f64> {
     let counts = run.counts().filter(|_| run.is_private());
     counts.and_then(share_above)
 }
 
-/// The guarantee against whoever sees all of the runs.
+/// The guarantee against an observer of all runs.
 fn sum(all: &[ReportedRun<'_>]) -> String {
     let first = &all[0].certificate;
     let same = |run: &ReportedRun<'_>| {
@@ -95,7 +96,7 @@ fn sum(all: &[ReportedRun<'_>]) -> String {
     text
 }
 
-/// The other kind of neighbours whose epsilon stands in a certificate.
+/// The other neighbouring relation for which a certificate states epsilon.
 const fn other_neighbours(own: Adjacency) -> Option<Adjacency> {
     match own {
         Adjacency::AddRemoveUser => Some(Adjacency::ReplaceUser),
@@ -104,7 +105,8 @@ const fn other_neighbours(own: Adjacency) -> Option<Adjacency> {
     }
 }
 
-/// Epsilon at `delta` of all runs together, each counted once; none beyond what is worth a sum.
+/// Epsilon at `delta` of all runs together, each counted once; none if it is too large to be
+/// useful.
 fn joint_epsilon(all: &[ReportedRun<'_>], adjacency: Adjacency, delta: f64) -> Option<f64> {
     let mut seen: Vec<&str> = Vec::new();
     let mut sum = 0.0;
@@ -115,13 +117,14 @@ fn joint_epsilon(all: &[ReportedRun<'_>], adjacency: Adjacency, delta: f64) -> O
             seen.push(digest);
         }
     }
-    // half of delta is far more than the samplers of any number of runs need up to this epsilon; the rounding of a sum
-    // of fewer than 10^5 terms is below 1e-10
+    // half of delta is far more than the samplers of any number of runs need up to this epsilon;
+    // the rounding of a sum of fewer than 10^5 terms is below 1e-10
     let epsilon = gdp::epsilon((sum * (1.0 + 1e-10)).sqrt().next_up(), 0.5 * delta);
     (epsilon <= LARGEST_SUM).then_some(epsilon)
 }
 
-/// What a run costs in mu^2; none of runs that promise nothing under these neighbours or are not Gaussian.
+/// The cost of a run in mu^2; none for runs that promise nothing under this neighbouring relation
+/// or are not Gaussian.
 fn mu_squared(run: &ReportedRun<'_>, adjacency: Adjacency) -> Option<f64> {
     let guarantee = run.statement.guarantee.as_ref()?;
     if adjacency == run.certificate.adjacency {
@@ -156,14 +159,14 @@ fn yield_chart(all: &[ReportedRun<'_>]) -> Option<Chart> {
     ))
 }
 
-/// A run's epsilon and the figure it is compared by.
+/// A run's epsilon and the metric by which it is compared.
 struct Measured<'a> {
     run: &'a ReportedRun<'a>,
     epsilon: f64,
     headline: &'a Headline,
 }
 
-/// Whether epsilons of two runs mean the same: the same data, neighbours and delta.
+/// Whether epsilons of two runs are comparable: the same data, neighbouring relation and delta.
 fn is_alike(run: &ReportedRun<'_>, first: &ReportedRun<'_>) -> bool {
     let (own, other) = (&run.certificate, &first.certificate);
     own.data_set_id == other.data_set_id
@@ -171,7 +174,7 @@ fn is_alike(run: &ReportedRun<'_>, first: &ReportedRun<'_>) -> bool {
         && own.target.delta.to_bits() == other.target.delta.to_bits()
 }
 
-/// The runs on the data, neighbours and delta of the first that were measured like it, by epsilon.
+/// The runs with the data, neighbouring relation, delta and metric of the first, by epsilon.
 fn measured<'a>(all: &'a [ReportedRun<'a>]) -> Vec<Measured<'a>> {
     let headline = |run: &ReportedRun<'_>| -> Option<String> {
         Some(run.internal.as_ref()?.headline.as_ref()?.metric.clone())
@@ -199,7 +202,7 @@ pub(super) fn privacy_utility(all: &[ReportedRun<'_>]) -> Option<Section> {
     let [first, _, ..] = runs.as_slice() else {
         return None;
     };
-    // when all ran away there is nothing to draw
+    // if all runs diverged there is nothing to draw
     runs.iter().find_map(|of| of.headline.finite())?;
     let metric = &first.headline.metric;
     let rows = runs.iter().map(|of| {
@@ -228,7 +231,7 @@ pub(super) fn privacy_utility(all: &[ReportedRun<'_>]) -> Option<Section> {
     Some(Section::new("curve", "Privacy and utility", blocks))
 }
 
-/// The runs, and what the same would be without privacy where that was measured.
+/// The runs, and the same without privacy if it was measured.
 fn utility_lines(runs: &[Measured<'_>]) -> Vec<Line> {
     let points: Vec<(f64, f64)> = runs
         .iter()
@@ -246,7 +249,7 @@ fn utility_lines(runs: &[Measured<'_>]) -> Vec<Line> {
         .collect()
 }
 
-/// The model without privacy on what a run itself held out: name and figure.
+/// The model without privacy on what a run itself held out: name and metric.
 fn level(run: &ReportedRun<'_>, headline: &Headline) -> Option<(String, f64)> {
     if let Some(value) = headline.non_private {
         return Some((format!("without privacy, settings of {}", run.name), value));
@@ -259,12 +262,12 @@ fn level(run: &ReportedRun<'_>, headline: &Headline) -> Option<(String, f64)> {
     Some((name, non_private(run)?))
 }
 
-/// What `dp evaluate` measured of the model without privacy.
+/// The metric of the model without privacy measured by `dp evaluate`.
 fn non_private(run: &ReportedRun<'_>) -> Option<f64> {
     evaluated(run, NON_PRIVATE)
 }
 
-/// The first figure of a method, by which `dp evaluate` says it all: error of ratings, or recall of lists.
+/// The first metric of a method in `dp evaluate`: error of ratings, or recall of lists.
 pub(super) fn evaluated(run: &ReportedRun<'_>, method: &str) -> Option<f64> {
     let scores = &run.evaluation.as_ref()?.scores;
     let score = scores.overall.iter().find(|s| s.method == method)?;

@@ -1,52 +1,57 @@
-//! What counts the privacy loss of a run: a ledger file, or nothing beside the run itself.
+//! What counts the privacy loss of a run: a ledger file, or the run alone.
 
 use std::path::{Path, PathBuf};
 
 use super::{Range, Setting, Settings, Shapes, Source, Unread, choices, settings};
 
 choices! {
-    /// What a ledger counts, over any number of runs.
+    /// The releases that a ledger counts, over any number of runs.
     enum LedgerKind {
-        /// Gaussian releases alone, which add up exactly.
+        /// Only Gaussian releases, which add up exactly.
         Gaussian = "gaussian",
-        /// Releases of any mechanism, sampled ones and noisy choices among them, at a Renyi order fixed when it is made.
+        /// Releases of any mechanism, including sampled ones and noisy selections, at a Renyi order
+        /// fixed when the ledger is created.
         Mixed = "mixed",
     }
 }
 
-/// What a run that a ledger pays for takes on trust of other runs on the same data.
+/// The assumption of a run paid by a ledger about other runs on the same data.
 pub(crate) const ONE_LEDGER: &str = "every run on this data set used the same ledger file";
 
-/// Where the privacy loss of a run is counted. There is no default: whoever runs says which.
+/// Where the privacy loss of a run is counted. There is no default: the caller must decide.
 #[derive(Debug, Clone, PartialEq)]
 pub enum LedgerChoice {
-    /// A ledger file: it adds the run to all other runs on the same data and refuses what does not fit the budget.
+    /// A ledger file: it adds the run to all other runs on the same data and refuses a run that
+    /// exceeds the budget.
     Ledger(LedgerFile),
     /// No ledger: epsilon is that of this run alone, and nothing adds it to other runs on the same data. The summary and
     /// the certificate say so.
     NoLedger,
 }
 
-/// A ledger file, and what may be said of it.
+/// A ledger file and its options.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct LedgerFile {
     /// The file.
     pub path: PathBuf,
-    /// Whether it is to be made, with the budget of the run or the one below; then it must not exist yet.
+    /// Whether it is to be created, with the budget of the run or the one below; then it must not
+    /// exist yet.
     pub is_new: bool,
-    /// Total epsilon of the ledger, which is made with it where it does not exist yet; `None` takes that of the file.
+    /// Total epsilon of the ledger; if the ledger does not exist, it is created with this total.
+    /// `None` takes that of the file.
     pub epsilon: Option<f64>,
     /// Total delta of the ledger; `None` takes that of the file, or the run's for a new one.
     pub delta: Option<f64>,
-    /// What it counts; `None` takes what the file counts. A new one counts Gaussian releases where the run has no others. Else it
-    /// counts any mechanism where `epsilon` is given, and without it this one run.
+    /// The releases that it counts; `None` takes the kind of the file. A new ledger counts Gaussian
+    /// releases if the run has no others. Otherwise it counts any mechanism if `epsilon` is given,
+    /// and only this run if not.
     pub kind: Option<LedgerKind>,
-    /// The operator's word that these are the data of the ledger although few of its users are among them.
+    /// Declares that these are the data of the ledger although few of its users are among them.
     pub same_data_set: bool,
 }
 
 impl LedgerFile {
-    /// A file with the budget that it has.
+    /// A file with its existing budget.
     pub fn at(path: impl Into<PathBuf>) -> Self {
         Self {
             path: path.into(),
@@ -56,7 +61,7 @@ impl LedgerFile {
 }
 
 settings! {
-    /// A ledger that is made before its first run.
+    /// Settings to create a ledger before its first run.
     struct LedgerCreateSettings {
         /// The file, which must not exist
         file: PathBuf = { positional: true },
@@ -70,13 +75,13 @@ settings! {
         kind: LedgerKind = { value_name: "KIND", default: "gaussian" },
     }
 
-    /// A ledger that is looked at.
+    /// Settings to show a ledger.
     struct LedgerShowSettings {
         /// The ledger; it is only read
         file: PathBuf = { positional: true },
     }
 
-    /// A ledger that is rewritten with the newest version, another kind or a larger total.
+    /// Settings to rewrite a ledger with the newest version, another kind or a larger total.
     struct LedgerUpgradeSettings {
         /// The ledger; the old file is kept beside it
         file: PathBuf = { positional: true },
@@ -88,7 +93,7 @@ settings! {
         delta: Option<f64> = { value_name: "D", usual: "the ledger's", range: Range::open_unit() },
     }
 
-    /// Ledgers of one data set that are added up.
+    /// Settings to add up ledgers of one data set.
     struct LedgerMergeSettings {
         /// The ledgers; they stay where they are, closed
         files: Vec<PathBuf> = { positional: true, value_name: "FILE" },
@@ -210,7 +215,7 @@ impl Settings for LedgerChoice {
 }
 
 impl LedgerSettings {
-    /// Of a run that releases nothing.
+    /// The choice of a run that releases nothing.
     pub(crate) const fn none() -> Self {
         Self {
             account: LedgerChoice::NoLedger,
@@ -218,7 +223,7 @@ impl LedgerSettings {
         }
     }
 
-    /// The ledger file, where there is one.
+    /// The ledger file, if there is one.
     #[must_use]
     pub fn file(&self) -> Option<&Path> {
         match &self.account {
@@ -232,7 +237,7 @@ impl LedgerSettings {
         matches!(self.account, LedgerChoice::Ledger(_))
     }
 
-    /// What a certificate takes on trust of other runs on the same data.
+    /// The certificate's assumption about other runs on the same data.
     pub(crate) const fn assumption(&self) -> &'static str {
         match self.account {
             LedgerChoice::Ledger(_) => ONE_LEDGER,

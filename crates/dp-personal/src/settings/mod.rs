@@ -1,7 +1,8 @@
-//! What every workflow can be told: one table, declared with the structs that hold the values.
+//! Settings of all workflows: one table, declared together with the structs that hold the values.
 //!
-//! A struct's fields are documented here, and so are their ranges and defaults: [`Settings::table`] lists them with the
-//! flag of the command line and the key of a file. Errors about a setting name it as the field is called.
+//! The fields of the structs are documented here, including ranges and defaults:
+//! [`Settings::table`] lists them with the flag of the command line and the key of a file. Errors
+//! about a setting use the name of the field.
 
 mod ledger;
 mod nightly;

@@ -1,4 +1,4 @@
-//! Settings of a recommender that is brought up to date every night.
+//! Settings of a recommender that is updated every night.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use dp_data::TableSource;
 use super::{FeedbackKind, Range, RatingColumnSettings, Shapes, SplitSettings, settings};
 
 settings! {
-    /// A lifetime of nights, begun.
+    /// Settings to begin a lifetime of nights.
     struct NightlyInitSettings {
         /// Folder for the state, which must not exist
         state: PathBuf = { positional: true, value_name: "STATE" },
@@ -43,7 +43,7 @@ settings! {
         data_set: Option<String> = { value_name: "NAME", usual: "the state folder's name" },
     }
 
-    /// One night.
+    /// Settings of one night.
     struct NightlyRunSettings {
         /// Folder made by `dp nightly init`
         state: PathBuf = { positional: true, value_name: "STATE" },
@@ -61,7 +61,7 @@ settings! {
         split: SplitSettings = flatten,
     }
 
-    /// Users who are forgotten.
+    /// Settings to erase users.
     struct NightlyEraseSettings {
         /// Folder made by `dp nightly init`
         state: PathBuf = { positional: true, value_name: "STATE" },
@@ -69,7 +69,7 @@ settings! {
         users: Vec<String> = { positional: true, value_name: "USER" },
     }
 
-    /// How far a state is.
+    /// Settings to show the status of a state.
     struct NightlyStatusSettings {
         /// Folder made by `dp nightly init`; it is only read
         state: PathBuf = { positional: true, value_name: "STATE" },
@@ -77,7 +77,7 @@ settings! {
         show_internal: bool = {},
     }
 
-    /// A copy of what may be published of the last night.
+    /// Settings to publish a copy of the last night's released files.
     struct NightlyPublishSettings {
         /// Folder made by `dp nightly init`
         state: PathBuf = { positional: true, value_name: "STATE" },

@@ -16,7 +16,8 @@ use super::{LedgerSettings, Range, Settings, Shapes, choices, settings};
 choices! {
     /// How the item factors are trained.
     enum Method {
-        /// The default: [`Pooled`](Self::Pooled), which learns item biases of ratings alone where released statistics show too little signal for tastes.
+        /// The default: [`Pooled`](Self::Pooled), which for ratings learns only item biases if
+        /// released statistics show too little signal for taste factors.
         Auto = "auto",
         /// One noisy matrix for all items.
         Pooled = "pooled",
@@ -24,29 +25,29 @@ choices! {
         Adadpals = "adadpals",
         /// With public features of items.
         AmSsp = "am-ssp",
-        /// Of ratings: item biases alone, with the whole budget.
+        /// For ratings: item biases alone, with the whole budget.
         Biases = "biases",
-        /// Of implicit feedback: item counts alone, with the whole budget.
+        /// For implicit feedback: item counts alone, with the whole budget.
         Popularity = "popularity",
     }
 
-    /// What a score is made of.
+    /// Components of a score.
     enum ScoreModelName {
-        /// A bias of the item beside the factors.
+        /// An item bias in addition to the factors.
         Biased = "biased",
         /// The factors alone.
         Plain = "plain",
     }
 
-    /// What a record means.
+    /// The meaning of a record.
     enum FeedbackKind {
         /// A value to predict.
         Explicit = "explicit",
-        /// A yes.
+        /// A positive.
         Implicit = "implicit",
     }
 
-    /// What items are ranked by.
+    /// The value by which items are ranked.
     enum RankBy {
         /// The predicted rating or score.
         Score = "score",
@@ -92,7 +93,7 @@ settings! {
         output: OutputSettings = flatten,
     }
 
-    /// What is trained, and the guarantee it is to have.
+    /// The method, and the required guarantee.
     struct TargetSettings {
         /// auto, pooled, adadpals, am-ssp (features), biases or popularity
         method: Method = { default: "auto" },
@@ -100,7 +101,7 @@ settings! {
         guarantee: GuaranteeSettings = flatten,
     }
 
-    /// The guarantee that a run is to have.
+    /// The required guarantee of a run.
     struct GuaranteeSettings {
         /// Privacy target epsilon (nats), for adding or removing one user
         epsilon: f64 = { value_name: "E", range: Range::above(0.0) },
@@ -122,7 +123,7 @@ settings! {
         columns: RatingColumnSettings = flatten,
     }
 
-    /// Records that do not fit memory.
+    /// Records that do not fit into memory.
     struct MemorySettings under "Input" {
         /// Keep ratings on disk, about SIZE (4GB) of them in memory
         memory: Option<String> = { value_name: "SIZE", usual: "all in memory", shapes: Shapes::Nothing },
@@ -130,7 +131,7 @@ settings! {
         scratch: Option<PathBuf> = { value_name: "DIR", usual: "beside the output", requires: ["memory"], shapes: Shapes::Nothing },
     }
 
-    /// What the records mean.
+    /// The meaning of the records.
     struct FeedbackSettings under "Feedback" {
         /// explicit (values to predict) or implicit (positive only)
         feedback: FeedbackKind = { value_name: "KIND", default: "explicit" },
@@ -152,7 +153,7 @@ settings! {
         min_items: Option<usize> = { value_name: "N", usual: "2", range: Range::from(1.0) },
     }
 
-    /// Public evidence about items.
+    /// Public item information.
     struct PriorSettings under "Public evidence" {
         /// Public numbers of items, by id: the mean of their prior
         prior: Option<PathBuf> = { value_name: "FILE", shapes: Shapes::ByContents },
@@ -206,7 +207,7 @@ settings! {
         count_share: Option<f64> = { value_name: "SHARE", usual: "0.03", range: Range::open_unit() },
     }
 
-    /// Where an interrupted run goes on from.
+    /// Resuming an interrupted run.
     struct ResumeSettings under "Ledger" {
         /// Continue the interrupted run into `out`, if there is one
         resume: bool = { requires: ["ledger"], conflicts: ["no_ledger"], shapes: Shapes::Nothing },
@@ -220,7 +221,7 @@ settings! {
         no_split: bool = { requires: ["ratings"], conflicts: ["split_seed"] },
     }
 
-    /// What the run leaves behind.
+    /// The output of a run.
     struct OutputSettings under "Output" {
         /// Folder of released files; private figures go to DIR-internal
         out: PathBuf = { value_name: "DIR", default: "dp-model", shapes: Shapes::Nothing },
@@ -264,7 +265,7 @@ settings! {
         choice: ChoiceSettings = flatten,
     }
 
-    /// What is chosen from, and how.
+    /// The candidates and how one is chosen.
     struct ChoiceSettings under "Candidates (each is trained and paid for)" {
         /// A candidate: settings that override the flags; repeatable
         candidates: Vec<String> = { long: "try", value_name: "dim=4,..." },
@@ -279,7 +280,7 @@ settings! {
         },
     }
 
-    /// What a candidate has of its own.
+    /// The settings of one candidate.
     struct CandidateSettings {
         /// Its method
         method: Option<Method> = { usual: "that of the flags" },
@@ -287,7 +288,7 @@ settings! {
         settings: FactorSettings = flatten,
     }
 
-    /// An audit: the run that a training would make, made many times with planted users.
+    /// An audit: the run of a training, repeated many times with planted users.
     struct AuditSettings {
         /// Ratings to plant users in, as for `dp train`
         ratings: Option<TableSource> = { positional: true, shapes: Shapes::Nothing, usual: "generated ones" },
@@ -315,7 +316,7 @@ settings! {
         choice: ChoiceSettings = flatten,
     }
 
-    /// How much is tried.
+    /// The size of an audit.
     struct TrialSettings under "Trials" {
         /// Planted users; each joins a run by a coin flip
         n_canaries: Option<usize> = {
@@ -338,13 +339,13 @@ settings! {
         metrics: MetricSettings = flatten,
     }
 
-    /// Data that is made up.
+    /// Generated data.
     struct GeneratedSettings {
         /// Seed of generated data (the noise is always fresh)
         data_seed: u64 = { value_name: "N", default: "1" },
     }
 
-    /// A measurement of a model on ratings it has not seen.
+    /// An evaluation of a model on ratings it has not seen.
     struct EvaluateSettings {
         /// The file that `dp train` read; with `history`, a newer one
         ratings: PathBuf = { positional: true },
@@ -376,7 +377,7 @@ settings! {
         header: Option<Vec<String>> = { value_name: "NAME,...", delimiter: ',', requires: ["ratings"] },
     }
 
-    /// Where the figures go.
+    /// Destination of the results.
     struct EvaluateOutputSettings under "Output" {
         /// Print the figures (private data) instead of saving them for dp report
         show_internal: bool = {},
@@ -416,11 +417,11 @@ impl Method {
 }
 
 impl MemorySettings {
-    /// Where the records of a run go that writes to `out`; none where they stay in memory.
+    /// Disk storage for the records of a run that writes to `out`; none if they stay in memory.
     ///
     /// # Errors
-    /// [`Error::Usage`] for a size that is none; [`Error::Param`] for one that is too small; [`Error::Write`] for a folder that takes
-    /// no files.
+    /// [`Error::Usage`] for an invalid size; [`Error::Param`] for one that is too small;
+    /// [`Error::Write`] if files cannot be created in the folder.
     pub(crate) fn scratch(&self, out: &Path) -> Result<Option<Scratch>> {
         let Some(size) = &self.memory else {
             return Ok(None);
@@ -470,7 +471,8 @@ impl GuaranteeSettings {
 }
 
 impl RatingColumnSettings {
-    /// The format that they describe; ratings are read where values are needed or their column is named.
+    /// The format that these settings describe; ratings are read if values are needed or their
+    /// column is named.
     pub(crate) fn format(&self, needs_values: bool) -> Result<RatingsFormat> {
         refuse_shared(&[
             ("user_col", self.user_col.as_ref()),
@@ -492,7 +494,7 @@ impl RatingColumnSettings {
     }
 }
 
-/// Ratings under these names, which a file without a header is given.
+/// The format of ratings with these column names, which also apply to a file without a header.
 pub(crate) fn ratings_format(columns: RatingsColumns, header: Option<&[String]>) -> RatingsFormat {
     let format = RatingsFormat::default().with_columns(columns);
     match header {
@@ -502,14 +504,14 @@ pub(crate) fn ratings_format(columns: RatingsColumns, header: Option<&[String]>)
 }
 
 impl FeedbackSettings {
-    /// Whether it matters what ratings say, and not only that they are there.
+    /// Whether the values of ratings matter, and not only that records exist.
     pub(crate) const fn needs_values(&self) -> bool {
         matches!(self.feedback, FeedbackKind::Explicit) || self.min_rating.is_some()
     }
 }
 
 impl FactorSettings {
-    /// These settings where they are given, `params` where they are not.
+    /// These settings where they are given, `params` otherwise.
     pub(crate) fn over(&self, mut params: FactorizationParams) -> FactorizationParams {
         params.dim = self.dim.or(params.dim);
         if let Some([low, high]) = self.rating_range.as_deref() {
@@ -528,7 +530,7 @@ impl FactorSettings {
             *setting = given.unwrap_or(*setting);
         }
         if let Some(fraction) = self.head_fraction {
-            // 1 means all items; a head that was asked for has no least size
+            // 1 means all items; a requested head has no minimum size
             let is_all = (fraction - 1.0).abs() <= 0.0;
             params.head_fraction = (!is_all).then_some(fraction);
             params.least_head = 0;
@@ -536,13 +538,14 @@ impl FactorSettings {
         params
     }
 
-    /// The share for the scale of ratings where it is given, or follows from what is given.
+    /// The budget share for the scale of ratings if it is given, or follows from other settings.
     fn scale_share(&self) -> Option<f64> {
         let is_known = self.label_center.is_some() || self.label_bound.is_some();
         self.scale_share.or(is_known.then_some(0.0))
     }
 
-    /// Refuses settings that `method` does not have, and records that it does not learn from.
+    /// Refuses settings that `method` does not have, and kinds of records that it cannot learn
+    /// from.
     pub(crate) fn check_method(&self, method: Method, feedback: FeedbackKind) -> Result<()> {
         let usage = |text: String| Err(Error::Usage(text));
         let given = match (method, feedback) {
@@ -570,7 +573,7 @@ impl FactorSettings {
         }
     }
 
-    /// The first setting given that `method` am-ssp does not have.
+    /// The first given setting that method `am-ssp` does not have.
     pub(crate) fn without_features(&self) -> Option<&'static str> {
         let own = [
             (self.weight_exponent.is_some(), "weight_exponent"),
@@ -585,7 +588,7 @@ impl FactorSettings {
         given.or_else(|| self.of_lists())
     }
 
-    /// The first setting given that only rounds of implicit feedback have.
+    /// The first given setting that only rounds of implicit feedback have.
     pub(crate) fn of_lists(&self) -> Option<&'static str> {
         [
             (self.score_model.is_some(), "score_model"),
@@ -597,7 +600,7 @@ impl FactorSettings {
 }
 
 impl AuditSettings {
-    /// The training on these ratings that is audited.
+    /// The audited training on these ratings.
     pub(crate) fn run_on(&self, ratings: impl Into<TableSource>) -> TrainSettings {
         TrainSettings {
             ratings: ratings.into(),
@@ -620,7 +623,7 @@ impl AuditSettings {
 }
 
 impl AuditTuneSettings {
-    /// The choice that is audited.
+    /// The audited choice.
     pub(crate) fn run(&self) -> TuneSettings {
         TuneSettings {
             train: self.audit.run_on(PathBuf::new()),
@@ -630,7 +633,7 @@ impl AuditTuneSettings {
 }
 
 impl MetricSettings {
-    /// Of a run that releases none.
+    /// Settings of a run that releases no metrics.
     pub(crate) const fn none() -> Self {
         Self {
             release_metrics: None,
@@ -638,7 +641,7 @@ impl MetricSettings {
         }
     }
 
-    /// The share of the budget for held-out metrics, where some are to be released.
+    /// The budget share for held-out metrics, if some are to be released.
     pub(crate) fn share(&self) -> Result<Option<f64>> {
         if let Some(bound) = self.metric_bound {
             params::finite_positive("metric_bound", bound)?;
@@ -651,7 +654,7 @@ impl MetricSettings {
 }
 
 impl OutputSettings {
-    /// Of a run that releases nothing.
+    /// Settings of a run that releases nothing.
     pub(crate) fn nowhere() -> Self {
         Self {
             out: PathBuf::new(),
@@ -664,7 +667,7 @@ impl OutputSettings {
         }
     }
 
-    /// The same of a run that releases these metrics.
+    /// The same for a run that releases these metrics.
     pub(crate) fn with_metrics(self, metrics: &MetricSettings) -> Self {
         Self {
             metrics: metrics.clone(),
@@ -672,12 +675,13 @@ impl OutputSettings {
         }
     }
 
-    /// Whether anything computed from private data that nobody paid for is printed, or decides the exit code.
+    /// Whether values computed from private data without payment are printed or determine the exit
+    /// code.
     pub(crate) const fn reveals_internal(&self) -> bool {
         self.show_internal || self.fail_if_worse && self.metrics.release_metrics.is_none()
     }
 
-    /// The noise of the run: the operating system's, unless it is to repeat.
+    /// The noise of the run: from the operating system, unless it must be repeatable.
     pub(crate) fn noise(&self) -> NoiseSource {
         let seeded = self.insecure_seed.map(NoiseSource::insecure_seeded);
         seeded.unwrap_or_else(NoiseSource::operating_system)

@@ -12,7 +12,7 @@ use crate::personal::{Intercept, Method as SubspaceMethod};
 use crate::workers::Dealing;
 
 choices! {
-    /// What is predicted.
+    /// The prediction task.
     enum TaskKind {
         /// A number, by squared loss.
         Regression = "regression",
@@ -20,7 +20,7 @@ choices! {
         Classification = "classification",
     }
 
-    /// What is in a file.
+    /// The format of a file.
     enum DataFormat {
         /// Rows of a table.
         Csv = "csv",
@@ -32,11 +32,11 @@ choices! {
 }
 
 choices! {
-    /// How much mistakes about the two classes of a user's rows count.
+    /// The weights of the two classes of a user's rows.
     enum ClassWeight {
-        /// Every row alike: predictions are probabilities.
+        /// All rows have equal weight: predictions are probabilities.
         None = "none",
-        /// Both classes alike, however many rows each has.
+        /// Both classes have equal weight, however many rows each has.
         Balanced = "balanced",
     }
 }
@@ -69,7 +69,7 @@ settings! {
         output: OutputSettings = flatten,
     }
 
-    /// What a shared subspace is learned from, and how.
+    /// Data and method for a shared subspace.
     struct PersonalRunSettings {
         /// Rows: a table (csv, tsv, ...; gzip too) with several rows per user
         data: TableSource = { positional: true, shapes: Shapes::Nothing },
@@ -85,7 +85,7 @@ settings! {
         model: PersonalModelSettings = flatten,
     }
 
-    /// What is in the file.
+    /// The columns of the file.
     struct ColumnSettings under "Input" {
         /// Name of the user column
         user_col: Option<String> = { value_name: "NAME", usual: "`user`, `userId` or `user_id`" },
@@ -99,7 +99,7 @@ settings! {
         max_rows: usize = { value_name: "N", default: "256", range: Range::of(1.0, 65536.0) },
     }
 
-    /// Ranges that are known without the data.
+    /// Public ranges.
     struct RangeSettings under "Ranges (public: never take them from the data)" {
         /// File `column,lower,upper`: values are clipped and mapped onto -1 to 1
         bounds: Option<PathBuf> = { value_name: "FILE", shapes: Shapes::ByContents },
@@ -109,7 +109,7 @@ settings! {
         target_range: Option<Vec<f64>> = { value_name: "LO,HI", delimiter: ',', usual: "values as they are" },
     }
 
-    /// What is fitted.
+    /// Settings of the model.
     struct PersonalModelSettings under "Settings (public: never choose them by looking at the data)" {
         /// regression or classification (above the threshold or not?)
         task: TaskKind = { value_name: "TASK", default: "regression" },
@@ -131,7 +131,7 @@ settings! {
         learning_rate: Option<f64> = { value_name: "X", usual: "1", range: Range::above(0.0) },
     }
 
-    /// What is held out for the internal report.
+    /// Held-out data for the internal report.
     struct PersonalHeldOutSettings under "Held-out rows (for the internal report)" {
         /// How much of it.
         shares: HeldOutShareSettings = flatten,
@@ -141,7 +141,7 @@ settings! {
         no_split: bool = { conflicts: ["test_share", "held_out_users", "split_seed"] },
     }
 
-    /// How much of it.
+    /// Held-out shares.
     struct HeldOutShareSettings under "Held-out rows (for the internal report)" {
         /// Share of each user's rows held out to test
         test_share: f64 = { value_name: "SHARE", default: "0.2", range: Range::below_one() },
@@ -149,7 +149,7 @@ settings! {
         held_out_users: f64 = { value_name: "SHARE", default: "0", range: Range::below_one() },
     }
 
-    /// A model that users share in part, learned in rounds.
+    /// A partly shared model, learned in rounds.
     struct FederateSettings {
         /// Rows: a table (csv, tsv, ...; gzip too), LEAF JSON, or with `items` ratings
         data: TableSource = { positional: true, shapes: Shapes::Nothing },
@@ -169,7 +169,7 @@ settings! {
         output: OutputSettings = flatten,
     }
 
-    /// What a model that users share in part is learned from, and how.
+    /// Data and method for a partly shared model.
     struct FederatedRunSettings {
         /// Global/local step ratios: 0 personal, inf shared
         alpha_grid: Vec<f64> = { value_name: "A,...", delimiter: ',', default: "0,0.1,0.3,1,3,10,inf", range: Range::of(0.0, f64::INFINITY) },
@@ -191,7 +191,7 @@ settings! {
         choice: AlphaSettings = flatten,
     }
 
-    /// What is held out for the internal report.
+    /// Held-out data for the internal report.
     struct FederatedHeldOutSettings under "Held-out rows (for the internal report)" {
         /// How much of it.
         shares: HeldOutShareSettings = flatten,
@@ -201,7 +201,7 @@ settings! {
         no_split: bool = { conflicts: ["test_share", "held_out_users"] },
     }
 
-    /// How rounds are made.
+    /// Settings of the rounds.
     struct FederatedRoundSettings under "Settings (public: never choose them by looking at the data)" {
         /// regression (squared loss) or classification (logistic)
         task: TaskKind = { value_name: "TASK", default: "regression" },
@@ -225,7 +225,7 @@ settings! {
         n_users: Option<f64> = { value_name: "N", usual: "a noisy count, charged", range: Range::above(0.0) },
     }
 
-    /// How one alpha is chosen, where one epsilon and several alphas are asked for.
+    /// The choice of one alpha, if there is one epsilon and several alphas.
     struct AlphaSettings under "Choice of alpha (charged; of one epsilon)" {
         /// Share of epsilon for the choice
         choice_share: f64 = { value_name: "SHARE", default: "0.1", range: Range::open_unit() },
@@ -235,7 +235,7 @@ settings! {
         loss_range: f64 = { value_name: "X", default: "0.1", range: Range::above(0.0) },
     }
 
-    /// Users' own models, fitted to what one of the two released.
+    /// Users' personal models, fitted to the release of one of the two workflows.
     struct PredictSettings {
         /// Folder written by `dp personalize` or `dp federate`
         model: PathBuf = { value_name: "DIR" },
@@ -249,7 +249,7 @@ settings! {
         class_weight: ClassWeight = { value_name: "WEIGHT", default: "none" },
     }
 
-    /// An audit of `dp personalize`: its run, made many times with planted users.
+    /// An audit of `dp personalize`: its run, repeated many times with planted users.
     struct AuditPersonalizeSettings {
         /// What is learned, and from what.
         run: PersonalRunSettings = flatten,
@@ -259,7 +259,7 @@ settings! {
         trials: TrialSettings = flatten,
     }
 
-    /// An audit of `dp federate`: its runs, made many times with planted users.
+    /// An audit of `dp federate`: its runs, repeated many times with planted users.
     struct AuditFederateSettings {
         /// Rows: a table (csv, tsv, ...; gzip too), LEAF JSON, or with `items` ratings
         data: TableSource = { positional: true, shapes: Shapes::Nothing },
@@ -275,7 +275,7 @@ settings! {
 }
 
 impl AuditPersonalizeSettings {
-    /// The training that is audited.
+    /// The audited training.
     pub(crate) fn training(&self) -> PersonalizeSettings {
         PersonalizeSettings {
             run: self.run.clone(),
@@ -288,7 +288,7 @@ impl AuditPersonalizeSettings {
 }
 
 impl AuditFederateSettings {
-    /// The training that is audited.
+    /// The audited training.
     pub(crate) fn training(&self) -> FederateSettings {
         FederateSettings {
             data: self.data.clone(),
@@ -304,8 +304,8 @@ impl AuditFederateSettings {
 }
 
 impl HeldOutShareSettings {
-    /// Refuses users who are held out where workers are given their users: a worker checks that those whom it trains on are its own, and would
-    /// measure on others unchecked.
+    /// Refuses held-out users if workers receive their users: a worker checks that the users it
+    /// trains on are its own, and would measure others unchecked.
     pub(crate) fn check_dealt(&self, dealing: Dealing) -> crate::error::Result<()> {
         if dealing == Dealing::ByRun || self.held_out_users <= 0.0 {
             return Ok(());

@@ -1,7 +1,8 @@
-//! The one place where settings are described: name, flag and key, default, range and documentation.
+//! The only place where settings are described: name, flag and key, default, range and
+//! documentation.
 //!
-//! [`settings!`] declares a struct of settings and its rows of the table at once. A command line or a file of settings
-//! is derived from the rows; whoever calls the library fills in the struct.
+//! [`settings!`] declares a struct of settings together with its rows of the table. A command line
+//! or a file of settings is derived from the rows; library users fill in the struct.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -9,10 +10,10 @@ use std::path::PathBuf;
 
 use dp_data::TableSource;
 
-/// What values a setting takes.
+/// The type of a setting's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// True or false, off unless it is given.
+    /// True or false; false by default.
     Switch,
     /// A number.
     Number,
@@ -26,12 +27,12 @@ pub enum Kind {
     Choice(&'static [&'static str]),
 }
 
-/// The numbers that make sense.
+/// A range of valid numbers.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Range {
-    /// The lower end, and whether it is one of them.
+    /// The lower end, and whether it is included.
     pub low: (f64, bool),
-    /// The upper end, and whether it is one of them.
+    /// The upper end, and whether it is included.
     pub high: (f64, bool),
 }
 
@@ -63,7 +64,7 @@ impl Range {
         }
     }
 
-    /// Between 0 and 1, neither included.
+    /// Between 0 and 1, both excluded.
     #[must_use]
     pub const fn open_unit() -> Self {
         Self {
@@ -72,7 +73,7 @@ impl Range {
         }
     }
 
-    /// From 0, included, to below 1.
+    /// From 0, included, to 1, excluded.
     #[must_use]
     pub const fn below_one() -> Self {
         Self {
@@ -81,7 +82,7 @@ impl Range {
         }
     }
 
-    /// Above 0, up to 1, included.
+    /// From 0, excluded, to 1, included.
     #[must_use]
     pub const fn up_to_one() -> Self {
         Self {
@@ -90,7 +91,7 @@ impl Range {
         }
     }
 
-    /// Whether a number is one of them.
+    /// Whether the range contains a number.
     #[must_use]
     pub fn contains(self, x: f64) -> bool {
         let (low, high) = (self.low, self.high);
@@ -112,64 +113,68 @@ impl fmt::Display for Range {
     }
 }
 
-/// What of a setting has to be the same where an interrupted run goes on.
+/// Which property of a setting must be the same when an interrupted run is resumed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shapes {
-    /// Its value: the run depends on it, or what its certificate says does.
+    /// Its value: the run or its certificate depends on it.
     ByValue,
-    /// What stands in the public file that it names. The hash of the whole file is never published, since it depends on parts of the
-    /// file that the run does not use.
+    /// The contents of the public file that it names. The hash of the whole file is never
+    /// published, because it depends on parts of the file that the run does not use.
     ByContents,
-    /// Nothing: it says where things are, how they are shown, or what pays.
+    /// Nothing: the setting determines where things are, how they are shown, or what pays.
     Nothing,
 }
 
 /// One row of the table.
 #[derive(Debug, Clone, Copy)]
 pub struct Setting {
-    /// Its name: the field of the struct, and how errors of this crate call it.
+    /// Its name: the field of the struct, also used in errors of this crate.
     pub name: &'static str,
-    /// Its flag without the dashes and its key in a file, where that is not the name with dashes for underscores.
+    /// Its flag without the dashes and its key in a file, if that is not the name with dashes for
+    /// underscores.
     pub long: Option<&'static str>,
-    /// A flag of one letter, which stands instead of the long one.
+    /// A flag of one letter, used instead of the long one.
     pub short: Option<char>,
     /// Another name of the flag.
     pub alias: Option<&'static str>,
-    /// Whether a command line has it without a flag.
+    /// Whether it is a positional argument.
     pub positional: bool,
-    /// Under which heading a list of settings has it.
+    /// Its heading in a list of settings.
     pub heading: Option<&'static str>,
-    /// What values it takes.
+    /// The type of its value.
     pub kind: Kind,
-    /// What a list of settings writes for its value.
+    /// The placeholder for its value in a list of settings.
     pub value_name: Option<&'static str>,
     /// Whether it takes several values.
     pub is_list: bool,
-    /// What stands between several values given at once; without it, they are given one by one.
+    /// The separator of several values given at once; without it, they are given one by one.
     pub delimiter: Option<char>,
-    /// Whether it may be left out though it has no default.
+    /// Whether it may be left out although it has no default.
     pub optional: bool,
-    /// The value when it is left out, as it would be typed.
+    /// The value if it is left out, as it would be typed.
     pub default: Option<&'static str>,
-    /// The value that a run takes when it is left out, in words where a rule decides it. Set where leaving it out is
-    /// something else than giving that value, for example because other settings decide whether it may be given.
+    /// The value that a run uses if it is left out, in words if a rule determines it. Set if
+    /// leaving the setting out differs from giving that value, for example because other settings
+    /// determine whether it may be given.
     pub usual: Option<&'static str>,
-    /// The numbers that make sense, where they do not depend on anything else.
+    /// The valid numbers, if they do not depend on anything else.
     pub range: Option<Range>,
-    /// Settings that must be given too.
+    /// Other settings that must be given.
     pub requires: &'static [&'static str],
-    /// Settings that must not be given too.
+    /// Other settings that must not be given.
     pub conflicts: &'static [&'static str],
-    /// The group that it is in, where one setting of several must be given.
+    /// Its group, if exactly one setting of the group must be given.
     pub one_of: Option<&'static str>,
-    /// How it takes part in the run. By its value unless a row says otherwise, so that none is forgotten.
+    /// How the setting affects the run: by its value unless specified otherwise, so that none is
+    /// forgotten.
     pub shapes: Shapes,
-    /// What it does.
+    /// Its documentation.
     pub doc: &'static str,
 }
 
 impl Setting {
-    /// A row for values of this type, with nothing said but the name.
+    /// A row for values of this type, with defaults for everything except name, heading and
+    /// documentation.
     #[must_use]
     pub const fn of<T: Value>(
         name: &'static str,
@@ -199,20 +204,20 @@ impl Setting {
         }
     }
 
-    /// Its key in a file of settings, and its long flag without the dashes.
+    /// Its key in a file of settings, which is its long flag without the dashes.
     #[must_use]
     pub fn key(&self) -> String {
         let long = self.long.map(str::to_owned);
         long.unwrap_or_else(|| self.name.replace('_', "-"))
     }
 
-    /// Whether this is its name or its key.
+    /// Whether `name` is its name or its key.
     #[must_use]
     pub fn is_called(&self, name: &str) -> bool {
         self.name == name || self.key() == name
     }
 
-    /// How it is written on a command line.
+    /// Its form on a command line.
     #[must_use]
     pub fn flag(&self) -> String {
         match self.short {
@@ -221,13 +226,13 @@ impl Setting {
         }
     }
 
-    /// Whether it must be given.
+    /// Whether it is required.
     #[must_use]
     pub const fn is_required(&self) -> bool {
         !self.optional && self.default.is_none()
     }
 
-    /// What it does and what happens without it, on one line.
+    /// Its documentation and its default, on one line.
     #[must_use]
     pub fn help(&self) -> String {
         let doc = self.doc.trim();
@@ -238,23 +243,24 @@ impl Setting {
     }
 }
 
-/// Where values are read from: a command line, a file, a map.
+/// A source of values: a command line, a file, a map.
 pub trait Source {
-    /// The values given for a setting, or its default; `None` where there is neither. A switch that is on has one.
+    /// The values given for a setting, or its default; `None` if there is neither. A switch that is
+    /// on has one value.
     fn values(&self, setting: &Setting) -> Option<Vec<OsString>>;
 }
 
-/// A setting whose value is missing or cannot be read.
+/// A setting whose value is missing or cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{name}`: {reason}")]
 pub struct Unread {
     /// The name of the setting.
     pub name: String,
-    /// What is wrong.
+    /// The problem.
     pub reason: String,
 }
 
-/// Settings as names and texts; what is not given has its default.
+/// Settings as names and texts; settings that are not given have their defaults.
 ///
 /// # Examples
 /// ```
@@ -275,7 +281,7 @@ pub struct Unread {
 pub struct Given(Vec<(String, OsString)>);
 
 impl Given {
-    /// The same with a value of a setting, by its name or its key; of a list, one more.
+    /// Adds a value of a setting, by its name or its key; a list may have several.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<OsString>) -> Self {
         self.0.push((name.to_owned(), value.into()));
@@ -291,7 +297,7 @@ impl Given {
     /// The settings with these values.
     ///
     /// # Errors
-    /// When a name is that of no setting, one that is needed is missing, or a value cannot be read.
+    /// When a name is unknown, a required setting is missing, or a value cannot be parsed.
     pub fn settings<S: Settings>(&self) -> Result<S, Unread> {
         let table = S::table();
         let known = |name: &str| table.iter().any(|setting| setting.is_called(name));
@@ -320,32 +326,32 @@ impl Source for Given {
     }
 }
 
-/// A type of settings' values.
+/// A type of setting values.
 pub trait Value: Sized {
-    /// What values it takes.
+    /// The type of its values.
     const KIND: Kind;
-    /// Whether it takes several.
+    /// Whether it takes several values.
     const IS_LIST: bool = false;
-    /// Whether there may be none.
+    /// Whether the value may be missing.
     const OPTIONAL: bool = false;
 
-    /// One value as it is typed; `None` where it is no such value.
+    /// Parses one value; `None` if it is invalid.
     fn parsed(text: &OsStr) -> Option<Self>;
 
-    /// All values of a setting.
+    /// Reads all values of a setting.
     ///
     /// # Errors
-    /// When there is none where one is needed, or one cannot be read.
+    /// When a required value is missing, or one cannot be parsed.
     fn read(setting: &Setting, source: &dyn Source) -> Result<Self, Unread> {
         let given = source.values(setting).unwrap_or_default();
         let last = given.last().ok_or_else(|| missing(setting))?;
         Self::parsed(last).ok_or_else(|| unreadable(setting, last))
     }
 
-    /// The value as JSON; null where there is none.
+    /// The value as JSON; null if there is none.
     fn to_json(&self) -> serde_json::Value;
 
-    /// The same, where it names a file: the SHA-256 of its bytes.
+    /// The SHA-256 of the bytes, if the value names a file.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -405,7 +411,7 @@ impl Value for f64 {
         from_text(text)
     }
 
-    /// JSON has no infinity: what is not finite is a text.
+    /// JSON has no infinity: numbers that are not finite become text.
     fn to_json(&self) -> serde_json::Value {
         let number = serde_json::Number::from_f64(*self).map(serde_json::Value::Number);
         number.unwrap_or_else(|| self.to_string().into())
@@ -429,7 +435,7 @@ impl Value for PathBuf {
     }
 }
 
-/// As text, a file; tables in memory are put in where settings are made in code.
+/// Parsed from text, a file; tables in memory are set in code.
 impl Value for TableSource {
     const KIND: Kind = Kind::Path;
 
@@ -514,16 +520,18 @@ impl<T: Value> Value for Vec<T> {
 
 /// A struct of settings.
 pub trait Settings: Sized {
-    /// Its rows of the table, in the order of its fields; those without a heading of their own stand under `heading`.
+    /// Its rows of the table, in the order of its fields; rows without their own heading get
+    /// `heading`.
     fn rows(heading: Option<&'static str>) -> Vec<Setting>;
 
     /// The settings with these values.
     ///
     /// # Errors
-    /// When one is missing or cannot be read.
+    /// When one is missing or cannot be parsed.
     fn read(source: &dyn Source) -> Result<Self, Unread>;
 
-    /// Name and value, or hash of the contents, of every setting that shapes a run: public as a whole.
+    /// Name and value, or hash of the contents, of every setting that affects a run: public as a
+    /// whole.
     ///
     /// # Errors
     /// When a public file cannot be read.
@@ -536,8 +544,9 @@ pub trait Settings: Sized {
     }
 }
 
-/// Declares structs of settings, and with them their rows of the table: after each field stands what its row says
-/// besides the name, the type and the documentation, or `flatten` where the field is a struct of settings itself.
+/// Declares structs of settings together with their rows of the table: after each field follows the
+/// content of its row other than name, type and documentation, or `flatten` if the field is itself
+/// a struct of settings.
 macro_rules! settings {
     ($(
         $(#[doc = $doc:literal])*
@@ -635,7 +644,7 @@ macro_rules! words {
     };
 }
 
-/// Declares an enum of words that a setting can be.
+/// Declares an enum of words that are values of a setting.
 macro_rules! choices {
     ($(
         $(#[doc = $doc:literal])*
@@ -646,7 +655,7 @@ macro_rules! choices {
         pub enum $name { $( $(#[doc = $text])* $variant, )* }
 
         impl $name {
-            /// The word for it.
+            /// The word for this variant.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $( Self::$variant => $word, )* }

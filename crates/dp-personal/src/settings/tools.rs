@@ -1,4 +1,5 @@
-//! Settings of the workflows that release nothing from a reader's own data: demo, synth, verify, publish and report.
+//! Settings of the workflows that release nothing from the user's own data: demo, synth, verify,
+//! publish and report.
 
 use std::path::PathBuf;
 
@@ -7,23 +8,23 @@ use dp_data::TableSource;
 use super::{GeneratedSettings, Range, choices, settings};
 
 choices! {
-    /// What is public.
+    /// The kind of public data.
     enum EvidenceKind {
         /// Ratings.
         Ratings = "ratings",
     }
 
-    /// What is generated.
+    /// The kind of generated data.
     enum SynthKind {
         /// Long-tailed ratings, in stars.
         Ratings = "ratings",
-        /// Labelled rows of users who are alike in a few directions.
+        /// Labelled rows of users whose models share a few directions.
         Groups = "groups",
     }
 }
 
 settings! {
-    /// The whole path on generated ratings.
+    /// Settings of a demonstration on generated ratings.
     struct DemoSettings {
         /// Folder for the model; one from an earlier demo is replaced
         out: PathBuf = { value_name: "DIR", default: "dp-demo" },
@@ -31,7 +32,7 @@ settings! {
         generated: GeneratedSettings = flatten,
     }
 
-    /// Data to try the other workflows on.
+    /// Settings of generated data for experiments with the other workflows.
     struct SynthSettings {
         /// ratings (long-tailed, in stars) or groups (labelled rows; users' models share a subspace)
         kind: SynthKind = { positional: true, value_name: "KIND" },
@@ -58,7 +59,7 @@ settings! {
         generated: GeneratedSettings = flatten,
     }
 
-    /// What public ratings say about items.
+    /// Settings for item information from public ratings.
     struct EvidenceSettings {
         /// ratings
         kind: EvidenceKind = { positional: true, value_name: "KIND" },
@@ -74,7 +75,7 @@ settings! {
         n_tastes: usize = { long: "tastes", value_name: "N", default: "6", range: Range::of(0.0, 255.0) },
     }
 
-    /// A certificate, checked.
+    /// Settings to verify a certificate.
     struct VerifySettings {
         /// A certificate, or a folder written by a command that trains
         certificate: PathBuf = { positional: true },
@@ -86,7 +87,7 @@ settings! {
         releases: Option<PathBuf> = { value_name: "FILE", usual: "the one in the folder", requires: ["recompute"] },
     }
 
-    /// A copy of what may be published of a run.
+    /// Settings to copy the released files of a run.
     struct PublishSettings {
         /// Folder written by a command that trains
         model: PathBuf = { positional: true, value_name: "DIR" },
@@ -96,7 +97,7 @@ settings! {
         force: bool = {},
     }
 
-    /// Pages about runs.
+    /// Settings of pages about runs.
     struct ReportSettings {
         /// Folders of trained models; the first is described, the others are compared
         folders: Vec<PathBuf> = { positional: true, value_name: "DIR" },

@@ -1,4 +1,5 @@
-//! An output folder that appears whole or not at all, and beside it the folder of what must not be published.
+//! An output folder that appears completely or not at all, and a second folder for files that must
+//! not be published.
 
 mod paths;
 
@@ -19,62 +20,65 @@ use self::paths::{LOCK, Parents, is_present, sibling, take_over};
 pub(crate) use self::paths::{StagedFolder, internal_folder_of, make_folder, make_internal_folder};
 pub(super) use self::paths::{remove_if_present, sync_folder};
 
-/// Says that what is made there is paid for.
+/// Marks a folder whose contents are paid for.
 const PAID: &str = ".paid";
-/// Says that what was paid for is there, whole.
+/// Marks a folder that contains everything that was paid for.
 const RELEASED: &str = ".released";
-/// Says that everything is there, whole, and on its way to its final place.
+/// Marks a complete folder that is being moved to its final path.
 const MOVING: &str = ".moving";
-/// Where internal files stand until the folder is committed.
+/// Location of internal files until the folder is committed.
 const INTERNAL_PART: &str = "internal";
-/// Files that a process may leave in a finished folder when it is killed as it ends: nobody's, never published, and refused by
-/// `dp verify`, which cannot know what is in them.
+/// Files that a process may leave in a finished folder when it is killed as it ends: they belong to
+/// no run, are never published, and are refused by `dp verify`, which cannot know their contents.
 const MARKS: [&str; 6] = [PAID, RELEASED, HELD, RUN, LOCK, MOVING];
-/// The list of releases while the run goes on, and where it is published.
+/// The release list while the run is in progress, and if it is published.
 pub(crate) const RELEASES: &str = "releases.list";
-/// The same where it is not published.
+/// The release list if it is not published.
 pub(crate) const INTERNAL_RELEASES: &str = "internal-releases.list";
-/// Which lines of the ledger are the run's, where its whole plan was paid at once.
+/// The lines of the ledger that belong to the run, if its whole plan was paid at once.
 const HELD: &str = "held.json";
-/// How the file of a ledger begins.
+/// The first bytes of a ledger file.
 const LEDGER_START: &[u8; 23] = br#"{"ledger":"dp-personal""#;
-/// What shapes the run, until it is done.
+/// The inputs that determine the run, until it is done.
 const RUN: &str = "run.json";
 
-/// Whether what a killed process left may be put into place: asked with the hidden folder before anything is moved.
+/// Decides whether the results of a killed process may be moved into place: called with the hidden
+/// folder before anything is moved.
 pub(crate) type MayRecover<'a> = &'a dyn Fn(&Path) -> Result<()>;
 
-/// Files are written into a hidden folder beside the final one and moved by one rename; internal ones go to a folder of
-/// their own, which only its owner can open.
+/// Files are written into a hidden folder next to the final one, which is moved by one rename;
+/// internal files go to a separate folder, which only its owner can open.
 ///
-/// Until [`commit`](Self::commit) the final paths are untouched; when the value is dropped before,
-/// the hidden folder is removed. What a killed process left is taken over by the next one, unless it is a whole model that was paid for: then the next
-/// one moves that into place and stops.
+/// Until [`commit`](Self::commit) the final paths are unchanged; if the value is dropped before,
+/// the hidden folder is removed. What a killed process left is taken over by the next one, unless
+/// it is a complete model that was paid for: in that case the next process moves that model into
+/// place and stops.
 pub(crate) struct OutputFolder {
     target: PathBuf,
-    /// Where internal files belong; none where there are none.
+    /// Folder for internal files, if there are any.
     internal: Option<PathBuf>,
     staging: PathBuf,
     replace: bool,
     keep: bool,
-    /// Whether a run that failed may go on from what is there.
+    /// Whether a failed run can be resumed from the folder.
     resumable: Cell<bool>,
     _lock: File,
     _parents: Parents,
 }
 
 impl OutputFolder {
-    /// Makes the hidden folder, so that a path that cannot be written fails before any work.
+    /// Creates the hidden folder, so that a path that cannot be written fails before any work.
     pub(crate) fn create(target: &Path, replace: bool) -> Result<Self> {
         Self::create_or_resume(target, replace, false, &|_| Ok(()))
     }
 
-    /// The same of a folder without internal files: what lies beside `target` is not touched.
+    /// The same for a folder without internal files: nothing next to `target` is changed.
     pub(crate) fn create_released(target: &Path, replace: bool) -> Result<Self> {
         Self::make(target, None, replace, false, &|_| Ok(()))
     }
 
-    /// The same as [`create`](Self::create), which with `resume` keeps the releases of a run that was interrupted there.
+    /// The same as [`create`](Self::create); with `resume` it keeps the releases of an interrupted
+    /// run.
     pub(crate) fn create_or_resume(
         target: &Path,
         replace: bool,
@@ -105,7 +109,7 @@ impl OutputFolder {
         }
         let staged = Self::staged(target, internal, replace)?;
         if staged.is_whole() {
-            return Err(staged.put_into_place(may_recover)?); // killed a moment ago
+            return Err(staged.put_into_place(may_recover)?); // the process was killed a moment ago
         }
         if resume && has_releases(&staged.staging) {
             return staged.resumed();
@@ -113,12 +117,12 @@ impl OutputFolder {
         staged.empty(resume)
     }
 
-    /// Whether a run was interrupted on its way to `target` after its first payment, and can go on.
+    /// Whether a run for `target` was interrupted after its first payment, and can be resumed.
     pub(crate) fn is_interrupted(target: &Path) -> bool {
         target.file_name().is_some() && has_releases(&sibling(target, "partial"))
     }
 
-    /// The hidden folder, made or as a killed process left it.
+    /// The hidden folder, either new or as a killed process left it.
     fn staged(target: &Path, internal: Option<PathBuf>, replace: bool) -> Result<Self> {
         let staging = sibling(target, "partial");
         let parents = Parents::make(folder_of(target))?;
@@ -134,7 +138,7 @@ impl OutputFolder {
         })
     }
 
-    /// Removes what a killed process left, and says so if it was paid for.
+    /// Removes what a killed process left, and reports if it was paid for.
     fn empty(mut self, resume: bool) -> Result<Self> {
         if self.has(PAID) {
             let what = match resume {
@@ -150,7 +154,8 @@ impl OutputFolder {
         Ok(self)
     }
 
-    /// What an interrupted run goes on from; files of the model that it may have begun to write go.
+    /// Prepares the folder of an interrupted run; files of the model that it may have begun to
+    /// write are removed.
     fn resumed(mut self) -> Result<Self> {
         let (internal, list) = (self.internal_path(INTERNAL_RELEASES), self.path(RELEASES));
         if !is_present(&list) {
@@ -177,15 +182,17 @@ impl OutputFolder {
         is_present(&self.staging.join(name))
     }
 
-    /// Whether the released part is there, whole.
+    /// Whether the released part is complete.
     fn is_whole(&self) -> bool {
         self.has(RELEASED) || self.has(MOVING)
     }
 
-    /// Moves the model of a run that was killed after it had released it into place. Ask before anything is paid for another one.
+    /// If a run was killed after it had released its model, moves that model into place. Call it
+    /// before anything is paid for another model.
     ///
     /// # Errors
-    /// [`Error::Recovered`] when there was such a model; those of `may_recover`, which leave it where it is.
+    /// [`Error::Recovered`] if there was such a model; errors of `may_recover`, which leave it
+    /// where it is.
     pub(crate) fn recover(target: &Path, replace: bool, may_recover: MayRecover<'_>) -> Result<()> {
         Self::recover_with(
             target,
@@ -219,7 +226,7 @@ impl OutputFolder {
         Err(found.put_into_place(may_recover)?)
     }
 
-    /// Commits what a killed process released; internal files that may be half-written go.
+    /// Commits what a killed process released; internal files that may be half-written are removed.
     fn put_into_place(self, may_recover: MayRecover<'_>) -> Result<Error> {
         may_recover(&self.staging)?;
         let internal = self.staging.join(INTERNAL_PART);
@@ -227,7 +234,7 @@ impl OutputFolder {
         if self.has(INTERNAL_PART) && !self.has(MOVING) {
             for entry in fs::read_dir(&internal).map_err(failed)? {
                 let entry = entry.map_err(failed)?;
-                // the list of releases was whole before the model was
+                // the release list was complete before the model was
                 if entry.file_name() != INTERNAL_RELEASES {
                     remove_if_present(&entry.path()).map_err(failed)?;
                 }
@@ -237,13 +244,13 @@ impl OutputFolder {
         self.commit().map(|()| Error::Recovered { path })
     }
 
-    /// The folder's own name, without what it lies in.
+    /// The folder's own name, without its parent.
     pub(crate) fn name(&self) -> String {
         let name = self.target.file_name().unwrap_or_default();
         name.to_string_lossy().into_owned()
     }
 
-    /// Where one of its files stands until the folder is committed.
+    /// Path of one of its files until the folder is committed.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.staging.join(name)
     }
@@ -252,12 +259,12 @@ impl OutputFolder {
         self.staging.join(INTERNAL_PART).join(name)
     }
 
-    /// Where the list of releases grows.
+    /// The folder of the growing release list.
     pub(crate) fn releases(&self) -> RunFolder {
         RunFolder::new(&self.staging)
     }
 
-    /// What shapes the run that was interrupted here, if one was.
+    /// The inputs of the run that was interrupted here, if any.
     pub(crate) fn begun_with(&self) -> Result<Option<Value>> {
         let path = self.path(RUN);
         match fs::read(&path) {
@@ -269,28 +276,29 @@ impl OutputFolder {
         }
     }
 
-    /// Keeps what shapes the run for whoever goes on with it.
+    /// Stores the inputs that determine the run, for resuming.
     pub(crate) fn begin_with(&self, public: &Value) -> Result<()> {
         self.write(RUN, &serde_json::to_vec(public)?)
     }
 
-    /// From here on the folder stays when the run fails after its first payment, so that it can be resumed.
+    /// From here on, the folder is kept if the run fails after its first payment, so that it can be
+    /// resumed.
     pub(crate) fn keep_for_resuming(&self) {
         self.resumable.set(true);
     }
 
-    /// SHA-256 of the list of releases.
+    /// SHA-256 of the release list.
     pub(crate) fn release_list_sha256(&self) -> Result<String> {
         let list = self.path(RELEASES);
         hash_of(&list).map_err(|e| Error::read(&list, e))
     }
 
-    /// Whether a run goes on from here after this one has failed.
+    /// Whether the run can be resumed after it has failed.
     fn is_resumable(&self) -> bool {
         self.resumable.get() && has_releases(&self.staging)
     }
 
-    /// What ended a run that has paid, and how to go on.
+    /// Wraps the error that ended a run that has paid, with how to resume it.
     pub(crate) fn after_payment(&self, error: Error) -> Error {
         Error::AfterPayment {
             error: Box::new(error),
@@ -298,7 +306,7 @@ impl OutputFolder {
         }
     }
 
-    /// Puts the list of releases among the internal files.
+    /// Moves the release list to the internal files.
     pub(crate) fn hide_releases(&self) -> Result<()> {
         let (list, internal) = (self.path(RELEASES), self.internal_path(INTERNAL_RELEASES));
         if is_present(&list) {
@@ -316,8 +324,9 @@ impl OutputFolder {
         Ok(())
     }
 
-    /// Notes that from here on the run may be paid for: whoever finds the folder without its process says so. Returns the name
-    /// that the run has in its ledger, `name` unless it goes on under an earlier one.
+    /// Records that from here on the run may be paid for, so that any process that finds the folder
+    /// without its process reports it. Returns the name that the run has in its ledger: `name`,
+    /// unless it is resumed under an earlier one.
     pub(crate) fn mark_paid(&self, name: &str) -> Result<String> {
         if !self.has(PAID) {
             self.write(PAID, name.as_bytes())?;
@@ -328,12 +337,12 @@ impl OutputFolder {
         fs::read_to_string(&path).map_err(|e| Error::read(&path, e))
     }
 
-    /// Writes one file that anybody may read and waits until it is on disk.
+    /// Writes one public file and waits until it is on disk.
     pub(crate) fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {
         self.write_with(OpenOptions::new(), &self.path(name), bytes)
     }
 
-    /// Writes one file for the eyes of its owner.
+    /// Writes one private file.
     pub(crate) fn write_internal(&self, name: &str, bytes: &[u8]) -> Result<()> {
         #[cfg_attr(not(unix), allow(unused_mut, reason = "modes are a Unix notion"))]
         let mut options = OpenOptions::new();
@@ -352,15 +361,15 @@ impl OutputFolder {
         };
         let written = open.and_then(write);
         written.map_err(|e| {
-            // half a file is worse than none
+            // a partial file is worse than none
             let _ = fs::remove_file(path);
             Error::write(path, e)
         })
     }
 
-    /// Moves the folders to their final paths, replacing old ones only now. When a move fails,
-    /// the finished files stay where they are and the error says where: they cannot be made
-    /// again without paying again.
+    /// Moves the folders to their final paths; old ones are replaced only now. If a move fails, the
+    /// finished files stay where they are and the error names the path: they cannot be recreated
+    /// without paying again.
     pub(crate) fn commit(mut self) -> Result<()> {
         self.keep = true;
         tracing::info!(folder = %self.target.display(), "moving the finished folder into place");
@@ -371,9 +380,9 @@ impl OutputFolder {
         })
     }
 
-    /// Does the rest of the work and moves the folder to its final path whether that failed or not: what was written
-    /// before is paid for and stays. When the process is killed meanwhile, or `may_move` refuses the hidden folder,
-    /// [`recover`](Self::recover) does it.
+    /// Does the remaining work and then moves the folder to its final path, whether or not the work
+    /// failed: what was written before is paid for and is kept. If the process is killed meanwhile,
+    /// or `may_move` refuses the hidden folder, [`recover`](Self::recover) does it.
     pub(crate) fn commit_after<T>(
         mut self,
         work: impl FnOnce(&Self) -> Result<T>,
@@ -382,7 +391,7 @@ impl OutputFolder {
         self.keep = true;
         match self.write(RELEASED, b"") {
             Ok(()) => sync_folder(&self.staging),
-            // the move needs no room on the disk
+            // the move needs no disk space
             Err(error) => warn(&format!(
                 "{error}; if this process is killed now, its model is lost"
             )),
@@ -393,8 +402,9 @@ impl OutputFolder {
         done
     }
 
-    /// Old folders out of the way, new ones in, the internal one first; all go back when one cannot be moved. A process that is
-    /// killed meanwhile leaves the rest of the moves to [`recover`](Self::recover).
+    /// Moves old folders away and new ones in, the internal one first; if one cannot be moved, all
+    /// are moved back. If the process is killed meanwhile, [`recover`](Self::recover) makes the
+    /// remaining moves.
     fn swap(&self) -> io::Result<()> {
         let part = self.staging.join(INTERNAL_PART);
         let internal_moved = self.has(MOVING) && !is_present(&part);
@@ -425,7 +435,7 @@ impl OutputFolder {
                 return Err(error);
             }
         }
-        // only now: a lock that vanished earlier would let another run empty the finished folder
+        // only now: if a lock disappeared earlier, another run could empty the finished folder
         for folder in [&self.target, &self.staging] {
             for mark in MARKS {
                 let path = folder.join(mark);
@@ -445,7 +455,8 @@ impl OutputFolder {
         Ok(())
     }
 
-    /// Notes that the moves begin, and makes sure that there is a folder of internal files to be moved: without one it has been.
+    /// Marks the start of the moves, and makes sure that there is a folder of internal files to be
+    /// moved: if there is none, it has already been moved.
     fn mark_moving(&self, part: Option<&Path>) {
         let mark = || {
             if let Some(part) = part {
@@ -453,7 +464,7 @@ impl OutputFolder {
             }
             match (self.has(MOVING), self.has(RELEASED)) {
                 (true, _) => Ok(()),
-                // needs no room on the disk
+                // needs no disk space
                 (_, true) => fs::rename(self.path(RELEASED), self.path(MOVING))
                     .map_err(|e| Error::write(&self.path(MOVING), e)),
                 _ => self.write(MOVING, b""),
@@ -467,7 +478,7 @@ impl OutputFolder {
         }
     }
 
-    /// Whether there is anything beside internal files.
+    /// Whether there is anything except internal files.
     fn releases_anything(&self) -> io::Result<bool> {
         for entry in fs::read_dir(&self.staging)? {
             let name = entry?.file_name();
@@ -517,7 +528,7 @@ fn has_releases(folder: &Path) -> bool {
             .any(|name| is_begun(name) == Some(true))
 }
 
-/// Refuses what is there, unless it may be replaced and is what a run left there.
+/// Refuses existing output, unless it may be replaced and was created by a run.
 fn refuse_present(target: &Path, replace: bool) -> Result<()> {
     if is_present(target) && !replace {
         return Err(Error::OutputExists {
@@ -527,8 +538,9 @@ fn refuse_present(target: &Path, replace: bool) -> Result<()> {
     refuse_foreign(target)
 }
 
-/// Refuses to replace anything but an empty folder, released files with their certificate, and internal files; and any folder that holds
-/// a ledger, or the files that bind one to its users.
+/// Refuses to replace anything except an empty folder, released files with their certificate, and
+/// internal files; always refuses a folder that contains a ledger, or the files that bind one to
+/// its users.
 fn refuse_foreign(target: &Path) -> Result<()> {
     let refused = |reason: String| {
         Err(Error::NotReplaced {
@@ -542,7 +554,7 @@ fn refuse_foreign(target: &Path) -> Result<()> {
     if !target.is_dir() {
         return refused("it is not a folder".to_owned());
     }
-    let mut is_ours = true; // as an empty one is
+    let mut is_ours = true; // true for an empty folder
     for entry in fs::read_dir(target).map_err(|e| Error::read(target, e))? {
         let name = entry.map_err(|e| Error::read(target, e))?.file_name();
         is_ours = name == CERTIFICATE || name.to_string_lossy().starts_with(INTERNAL_PREFIX);
@@ -584,7 +596,7 @@ fn ledger_in(folder: &Path) -> io::Result<Option<PathBuf>> {
     Ok(None)
 }
 
-/// SHA-256 of a file, read piece by piece: a list of releases may be larger than memory.
+/// SHA-256 of a file, read in pieces: a release list may be larger than memory.
 fn hash_of(path: &Path) -> io::Result<String> {
     let (mut file, mut hash) = (File::open(path)?, Sha256::new());
     let mut piece = vec![0; 1 << 16];

@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, Result};
 use crate::output::warn;
 
-/// Says in the hidden folder that a living process writes there.
+/// Marks a hidden folder in which a running process is writing.
 pub(super) const LOCK: &str = ".lock";
 
-/// Folders above the output that were not there before, the deepest first. They go when nothing came to be in them.
+/// Parent folders of the output that were created for it, the deepest first. They are removed if
+/// they remain empty.
 pub(super) struct Parents(Vec<PathBuf>);
 
 impl Parents {
@@ -27,28 +28,29 @@ impl Parents {
 
 impl Drop for Parents {
     fn drop(&mut self) {
-        // one with something in it stays, which is no failure
+        // a folder that is not empty is kept, which is not an error
         for folder in &self.0 {
             let _ = fs::remove_dir(folder);
         }
     }
 }
 
-/// Makes a folder and those above it.
+/// Creates a folder and its parents.
 pub(crate) fn make_folder(folder: &Path) -> Result<()> {
     let made = fs::create_dir_all(folder).map_err(|error| match error.kind() {
-        // what exists there is no folder, which says more
+        // a path that exists and is not a folder gives a more precise error
         io::ErrorKind::AlreadyExists => io::ErrorKind::NotADirectory.into(),
         _ => error,
     });
     made.map_err(|e| Error::write(folder, e))
 }
 
-/// The folder of internal files that belongs to an output folder: `dir/name-internal` for `dir/name`.
+/// The folder of internal files that belongs to an output folder: `dir/name-internal` for
+/// `dir/name`.
 pub(crate) fn internal_folder_of(folder: &Path) -> PathBuf {
     let named = match folder.file_name() {
         Some(_) => folder.to_owned(),
-        // `.` or `..`, which must be there to have a name
+        // `.` or `..`, which must exist to have a name
         None => folder.canonicalize().unwrap_or_else(|_| folder.to_owned()),
     };
     let mut name = named.file_name().unwrap_or_default().to_owned();
@@ -56,7 +58,7 @@ pub(crate) fn internal_folder_of(folder: &Path) -> PathBuf {
     named.with_file_name(name)
 }
 
-/// Makes a folder that only its owner can open, unless it is there.
+/// Creates a folder that only its owner can open, unless it exists.
 pub(crate) fn make_internal_folder(folder: &Path) -> Result<()> {
     #[cfg_attr(not(unix), allow(unused_mut, reason = "modes are a Unix notion"))]
     let mut builder = fs::DirBuilder::new();
@@ -68,7 +70,8 @@ pub(crate) fn make_internal_folder(folder: &Path) -> Result<()> {
     }
 }
 
-/// A folder that is made in steps under a hidden name beside its own, for its owner alone: all of it or nothing is there.
+/// A folder that is created in steps under a hidden name next to its final path, accessible only to
+/// its owner: it appears completely or not at all.
 pub(crate) struct StagedFolder {
     pub(crate) path: PathBuf,
     target: PathBuf,
@@ -76,14 +79,15 @@ pub(crate) struct StagedFolder {
 }
 
 impl StagedFolder {
-    /// Makes it, or takes over the one that a killed process left.
+    /// Creates it, or takes over the one that a killed process left.
     pub(crate) fn open(target: &Path, suffix: &str) -> Result<Self> {
         let path = sibling(target, suffix);
         make_internal_folder(&path)?;
         let lock = take_over(&path, target)?;
-        // another process may have finished it since the caller looked
+        // another process may have finished it since the caller checked
         if is_present(target) {
-            // what this call made goes; a folder that holds anything stays, since it may be paid for
+            // remove what this call created; a folder that contains anything is kept, because it
+            // may be paid for
             let _ = fs::remove_file(path.join(LOCK));
             let _ = fs::remove_dir(&path);
             let path = target.to_owned();
@@ -96,7 +100,7 @@ impl StagedFolder {
         })
     }
 
-    /// Gives it its name, once everything in it is durable.
+    /// Moves it to its final path, once everything in it is durable.
     pub(crate) fn finish(self) -> Result<()> {
         sync_folder(&self.path);
         fs::rename(&self.path, &self.target).map_err(|e| Error::write(&self.target, e))?;
@@ -107,7 +111,7 @@ impl StagedFolder {
     }
 }
 
-/// Makes the hidden folder, or takes over the one that a killed process left.
+/// Creates the hidden folder, or takes over the one that a killed process left.
 pub(super) fn take_over(staging: &Path, target: &Path) -> Result<File> {
     let failed = |e| Error::write(staging, e);
     match fs::create_dir(staging) {
@@ -129,7 +133,7 @@ pub(super) fn take_over(staging: &Path, target: &Path) -> Result<File> {
     Ok(lock)
 }
 
-/// A link would lead to files that are nobody's here to empty.
+/// A link would lead to files that must not be emptied here.
 fn refuse_other(path: &Path, is_right: fn(&fs::Metadata) -> bool) -> Result<()> {
     match fs::symlink_metadata(path) {
         Ok(found) if !is_right(&found) => {
@@ -141,7 +145,7 @@ fn refuse_other(path: &Path, is_right: fn(&fs::Metadata) -> bool) -> Result<()> 
     }
 }
 
-/// Makes a rename durable, where the system can. The files themselves already are.
+/// Makes a rename durable, if the system supports it. The files themselves already are.
 #[cfg_attr(
     not(unix),
     allow(unused_variables, reason = "only Unix syncs folders by opening them")
@@ -153,7 +157,7 @@ pub(in crate::output) fn sync_folder(folder: &Path) {
     }
 }
 
-/// Whether there is anything at `path`, a dangling link included.
+/// Whether anything exists at `path`, including a dangling link.
 pub(super) fn is_present(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok()
 }
@@ -175,7 +179,7 @@ pub(super) fn sibling(path: &Path, suffix: &str) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// The folder that holds `path`.
+/// The parent folder of `path`.
 pub fn folder_of(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,

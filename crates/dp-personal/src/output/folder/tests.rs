@@ -1,4 +1,4 @@
-//! What a folder holds after failures, and between two writers.
+//! Contents of a folder after failures, and with two concurrent writers.
 
 use super::*;
 
@@ -82,7 +82,7 @@ fn what_a_killed_process_left_is_taken_over() {
     let target = dir.path().join("model");
     let folder = OutputFolder::create(&target, false).unwrap();
     folder.write("half.txt", b"1").unwrap();
-    // a killed process runs no drop, and its locks are gone
+    // a killed process runs no drop, and its locks are released
     folder._lock.unlock().unwrap();
     std::mem::forget(folder);
     let folder = OutputFolder::create(&target, false).unwrap();
@@ -120,7 +120,7 @@ fn a_failure_of_the_work_after_it_loses_nothing() {
     assert_eq!(names(dir.path()), BOTH);
 }
 
-/// A process that is killed while it works on what is released.
+/// A process that is killed after its release.
 fn killed_after_release(target: &Path) {
     let folder = OutputFolder::create(target, false).unwrap();
     folder.mark_paid("train 1").unwrap();
@@ -150,7 +150,7 @@ fn what_was_released_before_a_kill_is_moved_into_place_once() {
     OutputFolder::create(&target, true).unwrap();
 }
 
-/// What a process leaves that is killed after so many of the moves of its folders.
+/// What remains of a process that is killed after `n_moves` of the moves of its folders.
 fn killed_while_it_moves(target: &Path, replace: bool, n_moves: usize) {
     let folder = OutputFolder::create(target, replace).unwrap();
     folder.write("new.bin", b"paid").unwrap();
@@ -209,7 +209,7 @@ fn a_move_that_fails_takes_the_others_back() {
     };
     assert!(!internal_folder_of(&target).exists());
     assert!(kept.join("new.bin").exists() && kept.join("internal/internal.json").exists());
-    // and they can be made again when there is room for them
+    // and they can be created again when there is space
     fs::remove_dir_all(&target).unwrap();
     assert!(matches!(
         OutputFolder::create(&target, false),
@@ -314,7 +314,7 @@ fn an_unwritable_place_fails_before_any_work() {
     assert!(OutputFolder::create(&file.join("model"), false).is_err());
 }
 
-/// A run that is killed after its first release, and half of a model file.
+/// A run that is killed after its first release, with half of a model file.
 fn killed_while_it_trains(target: &Path) {
     let folder = OutputFolder::create(target, false).unwrap();
     folder.mark_paid("train 1").unwrap();
@@ -334,7 +334,7 @@ fn an_interrupted_run_keeps_its_releases_when_it_is_resumed_and_loses_them_other
     let resumed = OutputFolder::create_or_resume(&target, false, true, &|_| Ok(())).unwrap();
     assert_eq!(fs::read(resumed.path(RELEASES)).unwrap(), b"header\nentry");
     assert!(!resumed.path("half.txt").exists());
-    // a run that fails again can be resumed again
+    // if a resumed run fails again, it can be resumed again
     drop(resumed);
     assert!(OutputFolder::is_interrupted(&target));
     let anew = OutputFolder::create(&target, false).unwrap();
@@ -366,7 +366,7 @@ fn a_folder_that_another_process_finished_is_not_begun_again() {
     assert!(matches!(staged(), Err(Error::OutputExists { .. })));
     let begun = folder.path().join(".state.begun");
     assert!(!begun.exists());
-    // what may be paid for is not deleted
+    // a folder that may be paid for is not deleted
     fs::create_dir(&begun).unwrap();
     fs::write(begun.join("first-seen"), b"paid").unwrap();
     assert!(matches!(staged(), Err(Error::OutputExists { .. })));

@@ -1,4 +1,5 @@
-//! From the numbers of a file to those that models see. Public rules only: no constant comes from the data.
+//! Converts the numbers of a file to model inputs. Public rules only: no constant is computed from
+//! the data.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -7,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
-/// A column and the public range that its values are clipped to and mapped from onto -1 to 1; without one they are
-/// used as they are.
+/// A column and the public range to which its values are clipped and which is mapped to -1 to 1;
+/// without a range, values are used unchanged.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Column {
     /// Its name.
@@ -17,19 +18,19 @@ pub struct Column {
     pub range: Option<[f64; 2]>,
 }
 
-/// Where a user's level is kept.
+/// How a user's level is modelled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Intercept {
-    /// Every user takes the own means off features and labels; the subspace holds slopes.
+    /// Every user subtracts their own means from features and labels; the subspace contains slopes.
     Own,
     /// A constant feature, so that levels are in the subspace.
     Shared,
-    /// Nowhere.
+    /// Without a level.
     None,
 }
 
-/// What is predicted.
+/// The prediction task.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Task {
@@ -42,20 +43,21 @@ pub enum Task {
     },
 }
 
-/// Everything a user has to know to join: public, and part of the model file.
+/// Everything a user must know to join: public, and part of the model file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Inputs {
-    /// What is predicted.
+    /// The column to predict.
     pub target: Column,
-    /// What it is predicted from.
+    /// The columns to predict from.
     pub features: Vec<Column>,
-    /// Where a user's level is kept.
+    /// How a user's level is modelled.
     pub intercept: Intercept,
-    /// Of which kind the target is.
+    /// The task.
     pub task: Task,
-    /// Ridges that a user chooses from by leaving own rows out; classification has one. With none, users weigh fits of all strengths, with what is shared and without.
+    /// Ridge penalties from which a user chooses by leave-one-out; classification has exactly one.
+    /// Without any, users average over fits of all strengths, with and without the shared part.
     pub l2_penalties: Vec<f64>,
-    /// Most coefficients of a user's own beside the subspace; of regression alone.
+    /// Maximum number of a user's own coefficients outside the subspace, for regression only.
     #[serde(default)]
     pub sparse: usize,
 }
@@ -68,7 +70,7 @@ impl Column {
         }
     }
 
-    /// Back to the units of the file, within the range.
+    /// Converts back to the units of the file, within the range.
     fn decode(&self, z: f64) -> f64 {
         match self.range {
             Some([low, high]) => (0.5 * (low + high + z * (high - low))).clamp(low, high),
@@ -78,12 +80,12 @@ impl Column {
 }
 
 impl Inputs {
-    /// Numbers in a feature vector as models see it.
+    /// Number of model inputs per row.
     pub fn dim(&self) -> usize {
         self.features.len() + usize::from(self.intercept == Intercept::Shared)
     }
 
-    /// Names of the numbers that models see.
+    /// Names of the model inputs.
     pub fn names(&self) -> impl Iterator<Item = String> {
         let constant = (self.intercept == Intercept::Shared).then(|| "(constant)".to_owned());
         let names = self.features.iter().map(|column| column.name.clone());
@@ -95,7 +97,7 @@ impl Inputs {
         self.features.iter().all(|column| column.range.is_some())
     }
 
-    /// Features as models see them.
+    /// Features as model inputs.
     #[allow(
         clippy::cast_possible_truncation,
         reason = "tables of samples are in single precision"
@@ -109,7 +111,7 @@ impl Inputs {
         }
     }
 
-    /// A label as models see it.
+    /// A label as used by the model.
     pub fn label(&self, y: f32) -> f64 {
         match self.task {
             Task::Regression => self.target.encode(y.into()),
@@ -118,7 +120,8 @@ impl Inputs {
         }
     }
 
-    /// What a score says: a value of the target, or the probability that it is above the threshold.
+    /// Converts a score to a value of the target, or to the probability that it is above the
+    /// threshold.
     pub fn answer(&self, score: f64) -> f64 {
         match self.task {
             Task::Regression => self.target.decode(score),
@@ -126,7 +129,8 @@ impl Inputs {
         }
     }
 
-    /// Squared error of a score in units of the target, or 1 for the wrong side of the threshold.
+    /// Squared error of a score in units of the target, or for classification 1 for the wrong side
+    /// of the threshold.
     pub fn error(&self, score: f64, y: f32) -> f64 {
         match self.task {
             Task::Regression => (self.answer(score) - f64::from(y)).powi(2),
@@ -135,7 +139,7 @@ impl Inputs {
         }
     }
 
-    /// What the mean of [`error`](Self::error) is reported as.
+    /// Name of the metric computed from the mean of [`error`](Self::error).
     pub fn metric(&self) -> &'static str {
         match self.task {
             Task::Regression => "RMSE",
@@ -143,7 +147,7 @@ impl Inputs {
         }
     }
 
-    /// The metric of a mean error.
+    /// The metric for a mean error.
     pub fn figure(&self, mean_error: f64) -> f64 {
         match self.task {
             Task::Regression => mean_error.sqrt(),
@@ -151,10 +155,10 @@ impl Inputs {
         }
     }
 
-    /// Checks what comes from flags or from a file.
+    /// Checks values that come from flags or from a file.
     ///
     /// # Errors
-    /// What is out of range, in words.
+    /// The reason, if a value is out of range.
     pub fn check(&self) -> Result<(), String> {
         let (most, dim) = (self.sparse, self.dim());
         if most > dim {
@@ -166,10 +170,10 @@ impl Inputs {
         self.check_draft()
     }
 
-    /// The same before the features are known.
+    /// The same check before the features are known.
     ///
     /// # Errors
-    /// What is out of range, in words.
+    /// The reason, if a value is out of range.
     pub fn check_draft(&self) -> Result<(), String> {
         let columns = self.features.iter().chain([&self.target]);
         for column in columns {
@@ -206,7 +210,8 @@ impl Inputs {
     }
 }
 
-/// A lower end below an upper one, both finite and not too far apart to divide by.
+/// Checks that the lower end is below the upper one, and that both are finite and not too far apart
+/// to divide by.
 pub(super) fn check_range([low, high]: [f64; 2]) -> Result<(), String> {
     let width = high - low;
     if low.is_finite() && high.is_finite() && width > 0.0 && width.is_finite() {
@@ -245,7 +250,7 @@ pub(super) fn ranges_of_file(path: &Path) -> Result<Vec<(String, [f64; 2])>> {
         let [name, low, high] = fields.as_slice() else {
             return Err(bad(at, "not three fields"));
         };
-        // between semicolons a decimal comma is read as well
+        // between semicolons, decimal commas are accepted too
         let number = |text: &String| text.replace(',', ".").parse();
         let (Ok(low), Ok(high)) = (number(low), number(high)) else {
             return Err(bad(at, "not two numbers"));

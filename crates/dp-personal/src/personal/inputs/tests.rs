@@ -58,7 +58,7 @@ fn what_cannot_be_used_is_refused() {
         bad.features[0].range = Some(range);
         assert!(bad.check().is_err(), "{range:?}");
     }
-    // without penalties users weigh, but not coefficients beside the subspace
+    // without penalties users average over fits, but not with own coefficients outside the subspace
     let mut weighed = inputs(Task::Regression, Intercept::Own);
     weighed.l2_penalties.clear();
     assert!(weighed.check().is_ok() && weighed.users_weigh());
