@@ -1,15 +1,15 @@
-//! Buffers that begin on a cache line.
+//! Buffers that begin at a cache-line boundary.
 
 use std::ops::{Deref, DerefMut};
 
 /// Bytes of a cache line, and of the widest vector.
 const LINE: usize = 64;
 
-/// A buffer of fixed length whose first element begins a cache line, so that whole vectors read
-/// from it at multiples of their width never straddle two lines, which takes two reads.
+/// A buffer of fixed length whose first element begins a cache line, so that whole vectors read at
+/// multiples of their width never straddle two lines, which would take two reads.
 ///
-/// Tables whose rows are gathered ([`GramAccumulator`](crate::GramAccumulator)) are worth the
-/// room: at most one line more than the numbers take.
+/// Useful for tables whose rows are gathered ([`GramAccumulator`](crate::GramAccumulator)). The
+/// overhead is at most one cache line.
 ///
 /// ```
 /// use dp_linalg::AlignedVec;
@@ -20,7 +20,7 @@ const LINE: usize = 64;
 /// ```
 #[derive(Debug)]
 pub struct AlignedVec<T> {
-    /// The buffer with room to move its start.
+    /// The buffer, with extra room to move its start.
     room: Vec<T>,
     start: usize,
     len: usize,
@@ -44,12 +44,12 @@ impl<T: Copy + Default> AlignedVec<T> {
     }
 }
 
-/// Elements before the first that begins a cache line, fewer than a line holds.
+/// Number of elements before the first one that begins a cache line; fewer than a line holds.
 fn start_of_line<T>(room: &[T]) -> usize {
     room.as_ptr().align_offset(LINE) % per_line::<T>()
 }
 
-/// Elements of a cache line, at least 1.
+/// Number of elements per cache line, at least 1.
 const fn per_line<T>() -> usize {
     match size_of::<T>() {
         0 => 1,
@@ -58,7 +58,7 @@ const fn per_line<T>() -> usize {
     }
 }
 
-/// A copy moves to where its own memory is aligned.
+/// A copy starts where its own memory is aligned.
 impl<T: Clone> Clone for AlignedVec<T> {
     fn clone(&self) -> Self {
         let mut room = self.room.clone();

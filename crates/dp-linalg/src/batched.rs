@@ -1,4 +1,5 @@
-//! The rows of several sets side by side, one set in each vector lane: what is alike for all sets takes one instruction for all.
+//! Batched rows: several sets of rows, one set per vector lane, so that an operation common to all
+//! sets takes a single instruction.
 
 use dp_core::params::at_least_one;
 
@@ -10,15 +11,18 @@ use crate::kernels::{
 use crate::packed::packed_len;
 use crate::{Across, Result, StridedRows};
 
-/// Up to [`SETS`](Self::SETS) sets of rows of one length, in single precision: a user's features, for as many users.
+/// Up to [`SETS`](Self::SETS) sets of rows of the same length, in single precision: for example the
+/// features of that many users.
 ///
-/// A set is multiplied by a power of two where the sum of its squares would leave the range of single precision otherwise, or nearly so; so that sets
-/// of any size can be worked with, as long as nobody asks for their units. Rows that a set does not have are zeros.
+/// A set is multiplied by a power of two if the sum of its squares would otherwise leave, or nearly
+/// leave, the range of single precision, so that sets of any magnitude can be used as long as
+/// results are relative to that scale. Rows that a set does not have are zeros.
 ///
 /// # Numerics
-/// What one set gets depends on the others in nothing but the sign of zeros: rows that it does not have add zeros, which make 0 of a sum that has underflowed
-/// to -0. Coefficients and right-hand sides of such rows must be 0 for that. The order of sums is that of the numbers; whether product and sum are rounded
-/// once or apart depends on the processor.
+/// The results of one set depend on the others only in the sign of zeros: rows that a set does not
+/// have add zeros, which turn a sum that has underflowed to -0 into 0. This requires that
+/// coefficients and right-hand sides of such rows are 0. Sums are computed in the order of the
+/// numbers; whether product and sum are rounded once or separately depends on the processor.
 ///
 /// # Examples
 /// ```
@@ -55,22 +59,23 @@ impl std::fmt::Debug for BatchedRows {
     }
 }
 
-/// Sums of squares that need no scale. Entries are then at most 1e13 in size, so that sums of squares of products are in range too.
+/// Sums of squares that need no scale. Entries are then at most 1e13 in absolute value, so that
+/// sums of squares of products are in range too.
 const SAFE_SQUARES: std::ops::Range<f32> = 1e-10..1e10;
 
-/// Bytes that are fetched ahead at most.
+/// Maximum number of bytes that are prefetched.
 const MOST_AHEAD: usize = 256 * 1024;
-/// Lines that [`fetch_announced`](BatchedRows::fetch_announced) fetches.
+/// Number of cache lines fetched by [`fetch_announced`](BatchedRows::fetch_announced).
 const LINES_AT_A_TIME: usize = 32;
 
 impl BatchedRows {
-    /// Most sets at a time.
+    /// Maximum number of sets at a time.
     pub const SETS: usize = SETS;
 
-    /// No rows of length `dim`.
+    /// Creates an empty batch for rows of length `dim`.
     ///
     /// # Errors
-    /// [`Param`](crate::Error::Param) when `dim` is 0.
+    /// [`Param`](crate::Error::Param) if `dim` is 0.
     pub fn new(dim: usize) -> Result<Self> {
         Self::with_instructions(dim, InstructionSet::detect())
     }
@@ -87,8 +92,8 @@ impl BatchedRows {
         })
     }
 
-    /// Says which sets are loaded after those that are loaded next: they are fetched from memory bit by bit while these are worked on. Nothing but time
-    /// depends on it.
+    /// Announces the sets that will be loaded after the next ones: they are prefetched gradually
+    /// while the next ones are processed. This affects only speed.
     pub fn announce(&mut self, sets: &[StridedRows<'_>]) {
         self.upcoming = Upcoming::default();
         if let [first, .., last] = sets {
@@ -99,16 +104,17 @@ impl BatchedRows {
         }
     }
 
-    /// Fetches some of what was announced, in the middle of other work. The methods that read rows do the same.
+    /// Prefetches some of the announced sets in the middle of other work. The methods that read
+    /// rows do the same.
     pub fn fetch_announced(&mut self) {
         self.upcoming.fetch(LINES_AT_A_TIME);
     }
 
-    /// Reads other sets, as many rows as the longest has.
+    /// Loads other sets, with as many rows as the longest has.
     ///
     /// # Errors
-    /// [`Shape`](crate::Error::Shape) when there are more than [`SETS`](Self::SETS), or rows have another length or end behind their data;
-    /// [`Param`](crate::Error::Param) when they overlap.
+    /// [`Shape`](crate::Error::Shape) if there are more than [`SETS`](Self::SETS), or rows have
+    /// another length or extend beyond their data; [`Param`](crate::Error::Param) if they overlap.
     pub fn load(&mut self, sets: &[StridedRows<'_>]) -> Result<()> {
         if sets.len() > SETS {
             check_len("sets", sets.len(), SETS)?;
@@ -145,29 +151,29 @@ impl BatchedRows {
         self.squares = f32::run(self.isa, interleave);
     }
 
-    /// Rows of the longest set.
+    /// Number of rows of the longest set.
     #[must_use]
     pub fn n_rows(&self) -> usize {
         self.cells.len() / self.dim
     }
 
-    /// What each set was multiplied by.
+    /// The factor by which each set was multiplied.
     #[must_use]
     pub const fn scales(&self) -> &Across {
         &self.scales
     }
 
-    /// The sum of the squares of all numbers of each set as loaded, with its scale.
+    /// The sum of the squares of all numbers of each set as loaded, including its scale.
     #[must_use]
     pub const fn squares(&self) -> &Across {
         &self.squares
     }
 
-    /// Reads the rows of `other`, each multiplied by a lower triangular matrix: `x` becomes `L x`. What stands above the diagonal is not read.
-    /// Scales and sums of squares stay those of `other`.
+    /// Loads the rows of `other`, each multiplied by a lower triangular matrix: `x` becomes `L x`.
+    /// Entries above the diagonal are not read. Scales and sums of squares remain those of `other`.
     ///
     /// # Errors
-    /// [`Shape`](crate::Error::Shape) when `lower` is not `(dim, dim)` or rows have another length.
+    /// [`Shape`](crate::Error::Shape) if `lower` is not `(dim, dim)` or rows have another length.
     pub fn load_product(&mut self, other: &mut Self, lower: &[f32]) -> Result<()> {
         check_len("rows", other.dim, self.dim)?;
         check_len("lower", lower.len(), self.dim.saturating_mul(self.dim))?;
@@ -185,7 +191,8 @@ impl BatchedRows {
         Ok(())
     }
 
-    /// Writes the inner products of all pairs of rows, the upper triangle of the rows' Gramian, row by row.
+    /// Writes the inner products of all pairs of rows: the upper triangle of the rows' Gram matrix,
+    /// row by row.
     pub fn inner_products(&mut self, out: &mut Vec<Across>) {
         out.resize(packed_len(self.n_rows()), Across::default());
         f32::run(
@@ -194,10 +201,11 @@ impl BatchedRows {
         );
     }
 
-    /// Writes for each row its inner products with `columns` and then its squared norm, as [`row_products`](crate::row_products).
+    /// Writes for each row its inner products with `columns` and then its squared norm, like
+    /// [`row_products`](crate::row_products).
     ///
     /// # Errors
-    /// [`Shape`](crate::Error::Shape) when `columns` is not a whole number of them.
+    /// [`Shape`](crate::Error::Shape) if `columns` is not a whole number of columns.
     pub fn products(&mut self, columns: &[f32], out: &mut Vec<Across>) -> Result<()> {
         let n_columns = columns.len() / self.dim;
         check_len("columns", columns.len(), n_columns * self.dim)?;
@@ -224,7 +232,8 @@ impl BatchedRows {
     }
 }
 
-/// The power of two that brings the largest number to between 1 and 4, less if it is subnormal; 1 where there is none.
+/// The power of two that brings the largest number to between 1 and 4, or less if it is subnormal;
+/// 1 if all are zero.
 fn scale_of(set: StridedRows<'_>) -> f32 {
     const LARGEST_EXPONENT: u32 = 254;
     let rows = set.data.chunks(set.stride.max(1)).take(set.n_rows);
@@ -240,10 +249,11 @@ fn scale_of(set: StridedRows<'_>) -> f32 {
     }
 }
 
-/// Writes `L x` for one row `x`, as [`BatchedRows::load_product`].
+/// Writes `L x` for one row `x`, like [`BatchedRows::load_product`].
 ///
 /// # Errors
-/// [`Shape`](crate::Error::Shape) when `lower` is not a square matrix of the side `x.len()` or `out` has another length.
+/// [`Shape`](crate::Error::Shape) if `lower` is not a square matrix of side `x.len()` or `out` has
+/// another length.
 pub fn batched_lower_product(lower: &[f32], x: &[Across], out: &mut [Across]) -> Result<()> {
     check_len("lower", lower.len(), x.len().saturating_mul(x.len()))?;
     check_len("out", out.len(), x.len())?;
@@ -255,8 +265,8 @@ pub fn batched_lower_product(lower: &[f32], x: &[Across], out: &mut [Across]) ->
     Ok(())
 }
 
-/// Solves `(A + lift I) x = b` over `b` for [`BatchedRows::SETS`] symmetric systems by Cholesky. A pivot that is not above zero takes its unknown out of the
-/// system: it becomes zero.
+/// Solves `(A + lift I) x = b` in place of `b` for [`BatchedRows::SETS`] symmetric systems by
+/// Cholesky. If a pivot is not above zero, its unknown is removed from the system and becomes zero.
 ///
 /// # Arguments
 /// * `matrix` - the packed upper triangles; overwritten
@@ -264,7 +274,7 @@ pub fn batched_lower_product(lower: &[f32], x: &[Across], out: &mut [Across]) ->
 /// * `x` - the right-hand sides
 ///
 /// # Errors
-/// [`Shape`](crate::Error::Shape) when `matrix` is not the triangle of a side as long as `x`.
+/// [`Shape`](crate::Error::Shape) if `matrix` is not the triangle of a side as long as `x`.
 ///
 /// # Examples
 /// ```
@@ -282,10 +292,11 @@ pub fn batched_solve(matrix: &mut [Across], lifts: &Across, x: &mut [Across]) ->
     Ok(())
 }
 
-/// Writes the numbers of each set in order, those of the first set first.
+/// Writes the numbers of each set in order, starting with those of the first set.
 ///
 /// # Errors
-/// [`Shape`](crate::Error::Shape) when `out` is not a whole number of sets, or more than [`BatchedRows::SETS`].
+/// [`Shape`](crate::Error::Shape) if `out` is not a whole number of sets, or more than
+/// [`BatchedRows::SETS`].
 pub fn separate(from: &[Across], out: &mut [f32]) -> Result<()> {
     let n_sets = out.len().checked_div(from.len()).unwrap_or(0).min(SETS);
     check_len("out", out.len(), n_sets * from.len())?;

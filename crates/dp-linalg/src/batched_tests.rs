@@ -8,7 +8,7 @@ use super::*;
 use crate::test_numbers::Numbers;
 use crate::{cholesky_in_place, cholesky_solve_in_place, packed_index, unpack_symmetric};
 
-/// Sets of up to `n_rows` rows, with a number behind each row that must not be touched.
+/// Sets of up to `n_rows` rows, with a number after each row that must not be read.
 fn sets(n_sets: usize, n_rows: usize, dim: usize) -> Vec<Vec<f32>> {
     let mut numbers = Numbers::new(5);
     let mut set = |n: usize| {
@@ -33,7 +33,7 @@ fn strided(data: &[f32], dim: usize) -> StridedRows<'_> {
     }
 }
 
-/// The rows of a set in double precision, zeros up to `n_rows`.
+/// The rows of a set in double precision, with zero rows up to `n_rows`.
 fn wide(data: &[f32], n_rows: usize, dim: usize) -> Vec<Vec<f64>> {
     let rows = data.chunks(dim + 1);
     let rows = rows.map(|row| row[..dim].iter().map(|&x| x.into()).collect());
@@ -173,8 +173,9 @@ fn a_set_does_not_feel_its_neighbours() -> Result<()> {
     Ok(())
 }
 
-/// All that is computed of a set, as bits: products with a matrix, inner products, products with columns, the solution of a system, weighted sums.
-/// Of `n_rows` rows only the numbers of the first `own` are asked for.
+/// Everything computed for a set, as bits: products with a matrix, inner products, products with
+/// columns, the solution of a system, weighted sums. Of `n_rows` rows, only the numbers of the
+/// first `own` are compared.
 fn all_bits(isa: InstructionSet, rows: &mut BatchedRows, set: usize, own: usize) -> Vec<u32> {
     let (dim, n_rows) = (rows.dim, rows.n_rows());
     let mut matrix = lower(dim);

@@ -6,8 +6,8 @@ use crate::psd::{PsdScratch, check_symmetric};
 pub struct SymmetricEigen {
     /// Eigenvalues in increasing order.
     pub values: Vec<f64>,
-    /// Orthonormal eigenvectors in the same order, one after the other: shape `(dim, dim)`, each row
-    /// one vector.
+    /// Orthonormal eigenvectors in the same order, one after the other: shape `(dim, dim)`, with
+    /// one vector per row.
     pub vectors: Vec<f64>,
 }
 
@@ -17,9 +17,9 @@ pub struct SymmetricEigen {
 /// `a` - symmetric, row-major, shape `(dim, dim)`; the diagonal and the triangle above it are read.
 ///
 /// # Errors
-/// [`Param`](crate::Error::Param) unless `dim` is from 1 to 1024; [`Shape`](crate::Error::Shape) when
-/// `a` does not have `dim * dim` entries; [`NotFinite`](crate::Error::NotFinite) for NaN or infinities in
-/// the triangle; [`NotConverged`](crate::Error::NotConverged) when the iteration fails.
+/// [`Param`](crate::Error::Param) unless `dim` is from 1 to 1024; [`Shape`](crate::Error::Shape) if
+/// `a` does not have `dim * dim` entries; [`NotFinite`](crate::Error::NotFinite) for NaN or
+/// infinities in the triangle; [`NotConverged`](crate::Error::NotConverged) if the iteration fails.
 ///
 /// # Examples
 /// ```

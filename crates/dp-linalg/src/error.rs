@@ -8,13 +8,14 @@ pub enum Error {
     /// A parameter is out of range.
     #[error(transparent)]
     Param(#[from] ParamError),
-    /// A slice's length does not fit the dimension.
+    /// A slice's length does not match the dimension.
     #[error(transparent)]
     Shape(#[from] ShapeError),
-    /// A gathered index points past the last row. Which one is not said: indices may be private.
+    /// A gathered index is beyond the last row. The index is not reported, because indices may be
+    /// private.
     #[error("an index is out of range; expected all below {n_rows}")]
     IndexOutOfRange {
-        /// Number of rows there are.
+        /// Number of rows.
         n_rows: usize,
     },
     /// A list that must be increasing is not.

@@ -1,23 +1,23 @@
-//! Exact sums of vectors that are put on a grid first.
+//! Exact sums of vectors that are first quantised to a grid.
 
 use crate::Result;
 use crate::error::check_len;
 use crate::kernels::{AddVector, InstructionSet, Kernel, Quantise, SquareParts};
 
-/// Sums of vectors of integers made from numbers on the way.
+/// Sums of integer vectors that are computed from numbers on the fly.
 ///
 /// ```text
 /// z_i = trunc(v_i / step)  clamped to ±2^43, NaN to 0
 /// ```
 ///
 /// # Numerics
-/// The integers and their squared norm are exact and the same on every processor. So are the sums while the magnitudes of what was added to
-/// a coordinate add up to 2^53 at most.
+/// The integers and their squared norm are exact and the same on every processor. So are the sums
+/// while the magnitudes of what was added to a coordinate add up to at most 2^53.
 #[derive(Clone)]
 pub struct GridSum {
     isa: InstructionSet,
     sums: Vec<f64>,
-    /// The vector at hand.
+    /// The current vector.
     integers: Vec<f64>,
 }
 
@@ -33,7 +33,7 @@ impl GridSum {
     /// Integers are clamped to this: the squared norm of a clamped vector is at least 2^86.
     pub const LIMIT: f64 = (1_u64 << 43) as f64;
 
-    /// Zeros.
+    /// Creates sums of zero.
     #[must_use]
     pub fn new(len: usize) -> Self {
         Self::with_instructions(len, InstructionSet::detect())
@@ -47,10 +47,11 @@ impl GridSum {
         }
     }
 
-    /// Makes the integers of a vector and returns their exact squared norm. They are added by [`add`](Self::add) and not before.
+    /// Computes the integers of a vector and returns their exact squared norm. They are not added
+    /// until [`add`](Self::add) is called.
     ///
     /// # Errors
-    /// [`Shape`](crate::Error::Shape) when the vector has another length than the sum.
+    /// [`Shape`](crate::Error::Shape) if the length of the vector differs from that of the sum.
     ///
     /// # Examples
     /// ```
@@ -91,7 +92,8 @@ impl GridSum {
 }
 
 impl SquareParts {
-    /// The squared norm: no part is negative as a whole, so the sum below is that of integers up to 2^95.
+    /// The squared norm: no part is negative in total, so the sum below is one of integers up to
+    /// 2^95.
     #[allow(clippy::cast_possible_truncation, reason = "integers below 2^53")]
     fn total(self) -> u128 {
         let [high, cross, low] = [self.high, self.cross, self.low].map(|x| i128::from(x as i64));
@@ -108,7 +110,7 @@ impl SquareParts {
 mod tests {
     use super::*;
 
-    /// Ordinary, large and hostile numbers in turn.
+    /// Ordinary, large and extreme numbers alternately.
     fn value(i: usize) -> f64 {
         let x = ((i * 7919 % 1009) as f64 - 504.3) * 1.37e3;
         match i % 11 {

@@ -9,7 +9,7 @@ use crate::{Error, Real, Result};
 /// ```text
 /// dim (dim + 1) / 2
 /// ```
-/// The largest `usize`, which no slice is as long as, where that is larger still.
+/// Saturates at the largest `usize`, which is longer than any slice.
 ///
 /// # Examples
 /// ```
@@ -17,10 +17,10 @@ use crate::{Error, Real, Result};
 /// ```
 #[must_use]
 pub const fn packed_len(dim: usize) -> usize {
-    dim.div_ceil(2).saturating_mul(dim | 1) // the even one of the two halved
+    dim.div_ceil(2).saturating_mul(dim | 1) // the factor that is even is halved
 }
 
-/// Place of entry (row, column) in packed order; the two may come in either order.
+/// Index of entry (row, column) in packed order; the two may be given in either order.
 ///
 /// The order is (0,0), (0,1), ..., (0,dim-1), (1,1), ..., (dim-1,dim-1):
 /// ```text
@@ -28,7 +28,7 @@ pub const fn packed_len(dim: usize) -> usize {
 /// ```
 ///
 /// # Panics
-/// In debug builds, when an index is not below `dim`.
+/// In debug builds, if an index is not below `dim`.
 ///
 /// # Examples
 /// ```
@@ -47,11 +47,11 @@ pub const fn packed_index(dim: usize, row: usize, column: usize) -> usize {
     a * (2 * dim - a + 1) / 2 + (b - a)
 }
 
-/// Writes a packed upper triangle out as a full row-major matrix, shape `(dim, dim)`.
+/// Expands a packed upper triangle to a full row-major matrix, shape `(dim, dim)`.
 ///
 /// # Errors
-/// [`Shape`](crate::Error::Shape) when `packed` does not have [`packed_len`] entries or `full`
-/// does not have `dim * dim`.
+/// [`Shape`](crate::Error::Shape) if `packed` does not have [`packed_len`] entries or `full` does
+/// not have `dim * dim`.
 pub fn unpack_symmetric<T: Real>(packed: &[T], dim: usize, full: &mut [T]) -> Result<()> {
     check_len("packed", packed.len(), packed_len(dim))?;
     check_len("full", full.len(), dim.saturating_mul(dim))?;
@@ -70,8 +70,8 @@ pub fn unpack_symmetric<T: Real>(packed: &[T], dim: usize, full: &mut [T]) -> Re
 /// Reads the upper triangle of a full row-major matrix into packed order.
 ///
 /// # Errors
-/// [`Shape`](crate::Error::Shape) when `full` does not have `dim * dim` entries or `packed` does
-/// not have [`packed_len`].
+/// [`Shape`](crate::Error::Shape) if `full` does not have `dim * dim` entries or `packed` does not
+/// have [`packed_len`].
 pub fn pack_symmetric<T: Real>(full: &[T], dim: usize, packed: &mut [T]) -> Result<()> {
     check_len("full", full.len(), dim.saturating_mul(dim))?;
     check_len("packed", packed.len(), packed_len(dim))?;
@@ -100,20 +100,20 @@ pub(crate) fn mirror_upper<T: Copy>(full: &mut [T], dim: usize) {
 
 /// Factors a symmetric positive definite matrix in place, `A = Uᵀ U` with U upper triangular.
 ///
-/// Reads and overwrites the diagonal and what lies above it; entries below the diagonal are
+/// Reads and overwrites the diagonal and the entries above it; entries below the diagonal are
 /// neither read nor written. (In column-major terms this is the lower factor L = Uᵀ.)
 ///
 /// # Arguments
 /// `a` - row-major, shape `(dim, dim)`.
 ///
 /// # Errors
-/// [`Shape`](Error::Shape) when `a` does not have `dim * dim` entries;
+/// [`Shape`](Error::Shape) if `a` does not have `dim * dim` entries;
 /// [`NotPositiveDefinite`](Error::NotPositiveDefinite) at the first pivot that is not a finite
 /// number above zero, which covers NaN and infinities anywhere in the triangle. The triangle's
-/// contents are unspecified then.
+/// contents are then unspecified.
 ///
 /// # Numerics
-/// Backward stable, as any Cholesky factorisation without pivoting. Cost dim³/3.
+/// Backward stable, like any Cholesky factorisation without pivoting. Cost dim³/3.
 ///
 /// # Examples
 /// ```
@@ -131,13 +131,13 @@ pub fn cholesky_in_place<T: Real>(a: &mut [T], dim: usize) -> Result<()> {
     factor(InstructionSet::detect(), a, dim)
 }
 
-/// Solves `A x = b` in place of b, given the factor that [`cholesky_in_place`] left.
+/// Solves `A x = b` in place of b, given the factor computed by [`cholesky_in_place`].
 ///
 /// # Arguments
 /// `u` - row-major upper factor, shape `(dim, dim)`; `rhs` - b, length `dim`.
 ///
 /// # Errors
-/// [`Shape`](Error::Shape) when a length does not fit.
+/// [`Shape`](Error::Shape) if a length does not match.
 pub fn cholesky_solve_in_place<T: Real>(u: &[T], dim: usize, rhs: &mut [T]) -> Result<()> {
     solve(InstructionSet::detect(), u, dim, rhs)
 }
@@ -227,7 +227,7 @@ mod tests {
         1, 2, 3, 4, 5, 7, 8, 9, 11, 15, 16, 17, 23, 24, 33, 64, 65, 100,
     ];
 
-    /// A well-conditioned positive definite matrix, its lower triangle NaN.
+    /// A well-conditioned positive definite matrix whose lower triangle is NaN.
     fn positive_definite(dim: usize, numbers: &mut Numbers) -> Vec<f64> {
         let mut gram = GramAccumulator::new(dim).unwrap();
         gram.add_rows(&numbers.reals(3 * dim * dim)).unwrap();
@@ -330,7 +330,7 @@ mod tests {
                     }
                     for bad in [f64::NAN, f64::INFINITY, 1e200] {
                         let mut a = good.clone();
-                        a[pivot] = bad; // row 0; the pivot itself where pivot is 0
+                        a[pivot] = bad; // row 0; the pivot itself if pivot is 0
                         let failure = Err(Error::NotPositiveDefinite { pivot });
                         if pivot > 0 {
                             assert_eq!(factor(isa, &mut a, dim), failure, "{bad}");

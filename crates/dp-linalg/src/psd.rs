@@ -11,19 +11,19 @@ use crate::{
     Error, GramAccumulator, Result, cholesky_in_place, cholesky_solve_in_place, score_rows,
 };
 
-/// 2^-100, the square of the unit round-off and a margin for the dimension.
+/// 2^-100: the square of the unit round-off, with a margin for the dimension.
 pub(crate) const NEGLIGIBLE: f64 = f64::from_bits((1023 - 100) << 52);
 
-/// Which computation gave the answer. It follows from the matrix alone.
+/// Which computation produced the result. It depends only on the matrix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PsdPath {
     /// The matrix has a Cholesky factor, so it is its own projection.
     Cholesky,
-    /// The matrix went through its eigendecomposition.
+    /// The eigendecomposition was computed.
     Eigen,
 }
 
-/// Work space for matrices of one dimension, to be used again and again.
+/// Reusable work space for matrices of one dimension.
 pub struct PsdScratch {
     dim: usize,
     matrix: Vec<f64>,
@@ -69,12 +69,13 @@ impl PsdScratch {
         self.dim
     }
 
-    /// Eigenvalues in increasing order and their vectors, one after the other, as [`decompose`](Self::decompose) left them.
+    /// Eigenvalues in increasing order and their vectors, one after the other, as computed by
+    /// [`decompose`](Self::decompose).
     pub(crate) fn into_parts(self) -> (Vec<f64>, Vec<f64>) {
         (self.values, self.vectors)
     }
 
-    /// Whether `a + ridge I` has a Cholesky factor, which is left in `self.matrix`.
+    /// Whether `a + ridge I` has a Cholesky factor, which is stored in `self.matrix`.
     fn factors(&mut self, a: &[f64], ridge: f64) -> bool {
         self.matrix.copy_from_slice(a);
         for diagonal in self.matrix.iter_mut().step_by(self.dim + 1) {
@@ -87,7 +88,7 @@ impl PsdScratch {
     ///
     /// The matrix is first divided by a power of two near its largest entry, and entries below
     /// [`NEGLIGIBLE`] of it become zero: a change far below the round-off of the decomposition.
-    /// Otherwise squares inside the iteration overflow, or vanish and stall it.
+    /// Otherwise squares inside the iteration would overflow, or vanish and stall it.
     pub(crate) fn decompose(&mut self, a: &[f64]) -> Result<()> {
         let dim = self.dim;
         let scale = power_of_two_below(largest_magnitude(a, dim));
@@ -95,7 +96,7 @@ impl PsdScratch {
             let x = from / scale;
             *to = if x.abs() < NEGLIGIBLE { 0.0 } else { x };
         }
-        // The row-major upper triangle is the column-major lower one, which is what faer reads.
+        // the row-major upper triangle is the column-major lower one, which faer reads
         self_adjoint_evd(
             MatRef::from_column_major_slice(&self.matrix, dim, dim),
             DiagMut::from_slice_mut(&mut self.values),
@@ -142,14 +143,13 @@ impl PsdScratch {
 /// triangles are written.
 ///
 /// # Returns
-/// How the answer was found. The matrix is unchanged, apart from the mirrored triangle, when its
-/// Cholesky factorisation succeeds.
+/// Which computation produced the result. The matrix is unchanged, apart from the mirrored
+/// triangle, if its Cholesky factorisation succeeds.
 ///
 /// # Errors
-/// [`Param`](Error::Param) unless `dim` is from 1 to 1024; [`Shape`](Error::Shape) when `a` does
-/// not have `dim * dim` entries; [`NotFinite`](Error::NotFinite) for NaN or infinities in the
-/// triangle; [`NotConverged`](Error::NotConverged) when the eigenvalue iteration fails. `a` is
-/// unchanged then.
+/// [`Param`](Error::Param) unless `dim` is from 1 to 1024; [`Shape`](Error::Shape) if `a` does not
+/// have `dim * dim` entries; [`NotFinite`](Error::NotFinite) for NaN or infinities in the triangle;
+/// [`NotConverged`](Error::NotConverged) if the eigenvalue iteration fails. `a` is then unchanged.
 ///
 /// # Numerics
 /// The error is a small multiple of the unit round-off times the largest eigenvalue; eigenvalues
@@ -184,28 +184,28 @@ pub fn project_psd_in_place(a: &mut [f64], dim: usize) -> Result<PsdPath> {
     Ok(PsdPath::Eigen)
 }
 
-/// Solves `(Π(A) + ridge I) x = b` in place of b, Π the projection on the positive semidefinite
-/// matrices (see [`project_psd_in_place`]).
+/// Solves `(Π(A) + ridge I) x = b` in place of b, with Π the projection onto the positive
+/// semidefinite matrices (see [`project_psd_in_place`]).
 ///
 /// ```text
 /// x = V diag(1 / (max(λ, 0) + ridge)) Vᵀ b,   A = V diag(λ) Vᵀ
 /// ```
-/// Where A has a Cholesky factor, Π(A) is A and the eigendecomposition is skipped.
+/// If A has a Cholesky factor, Π(A) is A and the eigendecomposition is skipped.
 ///
 /// # Arguments
 /// * `a` - symmetric, row-major, shape `(dim, dim)`; only the diagonal and the triangle above it
 ///   are read.
 /// * `ridge` - a finite number above 0.
 /// * `rhs` - b, length `dim`; overwritten by x.
-/// * `scratch` - sets `dim`.
+/// * `scratch` - determines `dim`.
 ///
 /// # Returns
-/// How the answer was found.
+/// Which computation produced the result.
 ///
 /// # Errors
-/// [`Param`](Error::Param) for a ridge out of range; [`Shape`](Error::Shape) when a length does
-/// not fit; [`NotFinite`](Error::NotFinite) for NaN or infinities in the triangle or in b;
-/// [`NotConverged`](Error::NotConverged) when the eigenvalue iteration fails. b is unchanged then.
+/// [`Param`](Error::Param) for a ridge out of range; [`Shape`](Error::Shape) if a length does not
+/// match; [`NotFinite`](Error::NotFinite) for NaN or infinities in the triangle or in b;
+/// [`NotConverged`](Error::NotConverged) if the eigenvalue iteration fails. b is then unchanged.
 ///
 /// # Numerics
 /// Relative error about the unit round-off times (largest eigenvalue + ridge) / ridge. O(dim³),
@@ -242,7 +242,7 @@ pub fn psd_part_plus_ridge_solve(
     Ok(PsdPath::Eigen)
 }
 
-/// Length, and finite entries on and above the diagonal.
+/// Checks the length, and that the entries on and above the diagonal are finite.
 pub(crate) fn check_symmetric(a: &[f64], dim: usize) -> Result<()> {
     check_len("a", a.len(), dim * dim)?;
     for (row, entries) in a.chunks_exact(dim).enumerate() {
@@ -278,7 +278,7 @@ pub struct PsdBatchScratch {
     lanes: usize,
     factor: Vec<f64>,
     systems: LaneSystems<f64>,
-    /// Which right-hand side each taken lane belongs to.
+    /// The index of the right-hand side in each occupied lane.
     waiting: Vec<usize>,
 }
 
@@ -290,7 +290,7 @@ impl std::fmt::Debug for PsdBatchScratch {
 }
 
 impl PsdBatchScratch {
-    /// Largest dimension: beyond, eight matrices at once leave the second-level cache.
+    /// Largest dimension: beyond it, eight matrices at once exceed the second-level cache.
     pub const MAX_DIM: usize = 256;
 
     /// # Errors
@@ -319,13 +319,14 @@ impl PsdBatchScratch {
         self.dim
     }
 
-    /// How many matrices share one decomposition; batches of a multiple of it waste nothing.
+    /// Number of matrices that share one decomposition; batches of a multiple of it leave no lane
+    /// unused.
     #[must_use]
     pub fn lanes(&self) -> usize {
         self.lanes
     }
 
-    /// Solves by Cholesky where A has a factor; `false` leaves `rhs` alone.
+    /// Solves by Cholesky if A has a factor; otherwise returns `false` and leaves `rhs` unchanged.
     fn solve_definite(&mut self, a: &[f64], ridge: f64, rhs: &mut [f64]) -> Result<bool> {
         for added in [0.0, ridge] {
             self.factor.copy_from_slice(a);
@@ -363,7 +364,7 @@ impl PsdBatchScratch {
         systems.ridges[lane] = ridge;
     }
 
-    /// Solves the waiting systems; lanes without one get the zero matrix.
+    /// Solves the queued systems; unused lanes get the zero matrix.
     fn flush(&mut self, rhs: &mut [f64]) -> Result<()> {
         let (dim, lanes, taken) = (self.dim, self.lanes, self.waiting.len());
         if taken == 0 {
@@ -394,37 +395,37 @@ impl PsdBatchScratch {
     }
 }
 
-/// Solves `(Π(A_s) + ridge_s I) x_s = b_s` for many systems, Π as in
+/// Solves `(Π(A_s) + ridge_s I) x_s = b_s` for many systems, with Π as in
 /// [`psd_part_plus_ridge_solve`](crate::psd_part_plus_ridge_solve).
 ///
 /// ```text
 /// x = V f(Λ) Vᵀ b = Q Z f(Λ) Zᵀ Qᵀ b,   f(λ) = 1 / (max(λ, 0) + ridge),   A = Q T Qᵀ,  T = Z Λ Zᵀ
 /// ```
-/// Systems whose matrix has a Cholesky factor are solved with it. The others go side by side, one
-/// in each vector lane, through a Householder reduction to the tridiagonal T and QL iterations.
-/// The eigenvectors are never formed: the rotations act on `Qᵀ b` and, backwards, on the result.
-/// Sources: Martin, Reinsch, Wilkinson 1968, Numer. Math. 11, and Bowdler and others in the same
-/// volume.
+/// Systems whose matrix has a Cholesky factor are solved with it. The others are batched, one per
+/// vector lane, and solved through a Householder reduction to the tridiagonal T and QL iterations.
+/// The eigenvectors are never formed: the rotations are applied to `Qᵀ b` and, in reverse order, to
+/// the result. Sources: Martin, Reinsch, Wilkinson 1968, Numer. Math. 11, and Bowdler and others in
+/// the same volume.
 ///
 /// # Arguments
-/// * `matrices` - shape `(n, dim, dim)`, row-major; of each the diagonal and the triangle above it
+/// * `matrices` - shape `(n, dim, dim)`, row-major; of each, the diagonal and the triangle above it
 ///   are read.
 /// * `ridges` - n finite numbers above 0.
 /// * `rhs` - shape `(n, dim)`; overwritten by the solutions.
-/// * `scratch` - sets `dim`.
+/// * `scratch` - determines `dim`.
 ///
 /// # Returns
-/// How many systems took the eigenvalue path.
+/// The number of systems that required eigenvalues.
 ///
 /// # Errors
-/// As [`psd_part_plus_ridge_solve`](crate::psd_part_plus_ridge_solve), `rhs` unchanged, for bad
-/// input; [`NotConverged`](Error::NotConverged), with `rhs` partly overwritten.
+/// As [`psd_part_plus_ridge_solve`](crate::psd_part_plus_ridge_solve), with `rhs` unchanged, for
+/// invalid input; [`NotConverged`](Error::NotConverged), with `rhs` partly overwritten.
 ///
 /// # Numerics
-/// Relative error about the unit round-off times (largest eigenvalue + ridge) / ridge. What one
-/// system gets does not depend, in any bit, on the others of the batch. 4 dim³/3 operations and
-/// O(dim²) square roots and divisions for each system. The list of rotations grows to its size in
-/// the first calls; nothing else allocates.
+/// Relative error about the unit round-off times (largest eigenvalue + ridge) / ridge. The result
+/// for one system does not depend, in any bit, on the others in the batch. 4 dim³/3 operations and
+/// O(dim²) square roots and divisions for each system. The list of rotations grows to its final
+/// size in the first calls; nothing else allocates.
 ///
 /// # Examples
 /// ```
@@ -476,7 +477,7 @@ mod tests {
     use crate::test_numbers::Numbers;
     use crate::{PsdScratch, psd_part_plus_ridge_solve};
 
-    /// Symmetric matrices of many kinds: noise, low rank and noise, zero, diagonal with repeated
+    /// Symmetric matrices of many kinds: noise, low rank plus noise, zero, diagonal with repeated
     /// and tiny entries, definite, two blocks, graded.
     fn matrices(dim: usize, numbers: &mut Numbers) -> Vec<f64> {
         let mut all = Vec::new();

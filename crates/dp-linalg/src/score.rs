@@ -6,7 +6,7 @@ use crate::error::check_len;
 use crate::kernels::{InstructionSet, Scores};
 use crate::{Error, Real, Result};
 
-/// Rows scored at a time by [`top_k`], in a buffer on the stack.
+/// Number of rows scored at a time by [`top_k`], in a buffer on the stack.
 const CHUNK: usize = 256;
 
 /// An item and its score.
@@ -21,7 +21,7 @@ pub struct ScoredItem<T> {
 /// Inner product of two vectors.
 ///
 /// # Errors
-/// [`Shape`](Error::Shape) when the lengths differ.
+/// [`Shape`](Error::Shape) if the lengths differ.
 pub fn dot<T: Real>(x: &[T], y: &[T]) -> Result<T> {
     check_len("y", y.len(), x.len())?;
     let mut out = [T::default()];
@@ -33,8 +33,8 @@ pub fn dot<T: Real>(x: &[T], y: &[T]) -> Result<T> {
 /// length `dim`, into `out`, length m.
 ///
 /// # Errors
-/// [`Param`](Error::Param) when `vector` is empty; [`Shape`](Error::Shape) when a length does not
-/// fit.
+/// [`Param`](Error::Param) if `vector` is empty; [`Shape`](Error::Shape) if a length does not
+/// match.
 pub fn score_rows<T: Real>(factors: &[T], vector: &[T], out: &mut [T]) -> Result<()> {
     let n_rows = count_rows(factors, vector)?;
     check_len("out", out.len(), n_rows)?;
@@ -42,22 +42,22 @@ pub fn score_rows<T: Real>(factors: &[T], vector: &[T], out: &mut [T]) -> Result
     Ok(())
 }
 
-/// The `k` items with the highest scores, best first, leaving out those listed in `excluded`.
+/// The `k` items with the highest scores, best first, except for those listed in `excluded`.
 ///
 /// ```text
 /// score_j = ⟨factors_j, vector⟩
 /// ```
-/// Equal scores come in order of the item's number. An item whose score is NaN is left out.
-/// Fewer than `k` come back when fewer qualify.
+/// Equal scores are ordered by item number. An item whose score is NaN is left out. Fewer than `k`
+/// items are returned if fewer qualify.
 ///
 /// # Arguments
 /// `factors` - shape `(m, dim)` row-major; `vector` - length `dim`; `excluded` - item numbers in
-/// increasing order (repeats and numbers of m or above are harmless).
+/// increasing order (repetitions and numbers of m or above are ignored).
 ///
 /// # Errors
-/// [`Param`](Error::Param) when `vector` is empty or there are more than 2^32 rows;
-/// [`Shape`](Error::Shape) when `factors` is not a whole number of rows;
-/// [`NotSorted`](Error::NotSorted) when `excluded` is not.
+/// [`Param`](Error::Param) if `vector` is empty or there are more than 2^32 rows;
+/// [`Shape`](Error::Shape) if `factors` is not a whole number of rows;
+/// [`NotSorted`](Error::NotSorted) if `excluded` is not in increasing order.
 ///
 /// # Numerics
 /// O(m dim + m log k).
@@ -81,11 +81,12 @@ pub fn top_k<T: Real>(
     Ok(top_k_each(factors, &[(vector, excluded)], k)?.swap_remove(0))
 }
 
-/// [`top_k`] for each of several pairs of a vector and the items left out for it, all vectors of one length. The rows are read
-/// once for all pairs, a block at a time, which is faster than one call for each where the factors do not fit into the cache.
+/// [`top_k`] for each of several pairs of a vector and the items excluded for it, with all vectors
+/// of the same length. The rows are read once for all pairs, a block at a time, which is faster
+/// than one call for each if the factors do not fit into the cache.
 ///
 /// # Errors
-/// As [`top_k`], for any of the pairs; [`Shape`](Error::Shape) when the vectors differ in length.
+/// As [`top_k`], for any of the pairs; [`Shape`](Error::Shape) if the vectors differ in length.
 pub fn top_k_each<T: Real>(
     factors: &[T],
     queries: &[(&[T], &[u32])],
@@ -141,7 +142,8 @@ pub fn top_k_each<T: Real>(
         .collect())
 }
 
-/// Items ordered by one score each, for rankings that all users share but for the items left out.
+/// Items ordered by one score each, for rankings that are the same for all users except for the
+/// excluded items.
 ///
 /// # Examples
 /// ```
@@ -156,7 +158,8 @@ pub struct ItemRanking {
 }
 
 impl ItemRanking {
-    /// Orders items as [`top_k`] does: the highest score first, equal scores by number, an item whose score is NaN left out.
+    /// Orders items as [`top_k`] does: highest score first, equal scores by number, items whose
+    /// score is NaN left out.
     #[must_use]
     pub fn new(scores: &[f64]) -> Self {
         let score = |&item: &u32| scores[item as usize];
@@ -164,7 +167,7 @@ impl ItemRanking {
         let mut order: Vec<u32> = items.filter(|item| !score(item).is_nan()).collect();
         order.sort_by(|a, b| {
             let by_score = score(b).partial_cmp(&score(a));
-            by_score.unwrap_or(Ordering::Equal) // a stable sort keeps the order of numbers
+            by_score.unwrap_or(Ordering::Equal) // a stable sort preserves the order of numbers
         });
         Self { order }
     }
@@ -172,7 +175,7 @@ impl ItemRanking {
     /// The first `k` items that are not among those `excluded`, in O(k + number of excluded) lookups.
     ///
     /// # Errors
-    /// [`NotSorted`](Error::NotSorted) when `excluded` is not in increasing order.
+    /// [`NotSorted`](Error::NotSorted) if `excluded` is not in increasing order.
     pub fn best(&self, k: usize, excluded: &[u32]) -> Result<Vec<u32>> {
         if !excluded.is_sorted() {
             return Err(Error::NotSorted { name: "excluded" });
@@ -225,8 +228,8 @@ impl<T: Real> Best<T> {
         }
     }
 
-    /// Whether an item with this score, of a higher number than those seen, is among the best so far: one that ties with the worst
-    /// is not, and NaN never is.
+    /// Whether an item with this score and a higher number than those seen is among the best so
+    /// far: one that ties with the worst is not, and NaN never is.
     fn admits(&self, score: T) -> bool {
         if self.heap.len() < self.k {
             return score.partial_cmp(&score).is_some();
@@ -234,7 +237,7 @@ impl<T: Real> Best<T> {
         self.heap.peek().is_some_and(|worst| score > worst.0.score)
     }
 
-    /// Takes in an item whose score is [admitted](Self::admits).
+    /// Adds an item whose score was [admitted](Self::admits).
     fn insert(&mut self, item: ScoredItem<T>) {
         if self.heap.len() < self.k {
             self.heap.push(Ranked(item));

@@ -1,4 +1,5 @@
-//! Products with a few rows of single precision that lie anywhere in a slice: one user's features.
+//! Products with a few single-precision rows at arbitrary positions in a slice, such as one user's
+//! features.
 
 use dp_core::params::{at_least_one, in_range};
 
@@ -13,13 +14,13 @@ use crate::packed::packed_len;
 /// `n_rows` rows of length `dim` that start `stride` elements apart in `data`.
 #[derive(Clone, Copy)]
 pub struct StridedRows<'a> {
-    /// Where they are.
+    /// The slice that contains them.
     pub data: &'a [f32],
-    /// From the start of one row to the start of the next, `dim` at least.
+    /// Distance from the start of one row to the start of the next, at least `dim`.
     pub stride: usize,
-    /// How many.
+    /// Number of rows.
     pub n_rows: usize,
-    /// Elements of a row.
+    /// Number of elements per row.
     pub dim: usize,
 }
 
@@ -47,26 +48,27 @@ impl<'a> StridedRows<'a> {
     }
 }
 
-/// Starts to fetch numbers from memory that are read soon: the next user's, while one user's are worked on. Changes nothing but the time
-/// that reading them takes. Beyond 8 KB nothing is fetched: the first-level cache has other work, and who holds so much seldom reads all of it at once.
+/// Prefetches numbers that will be read soon, such as those of the next user while the current user
+/// is processed. This affects only speed. Beyond 8 KB nothing is prefetched: the first-level cache
+/// has other uses, and such long arrays are seldom read completely at once.
 pub fn prefetch(numbers: &[f32]) {
     if size_of_val(numbers) <= MOST_AHEAD {
         fetch_lines(numbers);
     }
 }
 
-/// Bytes that are fetched ahead at most.
+/// Maximum number of bytes that are prefetched.
 const MOST_AHEAD: usize = 8 * 1024;
 
 /// Writes for each row its inner products with `columns` and then its squared norm, in single precision.
 ///
 /// # Arguments
-/// * `columns` - any number of them, each of length `dim`, one after the other
-/// * `out` - made to hold `(n_rows, n_columns + 1)`
+/// * `columns` - any number of columns, each of length `dim`, one after the other
+/// * `out` - resized to `(n_rows, n_columns + 1)`
 ///
 /// # Errors
-/// [`Param`](crate::Error::Param) when `dim` is 0 or rows overlap; [`Shape`](crate::Error::Shape) when the rows end behind the data or `columns` is not a whole
-/// number of them.
+/// [`Param`](crate::Error::Param) if `dim` is 0 or rows overlap; [`Shape`](crate::Error::Shape) if
+/// the rows extend beyond the data or `columns` is not a whole number of columns.
 ///
 /// # Examples
 /// ```
@@ -87,10 +89,11 @@ pub fn row_products(rows: StridedRows<'_>, columns: &[f32], out: &mut Vec<f32>) 
     Ok(())
 }
 
-/// Writes the inner product of each row with `vector`, in single precision, into `out` of one number for each row.
+/// Writes the inner product of each row with `vector`, in single precision, into `out`, which has
+/// one element per row.
 ///
 /// # Errors
-/// As [`row_products`]; [`Shape`](crate::Error::Shape) when a length does not fit.
+/// As [`row_products`]; [`Shape`](crate::Error::Shape) if a length does not match.
 ///
 /// # Examples
 /// ```
@@ -113,7 +116,7 @@ pub fn row_scores(rows: StridedRows<'_>, vector: &[f32], out: &mut [f32]) -> Res
 /// Writes `sum_r c_r row_r`, in single precision, into `out` of length `dim`.
 ///
 /// # Errors
-/// As [`row_products`]; [`Shape`](crate::Error::Shape) when a length does not fit.
+/// As [`row_products`]; [`Shape`](crate::Error::Shape) if a length does not match.
 pub fn weighted_row_sum(
     rows: StridedRows<'_>,
     coefficients: &[f32],
@@ -127,10 +130,11 @@ pub fn weighted_row_sum(
     Ok(())
 }
 
-/// Writes the outer product `scales x^T` in double precision: one row of the length of `x` for each scale.
+/// Writes the outer product `scales x^T` in double precision: one row of the length of `x` for each
+/// scale.
 ///
 /// # Errors
-/// [`Shape`](crate::Error::Shape) when `out` has another size.
+/// [`Shape`](crate::Error::Shape) if `out` has another size.
 ///
 /// # Examples
 /// ```
@@ -148,7 +152,7 @@ pub fn write_outer_product(scales: &[f64], x: &[f32], out: &mut [f64]) -> Result
     Ok(())
 }
 
-/// Rows of one length in double precision, in memory that serves one set of rows after the other.
+/// Rows of one length in double precision, in memory that is reused for successive sets of rows.
 ///
 /// # Examples
 /// ```
@@ -180,10 +184,10 @@ impl std::fmt::Debug for WideRows {
 }
 
 impl WideRows {
-    /// No rows of length `dim`.
+    /// Creates an empty set of rows of length `dim`.
     ///
     /// # Errors
-    /// [`Param`](crate::Error::Param) when `dim` is 0.
+    /// [`Param`](crate::Error::Param) if `dim` is 0.
     pub fn new(dim: usize) -> Result<Self> {
         Self::with_instructions(dim, InstructionSet::detect())
     }
@@ -198,10 +202,10 @@ impl WideRows {
         })
     }
 
-    /// Reads other rows.
+    /// Loads other rows.
     ///
     /// # Errors
-    /// [`Shape`](crate::Error::Shape) when they have another length or end behind their data.
+    /// [`Shape`](crate::Error::Shape) if they have another length or extend beyond their data.
     pub fn load(&mut self, rows: StridedRows<'_>) -> Result<()> {
         check_len("rows", rows.dim, self.dim)?;
         let checked = rows.check()?;
@@ -225,10 +229,10 @@ impl WideRows {
         Rows::new(&self.data, self.width, self.n_rows, self.width)
     }
 
-    /// Reads the rows of `other`, each times the matrix: `x` becomes `x^T matrix`.
+    /// Loads the rows of `other`, each multiplied by the matrix: `x` becomes `x^T matrix`.
     ///
     /// # Errors
-    /// [`Shape`](crate::Error::Shape) when lengths differ.
+    /// [`Shape`](crate::Error::Shape) if lengths differ.
     pub fn load_product(&mut self, other: &Self, matrix: &PaddedMatrix) -> Result<()> {
         check_len("rows", other.dim, self.dim)?;
         check_len("matrix", matrix.dim, self.dim)?;
@@ -239,8 +243,8 @@ impl WideRows {
         Ok(())
     }
 
-    /// Writes the inner products of all pairs of rows, the upper triangle of the rows' Gramian, row by row; makes `out` as long as
-    /// that.
+    /// Writes the inner products of all pairs of rows: the upper triangle of the rows' Gram matrix,
+    /// row by row. `out` is resized accordingly.
     pub fn inner_products(&self, out: &mut Vec<f64>) {
         pair_products(self.isa, self.rows(), out);
     }
@@ -275,7 +279,8 @@ impl PaddedMatrix {
     /// The matrix `(dim, dim)`, row-major.
     ///
     /// # Errors
-    /// [`Param`](crate::Error::Param) when `dim` is 0; [`Shape`](crate::Error::Shape) when the matrix has another size.
+    /// [`Param`](crate::Error::Param) if `dim` is 0; [`Shape`](crate::Error::Shape) if the matrix
+    /// has another size.
     pub fn new(matrix: &[f64], dim: usize) -> Result<Self> {
         Self::with_instructions(matrix, dim, InstructionSet::detect())
     }
@@ -317,7 +322,7 @@ mod tests {
         reals.into_iter().map(|x| x as f32).collect()
     }
 
-    /// Rows with a number behind each that must not be touched.
+    /// Rows with a number after each that must not be read.
     fn rows(dim: usize, n_rows: usize) -> Vec<f32> {
         let mut data = numbers(n_rows * (dim + 1), 3);
         data.chunks_exact_mut(dim + 1)
@@ -434,7 +439,7 @@ mod tests {
             let mut data: Vec<f32> = Vec::new();
             for _ in 0..n_rows {
                 data.extend(numbers.reals(dim).into_iter().map(|x| x as f32));
-                data.push(f32::NAN); // must not be touched
+                data.push(f32::NAN); // must not be read
             }
             let (matrix, coefficients) = (numbers.reals(dim * dim), numbers.reals(n_rows));
             for isa in InstructionSet::available() {

@@ -1,4 +1,4 @@
-//! A small fixed sequence of numbers for tests.
+//! A fixed pseudo-random sequence of numbers for tests.
 
 /// `SplitMix64`: Steele, Lea and Flood 2014.
 pub(crate) struct Numbers(u64);

@@ -1,4 +1,4 @@
-//! The kernels against faer's own routines and against matrices with known eigenvalues.
+//! The kernels compared with faer's own routines and with matrices of known eigenvalues.
 #![cfg(feature = "dense")]
 #![allow(
     clippy::float_cmp,
@@ -109,7 +109,8 @@ fn a_positive_definite_matrix_is_its_own_projection_bit_for_bit() -> Result<()> 
     Ok(())
 }
 
-/// Eigenvectors, clipped eigenvalues, the matrix put together again, then a general solver.
+/// Reference solution: eigenvectors, clipped eigenvalues, reassembled matrix, then a general
+/// solver.
 fn straightforward(a: &[f64], dim: usize, ridge: f64, b: &[f64]) -> Mat<f64> {
     let matrix = MatRef::from_row_major_slice(a, dim, dim);
     let eigen = matrix.self_adjoint_eigen(Side::Upper).expect("converges");
@@ -167,7 +168,8 @@ fn extreme_scales_neither_overflow_nor_vanish() -> Result<()> {
     Ok(())
 }
 
-/// The iteration stalled on this matrix before negligible entries were set to zero.
+/// Regression test: the iteration stalled on this matrix before negligible entries were set to
+/// zero.
 #[test]
 fn entries_of_very_different_size_do_not_stall_the_iteration() -> Result<()> {
     let mut a = [0.0; 16];
@@ -176,8 +178,8 @@ fn entries_of_very_different_size_do_not_stall_the_iteration() -> Result<()> {
     let mut x = [1.0; 4];
     let path = psd_part_plus_ridge_solve(&a, 1.0, &mut x, &mut scratch)?;
     assert_eq!(path, PsdPath::Eigen);
-    // The large eigenvalue belongs to (0, 1, 0, -1), which b has no part of; its opposite, along
-    // (0, 1, 0, 1), becomes 0, and so does nearly everything else.
+    // The large eigenvalue belongs to (0, 1, 0, -1), in which b has no component; its opposite,
+    // along (0, 1, 0, 1), becomes 0, and so does nearly everything else.
     assert_close(&x, &[1.0, 1.0, 1.0, 1.0], 1e-12);
     Ok(())
 }
@@ -228,7 +230,7 @@ fn bad_input_is_refused_and_the_right_hand_side_kept() -> Result<()> {
     Ok(())
 }
 
-/// Mostly numbers of any size, now and then NaN or an infinity.
+/// Mostly numbers of any magnitude, sometimes NaN or an infinity.
 fn entry() -> impl Strategy<Value = f64> {
     prop_oneof![50 => any::<f64>(), 1 => prop::num::f64::ANY]
 }

@@ -1,4 +1,4 @@
-//! Gram sums of integer rows made on the way from scaled factors.
+//! Gram sums of integer rows that are computed from scaled factors on the fly.
 
 use dp_core::params::at_least_one;
 
@@ -13,12 +13,12 @@ use crate::{Error, Result};
 /// them below 2^53.
 pub const INTEGER_LIMIT: f64 = (1 << 22) as f64;
 
-/// Writes the integer row `trunc(scale v)`, each coordinate clamped to ±[`INTEGER_LIMIT`], NaN to
-/// zero. Exact: the same integers on every processor and as in
+/// Writes the integer row `trunc(scale v)`, with each coordinate clamped to ±[`INTEGER_LIMIT`] and
+/// NaN mapped to zero. Exact: the same integers on every processor and as in
 /// [`GramAccumulator::add_gathered_integers_with_rhs`].
 ///
 /// # Errors
-/// [`Shape`](Error::Shape) when the lengths differ.
+/// [`Shape`](Error::Shape) if the lengths differ.
 ///
 /// # Examples
 /// ```
@@ -35,10 +35,10 @@ pub fn integer_row(factor: &[f32], scale: f32, out: &mut [f64]) -> Result<()> {
     Ok(())
 }
 
-/// Writes the squared norm of [`integer_row`] for every scale; exact up to 256 coordinates.
+/// Writes the squared norm of [`integer_row`] for every scale; exact for up to 256 coordinates.
 ///
 /// # Errors
-/// [`Shape`](Error::Shape) when `out` does not hold one number for each scale.
+/// [`Shape`](Error::Shape) if `out` does not have one element for each scale.
 pub fn integer_squared_norms(factor: &[f32], scales: &[f32], out: &mut [f64]) -> Result<()> {
     check_len("out", out.len(), scales.len())?;
     let norms = SquaredNorms::new(factor, scales, INTEGER_LIMIT, out);
@@ -46,16 +46,17 @@ pub fn integer_squared_norms(factor: &[f32], scales: &[f32], out: &mut [f64]) ->
     Ok(())
 }
 
-/// Adds `sum_r c_r factors_(index_r)` to `out`, in double precision: exact where factors and coefficients are
-/// integers and all partial sums are below 2^53.
+/// Adds `sum_r c_r factors_(index_r)` to `out` in double precision. Exact if factors and
+/// coefficients are integers and all partial sums are below 2^53.
 ///
 /// # Arguments
 /// * `factors` - shape `(m, dim)`, row-major, `dim` the length of `out`
 /// * `indices`, `coefficients` - row and factor of each term
 ///
 /// # Errors
-/// [`Shape`](Error::Shape) when `factors` is not a whole number of rows or the other lengths differ;
-/// [`IndexOutOfRange`](Error::IndexOutOfRange) when an index is not below m. The sum is unchanged then.
+/// [`Shape`](Error::Shape) if `factors` is not a whole number of rows or the other lengths differ;
+/// [`IndexOutOfRange`](Error::IndexOutOfRange) if an index is not below m. The sum is then
+/// unchanged.
 ///
 /// # Examples
 /// ```
@@ -113,9 +114,9 @@ impl GramAccumulator<f64> {
     /// * `indices`, `scales`, `labels` - row, scale and y of each term; integers for exact sums
     ///
     /// # Errors
-    /// [`Shape`](Error::Shape) when `factors` is not a whole number of rows or the other lengths
-    /// differ; [`IndexOutOfRange`](Error::IndexOutOfRange) when an index is not below m. The sums
-    /// are unchanged then.
+    /// [`Shape`](Error::Shape) if `factors` is not a whole number of rows or the other lengths
+    /// differ; [`IndexOutOfRange`](Error::IndexOutOfRange) if an index is not below m. The sums are
+    /// then unchanged.
     pub fn add_gathered_integers_with_rhs(
         &mut self,
         factors: &[f32],
@@ -167,7 +168,7 @@ mod tests {
     use super::*;
     use crate::packed_len;
 
-    /// Ordinary and extreme numbers in turn.
+    /// Ordinary and extreme numbers alternately.
     fn factor(n: usize) -> Vec<f32> {
         let odd = [
             f32::NAN,
@@ -186,7 +187,7 @@ mod tests {
             .collect()
     }
 
-    /// The definition, with integers.
+    /// The definition, computed with integers.
     fn expected(scale: f32, v: f32) -> i64 {
         let product = f64::from(scale) * f64::from(v);
         if product.is_nan() {

@@ -14,38 +14,38 @@ mod kronecker;
 pub use integers::{INTEGER_LIMIT, add_gathered_rows, integer_row, integer_squared_norms};
 pub use kronecker::KroneckerAccumulator;
 
-/// Bytes of rows that one sweep of the register tiles goes over; they should stay in the
-/// first-level cache, which the tiles read several times.
+/// Bytes of rows per sweep of the register tiles; they should stay in the first-level cache,
+/// because the tiles read them several times.
 const BLOCK_BYTES: usize = 32 * 1024;
 
-/// Rows gathered at a time. One strip of register tiles then takes about as long as fetching the
-/// lines of memory that the next block needs and the strip before it asked for.
+/// Number of rows gathered at a time. One strip of register tiles then takes about as long as
+/// fetching the memory that the next block needs, which was requested by the preceding strip.
 const GATHER_ROWS: usize = 32;
 
-/// Rows from which on turned products (see `kernels/gram.rs`) pay for being put where they belong: 16 rows of dim 32 took as long with
-/// them as without.
+/// Number of rows from which turned products (see `kernels/gram.rs`) are worth the cost of moving
+/// them into place: 16 rows of dim 32 took as long with them as without.
 const TURNED_ROWS: usize = 12;
 
-/// Sum of outer products of rows, and the sum of labels times rows that goes with it.
+/// Sum of outer products of rows, and the corresponding sum of labels times rows.
 ///
 /// ```text
 /// G = Σ_r w_r x_r x_rᵀ        b = Σ_r y_r w_r x_r
 /// ```
-/// `x_r` the rows added since the last [`reset`](Self::reset), `w_r` their weights (1 unless
-/// given), `y_r` their labels (only the `_with_rhs` forms add to b). These are the normal
-/// equations of weighted least squares.
+/// `x_r` are the rows added since the last [`reset`](Self::reset), `w_r` their weights (1 unless
+/// given), `y_r` their labels (only the `_with_rhs` forms add to b). These are the normal equations
+/// of weighted least squares.
 ///
-/// Only one triangle of G is computed, in register tiles; rows are read where they lie, or, when
-/// gathered by index, copied block by block into a buffer of the accumulator. No method allocates
-/// after [`new`](Self::new).
+/// Only one triangle of G is computed, in register tiles. Rows are read in place or, if gathered by
+/// index, copied block by block into a buffer of the accumulator. No method allocates after
+/// [`new`](Self::new).
 ///
 /// # Numerics
-/// When all entries are integers and the sums of magnitudes, `Σ_r |w x_a²|` and `Σ_r |y w x_a|`,
-/// stay below 2^53 (f64; 2^24 for f32), every product and sum is exact: the result does not depend
-/// on blocking, order, threads or processor. Otherwise the error is that of recursive summation,
-/// and the last bits depend on the block size and on whether the processor fuses multiply and add.
-/// NaN and infinities propagate only into the entries that their row and column take part in.
-/// Cost: n dim (dim + 1) useful floating-point operations for n rows.
+/// If all entries are integers and the sums of magnitudes, `Σ_r |w x_a²|` and `Σ_r |y w x_a|`, stay
+/// below 2^53 (f64; 2^24 for f32), every product and sum is exact: the result does not depend on
+/// blocking, order, threads or processor. Otherwise the error is that of recursive summation, and
+/// the last bits depend on the block size and on whether the processor fuses multiply and add. NaN
+/// and infinities affect only the entries of their row and column. Cost: n dim (dim + 1) useful
+/// floating-point operations for n rows.
 ///
 /// # Examples
 /// ```
@@ -68,12 +68,12 @@ pub struct GramAccumulator<T> {
     width: usize,
     block_rows: usize,
     isa: InstructionSet,
-    /// width x width, of which the tiles that meet the upper triangle are kept.
+    /// width x width; only the tiles that meet the upper triangle are used.
     gram: AlignedVec<T>,
-    /// The part of the sums that the tiles make in another order; zeros between calls.
+    /// The part of the sums that the tiles compute in another order; zeros between calls.
     turned: AlignedVec<T>,
     rhs: AlignedVec<T>,
-    /// Room for one block of gathered rows, and for the same rows times their weights.
+    /// Space for one block of gathered rows, and for the same rows times their weights.
     rows: AlignedVec<T>,
     scaled: AlignedVec<T>,
 }
@@ -90,7 +90,7 @@ impl<T: Real> GramAccumulator<T> {
     /// Largest dimension supported.
     pub const MAX_DIM: usize = 1024;
 
-    /// An accumulator of zeros.
+    /// Creates an accumulator of zeros.
     ///
     /// # Errors
     /// [`Param`](Error::Param) unless `dim` is from 1 to [`MAX_DIM`](Self::MAX_DIM).
@@ -137,19 +137,19 @@ impl<T: Real> GramAccumulator<T> {
     /// Adds `sum_r x_r x_r^T` over packed rows, shape `(n, dim)` row-major.
     ///
     /// # Errors
-    /// [`Shape`](Error::Shape) when `rows` is not a whole number of rows.
+    /// [`Shape`](Error::Shape) if `rows` is not a whole number of rows.
     pub fn add_rows(&mut self, rows: &[T]) -> Result<()> {
         let n = self.count_rows("rows", rows)?;
         self.sweep_rows(rows, n, None);
         Ok(())
     }
 
-    /// As [`add_rows`](Self::add_rows), and adds `sum_r y_r x_r` to the right-hand side;
-    /// `labels` has one y per row.
+    /// Like [`add_rows`](Self::add_rows), and adds `sum_r y_r x_r` to the right-hand side; `labels`
+    /// has one y per row.
     ///
     /// # Errors
-    /// [`Shape`](Error::Shape) when `rows` is not a whole number of rows or `labels` differs from
-    /// it in number.
+    /// [`Shape`](Error::Shape) if `rows` is not a whole number of rows or `labels` differs from it
+    /// in number.
     pub fn add_rows_with_rhs(&mut self, rows: &[T], labels: &[T]) -> Result<()> {
         let n = self.count_rows("rows", rows)?;
         check_len("labels", labels.len(), n)?;
@@ -157,13 +157,13 @@ impl<T: Real> GramAccumulator<T> {
         Ok(())
     }
 
-    /// Adds `sum_r w_r x_r x_r^T` over the rows of `factors`, shape `(m, dim)` row-major, that
-    /// `indices` names; `weights` has one w per index (1 when `None`). An index may repeat.
+    /// Adds `sum_r w_r x_r x_r^T` over the rows of `factors`, shape `(m, dim)` row-major, given by
+    /// `indices`; `weights` has one w per index (1 if `None`). An index may occur several times.
     ///
     /// # Errors
-    /// [`Shape`](Error::Shape) when `factors` is not a whole number of rows or `weights` differs
-    /// from `indices` in number; [`IndexOutOfRange`](Error::IndexOutOfRange) when an index is not
-    /// below m. The sums are unchanged then.
+    /// [`Shape`](Error::Shape) if `factors` is not a whole number of rows or `weights` differs from
+    /// `indices` in number; [`IndexOutOfRange`](Error::IndexOutOfRange) if an index is not below m.
+    /// The sums are then unchanged.
     pub fn add_gathered(
         &mut self,
         factors: &[T],
@@ -175,11 +175,11 @@ impl<T: Real> GramAccumulator<T> {
         Ok(())
     }
 
-    /// As [`add_gathered`](Self::add_gathered), and adds `sum_r y_r w_r x_r` to the right-hand
+    /// Like [`add_gathered`](Self::add_gathered), and adds `sum_r y_r w_r x_r` to the right-hand
     /// side; `labels` has one y per index.
     ///
     /// # Errors
-    /// As [`add_gathered`](Self::add_gathered), and [`Shape`](Error::Shape) when `labels` differs
+    /// As [`add_gathered`](Self::add_gathered), and [`Shape`](Error::Shape) if `labels` differs
     /// from `indices` in number.
     pub fn add_gathered_with_rhs(
         &mut self,
@@ -203,7 +203,7 @@ impl<T: Real> GramAccumulator<T> {
     /// Writes the upper triangle of G in packed order (see [`packed_index`](crate::packed_index)).
     ///
     /// # Errors
-    /// [`Shape`](Error::Shape) when `out` does not have [`packed_len`] entries.
+    /// [`Shape`](Error::Shape) if `out` does not have [`packed_len`] entries.
     pub fn write_packed(&self, out: &mut [T]) -> Result<()> {
         check_len("out", out.len(), packed_len(self.dim))?;
         pack_upper(&self.gram, self.width, self.dim, out);
@@ -213,7 +213,7 @@ impl<T: Real> GramAccumulator<T> {
     /// Writes G as a full row-major matrix, shape `(dim, dim)`.
     ///
     /// # Errors
-    /// [`Shape`](Error::Shape) when `out` does not have `dim * dim` entries.
+    /// [`Shape`](Error::Shape) if `out` does not have `dim * dim` entries.
     pub fn write_full(&self, out: &mut [T]) -> Result<()> {
         check_len("out", out.len(), self.dim * self.dim)?;
         for (to, from) in out
@@ -244,8 +244,8 @@ impl<T: Real> GramAccumulator<T> {
         Ok(())
     }
 
-    /// Rows are read where they lie, a vector's overhang running into the next row. The last few,
-    /// whose overhang would leave the slice, go through the buffer.
+    /// Rows are read in place, where the last vector of a row extends into the next row. The last
+    /// few, for which it would extend beyond the slice, go through the buffer.
     fn sweep_rows(&mut self, rows: &[T], n: usize, labels: Option<&[T]>) {
         let (dim, width) = (self.dim, self.width);
         let turned = if n < TURNED_ROWS {
@@ -332,7 +332,7 @@ impl<T: Real> GramAccumulator<T> {
     }
 }
 
-/// Rows that are summed in one sweep; weights are in `left`.
+/// Rows that are summed in one sweep; weights are included in `left`.
 struct Block<'a, T, R> {
     left: R,
     right: R,
@@ -341,7 +341,7 @@ struct Block<'a, T, R> {
 }
 
 impl<T: Real, R: RowSource<T>> Block<'_, T, R> {
-    /// `sums`: of the products, and those that are turned.
+    /// `sums`: those of the products, and those of the turned products.
     fn add_to(self, isa: InstructionSet, dim: usize, sums: (&mut [T], &mut [T]), rhs: &mut [T]) {
         let Self {
             left,
@@ -359,7 +359,7 @@ impl<T: Real, R: RowSource<T>> Block<'_, T, R> {
     }
 }
 
-/// Copies rows of `dim` into rows of `width`, zeros behind them.
+/// Copies rows of `dim` into rows of `width`, padded with zeros.
 fn pad_rows<T: Real>(rows: &[T], dim: usize, padded: &mut [T], width: usize) {
     for (to, row) in padded.chunks_exact_mut(width).zip(rows.chunks_exact(dim)) {
         to[..dim].copy_from_slice(row);

@@ -3,14 +3,14 @@ use crate::test_numbers::Numbers;
 
 const DIMS: [usize; 16] = [1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 40, 64, 67];
 
-/// Sums in 128-bit integers, so no rounding and no overflow.
+/// Sums in 128-bit integers, without rounding or overflow.
 struct Exact {
     packed: Vec<i128>,
     rhs: Vec<i128>,
 }
 
 impl Exact {
-    /// `indices` name rows; weights and labels go with the indices.
+    /// `indices` select rows; weights and labels belong to the indices.
     fn sum(dim: usize, rows: &[f64], indices: &[u32], weights: &[f64], labels: &[f64]) -> Self {
         let mut packed = vec![0; packed_len(dim)];
         let mut rhs = vec![0; dim];
@@ -55,7 +55,7 @@ fn integer_rows_sum_exactly_on_every_instruction_set() -> Result<()> {
     let mut numbers = Numbers::new(1);
     for isa in InstructionSet::available() {
         for dim in DIMS {
-            // 1100 rows pass the end of a block at every dimension
+            // 1100 rows exceed a block at every dimension
             for n in [0, 1, 2, 9, 40, 1100] {
                 let rows = numbers.integers(n * dim, 1 << 20);
                 let labels = numbers.integers(n, 1 << 20);
@@ -112,7 +112,8 @@ fn small_integers_sum_exactly_in_f32() -> Result<()> {
             let labels = [labels, zeros].concat();
             Exact::sum(dim, &rows, &twice, &ones, &labels).assert_equals(&gram);
 
-            // enough rows for tiles that halve and turn vectors, with weights on one side, and too few
+            // enough rows for tiles that halve and turn vectors, with weights on one side, and too
+            // few
             for n in [200, 5] {
                 let weights = numbers.integers(n, 3);
                 gram.reset();
@@ -127,7 +128,7 @@ fn small_integers_sum_exactly_in_f32() -> Result<()> {
 
 #[test]
 fn sums_just_below_two_to_the_53_are_exact() -> Result<()> {
-    // 2^11 rows of entries near 2^21: the diagonal ends just below 2^53, all bits in use
+    // 2^11 rows of entries near 2^21: the diagonal ends just below 2^53, with all bits in use
     let (dim, n) = (12, 1 << 11);
     let mut numbers = Numbers::new(4);
     let mut rows = numbers.integers(n * dim, 1000);

@@ -1,11 +1,11 @@
-//! Sets of rows side by side: number (row, column) of every set in one vector, and back.
+//! Batched sets of rows: number (row, column) of every set in one vector, and the inverse.
 
 use super::dispatch::Operation;
 use super::lanes::{Lanes, MOST_LANES};
 use super::rows::{Rows, Upcoming};
 use crate::packed::packed_len;
 
-/// Sets that go side by side.
+/// Number of sets per batch.
 pub(crate) const SETS: usize = MOST_LANES;
 
 /// One number of each of several sets.
@@ -21,45 +21,46 @@ impl std::fmt::Debug for Across {
 }
 
 impl Across {
-    /// The vector of the sets from `first` on.
+    /// The vector of the sets starting at `first`.
     ///
     /// # Safety
     /// `first + L::WIDTH` is at most [`SETS`]; instructions of `L`.
     #[inline(always)]
     pub(super) unsafe fn get<L: Lanes<Scalar = f32>>(&self, first: usize) -> L {
-        // SAFETY: as the caller vouches.
+        // SAFETY: guaranteed by the caller.
         unsafe { L::load(self.0.as_ptr().add(first)) }
     }
 
-    /// Overwrites those of the sets from `first` on.
+    /// Overwrites the sets starting at `first`.
     ///
     /// # Safety
     /// As [`get`](Self::get).
     #[inline(always)]
     pub(super) unsafe fn set<L: Lanes<Scalar = f32>>(&mut self, first: usize, vector: L) {
-        // SAFETY: as the caller vouches.
+        // SAFETY: guaranteed by the caller.
         unsafe { vector.store(self.0.as_mut_ptr().add(first)) }
     }
 }
 
-/// Writes number (r, c) of every set times the set's scale to `out[r dim + c]`, zero where a set has no such row, and returns the sums of the
-/// squares.
+/// Writes number (r, c) of every set times the set's scale to `out[r dim + c]`, or zero if a set
+/// has no such row, and returns the sums of the squares.
 #[derive(Debug)]
 pub(crate) struct Interleave<'a> {
     sets: &'a [Rows<'a, f32>],
-    /// Stands for rows that a set does not have.
+    /// Used for rows that a set does not have.
     zeros: &'a [f32],
     scales: &'a Across,
     upcoming: &'a mut Upcoming,
     out: &'a mut [Across],
 }
 
-/// Lines that are fetched with each square of numbers that is turned over.
+/// Number of cache lines prefetched per transposed square of numbers.
 const LINES_AT_A_TIME: usize = 6;
 
 impl<'a> Interleave<'a> {
     /// # Panics
-    /// When there are more than [`SETS`], their rows are not as long as `zeros`, or `out` is not a whole number of rows.
+    /// If there are more than [`SETS`] sets, their rows are not as long as `zeros`, or `out` is not
+    /// a whole number of rows.
     pub(crate) fn new(
         sets: &'a [Rows<'a, f32>],
         zeros: &'a [f32],
@@ -78,15 +79,16 @@ impl<'a> Interleave<'a> {
         }
     }
 
-    /// The sets from `first` on, as many as a vector has lanes.
+    /// Writes as many sets, starting at `first`, as a vector has lanes.
     ///
     /// # Safety
     /// `first + L::WIDTH` is at most [`SETS`]; instructions of `L`.
     #[inline(always)]
     unsafe fn write<L: Lanes<Scalar = f32>>(&mut self, first: usize) -> L {
         let dim = self.zeros.len();
-        // SAFETY: every pointer is to a row that can be read for `dim` elements, of which a load takes those from a column below `dim` on
-        // and no more than are left; instructions and sets as the caller vouches.
+        // SAFETY: every pointer is to a row that can be read for `dim` elements, and a load reads
+        // elements from a column below `dim` on and no more than remain; instructions and sets are
+        // guaranteed by the caller.
         unsafe {
             let scale: L = self.scales.get(first);
             let mut squares = [L::zero(); 4];
@@ -137,7 +139,7 @@ impl Operation<f32> for Interleave<'_> {
     unsafe fn run<L: Lanes<Scalar = f32>, const MR: usize>(mut self) -> Across {
         let mut squares = Across::default();
         for first in (0..SETS).step_by(L::WIDTH) {
-            // SAFETY: widths divide `SETS`; instructions as the caller vouches.
+            // SAFETY: widths divide `SETS`; the instructions are guaranteed by the caller.
             unsafe {
                 let found = self.write::<L>(first);
                 squares.set(first, found);
@@ -147,7 +149,7 @@ impl Operation<f32> for Interleave<'_> {
     }
 }
 
-/// Writes the numbers of each set in order, those of the first set first.
+/// Writes the numbers of each set in order, starting with those of the first set.
 #[derive(Debug)]
 pub(crate) struct Separate<'a> {
     from: &'a [Across],
@@ -156,7 +158,7 @@ pub(crate) struct Separate<'a> {
 
 impl<'a> Separate<'a> {
     /// # Panics
-    /// When `out` is not a whole number of sets, [`SETS`] at most.
+    /// If `out` is not a whole number of sets, at most [`SETS`].
     pub(crate) fn new(from: &'a [Across], out: &'a mut [f32]) -> Self {
         assert!(out.len().is_multiple_of(from.len().max(1)) && out.len() <= SETS * from.len());
         Self { from, out }
@@ -171,8 +173,9 @@ impl Operation<f32> for Separate<'_> {
         let dim = self.from.len().max(1);
         for (at, from) in self.from.chunks(L::WIDTH).enumerate() {
             for (group, out) in self.out.chunks_mut(L::WIDTH * dim).enumerate() {
-                // SAFETY: widths divide `SETS`, and there are no more groups of sets than vectors of them; a set has `from.len()` numbers from
-                // column `at L::WIDTH` on; instructions as the caller vouches.
+                // SAFETY: widths divide `SETS`, and there are no more groups of sets than vectors
+                // of them; a set has `from.len()` numbers from column `at L::WIDTH` on; the
+                // instructions are guaranteed by the caller.
                 unsafe {
                     let mut block = [L::zero(); MOST_LANES];
                     for (vector, from) in block.iter_mut().zip(from) {
@@ -189,7 +192,8 @@ impl Operation<f32> for Separate<'_> {
     }
 }
 
-/// Writes `L x` for every row `x`, `L` a lower triangular matrix, of which nothing above the diagonal is read: what a row gets does not depend on how many go
+/// Writes `L x` for every row `x`, with `L` a lower triangular matrix whose entries above the
+/// diagonal are not read. The result for a row does not depend on how many rows are processed
 /// together.
 #[derive(Debug)]
 pub(crate) struct LowerProducts<'a> {
@@ -202,7 +206,8 @@ pub(crate) struct LowerProducts<'a> {
 
 impl<'a> LowerProducts<'a> {
     /// # Panics
-    /// When `lower` is not `(dim, dim)`, `rows` not a whole number of rows or `out` not as long.
+    /// If `lower` is not `(dim, dim)`, `rows` is not a whole number of rows, or `out` has another
+    /// length than `rows`.
     pub(crate) fn new(
         rows: &'a [Across],
         lower: &'a [f32],
@@ -221,7 +226,7 @@ impl<'a> LowerProducts<'a> {
         }
     }
 
-    /// Numbers `at..at + A` of rows `row..row + R`.
+    /// Writes numbers `at..at + A` of rows `row..row + R`.
     ///
     /// # Safety
     /// They exist, and so do the sets `first..first + L::WIDTH`; instructions of `L`.
@@ -234,7 +239,8 @@ impl<'a> LowerProducts<'a> {
     ) {
         self.upcoming.fetch(10);
         let dim = self.dim;
-        // SAFETY: at + A <= dim, so columns below it exist in rows and in rows at..at + A of the matrix; instructions as the caller vouches.
+        // SAFETY: at + A <= dim, so columns below it exist in rows and in rows at..at + A of the
+        // matrix; the instructions are guaranteed by the caller.
         unsafe {
             let x = self.rows.as_ptr().add(row * dim);
             let matrix = self.lower.as_ptr().add(at * dim);
@@ -270,7 +276,7 @@ impl<'a> LowerProducts<'a> {
         }
     }
 
-    /// All numbers of rows `row..row + R`, `A` at a time.
+    /// Writes all numbers of rows `row..row + R`, `A` at a time.
     ///
     /// # Safety
     /// As [`write`](Self::write).
@@ -281,7 +287,7 @@ impl<'a> LowerProducts<'a> {
         row: usize,
     ) {
         let whole = self.dim / A * A;
-        // SAFETY: whole <= dim; rows and sets as the caller vouches.
+        // SAFETY: whole <= dim; rows and sets are guaranteed by the caller.
         unsafe {
             for at in (0..whole).step_by(A) {
                 self.write::<L, R, A>(first, row, at);
@@ -301,7 +307,8 @@ impl Operation<f32> for LowerProducts<'_> {
         let n_rows = self.rows.len() / self.dim;
         let whole = n_rows / 5 * 5;
         for first in (0..SETS).step_by(L::WIDTH) {
-            // SAFETY: widths divide `SETS`, and there are `n_rows` rows; instructions as the caller vouches.
+            // SAFETY: widths divide `SETS`, and there are `n_rows` rows; the instructions are
+            // guaranteed by the caller.
             unsafe {
                 for row in (0..whole).step_by(5) {
                     self.write_rows::<L, 5, 4>(first, row);
@@ -314,7 +321,8 @@ impl Operation<f32> for LowerProducts<'_> {
     }
 }
 
-/// Writes the inner products of all pairs of rows, each row first with itself and then with those behind it.
+/// Writes the inner products of all pairs of rows: each row first with itself and then with those
+/// after it.
 #[derive(Debug)]
 pub(crate) struct BatchedPairs<'a> {
     rows: &'a [Across],
@@ -325,7 +333,7 @@ pub(crate) struct BatchedPairs<'a> {
 
 impl<'a> BatchedPairs<'a> {
     /// # Panics
-    /// When `rows` is not a whole number of rows, or `out` does not hold a number for each pair.
+    /// If `rows` is not a whole number of rows, or `out` does not have one element for each pair.
     pub(crate) fn new(
         rows: &'a [Across],
         dim: usize,
@@ -343,7 +351,7 @@ impl<'a> BatchedPairs<'a> {
         }
     }
 
-    /// Rows `r..r + R` with rows `s..s + S`: those pairs whose second is not before the first.
+    /// Rows `r..r + R` with rows `s..s + S`: the pairs whose second row is not before the first.
     ///
     /// # Safety
     /// They exist, `r = s` or `r + R <= s`, and so do the sets `first..first + L::WIDTH`; instructions of `L`.
@@ -356,7 +364,8 @@ impl<'a> BatchedPairs<'a> {
     ) {
         self.upcoming.fetch(16);
         let (dim, n_rows) = (self.dim, self.rows.len() / self.dim);
-        // SAFETY: rows as the caller vouches, each of `dim` elements; the pair (a, b), a <= b < n_rows, is among those of the constructor.
+        // SAFETY: the rows are guaranteed by the caller, each with `dim` elements; the pair (a, b),
+        // a <= b < n_rows, is among those of the constructor.
         unsafe {
             let (left, right) = (
                 self.rows.as_ptr().add(r * dim),
@@ -396,7 +405,8 @@ impl Operation<f32> for BatchedPairs<'_> {
         let n_rows = self.rows.len() / self.dim;
         let whole = n_rows / 5 * 5;
         for first in (0..SETS).step_by(L::WIDTH) {
-            // SAFETY: blocks of five up to `whole`, single rows behind; widths divide `SETS`; instructions as the caller vouches.
+            // SAFETY: blocks of five up to `whole`, single rows after that; widths divide `SETS`;
+            // the instructions are guaranteed by the caller.
             unsafe {
                 for r in (0..whole).step_by(5) {
                     for s in (r..whole).step_by(5) {
@@ -416,7 +426,7 @@ impl Operation<f32> for BatchedPairs<'_> {
     }
 }
 
-/// Writes the inner products of each row with some columns, and behind them its squared norm.
+/// Writes the inner products of each row with some columns, followed by its squared norm.
 #[derive(Debug)]
 pub(crate) struct BatchedProducts<'a> {
     rows: &'a [Across],
@@ -430,8 +440,8 @@ impl<'a> BatchedProducts<'a> {
     /// Columns of length `dim`, one after the other.
     ///
     /// # Panics
-    /// When `rows` or `columns` is not a whole number of them, or `out` does not hold one number for each row and column and one more for
-    /// each row.
+    /// If `rows` or `columns` is not a whole number of them, or `out` does not have one element for
+    /// each row and column and one more for each row.
     pub(crate) fn new(
         rows: &'a [Across],
         columns: &'a [f32],
@@ -464,7 +474,8 @@ impl<'a> BatchedProducts<'a> {
     ) {
         self.upcoming.fetch(40);
         let (dim, n) = (self.dim, self.columns.len() / self.dim);
-        // SAFETY: rows and columns as the caller vouches, each of `dim` elements; `out` has n + 1 numbers for each row.
+        // SAFETY: rows and columns are guaranteed by the caller, each with `dim` elements; `out`
+        // has n + 1 numbers for each row.
         unsafe {
             let x = self.rows.as_ptr().add(row * dim);
             let columns = self.columns.as_ptr().add(k * dim);
@@ -504,7 +515,7 @@ impl<'a> BatchedProducts<'a> {
     ) {
         let n = self.columns.len() / self.dim;
         let mut k = 0;
-        // SAFETY: no more columns than are left; rows and sets as the caller vouches.
+        // SAFETY: no more columns than remain; rows and sets are guaranteed by the caller.
         unsafe {
             while k + 2 <= n {
                 self.write::<L, R, 2>(first, row, k);
@@ -528,7 +539,8 @@ impl Operation<f32> for BatchedProducts<'_> {
         let n_rows = self.rows.len() / self.dim;
         let whole = n_rows / 5 * 5;
         for first in (0..SETS).step_by(L::WIDTH) {
-            // SAFETY: widths divide `SETS`, and there are `n_rows` rows; instructions as the caller vouches.
+            // SAFETY: widths divide `SETS`, and there are `n_rows` rows; the instructions are
+            // guaranteed by the caller.
             unsafe {
                 for row in (0..whole).step_by(5) {
                     self.write_rows::<L, 5>(first, row);
@@ -552,7 +564,7 @@ pub(crate) struct BatchedSum<'a> {
 
 impl<'a> BatchedSum<'a> {
     /// # Panics
-    /// When there is not one coefficient for each row of the length of `out`.
+    /// If there is not one coefficient for each row of the length of `out`.
     pub(crate) fn new(
         rows: &'a [Across],
         coefficients: &'a [Across],
@@ -568,7 +580,7 @@ impl<'a> BatchedSum<'a> {
         }
     }
 
-    /// The sums `at..at + N`.
+    /// Writes the sums `at..at + N`.
     ///
     /// # Safety
     /// They exist, and so do the sets `first..first + L::WIDTH`; instructions of `L`.
@@ -576,7 +588,8 @@ impl<'a> BatchedSum<'a> {
     unsafe fn write<L: Lanes<Scalar = f32>, const N: usize>(&mut self, first: usize, at: usize) {
         self.upcoming.fetch(16);
         let dim = self.out.len();
-        // SAFETY: row r has dim numbers, and at + N <= dim; instructions as the caller vouches.
+        // SAFETY: row r has dim numbers, and at + N <= dim; the instructions are guaranteed by the
+        // caller.
         unsafe {
             let mut sums = [L::zero(); N];
             for (r, c) in self.coefficients.iter().enumerate() {
@@ -600,7 +613,8 @@ impl Operation<f32> for BatchedSum<'_> {
         let dim = self.out.len();
         let whole = dim / 10 * 10;
         for first in (0..SETS).step_by(L::WIDTH) {
-            // SAFETY: whole <= dim; widths divide `SETS`; instructions as the caller vouches.
+            // SAFETY: whole <= dim; widths divide `SETS`; the instructions are guaranteed by the
+            // caller.
             unsafe {
                 for at in (0..whole).step_by(10) {
                     self.write::<L, 10>(first, at);
@@ -613,8 +627,8 @@ impl Operation<f32> for BatchedSum<'_> {
     }
 }
 
-/// Solves `(A + lift I) x = b` over `b` by Cholesky. `A` is the packed upper triangle and is overwritten. A pivot that is not above zero takes its
-/// unknown out: it becomes zero.
+/// Solves `(A + lift I) x = b` in place of `b` by Cholesky. `A` is the packed upper triangle and is
+/// overwritten. If a pivot is not above zero, its unknown is removed and becomes zero.
 #[derive(Debug)]
 pub(crate) struct BatchedSolve<'a> {
     matrix: &'a mut [Across],
@@ -624,13 +638,13 @@ pub(crate) struct BatchedSolve<'a> {
 
 impl<'a> BatchedSolve<'a> {
     /// # Panics
-    /// When the matrix is not the triangle of a side as long as `x`.
+    /// If the matrix is not the triangle of a side as long as `x`.
     pub(crate) fn new(matrix: &'a mut [Across], lifts: &'a Across, x: &'a mut [Across]) -> Self {
         assert!(matrix.len() == packed_len(x.len()));
         Self { matrix, lifts, x }
     }
 
-    /// The systems from `first` on.
+    /// Solves the systems starting at `first`.
     ///
     /// # Safety
     /// `first + L::WIDTH` is at most [`SETS`]; instructions of `L`.
@@ -638,9 +652,9 @@ impl<'a> BatchedSolve<'a> {
     unsafe fn solve<L: Lanes<Scalar = f32>>(&mut self, first: usize) {
         let n = self.x.len();
         let Self { matrix, x, .. } = self;
-        // where row k of the triangle starts, less k
+        // start of row k of the triangle, minus k
         let row = |k: usize| k * n - k * (k + 1) / 2;
-        // SAFETY: sets and instructions as the caller vouches.
+        // SAFETY: sets and instructions are guaranteed by the caller.
         unsafe {
             let lift: L = self.lifts.get(first);
             for k in 0..n {
@@ -682,7 +696,7 @@ impl Operation<f32> for BatchedSolve<'_> {
     #[inline(always)]
     unsafe fn run<L: Lanes<Scalar = f32>, const MR: usize>(mut self) {
         for first in (0..SETS).step_by(L::WIDTH) {
-            // SAFETY: widths divide `SETS`; instructions as the caller vouches.
+            // SAFETY: widths divide `SETS`; the instructions are guaranteed by the caller.
             unsafe { self.solve::<L>(first) };
         }
     }

@@ -14,7 +14,7 @@ pub(crate) struct RowSum<'a, T> {
 
 impl<'a, T> RowSum<'a, T> {
     /// # Panics
-    /// When there is not one coefficient for each row, or `out` has another length than a row.
+    /// If there is not one coefficient for each row, or `out` has another length than a row.
     pub(crate) fn new(rows: Rows<'a, T>, coefficients: &'a [T], out: &'a mut [T]) -> Self {
         assert!(rows.count() == coefficients.len() && rows.width() == out.len());
         Self {
@@ -28,7 +28,7 @@ impl<'a, T> RowSum<'a, T> {
 /// Adds `scale` times the first `n` elements at `row`, `N` vectors wide, to `sums`.
 ///
 /// # Safety
-/// `n` is above `(N - 1) L::WIDTH`, and so many elements can be read; instructions of `L`.
+/// `n` is above `(N - 1) L::WIDTH`, and that many elements can be read; instructions of `L`.
 #[inline(always)]
 unsafe fn add_multiple<L: Lanes, const N: usize>(
     sums: &mut [L; N],
@@ -36,7 +36,7 @@ unsafe fn add_multiple<L: Lanes, const N: usize>(
     row: *const L::Scalar,
     n: usize,
 ) {
-    // SAFETY: vector v < N starts below n and covers at most what is left from there.
+    // SAFETY: vector v < N starts below n and covers at most what remains from there.
     unsafe {
         let scale = L::splat(scale);
         for v in 0..N {
@@ -47,7 +47,8 @@ unsafe fn add_multiple<L: Lanes, const N: usize>(
 }
 
 impl<T: Kernel> RowSum<'_, T> {
-    /// The sums of `N` vectors of columns from `first` on, even and odd rows apart to hide the latency of addition.
+    /// The sums of `N` vectors of columns starting at `first`, with even and odd rows summed
+    /// separately to hide the latency of addition.
     ///
     /// # Safety
     /// Instructions of `L`; `first + (N - 1) L::WIDTH` is below the length of `out`.
@@ -84,7 +85,7 @@ impl<T: Kernel> Operation<T> for RowSum<'_, T> {
         let mut done = 0;
         while done < n_vectors {
             let first = done * L::WIDTH;
-            // SAFETY: no more vectors than are left, the last of which starts inside `out`.
+            // SAFETY: no more vectors than remain, the last of which starts inside `out`.
             unsafe {
                 done += match n_vectors - done {
                     1 => {
@@ -116,7 +117,8 @@ pub(crate) struct RowsTimes<'a, T> {
 
 impl<'a, T: Copy> RowsTimes<'a, T> {
     /// # Panics
-    /// When `matrix` does not have a row of `width` for each element of a row, or `out` for each row.
+    /// If `matrix` does not have a row of `width` for each element of a row, or `out` does not have
+    /// one for each row.
     pub(crate) fn new(rows: Rows<'a, T>, matrix: &'a [T], width: usize, out: &'a mut [T]) -> Self {
         assert!(matrix.len() == rows.width() * width && out.len() == rows.count() * width);
         Self {
@@ -127,7 +129,7 @@ impl<'a, T: Copy> RowsTimes<'a, T> {
         }
     }
 
-    /// Rows `row..row + R`, vectors `first..first + N`.
+    /// Writes vectors `first..first + N` of rows `row..row + R`.
     ///
     /// # Safety
     /// They are within the rows and the width; instructions of `L`.
@@ -138,8 +140,8 @@ impl<'a, T: Copy> RowsTimes<'a, T> {
         first: usize,
     ) {
         let (stride, width) = (self.rows.stride(), self.width);
-        // SAFETY: element c of each row is below its length, which is the number of the matrix's rows; vectors
-        // are within the width as the caller vouches.
+        // SAFETY: element c of each row is below its length, which is the number of rows of the
+        // matrix; vectors are within the width, guaranteed by the caller.
         unsafe {
             let x = self.rows.as_ptr().add(row * stride);
             let mut sums = [[L::zero(); N]; R];
@@ -168,7 +170,7 @@ impl<'a, T: Copy> RowsTimes<'a, T> {
         }
     }
 
-    /// All vectors of rows `row..row + R`.
+    /// Writes all vectors of rows `row..row + R`.
     ///
     /// # Safety
     /// As [`write`](Self::write).
@@ -177,7 +179,7 @@ impl<'a, T: Copy> RowsTimes<'a, T> {
         let n_vectors = self.width / L::WIDTH;
         let mut done = 0;
         while done < n_vectors {
-            // SAFETY: no more vectors than are left; rows as the caller vouches.
+            // SAFETY: no more vectors than remain; the rows are guaranteed by the caller.
             unsafe {
                 done += match n_vectors - done {
                     1 => {
@@ -207,7 +209,7 @@ impl<T: Kernel> Operation<T> for RowsTimes<'_, T> {
         let count = self.rows.count();
         let mut row = 0;
         while row < count {
-            // SAFETY: no more rows than are left.
+            // SAFETY: no more rows than remain.
             unsafe {
                 row += match count - row {
                     1 => {

@@ -1,4 +1,4 @@
-//! Choice of the instruction set at run time.
+//! Selects the instruction set at run time.
 
 use std::ops::{Add, Div, Mul, Sub};
 
@@ -7,10 +7,10 @@ use super::lanes::{Lanes, Plain};
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::{__m256, __m256d, __m512, __m512d};
 
-/// A set of vector instructions that this processor is known to have.
+/// A set of vector instructions that this processor is known to support.
 ///
 /// The field is private and [`detect`](Self::detect) and [`available`](Self::available) are the
-/// only constructors, so a value is proof that its instructions can run.
+/// only constructors, so a value is proof that its instructions can be executed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct InstructionSet(Level);
 
@@ -24,7 +24,7 @@ enum Level {
 }
 
 impl InstructionSet {
-    /// The widest set that this processor has. Costs a few loads; the answer is cached by std.
+    /// The widest set that this processor supports. Costs a few loads; std caches the answer.
     #[inline]
     pub(crate) fn detect() -> Self {
         #[cfg(target_arch = "x86_64")]
@@ -39,7 +39,7 @@ impl InstructionSet {
         Self(Level::Portable)
     }
 
-    /// What it is called.
+    /// The name of the set.
     pub(super) const fn name(self) -> &'static str {
         match self.0 {
             Level::Portable => "portable",
@@ -50,14 +50,14 @@ impl InstructionSet {
         }
     }
 
-    /// Whether it holds AVX-512F.
+    /// Whether it includes AVX-512F.
     #[cfg(target_arch = "x86_64")]
     #[inline]
     pub(super) const fn has_avx512(self) -> bool {
         matches!(self.0, Level::Avx512)
     }
 
-    /// Every set that this processor has, widest last.
+    /// Every set that this processor supports, widest last.
     #[cfg(test)]
     pub(crate) fn available() -> Vec<Self> {
         let mut sets = vec![Self(Level::Portable)];
@@ -74,15 +74,15 @@ impl InstructionSet {
     }
 }
 
-/// A computation written once for every vector type.
+/// A computation that is written once for all vector types.
 pub(crate) trait Operation<T> {
-    /// What it returns.
+    /// Its result.
     type Output;
 
     /// Runs with vectors `L` and blocks of `MR` rows, where `MR` divides `L::WIDTH`.
     ///
     /// # Safety
-    /// The processor must have the instructions of `L`.
+    /// The processor must support the instructions of `L`.
     unsafe fn run<L: Lanes<Scalar = T>, const MR: usize>(self) -> Self::Output;
 }
 
@@ -115,7 +115,7 @@ pub(crate) trait Kernel:
     /// The same number, exactly.
     fn from_single(value: f32) -> Self;
 
-    /// Clamped to `[-limit, limit]` and rounded toward zero; NaN becomes zero.
+    /// Clamps to `[-limit, limit]` and rounds toward zero; NaN becomes zero.
     fn truncate_within(self, limit: Self) -> Self;
 
     /// Elements in one vector.
@@ -128,22 +128,22 @@ pub(crate) trait Kernel:
 /// Compiles `operation` with AVX-512.
 ///
 /// # Safety
-/// The processor must have AVX-512F.
+/// The processor must support AVX-512F.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
 unsafe fn with_avx512<L: Lanes, O: Operation<L::Scalar>>(operation: O) -> O::Output {
-    // SAFETY: the caller vouches for the instructions.
+    // SAFETY: the instructions are guaranteed by the caller.
     unsafe { operation.run::<L, 8>() }
 }
 
 /// Compiles `operation` with AVX2 and FMA.
 ///
 /// # Safety
-/// The processor must have AVX2 and FMA.
+/// The processor must support AVX2 and FMA.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
 unsafe fn with_avx2<L: Lanes, O: Operation<L::Scalar>>(operation: O) -> O::Output {
-    // SAFETY: the caller vouches for the instructions.
+    // SAFETY: the instructions are guaranteed by the caller.
     unsafe { operation.run::<L, 4>() }
 }
 
@@ -194,8 +194,8 @@ macro_rules! kernel {
 
             #[inline]
             fn run<O: Operation<Self>>(isa: InstructionSet, operation: O) -> O::Output {
-                // SAFETY: an `InstructionSet` exists only for instructions the processor has
-                // (`Plain` needs none).
+                // SAFETY: an `InstructionSet` exists only for instructions that the processor
+                // supports (`Plain` needs none).
                 unsafe {
                     match isa.0 {
                         Level::Portable => operation.run::<$plain, 4>(),
@@ -213,12 +213,13 @@ macro_rules! kernel {
 kernel!(f64, __m512d, __m256d, Plain<f64, 4>);
 kernel!(f32, __m512, __m256, Plain<f32, 8>);
 
-/// A computation in plain Rust that gains from wider registers.
+/// A computation in plain Rust that benefits from wider registers.
 pub trait PlainLoops {
-    /// What it returns.
+    /// Its result.
     type Output;
 
-    /// The computation. Mark it and what it calls `#[inline(always)]`: only what is inlined is compiled anew.
+    /// The computation. Mark it and everything it calls `#[inline(always)]`: only inlined code is
+    /// compiled for each instruction set.
     fn run(self) -> Self::Output;
 }
 
@@ -233,10 +234,10 @@ impl<P: PlainLoops> Operation<f32> for Plainly<P> {
     }
 }
 
-/// Runs plain loops with the widest vector instructions that this processor has.
+/// Runs plain loops with the widest vector instructions that this processor supports.
 ///
-/// The arithmetic is that of the source, operation by operation (no sum is reordered, no product fused into a sum), so the result has the same
-/// bits on every processor.
+/// The arithmetic is that of the source, operation by operation (sums are not reordered and
+/// products are not fused into sums), so the result has the same bits on every processor.
 ///
 /// # Examples
 /// ```
@@ -260,7 +261,8 @@ pub fn with_vector_instructions<P: PlainLoops>(loops: P) -> P::Output {
     f32::run(InstructionSet::detect(), Plainly(loops))
 }
 
-/// The name of the vector instructions in use: results of the same name are the same bits.
+/// The name of the vector instructions in use: results computed under the same name are
+/// bit-identical.
 #[must_use]
 pub fn vector_instructions() -> &'static str {
     InstructionSet::detect().name()
@@ -270,7 +272,7 @@ pub fn vector_instructions() -> &'static str {
 mod tests {
     use super::*;
 
-    /// Sums and products that contraction or another order would change.
+    /// Sums and products that would change if contracted or reordered.
     struct Mixed<'a>(&'a [f32], &'a [f32]);
 
     impl PlainLoops for Mixed<'_> {

@@ -8,9 +8,9 @@ use super::rows::{RowStarts, Spaced};
 
 /// Overwrites the upper triangle of a row-major symmetric matrix A with U, where A = U^T U.
 ///
-/// Left-looking: a block of MR rows takes the outer products of all rows above it in one
-/// register tile, then the small diagonal block is factored and the rest of the rows solved
-/// against it. Below the diagonal nothing outside the diagonal blocks is read or written.
+/// Left-looking: a block of MR rows accumulates the outer products of all rows above it in one
+/// register tile, then the small diagonal block is factored and the rest of the rows is solved
+/// against it. Below the diagonal, nothing outside the diagonal blocks is read or written.
 #[derive(Debug)]
 pub(crate) struct Factor<'a, T> {
     a: &'a mut [T],
@@ -19,7 +19,7 @@ pub(crate) struct Factor<'a, T> {
 
 impl<'a, T> Factor<'a, T> {
     /// # Panics
-    /// When `a` does not have `dim * dim` elements.
+    /// If `a` does not have `dim * dim` elements.
     pub(crate) fn new(a: &'a mut [T], dim: usize) -> Self {
         assert!(a.len() == dim * dim);
         Self { a, dim }
@@ -27,7 +27,7 @@ impl<'a, T> Factor<'a, T> {
 }
 
 impl<T: Kernel> Operation<T> for Factor<'_, T> {
-    /// The pivot that failed, if one did.
+    /// The index of the pivot that failed, if any.
     type Output = Result<(), usize>;
 
     #[inline(always)]
@@ -48,7 +48,7 @@ impl<T: Kernel> Operation<T> for Factor<'_, T> {
     }
 }
 
-/// The diagonal block at `start`, less the outer products of the rows above.
+/// The diagonal block at `start`, minus the outer products of the rows above.
 ///
 /// # Safety
 /// `start` is below `dim`, a multiple of MR <= WIDTH, and `a` has dim * dim elements;
@@ -83,10 +83,10 @@ unsafe fn diagonal_block<L: Lanes, const MR: usize>(
     block
 }
 
-/// [`tile`] of one vector, of which only the first `n` lanes are read.
+/// [`tile`] for one vector, of which only the first `n` lanes are read.
 ///
 /// # Safety
-/// As [`tile`], with `n` readable elements in place of WIDTH.
+/// As [`tile`], with `n` readable elements instead of WIDTH.
 #[inline(always)]
 unsafe fn first_lanes_tile<L: Lanes, const MR: usize>(
     left: Spaced<L::Scalar>,
@@ -149,7 +149,7 @@ unsafe fn solve_columns<L: Lanes, const MR: usize>(
 
 /// Solves U^T U x = b in place of b, for a row-major upper factor U.
 ///
-/// Both sweeps go block by block: a small triangle in scalars, the columns to its right in
+/// Both sweeps go block by block: a small triangle in scalars, and the columns to its right in
 /// vectors.
 #[derive(Debug)]
 pub(crate) struct Solve<'a, T> {
@@ -160,7 +160,7 @@ pub(crate) struct Solve<'a, T> {
 
 impl<'a, T> Solve<'a, T> {
     /// # Panics
-    /// When the lengths are not `dim * dim` and `dim`.
+    /// If the lengths are not `dim * dim` and `dim`.
     pub(crate) fn new(u: &'a [T], dim: usize, x: &'a mut [T]) -> Self {
         assert!(u.len() == dim * dim && x.len() == dim);
         Self { u, dim, x }
@@ -177,12 +177,14 @@ impl<T: Kernel> Operation<T> for Solve<'_, T> {
             let (block, mut part) = read_block::<T, MR>(u, dim, start, x);
             block.solve_transposed(&mut part);
             write_part(&part, start, x);
-            // SAFETY: instructions as the caller vouches; lengths by the constructor.
+            // SAFETY: the instructions are guaranteed by the caller, the lengths by the
+            // constructor.
             unsafe { subtract_rows::<L, MR>(u, dim, start, &part, x) };
         }
         for start in (0..dim).step_by(MR).rev() {
             let (block, mut part) = read_block::<T, MR>(u, dim, start, x);
-            // SAFETY: instructions as the caller vouches; lengths by the constructor.
+            // SAFETY: the instructions are guaranteed by the caller, the lengths by the
+            // constructor.
             unsafe { subtract_known::<L, MR>(u, dim, start, &mut part, x) };
             block.solve(&mut part);
             write_part(&part, start, x);
@@ -190,7 +192,7 @@ impl<T: Kernel> Operation<T> for Solve<'_, T> {
     }
 }
 
-/// The diagonal block at `start` and the part of `x` beside it.
+/// The diagonal block at `start` and the corresponding part of `x`.
 #[inline(always)]
 fn read_block<T: Kernel, const MR: usize>(
     u: &[T],
@@ -212,7 +214,7 @@ fn write_part<T: Kernel, const MR: usize>(part: &[T; MR], start: usize, x: &mut 
     x[start..start + rows].copy_from_slice(&part[..rows]);
 }
 
-/// Subtracts `part_m u_{start + m}` from what of `x` lies right of the block.
+/// Subtracts `part_m u_{start + m}` from the part of `x` to the right of the block.
 ///
 /// # Safety
 /// `u` has dim * dim elements and `x` has dim; instructions of `L`.
@@ -241,7 +243,8 @@ unsafe fn subtract_rows<L: Lanes, const MR: usize>(
     }
 }
 
-/// Subtracts from `part_m` the inner product of row `start + m` with `x`, right of the block.
+/// Subtracts from `part_m` the inner product of row `start + m` with `x`, to the right of the
+/// block.
 ///
 /// # Safety
 /// As [`subtract_rows`].

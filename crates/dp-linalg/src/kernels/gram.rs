@@ -6,7 +6,8 @@ use super::rows::{Prefetch, RowSource, RowStarts, Spaced};
 
 /// `sum_r left_r[..MR] right_r[..NV * WIDTH]^T` over `count` rows, held in registers.
 ///
-/// # Safety
+/// Row r of `left`, for r below `count`, is readable for MR elements, and row r of `right` for NV *
+/// WIDTH elements. The processor supports the instructions of `L`.
 /// Row r of `left`, for r below `count`, is readable for MR elements; the same with `right` and
 /// NV * WIDTH. The processor has the instructions of `L`.
 #[inline(always)]
@@ -15,7 +16,7 @@ pub(super) unsafe fn tile<L: Lanes, const MR: usize, const NV: usize>(
     right: impl RowStarts<L::Scalar>,
     count: usize,
 ) -> [[L; NV]; MR] {
-    // SAFETY: r < count, and row and lane offsets stay within what the caller vouches for.
+    // SAFETY: r < count, and row and lane offsets stay within what the caller guarantees.
     unsafe {
         let mut sums = [[L::zero(); NV]; MR];
         for row in 0..count {
@@ -47,7 +48,7 @@ unsafe fn add_tile<L: Lanes, const MR: usize, const NV: usize>(
 ) {
     for (m, row) in sums.into_iter().enumerate() {
         for (v, sum) in row.into_iter().enumerate() {
-            // SAFETY: m < MR and v < NV, as the caller vouches.
+            // SAFETY: m < MR and v < NV, guaranteed by the caller.
             unsafe {
                 let to = out.add(m * stride + v * L::WIDTH);
                 L::load(to).plus(sum).store(to);
@@ -74,7 +75,7 @@ unsafe fn add_strip<L: Lanes, const MR: usize>(
         unsafe {
             let right = right.shifted(done * L::WIDTH);
             let to = out.0.add(done * L::WIDTH);
-            // four vectors are better halved than split into three and one
+            // four vectors are better split into halves than into three and one
             let step = match n_vectors - done {
                 4 => L::TILE_VECTORS.min(2),
                 rest => L::TILE_VECTORS.min(rest),
@@ -89,8 +90,8 @@ unsafe fn add_strip<L: Lanes, const MR: usize>(
     }
 }
 
-/// Adds the square of WIDTH rows of outer products at the end of the diagonal: one tile of them all
-/// reads a row once, where strips of MR rows would each wait for loads.
+/// Adds the square of WIDTH rows of outer products at the end of the diagonal. One tile for all of
+/// them reads a row once, whereas strips of MR rows would each wait for loads.
 ///
 /// # Safety
 /// As [`tile`] and [`add_tile`], for WIDTH rows and WIDTH columns.
@@ -100,7 +101,7 @@ unsafe fn add_corner<L: Lanes, const MR: usize>(
     count: usize,
     out: (*mut L::Scalar, usize),
 ) -> bool {
-    // SAFETY: WIDTH rows and columns, as the caller vouches.
+    // SAFETY: WIDTH rows and columns, guaranteed by the caller.
     unsafe {
         match (L::WIDTH, MR) {
             (16, 8) => add_tile(tile::<L, 16, 1>(rows.0, rows.1, count), out.0, out.1),
@@ -111,9 +112,10 @@ unsafe fn add_corner<L: Lanes, const MR: usize>(
     true
 }
 
-/// Adds the square of twice WIDTH rows of outer products at the end of the diagonal in two passes over the rows, with
-/// 24 and 13 registers of sums. Of the two triangles that the upper halves of both vectors make with themselves only
-/// [`TURNS`] vectors are computed, which [`unturn`] puts where they belong; they are added to `turned`.
+/// Adds the square of twice WIDTH rows of outer products at the end of the diagonal in two passes
+/// over the rows, with 24 and 13 registers of sums. Of the two triangles of products of the upper
+/// half of each vector with itself, only [`TURNS`] vectors are computed, which [`unturn`] moves
+/// into place; they are added to `turned`.
 ///
 /// # Safety
 /// As [`tile`] and [`add_tile`], for twice WIDTH rows and columns and at least one row of each.
@@ -128,12 +130,13 @@ unsafe fn add_last_square<L: Lanes, const MR: usize, S: RowStarts<L::Scalar>>(
     if (L::WIDTH, MR) != (16, 8) || turned.len() != TURNS * L::WIDTH {
         return false;
     }
-    // SAFETY: 2 WIDTH = 32 rows and columns, as the caller vouches; `turned` has TURNS vectors.
+    // SAFETY: 2 WIDTH = 32 rows and columns, guaranteed by the caller; `turned` has TURNS vectors.
     unsafe {
         let (wide, narrow) = wide_and_narrow::<L>(left, right, count);
         add_tile(wide, out.0, out.1);
         add_tile(narrow, out.0.add(8 * out.1 + 16), out.1);
-        // rows times themselves, which is seen here only, are read and halved once
+        // only if the rows are multiplied by themselves, which is detected here, they are read and
+        // halved once
         let (last, sums) = if left.start(0) == right.start(0) {
             last_and_turned::<L, _>(left, left, count)
         } else {
@@ -145,7 +148,7 @@ unsafe fn add_last_square<L: Lanes, const MR: usize, S: RowStarts<L::Scalar>>(
     true
 }
 
-/// 8 rows of outer products two vectors wide, and the 8 after them by the second vector.
+/// Eight rows of outer products with two vectors, and the next eight with the second vector only.
 ///
 /// # Safety
 /// As [`tile`], for 16 rows and two vectors of 16 columns.
@@ -155,7 +158,7 @@ unsafe fn wide_and_narrow<L: Lanes>(
     right: impl RowStarts<L::Scalar>,
     count: usize,
 ) -> ([[L; 2]; 8], [[L; 1]; 8]) {
-    // SAFETY: row < count, and row and lane offsets stay within what the caller vouches for.
+    // SAFETY: row < count, and row and lane offsets stay within what the caller guarantees.
     unsafe {
         let (mut wide, mut narrow) = ([[L::zero(); 2]; 8], [[L::zero(); 1]; 8]);
         for row in 0..count {
@@ -175,8 +178,9 @@ unsafe fn wide_and_narrow<L: Lanes>(
     }
 }
 
-/// Rows 16 to 23 of outer products by the second vector, and the upper halves of both vectors times themselves, turned
-/// by 0 to half of a half: each product of two numbers of a half is among them (those turned by half of it twice).
+/// Rows 16 to 23 of outer products with the second vector, and the upper halves of both vectors
+/// times themselves rotated by 0 to half of their length: each product of two numbers of a half is
+/// among them (those rotated by half of the length twice).
 ///
 /// # Safety
 /// As [`tile`], for 32 rows and two vectors of 16 columns.
@@ -186,7 +190,7 @@ unsafe fn last_and_turned<L: Lanes, S: RowStarts<L::Scalar>>(
     right: S,
     count: usize,
 ) -> ([[L; 1]; 8], [L; TURNS]) {
-    // SAFETY: row < count, and row and lane offsets stay within what the caller vouches for.
+    // SAFETY: row < count, and row and lane offsets stay within what the caller guarantees.
     unsafe {
         let (mut last, mut turned) = ([[L::zero(); 1]; 8], [L::zero(); TURNS]);
         for row in 0..count {
@@ -207,10 +211,10 @@ unsafe fn last_and_turned<L: Lanes, S: RowStarts<L::Scalar>>(
     }
 }
 
-/// Vectors of turned products: by 0, 1, ... up to half of a half of 16 lanes.
+/// Number of vectors of turned products: rotations by 0, 1, ... up to half of a half of 16 lanes.
 const TURNS: usize = 5;
 
-/// Elements of turned products that go with rows of `width` in vectors of `lanes`: none where
+/// Number of elements of turned products for rows of `width` in vectors of `lanes`; 0 if
 /// [`add_last_square`] does not apply.
 pub(crate) fn turned_len(width: usize, lanes: usize) -> usize {
     match (lanes, width) {
@@ -219,7 +223,8 @@ pub(crate) fn turned_len(width: usize, lanes: usize) -> usize {
     }
 }
 
-/// Adds turned products, [`turned_len`] of them, to the rows of `gram`, which are `width` long, and clears them.
+/// Adds turned products, [`turned_len`] of them, to the rows of `gram`, which have length `width`,
+/// and clears them.
 pub(crate) fn unturn<T: Kernel>(turned: &mut [T], gram: &mut [T], width: usize) {
     const HALF: usize = 8;
     if turned.is_empty() {
@@ -243,7 +248,7 @@ pub(crate) fn unturn<T: Kernel>(turned: &mut [T], gram: &mut [T], width: usize) 
 }
 
 /// Adds `sum_r left_r right_r^T` to the tiles of `gram` that meet the triangle row <= column.
-/// Before each strip, a share of the rows `prefetch` is fetched that fits the strip's work.
+/// Before each strip, a share of the rows in `prefetch` is fetched that matches the strip's work.
 #[derive(Debug)]
 pub(crate) struct GramUpdate<'a, T, R> {
     left: R,
@@ -255,12 +260,12 @@ pub(crate) struct GramUpdate<'a, T, R> {
 }
 
 impl<'a, T, R: RowSource<T>> GramUpdate<'a, T, R> {
-    /// Each row of `left` is that of `right` times a number, so that entry (a, b) may be made as (b, a).
-    /// `turned` takes a part of the sums, [`turned_len`] elements, that [`unturn`] adds to `gram`; when it is empty, all
-    /// go into `gram`.
+    /// Each row of `left` is that of `right` times a number, so entry (a, b) may be computed as (b,
+    /// a). `turned` receives a part of the sums, [`turned_len`] elements, which [`unturn`] adds to
+    /// `gram`; if it is empty, all sums go into `gram`.
     ///
     /// # Panics
-    /// When counts or widths differ, or `gram` is not `width * width` with `width >= dim`.
+    /// If counts or widths differ, or `gram` is not `width * width` with `width >= dim`.
     pub(crate) fn new(
         (left, right): (R, R),
         dim: usize,
@@ -301,10 +306,10 @@ impl<T: Kernel, R: RowSource<T>> Operation<T> for GramUpdate<'_, T, R> {
         for (row, first, n_vectors) in strips {
             self.prefetch.fetch(done..done + n_vectors, work);
             done += n_vectors;
-            // SAFETY: row + MR <= width, because row is a multiple of MR below dim <= width and
-            // MR divides width; first <= row < width, and row + n_vectors * WIDTH = width where row is
-            // first. A `RowSource` makes `width` elements of each row readable, and `gram` has width
-            // rows of width elements.
+            // SAFETY: row + MR <= width, because row is a multiple of MR below dim <= width and MR
+            // divides width; first <= row < width, and row + n_vectors * WIDTH = width where row is
+            // first. A `RowSource` makes `width` elements of each row readable, and `gram` has
+            // width rows of width elements.
             unsafe {
                 let left = self.left.starts().shifted(row);
                 let right = self.right.starts().shifted(first);
@@ -335,7 +340,7 @@ pub(crate) struct WeightedSum<'a, T, R> {
 
 impl<'a, T, R: RowSource<T>> WeightedSum<'a, T, R> {
     /// # Panics
-    /// When `labels` and `rows` differ in number, or `out` is not as wide as `rows`.
+    /// If `labels` and `rows` differ in number, or `out` is not as wide as `rows`.
     pub(crate) fn new(labels: &'a [T], rows: R, out: &'a mut [T]) -> Self {
         assert!(labels.len() == rows.count() && out.len() == rows.width());
         Self { labels, rows, out }
@@ -362,10 +367,10 @@ impl<T: Kernel, R: RowSource<T>> Operation<T> for WeightedSum<'_, T, R> {
     }
 }
 
-/// MR rows and columns on the diagonal of a symmetric matrix, then of its upper factor U. Where
-/// the matrix ends earlier, the identity fills the rest, so that all loops have constant bounds.
+/// MR rows and columns on the diagonal of a symmetric matrix, later of its upper factor U. If the
+/// matrix ends earlier, the identity fills the rest, so that all loops have constant bounds.
 pub(super) struct Block<T, const MR: usize> {
-    /// Only the upper triangle means anything.
+    /// Only the upper triangle is meaningful.
     pub(super) u: [[T; MR]; MR],
     /// One over the diagonal.
     pub(super) reciprocals: [T; MR],
@@ -391,7 +396,7 @@ impl<T: Kernel, const MR: usize> Block<T, MR> {
         }
     }
 
-    /// Sets the reciprocals of a block of U.
+    /// Computes the reciprocals of the diagonal of a block of U.
     #[inline(always)]
     pub(super) fn invert_diagonal(&mut self) {
         for k in 0..MR {

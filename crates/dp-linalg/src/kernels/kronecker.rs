@@ -1,4 +1,4 @@
-//! Gramians of a few integer rows, multiplied by weights and rounded down on the way.
+//! Gram matrices of a few integer rows, multiplied by weights and rounded down on the fly.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::{
@@ -11,26 +11,27 @@ use super::gram::tile;
 use super::lanes::Lanes;
 use super::rows::{RowSource, RowStarts, Rows};
 
-/// What sums start from: between 2^52 and 2^53 the numbers of double precision are the integers, so that a sum which is rounded toward zero is rounded
-/// down to the next of them.
+/// The start value of sums. Between 2^52 and 2^53 the double-precision numbers are exactly the
+/// integers, so that a sum rounded toward zero is rounded down to an integer.
 pub(crate) const HOME: f64 = 1.5 * (1_u64 << 52) as f64;
 
-/// How the largest integer up to a product, not rounded before, joins a sum that stays within 2^51 of [`HOME`].
+/// How the floor of an exact product is added to a sum that stays within 2^51 of [`HOME`].
 trait AddFloor<L: Lanes> {
     /// Adds the floors of `x` times `weight` to the numbers at `to`.
     ///
     /// # Safety
-    /// `L::WIDTH` numbers at `to` can be read and written; the processor has the instructions of `L`.
+    /// `L::WIDTH` numbers at `to` can be read and written; the processor supports the instructions
+    /// of `L`.
     unsafe fn add(x: L, weight: f64, to: *mut f64);
 }
 
-/// One number after the other.
+/// Processes one number after the other.
 struct OneByOne;
 
 impl<L: Lanes<Scalar = f64>> AddFloor<L> for OneByOne {
     #[inline(always)]
     unsafe fn add(x: L, weight: f64, to: *mut f64) {
-        // SAFETY: as the caller vouches; no vector is wider than the array.
+        // SAFETY: guaranteed by the caller; no vector is wider than the array.
         unsafe {
             let mut numbers = [0.0; 8];
             assert!(L::WIDTH <= numbers.len());
@@ -52,7 +53,7 @@ fn floor_of_product(a: f64, b: f64) -> f64 {
     if rounded_up_to_it { floor - 1.0 } else { floor }
 }
 
-/// One instruction of AVX-512F: product and sum are rounded once, toward zero.
+/// A single instruction of AVX-512F: product and sum are rounded once, toward zero.
 #[cfg(target_arch = "x86_64")]
 struct Fused;
 
@@ -60,7 +61,7 @@ struct Fused;
 impl AddFloor<__m512d> for Fused {
     #[inline(always)]
     unsafe fn add(x: __m512d, weight: f64, to: *mut f64) {
-        // SAFETY: as the caller vouches.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let sum = _mm512_loadu_pd(to);
             let sum = _mm512_fmadd_round_pd::<{ _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC }>(
@@ -73,14 +74,15 @@ impl AddFloor<__m512d> for Fused {
     }
 }
 
-/// Adds `floor(w_p C)` of every user to plane p of `planes`, `C = sum_r x_r x_r^T` over the user's rows, on the tiles that meet the triangle
-/// row <= column. Planes start from [`HOME`]. C stays in registers, and a tile of all planes in the cache while the users go by.
+/// Adds `floor(w_p C)` of every user to plane p of `planes`, `C = sum_r x_r x_r^T` over the user's
+/// rows, on the tiles that meet the triangle row <= column. Planes start at [`HOME`]. C stays in
+/// registers, and a tile of all planes stays in the cache while the users are processed.
 #[derive(Debug)]
 pub(crate) struct KroneckerUpdate<'a> {
     rows: Rows<'a, f64>,
-    /// Rows of each user, in order.
+    /// Number of rows of each user, in order.
     n_rows: &'a [usize],
-    /// One for each user and plane.
+    /// One per user and plane.
     weights: &'a [f64],
     dim: usize,
     planes: &'a mut [f64],
@@ -88,8 +90,8 @@ pub(crate) struct KroneckerUpdate<'a> {
 
 impl<'a> KroneckerUpdate<'a> {
     /// # Panics
-    /// When the users' rows are not as many as there are, weights are not as many for each user, or `planes` is not a `width * width` plane for
-    /// each, `width >= dim`.
+    /// If the users' row counts do not add up to the number of rows, the number of weights per user
+    /// differs, or `planes` is not a `width * width` plane for each weight, `width >= dim`.
     pub(crate) fn new(
         rows: Rows<'a, f64>,
         n_rows: &'a [usize],
@@ -111,7 +113,7 @@ impl<'a> KroneckerUpdate<'a> {
         }
     }
 
-    /// One tile of MR rows and NV vectors at (row, column) of every plane.
+    /// Adds one tile of MR rows and NV vectors at (row, column) of every plane.
     ///
     /// # Safety
     /// MR rows from `row` and NV * WIDTH columns from `column` are within `width`; instructions of `L`.
@@ -123,9 +125,10 @@ impl<'a> KroneckerUpdate<'a> {
     ) {
         let (width, stride) = (self.rows.width(), self.rows.stride());
         let n_planes = self.planes.len() / (width * width);
-        // SAFETY: `Rows` makes `width` elements of each of its rows readable, and the users' rows are all of them; plane p of
-        // `planes` has width rows of width elements by the constructor's assertion, and the tile lies within them; there is a weight
-        // for each user and plane.
+        // SAFETY: `Rows` makes `width` elements of each of its rows readable, and the users' rows
+        // are all of them; plane p of `planes` has width rows of width elements by the
+        // constructor's assertion, and the tile lies within them; there is a weight for each user
+        // and plane.
         unsafe {
             let mut rows = self.rows.starts();
             let mut weight = self.weights.as_ptr();
@@ -154,25 +157,25 @@ impl KroneckerUpdate<'_> {
     pub(crate) fn run(self, isa: InstructionSet) {
         #[cfg(target_arch = "x86_64")]
         if isa.has_avx512() {
-            // SAFETY: the set says that the processor has AVX-512F.
+            // SAFETY: the set is proof that the processor supports AVX-512F.
             return unsafe { self.sweep_avx512() };
         }
         f64::run(isa, self);
     }
 
     /// # Safety
-    /// The processor has AVX-512F.
+    /// The processor supports AVX-512F.
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx512f")]
     unsafe fn sweep_avx512(self) {
-        // SAFETY: as the caller vouches.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.sweep::<__m512d, Fused, 8>() }
     }
 
-    /// All tiles.
+    /// Processes all tiles.
     ///
     /// # Safety
-    /// The processor has the instructions of `L`.
+    /// The processor supports the instructions of `L`.
     #[inline(always)]
     unsafe fn sweep<L: Lanes<Scalar = f64>, R: AddFloor<L>, const MR: usize>(mut self) {
         let width = self.rows.width();
@@ -201,7 +204,7 @@ impl Operation<f64> for KroneckerUpdate<'_> {
 
     #[inline(always)]
     unsafe fn run<L: Lanes<Scalar = f64>, const MR: usize>(self) {
-        // SAFETY: as the caller vouches.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.sweep::<L, OneByOne, MR>() }
     }
 }

@@ -1,10 +1,10 @@
-//! Vector kernels, the only place with unsafe code.
+//! Vector kernels: the only module with unsafe code.
 //!
-//! Three ideas keep the unsafe part small. [`Lanes`] names the handful of vector operations and
-//! implements them for AVX-512, AVX2 with FMA, and plain arrays. An [`Operation`] is written
-//! once, generic over `Lanes`. [`Kernel::run`] picks the widest instruction set that the
-//! processor has and compiles the operation for it. What an operation's pointers may touch is
-//! asserted by its safe constructor, so the functions exported from here are all safe.
+//! Three ideas keep the unsafe part small. [`Lanes`] defines a small set of vector operations,
+//! implemented for AVX-512, AVX2 with FMA, and plain arrays. An [`Operation`] is written once,
+//! generic over `Lanes`. [`Kernel::run`] selects the widest instruction set that the processor
+//! supports and compiles the operation for it. The safe constructor of an operation asserts which
+//! memory its pointers may access, so the functions exported from here are all safe.
 #![allow(
     unsafe_code,
     reason = "vector intrinsics and pointer sweeps; every block states why it is sound"

@@ -5,7 +5,7 @@ use super::lanes::Lanes;
 use super::rows::Rows;
 use crate::packed::packed_len;
 
-/// Writes the inner products of each row with some columns, and behind them its squared norm.
+/// Writes the inner products of each row with some columns, followed by its squared norm.
 #[derive(Debug)]
 pub(crate) struct RowProducts<'a, T> {
     rows: Rows<'a, T>,
@@ -14,10 +14,10 @@ pub(crate) struct RowProducts<'a, T> {
 }
 
 impl<'a, T> RowProducts<'a, T> {
-    /// Columns as long as a row, one after the other.
+    /// The columns are as long as a row, one after the other.
     ///
     /// # Panics
-    /// When `out` does not hold one number for each row and column and one more for each row.
+    /// If `out` does not have one element for each row and column and one more for each row.
     pub(crate) fn new(rows: Rows<'a, T>, columns: &'a [T], out: &'a mut [T]) -> Self {
         let n_columns = columns.len() / rows.width();
         assert!(columns.len() == n_columns * rows.width());
@@ -26,7 +26,7 @@ impl<'a, T> RowProducts<'a, T> {
     }
 }
 
-/// Inner products of `x` with each of `others`, side by side.
+/// Inner products of `x` with each of `others`, computed together.
 ///
 /// # Safety
 /// All can be read for `dim` elements; instructions of `L`.
@@ -37,7 +37,7 @@ unsafe fn side_by_side<L: Lanes, const N: usize>(
     dim: usize,
 ) -> [L; N] {
     let whole = dim / L::WIDTH * L::WIDTH;
-    // SAFETY: whole <= dim, and what is left from there is less than a vector.
+    // SAFETY: whole <= dim, and what remains from there is less than a vector.
     unsafe {
         let mut sums = [L::zero(); N];
         for i in (0..whole).step_by(L::WIDTH) {
@@ -104,7 +104,7 @@ pub(crate) struct RowScores<'a, T> {
 
 impl<'a, T> RowScores<'a, T> {
     /// # Panics
-    /// When the vector is not as long as a row, or `out` does not hold one number for each row.
+    /// If the vector is not as long as a row, or `out` does not have one element for each row.
     pub(crate) fn new(rows: Rows<'a, T>, vector: &'a [T], out: &'a mut [T]) -> Self {
         assert!(vector.len() == rows.width() && out.len() == rows.count());
         Self { rows, vector, out }
@@ -134,20 +134,21 @@ impl<T: Kernel> Operation<T> for RowScores<'_, T> {
     }
 }
 
-/// Writes the sums of the lanes and returns how many they are.
+/// Writes the sums of the lanes and returns their number.
 ///
 /// # Safety
 /// Instructions of `L`.
 #[inline(always)]
 unsafe fn put<L: Lanes, const N: usize>(sums: [L; N], out: &mut [L::Scalar]) -> usize {
     for (out, sum) in out.iter_mut().zip(sums) {
-        // SAFETY: as the caller vouches.
+        // SAFETY: guaranteed by the caller.
         *out = unsafe { sum.sum() };
     }
     N
 }
 
-/// Writes the inner products of all pairs of rows, each row first with itself and then with those behind it.
+/// Writes the inner products of all pairs of rows: each row first with itself and then with those
+/// after it.
 #[derive(Debug)]
 pub(crate) struct PairProducts<'a, T> {
     rows: Rows<'a, T>,
@@ -156,7 +157,7 @@ pub(crate) struct PairProducts<'a, T> {
 
 impl<'a, T> PairProducts<'a, T> {
     /// # Panics
-    /// When `out` does not hold a number for each pair.
+    /// If `out` does not have one element for each pair.
     pub(crate) fn new(rows: Rows<'a, T>, out: &'a mut [T]) -> Self {
         assert!(out.len() == packed_len(rows.count()));
         Self { rows, out }
@@ -199,7 +200,7 @@ impl<T: Kernel> Operation<T> for SumOfSquares<'_, T> {
 
     #[inline(always)]
     unsafe fn run<L: Lanes<Scalar = T>, const MR: usize>(self) -> T {
-        // SAFETY: equal lengths; instructions as the caller vouches.
+        // SAFETY: equal lengths; the instructions are guaranteed by the caller.
         unsafe { dot::<L>(self.0, self.0) }
     }
 }
@@ -214,7 +215,7 @@ pub(crate) struct Scores<'a, T> {
 
 impl<'a, T> Scores<'a, T> {
     /// # Panics
-    /// When `rows` does not hold one row for each element of `out`.
+    /// If `rows` does not have one row for each element of `out`.
     pub(crate) fn new(rows: &'a [T], vector: &'a [T], out: &'a mut [T]) -> Self {
         assert!(rows.len() == vector.len() * out.len());
         Self { rows, vector, out }
@@ -228,13 +229,14 @@ impl<T: Kernel> Operation<T> for Scores<'_, T> {
     unsafe fn run<L: Lanes<Scalar = T>, const MR: usize>(self) {
         let dim = self.vector.len();
         for (r, score) in self.out.iter_mut().enumerate() {
-            // SAFETY: instructions as the caller vouches; both slices have `dim` elements.
+            // SAFETY: the instructions are guaranteed by the caller; both slices have `dim`
+            // elements.
             *score = unsafe { dot::<L>(&self.rows[r * dim..][..dim], self.vector) };
         }
     }
 }
 
-/// Inner product in four running vectors.
+/// Inner product with four running vectors.
 ///
 /// # Safety
 /// Equal lengths; instructions of `L`.

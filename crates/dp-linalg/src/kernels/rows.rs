@@ -1,4 +1,4 @@
-//! Rows of a sum: where they lie and how far each can be read.
+//! Rows of a sum: their positions and how far each can be read.
 
 use std::ops::Range;
 
@@ -7,8 +7,9 @@ use super::lanes::Lanes;
 
 /// `count` rows that start `stride` elements apart, each readable for `width` elements.
 ///
-/// A row's own numbers are its first `dim <= width` elements. What follows may be zeros or the
-/// next row: kernels multiply it like the rest, and the results land in padding that nobody reads.
+/// A row's own numbers are its first `dim <= width` elements. They may be followed by zeros or the
+/// next row: kernels multiply these like the rest, and the results land in padding that is never
+/// read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rows<'a, T> {
     data: &'a [T],
@@ -19,7 +20,7 @@ pub(crate) struct Rows<'a, T> {
 
 impl<'a, T> Rows<'a, T> {
     /// # Panics
-    /// When the last row is not readable for `width` elements.
+    /// If the last row is not readable for `width` elements.
     pub(crate) fn new(data: &'a [T], stride: usize, count: usize, width: usize) -> Self {
         let last = count.saturating_sub(1).checked_mul(stride);
         let end = last.and_then(|last| last.checked_add(width));
@@ -32,7 +33,8 @@ impl<'a, T> Rows<'a, T> {
         }
     }
 
-    /// How many of `count` rows, packed `stride` apart in `len` elements, can be read for `width`.
+    /// The number of rows, out of `count` packed `stride` apart in `len` elements, that can be read
+    /// for `width`.
     pub(crate) fn readable(len: usize, stride: usize, count: usize, width: usize) -> usize {
         match len.checked_sub(width) {
             Some(room) => count.min(room / stride + 1),
@@ -74,7 +76,7 @@ impl<T: Copy> RowSource<T> for Rows<'_, T> {
     }
 }
 
-/// Chosen rows of a table, read where they lie: what [`Rows`] of a copy would be.
+/// Selected rows of a table, read in place: equivalent to [`Rows`] of a copy.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ChosenRows<'a, T> {
     table: &'a [T],
@@ -84,8 +86,8 @@ pub(crate) struct ChosenRows<'a, T> {
 }
 
 impl<'a, T> ChosenRows<'a, T> {
-    /// Rows `indices` of a table whose rows are `stride` long, each readable for `width` elements;
-    /// `None` where the table ends before that.
+    /// Rows `indices` of a table whose rows have length `stride`, each readable for `width`
+    /// elements; `None` if the table ends before that.
     pub(crate) fn new(
         table: &'a [T],
         indices: &'a [u32],
@@ -125,7 +127,7 @@ impl<'a, T: Copy> RowSource<T> for ChosenRows<'a, T> {
 
 /// Rows that are known to be readable for `width` elements each.
 pub(crate) trait RowSource<T>: Copy {
-    /// Where its rows start.
+    /// The addresses of its rows.
     type Starts: RowStarts<T>;
 
     fn count(&self) -> usize;
@@ -139,10 +141,10 @@ pub(crate) trait RowSource<T>: Copy {
 /// The address of each row.
 pub(crate) trait RowStarts<T>: Copy {
     /// # Safety
-    /// There is a row `row`.
+    /// Row `row` exists.
     unsafe fn start(self, row: usize) -> *const T;
 
-    /// The addresses `columns` further.
+    /// The addresses moved forward by `columns`.
     fn shifted(self, columns: usize) -> Self;
 }
 
@@ -171,7 +173,7 @@ impl<T: Copy> RowStarts<T> for Spaced<T> {
     }
 }
 
-/// Rows that a list of indices names.
+/// Rows given by a list of indices.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Listed<'a, T> {
     first: *const T,
@@ -212,7 +214,7 @@ impl<'a, T> Gather<'a, T> {
     /// The caller has checked that `indices` are below `factors.len() / dim`.
     ///
     /// # Panics
-    /// When a buffer is shorter than `indices.len() * width`, or `width` below `dim`.
+    /// If a buffer is shorter than `indices.len() * width`, or `width` is below `dim`.
     pub(crate) fn new(
         factors: &'a [T],
         indices: &'a [u32],
@@ -262,20 +264,20 @@ impl<T: Kernel> Operation<T> for Gather<'_, T> {
     }
 }
 
-/// Rows that the next block will gather. Fetching them during the arithmetic of this block hides
+/// Rows that the next block will gather. Prefetching them during the arithmetic of this block hides
 /// the latency of memory, which otherwise costs as much as the arithmetic.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Prefetch<'a> {
-    /// Where the rows begin; never read through, so its element type does not matter.
+    /// The address of the rows; never dereferenced, so its element type does not matter.
     factors: *const u8,
     row_bytes: usize,
-    /// Whether a row may end on one line more than its length fills.
+    /// Whether a row may extend over one more cache line than its length requires.
     straddles: bool,
     indices: &'a [u32],
 }
 
 impl<'a> Prefetch<'a> {
-    /// Nothing to fetch.
+    /// Nothing to prefetch.
     pub(crate) const NONE: Self = Self {
         factors: std::ptr::null(),
         row_bytes: 0,
@@ -294,13 +296,13 @@ impl<'a> Prefetch<'a> {
         }
     }
 
-    /// Fetches the rows that fall to `share` of `work`. A hint only: it reads nothing and cannot
-    /// fault.
+    /// Prefetches the rows that correspond to `share` of `work`. Only a hint: it reads nothing and
+    /// cannot fault.
     #[inline(always)]
     pub(super) fn fetch(&self, share: Range<usize>, work: usize) {
         let n = self.indices.len();
         let indices = &self.indices[share.start * n / work..share.end * n / work];
-        // as many fetches for every row: no branch to mispredict
+        // the same number of fetches for every row, so that no branch is mispredicted
         match self.row_bytes.div_ceil(CACHE_LINE) {
             1 => self.fetch_rows(indices, 1),
             2 => self.fetch_rows(indices, 2),
@@ -310,7 +312,7 @@ impl<'a> Prefetch<'a> {
         }
     }
 
-    /// Inlined with a constant number of lines, so that the short loop over them unrolls.
+    /// Inlined with a constant number of lines, so that the short loop over them is unrolled.
     #[inline(always)]
     fn fetch_rows(&self, indices: &[u32], n_lines: usize) {
         for &index in indices {
@@ -330,16 +332,17 @@ impl<'a> Prefetch<'a> {
     }
 }
 
-/// Memory that is read soon. It is fetched bit by bit into the second-level cache, between other work, so that neither waits for the other.
+/// Memory that will be read soon. It is prefetched gradually into the second-level cache, between
+/// other work, so that neither waits for the other.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Upcoming {
-    /// Never read through.
+    /// Never dereferenced.
     address: usize,
     n_lines: usize,
 }
 
 impl Upcoming {
-    /// From one address up to another.
+    /// The range from one address to another.
     pub(crate) fn new(addresses: Range<usize>) -> Self {
         Self {
             address: addresses.start,
@@ -347,7 +350,7 @@ impl Upcoming {
         }
     }
 
-    /// Fetches the next so many lines, if there are that many. A hint only.
+    /// Prefetches the next `n_lines` cache lines, if there are that many. Only a hint.
     #[inline(always)]
     pub(crate) fn fetch(&mut self, n_lines: usize) {
         let n_lines = n_lines.min(self.n_lines);
@@ -364,7 +367,7 @@ impl Upcoming {
 /// Bytes moved by one fetch.
 const CACHE_LINE: usize = 64;
 
-/// Starts to fetch a slice into the cache. A hint only.
+/// Prefetches a slice into the cache. Only a hint.
 #[inline]
 pub(crate) fn fetch_lines<T>(slice: &[T]) {
     let start: *const u8 = slice.as_ptr().cast();

@@ -6,8 +6,8 @@ use super::Kernel;
 use super::dispatch::Operation;
 use super::lanes::Lanes;
 
-/// A mutable list of vectors, copied about like a pointer: the borrow keeps the memory alive and
-/// the functions of this module keep to one thread.
+/// A mutable list of vectors that is copied like a pointer: the borrow keeps the memory alive, and
+/// the functions of this module use a single thread.
 pub(super) struct Vectors<'a, L: Lanes> {
     start: *mut L::Scalar,
     count: usize,
@@ -33,7 +33,7 @@ impl<'a, L: Lanes> Vectors<'a, L> {
         }
     }
 
-    /// The vectors from `first` on.
+    /// The vectors starting at `first`.
     ///
     /// # Safety
     /// `first` is at most the number of vectors.
@@ -53,7 +53,7 @@ impl<'a, L: Lanes> Vectors<'a, L> {
     #[inline(always)]
     pub(super) unsafe fn get(self, index: usize) -> L {
         debug_assert!(index < self.count);
-        // SAFETY: the caller vouches for the index.
+        // SAFETY: the index is guaranteed by the caller.
         unsafe { L::load(self.start.add(index * L::WIDTH)) }
     }
 
@@ -62,19 +62,19 @@ impl<'a, L: Lanes> Vectors<'a, L> {
     #[inline(always)]
     pub(super) unsafe fn set(self, index: usize, value: L) {
         debug_assert!(index < self.count);
-        // SAFETY: the caller vouches for the index.
+        // SAFETY: the index is guaranteed by the caller.
         unsafe { value.store(self.start.add(index * L::WIDTH)) }
     }
 }
 
-/// `lanes` systems side by side: entry k of system s is at `k * lanes + s` of each list.
+/// A batch of `lanes` systems: entry k of system s is at `k * lanes + s` of each list.
 #[derive(Debug, Clone)]
 pub(crate) struct LaneSystems<T> {
     /// Packed lower triangles by rows: entry (j, k), k <= j, is number `j (j + 1) / 2 + k`.
     pub(crate) matrices: Vec<T>,
     /// Right-hand sides, then solutions.
     pub(crate) rhs: Vec<T>,
-    /// What each matrix and right-hand side was divided by, and each ridge.
+    /// The divisors of each matrix and right-hand side, and the ridges.
     pub(crate) matrix_scales: Vec<T>,
     pub(crate) rhs_scales: Vec<T>,
     pub(crate) ridges: Vec<T>,
@@ -100,9 +100,9 @@ impl<T: Kernel> LaneSystems<T> {
     }
 }
 
-/// Replaces each right-hand side by `V diag(t / (max(s lambda, 0) + ridge)) V^T b`, where
-/// `V diag(lambda) V^T` is the matrix, s its scale and t that of b. The matrices, of largest
-/// magnitude from 1 to 2 or zero, are destroyed. False when some lane did not converge.
+/// Replaces each right-hand side by `V diag(t / (max(s lambda, 0) + ridge)) V^T b`, where `V
+/// diag(lambda) V^T` is the matrix, s its scale and t that of b. The matrices, whose largest
+/// magnitude is from 1 to 2 or zero, are overwritten. Returns false if some lane did not converge.
 #[derive(Debug)]
 pub(crate) struct PsdSolve<'a, T>(pub(crate) &'a mut LaneSystems<T>);
 
@@ -126,7 +126,7 @@ impl<T: Kernel> Operation<T> for PsdSolve<'_, T> {
             Vectors::new(&mut systems.matrices),
             Vectors::new(&mut systems.rhs),
         );
-        // SAFETY: the lengths were asserted; instructions as the caller vouches.
+        // SAFETY: the lengths were asserted; the instructions are guaranteed by the caller.
         unsafe {
             let [scale, rhs_scale, ridge] = scales.map(|list| L::load(list.as_ptr()));
             reduce(dim, a, tridiagonal, reciprocals, work);
@@ -151,28 +151,28 @@ impl<T: Kernel> Operation<T> for PsdSolve<'_, T> {
     }
 }
 
-/// Sweeps per eigenvalue before giving up; two are typical.
+/// Maximum number of sweeps per eigenvalue; two are typical.
 const MOST_SWEEPS: usize = 60;
 
 /// Unit round-off.
 const ROUND_OFF: f32 = 1.0 / (1u64 << 53) as f32;
 
-/// Sums of two squares at or below the square of this make no rotation (see `tridiagonal`).
+/// Sums of two squares at or below the square of this cause no rotation (see `tridiagonal`).
 const NEGLIGIBLE: f32 = 1.0 / (1u128 << 110) as f32;
 
-/// Rotations in the order of their use: for each sweep the index of its last one, and a cosine
-/// and a sine for each from `dim - 2` down to that.
+/// Rotations in the order of their use: for each sweep the index of its last rotation, and a cosine
+/// and a sine for each from `dim - 2` down to it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Rotations<T> {
     ends: Vec<usize>,
     pairs: Vec<T>,
 }
 
-/// Diagonalises `T = Z diag(d) Z^T` in place of `d` and replaces `z` by `Z^T z`.
-/// False when some lane did not converge.
+/// Diagonalises `T = Z diag(d) Z^T` in place of `d` and replaces `z` by `Z^T z`. Returns false if
+/// some lane did not converge.
 ///
 /// # Safety
-/// `d`, `e` and `z` hold `dim` vectors, the last of `e` of no meaning; instructions of `L`.
+/// `d`, `e` and `z` have `dim` vectors, the last of `e` being unused; instructions of `L`.
 #[inline(always)]
 pub(super) unsafe fn diagonalise<L: Lanes>(
     dim: usize,
@@ -182,7 +182,7 @@ pub(super) unsafe fn diagonalise<L: Lanes>(
 ) -> bool {
     rotations.ends.clear();
     rotations.pairs.clear();
-    // SAFETY: indices below dim; a sweep gets room for its rotations.
+    // SAFETY: indices are below dim; a sweep gets space for its rotations.
     unsafe {
         e.set(dim - 1, L::zero());
         let threshold = threshold(dim, d, e);
@@ -220,7 +220,7 @@ pub(super) unsafe fn diagonalise<L: Lanes>(
 /// Replaces `y` by `Z y`.
 ///
 /// # Safety
-/// `rotations` come from [`diagonalise`] with the same dim and `L`; `y` holds dim vectors.
+/// `rotations` come from [`diagonalise`] with the same dim and `L`; `y` has dim vectors.
 #[inline(always)]
 pub(super) unsafe fn rotate_back<L: Lanes>(
     dim: usize,
@@ -230,7 +230,7 @@ pub(super) unsafe fn rotate_back<L: Lanes>(
     let mut at = rotations.pairs.len() / L::WIDTH;
     let pairs = Vectors::<L>::new(&mut rotations.pairs);
     for &l in rotations.ends.iter().rev() {
-        // SAFETY: the sweep that ended at l has left a pair for each i from l to dim - 2.
+        // SAFETY: the sweep that ended at l has stored a pair for each i from l to dim - 2.
         unsafe {
             let mut upper = y.get(l);
             for i in l..dim - 1 {
@@ -245,12 +245,12 @@ pub(super) unsafe fn rotate_back<L: Lanes>(
     }
 }
 
-/// One QL sweep from the bottom up to l. Source: Bowdler, Martin, Reinsch, Wilkinson 1968, Numer. Math. 11
-/// (explicit shifts). All lanes sweep together; a lane that has converged gets identity rotations, so what a
-/// lane computes does not depend on its neighbours.
+/// One QL sweep from the bottom up to l. Source: Bowdler, Martin, Reinsch, Wilkinson 1968, Numer.
+/// Math. 11 (explicit shifts). All lanes sweep together; a lane that has converged gets identity
+/// rotations, so the results of a lane do not depend on its neighbours.
 ///
 /// # Safety
-/// As [`diagonalise`]; `pairs` holds two vectors for each i from l to dim - 2.
+/// As [`diagonalise`]; `pairs` has two vectors for each i from l to dim - 2.
 #[inline(always)]
 unsafe fn sweep<L: Lanes>(
     dim: usize,
@@ -296,7 +296,7 @@ unsafe fn sweep<L: Lanes>(
     }
 }
 
-/// Wilkinson's shift for the leading two rows from l on; only lanes with `e_l` not zero count.
+/// Wilkinson's shift for the two leading rows starting at l; only lanes with non-zero `e_l` count.
 ///
 /// # Safety
 /// As [`diagonalise`], l below dim - 1.
@@ -331,29 +331,29 @@ unsafe fn threshold<L: Lanes>(dim: usize, d: Vectors<'_, L>, e: Vectors<'_, L>) 
 
 #[inline(always)]
 unsafe fn magnitude<L: Lanes>(x: L) -> L {
-    // SAFETY: instructions as the caller vouches.
+    // SAFETY: the instructions are guaranteed by the caller.
     unsafe { x.where_positive(x, L::zero().minus(x)) }
 }
 
 #[inline(always)]
 unsafe fn any_positive<L: Lanes>(x: L) -> bool {
-    // SAFETY: instructions as the caller vouches.
+    // SAFETY: the instructions are guaranteed by the caller.
     let count = unsafe { x.where_positive(L::splat(L::Scalar::ONE), L::zero()).sum() };
     count > L::Scalar::default()
 }
 
 /// Squares of norms at or below the square of this count as zero: the matrices are scaled to a
-/// largest entry from 1 to 2, so what is dropped is far below the round-off, and no reciprocal of
-/// a subnormal number is formed.
+/// largest entry from 1 to 2, so what is dropped is far below the round-off, and no reciprocal of a
+/// subnormal number is computed.
 const NEGLIGIBLE_NORM: f32 = 1.0 / (1u128 << 110) as f32;
 
 /// Reduces A to `T = Q^T A Q` with diagonal `d` and off-diagonal `e` (`e_k` couples k and k + 1).
 ///
-/// Row i of the packed lower triangle `a` keeps the vector u of the i-th reflector
-/// `I - reciprocals_i u u^T`; it acts on the coordinates below i.
+/// Row i of the packed lower triangle `a` stores the vector u of the i-th reflector `I -
+/// reciprocals_i u u^T`, which acts on the coordinates below i.
 ///
 /// # Safety
-/// `a` holds `dim (dim + 1) / 2` vectors and each of the others `dim`; instructions of `L`.
+/// `a` has `dim (dim + 1) / 2` vectors and each of the others `dim`; instructions of `L`.
 #[inline(always)]
 pub(super) unsafe fn reduce<L: Lanes>(
     dim: usize,
@@ -398,11 +398,11 @@ pub(super) const fn row(i: usize) -> usize {
     i * (i + 1) / 2
 }
 
-/// Turns the first `n` entries of `u` into the vector of a reflector that maps them to their last
+/// Converts the first `n` entries of `u` to the vector of a reflector that maps them to their last
 /// coordinate. Returns `2 / u^T u` (0 for lanes with nothing to reflect) and that coordinate.
 ///
 /// # Safety
-/// `u` holds n >= 1 vectors; instructions of `L`.
+/// `u` has n >= 1 vectors; instructions of `L`.
 #[inline(always)]
 unsafe fn reflector<L: Lanes>(u: Vectors<'_, L>, n: usize) -> (L, L) {
     // SAFETY: entries below n.
@@ -481,7 +481,7 @@ unsafe fn update<L: Lanes>(a: Vectors<'_, L>, u: Vectors<'_, L>, q: Vectors<'_, 
 /// Applies the i-th reflector to the first i entries of `x`.
 ///
 /// # Safety
-/// As [`reduce`], after it; `x` holds dim vectors, and i is from 1 to dim - 1.
+/// As [`reduce`], after it; `x` has dim vectors, and i is from 1 to dim - 1.
 #[inline(always)]
 pub(super) unsafe fn reflect<L: Lanes>(
     i: usize,

@@ -25,11 +25,12 @@ pub(crate) struct SquareParts {
 const HALF: f64 = (1_u64 << 21) as f64;
 
 impl<'a> Quantise<'a> {
-    /// Largest number of values: with a limit of 2^43, the sums of that many products are below 2^53.
+    /// Maximum number of values: with a limit of 2^43, the sums of that many products are below
+    /// 2^53.
     pub(crate) const MOST: usize = 256;
 
     /// # Panics
-    /// When lengths differ, there are too many, or the limit is above 2^43.
+    /// If lengths differ, there are too many values, or the limit is above 2^43.
     pub(crate) fn new(values: &'a [f64], step: f64, limit: f64, out: &'a mut [f64]) -> Self {
         assert!(values.len() == out.len() && values.len() <= Self::MOST);
         assert!(limit <= (1_u64 << 43) as f64);
@@ -80,7 +81,7 @@ pub(crate) struct AddVector<'a> {
 
 impl<'a> AddVector<'a> {
     /// # Panics
-    /// When the lengths differ.
+    /// If the lengths differ.
     pub(crate) fn new(sums: &'a mut [f64], vector: &'a [f64]) -> Self {
         assert!(sums.len() == vector.len());
         Self { sums, vector }
@@ -94,7 +95,7 @@ impl Operation<f64> for AddVector<'_> {
     unsafe fn run<L: Lanes<Scalar = f64>, const MR: usize>(self) {
         let n = self.sums.len();
         for at in (0..n).step_by(L::WIDTH) {
-            // SAFETY: at < n, and at most the n - at elements from there are touched.
+            // SAFETY: at < n, and at most the n - at elements from there are accessed.
             unsafe {
                 let to = self.sums.as_mut_ptr().add(at);
                 let more = L::load_up_to(self.vector.as_ptr().add(at), n - at);
@@ -104,7 +105,7 @@ impl Operation<f64> for AddVector<'_> {
     }
 }
 
-/// Writes `scale` times a vector of single precision.
+/// Writes `scale` times a single-precision vector.
 #[derive(Debug)]
 pub(crate) struct ScaledCopy<'a> {
     vector: &'a [f32],
@@ -114,7 +115,7 @@ pub(crate) struct ScaledCopy<'a> {
 
 impl<'a> ScaledCopy<'a> {
     /// # Panics
-    /// When the lengths differ.
+    /// If the lengths differ.
     pub(crate) fn new(vector: &'a [f32], scale: f64, out: &'a mut [f64]) -> Self {
         assert!(vector.len() == out.len());
         Self { vector, scale, out }
@@ -128,7 +129,7 @@ impl Operation<f64> for ScaledCopy<'_> {
     unsafe fn run<L: Lanes<Scalar = f64>, const MR: usize>(self) {
         let n = self.out.len();
         for at in (0..n).step_by(L::WIDTH) {
-            // SAFETY: at < n, and at most the n - at elements from there are touched.
+            // SAFETY: at < n, and at most the n - at elements from there are accessed.
             unsafe {
                 let x = L::load_single(self.vector.as_ptr().add(at), L::WIDTH.min(n - at));
                 let to = self.out.as_mut_ptr().add(at);
@@ -144,7 +145,7 @@ pub(crate) struct GatheredSum<'a> {
     factors: &'a [f32],
     indices: &'a [u32],
     coefficients: &'a [f64],
-    /// Rows to be fetched from memory meanwhile.
+    /// Rows to be prefetched meanwhile.
     prefetch: Prefetch<'a>,
     out: &'a mut [f64],
 }
@@ -153,7 +154,7 @@ impl<'a> GatheredSum<'a> {
     /// Rows have the length of `out`.
     ///
     /// # Panics
-    /// When an index is not below the number of rows, or there is not one coefficient for each index.
+    /// If an index is not below the number of rows, or there is not one coefficient for each index.
     pub(crate) fn new(
         factors: &'a [f32],
         indices: &'a [u32],
@@ -175,7 +176,8 @@ impl<'a> GatheredSum<'a> {
 }
 
 impl GatheredSum<'_> {
-    /// The sums of `N` vectors of columns from `first` on, in registers while the rows go by.
+    /// The sums of `N` vectors of columns starting at `first`, in registers while the rows are
+    /// processed.
     ///
     /// # Safety
     /// Instructions of `L`; `first + (N - 1) L::WIDTH` is below the length of `out`.
@@ -215,7 +217,7 @@ impl Operation<f64> for GatheredSum<'_> {
         let mut done = 0;
         while done < n_vectors {
             let first = done * L::WIDTH;
-            // SAFETY: no more vectors than are left, the last of which starts inside `out`.
+            // SAFETY: no more vectors than remain, the last of which starts inside `out`.
             unsafe {
                 match n_vectors - done {
                     1 => self.add_columns::<L, 1>(first),
@@ -244,7 +246,7 @@ pub(crate) struct Widen<'a> {
 
 impl<'a> Widen<'a> {
     /// # Panics
-    /// When `out` does not have `width` elements, at least as many as a row, for each row.
+    /// If `out` does not have `width` elements, at least as many as a row, for each row.
     pub(crate) fn new(rows: Rows<'a, f32>, width: usize, out: &'a mut [f64]) -> Self {
         assert!(rows.width() <= width && out.len() == rows.count() * width);
         Self { rows, width, out }
@@ -284,7 +286,8 @@ pub(crate) struct IntegerRows<'a> {
 
 impl<'a> IntegerRows<'a> {
     /// # Panics
-    /// When there is not one scale for each row, or `out` does not have `width` elements, at least as many as a row, for each.
+    /// If there is not one scale for each row, or `out` does not have `width` elements, at least as
+    /// many as a row, for each.
     pub(crate) fn new(
         rows: Rows<'a, f32>,
         scales: &'a [f32],
@@ -330,7 +333,7 @@ impl Operation<f64> for IntegerRows<'_> {
 /// Writes the integer rows `trunc(scale_r factors_index)` into `out`, padded with zeros to
 /// `width`.
 ///
-/// The product of two numbers of single precision is exact in double precision, and clamping and
+/// The product of two single-precision numbers is exact in double precision, and clamping and
 /// truncating are exact, so every instruction set gives the same integers.
 #[derive(Debug)]
 pub(crate) struct GatherIntegers<'a> {
@@ -347,7 +350,7 @@ impl<'a> GatherIntegers<'a> {
     /// The caller has checked that `indices` are below `factors.len() / dim`.
     ///
     /// # Panics
-    /// When `out` is shorter than `indices.len() * width`, `width` is below `dim`, or there is not
+    /// If `out` is shorter than `indices.len() * width`, `width` is below `dim`, or there is not
     /// one scale for each index.
     pub(crate) fn new(
         factors: &'a [f32],
@@ -405,7 +408,7 @@ pub(crate) struct SquaredNorms<'a> {
 
 impl<'a> SquaredNorms<'a> {
     /// # Panics
-    /// When `out` does not hold one number for each scale.
+    /// If `out` does not have one element for each scale.
     pub(crate) fn new(
         factor: &'a [f32],
         scales: &'a [f32],
@@ -429,7 +432,7 @@ impl Operation<f64> for SquaredNorms<'_> {
     unsafe fn run<L: Lanes<Scalar = f64>, const MR: usize>(self) {
         let dim = self.factor.len();
         for (norm, &scale) in self.out.iter_mut().zip(self.scales) {
-            // SAFETY: each load reads at most the dim - col elements that are left.
+            // SAFETY: each load reads at most the dim - col remaining elements.
             *norm = unsafe {
                 let scale = L::splat(scale.into());
                 let mut sum = L::zero();

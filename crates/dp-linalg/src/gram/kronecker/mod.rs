@@ -1,4 +1,4 @@
-//! Sums of small Gramians times weights, rounded down user by user.
+//! Sums of small Gram matrices times weights, with products rounded down user by user.
 
 use dp_core::params::{at_least_one, in_range};
 
@@ -10,10 +10,12 @@ use crate::packed::packed_len;
 use crate::strided::pair_products;
 use crate::{AlignedVec, GramAccumulator, INTEGER_LIMIT, Result, StridedRows};
 
-/// Rows that wait to be summed: a few users', so that the sums need not go through the cache for each.
+/// Number of rows that are buffered before they are summed: those of a few users, so that the sums
+/// do not have to pass through the cache for each user.
 const WAITING_ROWS: usize = 40;
 
-/// Sums of the Gramian of a few integer rows times each of several weights, every product rounded down to an integer.
+/// Sums of the Gram matrix of a few integer rows times each of several weights, with every product
+/// rounded down to an integer.
 ///
 /// ```text
 /// x_r = trunc(scale_r v_r), each coordinate within +-2^22       (as `integer_row`)
@@ -21,23 +23,25 @@ const WAITING_ROWS: usize = 40;
 /// ```
 ///
 /// # Numerics
-/// While `tr C = sum_r ||x_r||^2` is below 2^53 the Gramian is exact. Each integer is the largest up to the exact product. While the magnitudes of those
-/// integers add up to no more than 2^51, the sums are exact and the same on every processor.
+/// While `tr C = sum_r ||x_r||^2` is below 2^53, the Gram matrix is exact. Each product is rounded
+/// down to an integer exactly. While the magnitudes of those integers add up to no more than 2^51,
+/// the sums are exact and the same on every processor.
 #[derive(Clone)]
 pub struct KroneckerAccumulator {
     isa: InstructionSet,
     dim: usize,
     width: usize,
     n_weights: usize,
-    /// Rows of the calls that are not in the sums yet, padded to `width`, behind them those of the call at hand, and room.
+    /// Buffered rows of calls that are not in the sums yet, padded to `width`, followed by those of
+    /// the current call and free space.
     rows: AlignedVec<f64>,
-    /// Where those of the call at hand start, and how many they are.
+    /// Start and number of the current call's rows.
     start: usize,
     n_rows: usize,
-    /// Calls that wait: how many rows each has, and the weights.
+    /// Buffered calls: the number of rows of each, and the weights.
     waiting: Vec<usize>,
     weights: Vec<f64>,
-    /// From [`HOME`] on.
+    /// Start values are [`HOME`].
     planes: AlignedVec<f64>,
 }
 
@@ -52,10 +56,11 @@ impl std::fmt::Debug for KroneckerAccumulator {
 }
 
 impl KroneckerAccumulator {
-    /// An accumulator of zeros for rows of length `dim` and `n_weights` weights.
+    /// Creates an accumulator of zeros for rows of length `dim` and `n_weights` weights.
     ///
     /// # Errors
-    /// [`Param`](crate::Error::Param) unless `dim` is from 1 to 1024 and there is a weight.
+    /// [`Param`](crate::Error::Param) unless `dim` is from 1 to 1024 and there is at least one
+    /// weight.
     pub fn new(dim: usize, n_weights: usize) -> Result<Self> {
         Self::with_instructions(dim, n_weights, InstructionSet::detect())
     }
@@ -81,11 +86,13 @@ impl KroneckerAccumulator {
         })
     }
 
-    /// Makes the integer rows of `rows` and returns `tr C`: exact below 2^53, and 2^53 or more where it is not. Rows that were loaded
-    /// and not added are gone, also after an error.
+    /// Computes the integer rows of `rows` and returns `tr C`, which is exact below 2^53 and at
+    /// least 2^53 if it is not exact. Rows that were loaded and not added are discarded, also after
+    /// an error.
     ///
     /// # Errors
-    /// [`Shape`](crate::Error::Shape) when rows are not of length `dim`, end behind their data or are not as many as the scales.
+    /// [`Shape`](crate::Error::Shape) if rows are not of length `dim`, extend beyond their data or
+    /// differ in number from the scales.
     pub fn load(&mut self, rows: StridedRows<'_>, scales: &[f32]) -> Result<f64> {
         self.n_rows = 0;
         check_len("rows", rows.dim, self.dim)?;
@@ -96,16 +103,16 @@ impl KroneckerAccumulator {
         let at_hand = self.at_hand();
         let (limit, width, out) = (INTEGER_LIMIT, self.width, &mut self.rows[at_hand.clone()]);
         f64::run(self.isa, IntegerRows::new(rows, scales, limit, width, out));
-        // squares are not negative, so a sum that passed 2^53 stays there
+        // squares are not negative, so a sum that exceeds 2^53 stays above it
         Ok(f64::run(self.isa, SumOfSquares(&self.rows[at_hand])))
     }
 
-    /// Where the loaded rows are.
+    /// The range of the loaded rows.
     fn at_hand(&self) -> std::ops::Range<usize> {
         self.start..self.start + self.n_rows * self.width
     }
 
-    /// Makes room for so many rows behind those that wait.
+    /// Makes room for a number of rows after the buffered ones.
     fn make_room(&mut self, n_rows: usize) {
         let len = self.start + n_rows * self.width;
         if len > self.rows.len() {
@@ -115,18 +122,18 @@ impl KroneckerAccumulator {
         }
     }
 
-    /// Writes the inner products `<x_r, x_s>`, `r <= s`, of the loaded rows: exact where `tr C` is. The sum of their squares, those with
-    /// `r < s` twice, is `||C||_F^2`.
+    /// Writes the inner products `<x_r, x_s>`, `r <= s`, of the loaded rows; they are exact if `tr
+    /// C` is. The sum of their squares, counting those with `r < s` twice, is `||C||_F^2`.
     pub fn write_inner_products(&self, out: &mut Vec<f64>) {
         let rows = &self.rows[self.at_hand()];
         let rows = Rows::new(rows, self.width, self.n_rows, self.width);
         pair_products(self.isa, rows, out);
     }
 
-    /// Adds `floor(w_p C)` of the loaded rows to every sum, once for each time they were loaded.
+    /// Adds `floor(w_p C)` of the loaded rows to every sum. May be called once per load.
     ///
     /// # Errors
-    /// [`Shape`](crate::Error::Shape) when there are not as many weights as sums.
+    /// [`Shape`](crate::Error::Shape) if the number of weights differs from the number of sums.
     pub fn add(&mut self, weights: &[f64]) -> Result<()> {
         check_len("weights", weights.len(), self.n_weights)?;
         self.weights.extend_from_slice(weights);
@@ -138,7 +145,7 @@ impl KroneckerAccumulator {
         Ok(())
     }
 
-    /// Adds the calls that wait.
+    /// Adds the buffered calls to the sums.
     fn sum_up(&mut self) {
         let n_rows = self.waiting.iter().sum();
         let rows = Rows::new(&self.rows, self.width, n_rows, self.width);
@@ -153,14 +160,14 @@ impl KroneckerAccumulator {
         (self.start, self.n_rows) = (0, 0);
     }
 
-    /// Writes the upper triangle of every sum, packed, one after the other.
+    /// Writes the packed upper triangle of every sum, one after the other.
     ///
     /// # Errors
-    /// [`Shape`](crate::Error::Shape) when `out` has another length.
+    /// [`Shape`](crate::Error::Shape) if `out` has another length.
     pub fn write_packed(&mut self, out: &mut [f64]) -> Result<()> {
         let n = packed_len(self.dim);
         check_len("out", out.len(), self.n_weights * n)?;
-        self.sum_up(); // without what was loaded and not added
+        self.sum_up(); // without rows that were loaded and not added
         let planes = self.planes.chunks_exact(self.width * self.width);
         for (plane, out) in planes.zip(out.chunks_exact_mut(n)) {
             let rows = plane.chunks_exact(self.width).take(self.dim).enumerate();

@@ -17,7 +17,7 @@ fn of(data: &[f32], dim: usize) -> StridedRows<'_> {
     }
 }
 
-/// The floor of `c w`, `w` by its mantissa and exponent.
+/// The floor of `c w`, computed from the mantissa and exponent of `w`.
 fn floor_of(c: i64, w: f64) -> f64 {
     let (mantissa, shift) = ((w * 2.0_f64.powi(62)) as i128, 62);
     assert_eq!(mantissa as f64, w * 2.0_f64.powi(62));
@@ -74,10 +74,10 @@ fn every_instruction_set_gives_the_integers_of_the_definition() {
     }
 }
 
-/// Products that round to an integer which they do not reach.
+/// Products slightly below an integer, to which they round.
 #[test]
 fn the_floor_is_that_of_the_exact_product() {
-    // 3^2 w is a little less than 1, and than its double a little more
+    // 3^2 w is slightly below 1, and then for its double slightly above
     let below = 1.0 / 9.0_f64;
     assert_eq!(9.0 * below, 1.0);
     assert_eq!(floor_of(9, below), 0.0);
@@ -108,7 +108,7 @@ fn shapes_are_checked_and_fewer_rows_leave_nothing_behind() {
     assert!(sums.write_packed(&mut [0.0; 2]).is_err());
     sums.write_packed(&mut out).unwrap();
     assert_eq!(out, [4.0, 0.0, 0.0]);
-    // what was loaded before a refusal is not added after it
+    // rows loaded before a rejected call are not added after it
     for (rows, scales) in [(of(&[1.0; 3], 3), 1), (of(&[1.0; 4], 2), 1)] {
         sums.load(of(&[9.0; 4], 2), &[1.0; 2]).unwrap();
         assert!(sums.load(rows, &[1.0; 2][..scales]).is_err());

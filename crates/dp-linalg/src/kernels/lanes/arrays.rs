@@ -3,8 +3,8 @@
 use super::Lanes;
 use crate::kernels::Kernel;
 
-/// Vectors as plain arrays, for any processor. No fused multiply-add: without the instruction it
-/// would be a slow library call.
+/// Vectors as plain arrays, for any processor. Without fused multiply-add: lacking the instruction,
+/// it would be a slow library call.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Plain<T, const N: usize>([T; N]);
 
@@ -36,7 +36,7 @@ impl<T: Kernel, const N: usize> Lanes for Plain<T, N> {
 
     #[inline(always)]
     unsafe fn load(from: *const T) -> Self {
-        // SAFETY: the caller vouches for N elements; an array needs the alignment of its element.
+        // SAFETY: the caller guarantees N elements; an array needs the alignment of its element.
         Self(unsafe { from.cast::<[T; N]>().read() })
     }
 
@@ -44,7 +44,7 @@ impl<T: Kernel, const N: usize> Lanes for Plain<T, N> {
     unsafe fn load_first(from: *const T, n: usize) -> Self {
         let mut out = [T::default(); N];
         for (lane, slot) in out.iter_mut().enumerate().take(n) {
-            // SAFETY: lane < n, and the caller vouches for n elements.
+            // SAFETY: lane < n, and the caller guarantees n elements.
             *slot = unsafe { from.add(lane).read() };
         }
         Self(out)
@@ -52,14 +52,14 @@ impl<T: Kernel, const N: usize> Lanes for Plain<T, N> {
 
     #[inline(always)]
     unsafe fn store(self, to: *mut T) {
-        // SAFETY: the caller vouches for N elements.
+        // SAFETY: the caller guarantees N elements.
         unsafe { to.cast::<[T; N]>().write(self.0) }
     }
 
     #[inline(always)]
     unsafe fn store_first(self, to: *mut T, n: usize) {
         for (lane, value) in self.0.into_iter().enumerate().take(n) {
-            // SAFETY: lane < n, and the caller vouches for n elements.
+            // SAFETY: lane < n, and the caller guarantees n elements.
             unsafe { to.add(lane).write(value) };
         }
     }
@@ -119,7 +119,7 @@ impl<T: Kernel, const N: usize> Lanes for Plain<T, N> {
     unsafe fn load_single(from: *const f32, n: usize) -> Self {
         let mut out = [T::default(); N];
         for (lane, slot) in out.iter_mut().enumerate().take(n) {
-            // SAFETY: lane < n, and the caller vouches for n elements.
+            // SAFETY: lane < n, and the caller guarantees n elements.
             *slot = T::from_single(unsafe { from.add(lane).read() });
         }
         Self(out)

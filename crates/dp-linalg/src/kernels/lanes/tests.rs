@@ -2,7 +2,7 @@ use super::super::dispatch::{InstructionSet, Kernel, Operation};
 use super::Lanes;
 use std::marker::PhantomData;
 
-/// Reads two vectors of 0, 1, 2, ... and gives their upper halves and those turned by 1 to 4.
+/// Reads two vectors of 0, 1, 2, ... and returns their upper halves and those rotated by 1 to 4.
 struct Halves<T>(PhantomData<T>);
 
 impl<T: Kernel> Operation<T> for Halves<T> {
@@ -14,7 +14,7 @@ impl<T: Kernel> Operation<T> for Halves<T> {
         for at in 1..numbers.len() {
             numbers[at] = numbers[at - 1] + T::ONE;
         }
-        // SAFETY: there are two vectors of numbers, and room for one.
+        // SAFETY: there are two vectors of numbers, and space for one.
         unsafe {
             let (low, high) = (
                 L::load(numbers.as_ptr()),

@@ -4,8 +4,8 @@ use std::arch::x86_64::*;
 
 use super::{Lanes, MOST_LANES};
 
-/// Implements [`Lanes`] for a register type of the processor; the masked and the summing
-/// operation differ between instruction sets and are given as expressions.
+/// Implements [`Lanes`] for a register type of the processor; the masked and the summing operations
+/// differ between instruction sets and are given as expressions.
 macro_rules! register {
     (
         $vector:ty, $scalar:ty, $width:literal,
@@ -22,8 +22,8 @@ macro_rules! register {
         |$turned:ident, $by:ident| $turn_halves:expr
         $(, transpose: $transpose:path)?
     ) => {
-        // SAFETY of every block below: the trait's caller vouches for the instructions and for
-        // the memory; masked loads and stores touch only the lanes of the mask.
+        // SAFETY of every block below: the instructions and the memory are guaranteed by the
+        // trait's caller; masked loads and stores access only the lanes of the mask.
         impl Lanes for $vector {
             type Scalar = $scalar;
             const WIDTH: usize = $width;
@@ -260,7 +260,7 @@ register!(
     transpose: transpose_eight
 );
 
-/// Of each run of 4 vectors: part q of vector j, of 128 bits, becomes lanes 4 q + j of the four.
+/// For each run of 4 vectors: the 128-bit part q of vector j becomes lanes 4 q + j of the four.
 macro_rules! transpose_fours {
     ($block:ident, $width:literal, $low:ident $high:ident $low_pairs:ident $high_pairs:ident $pairs:ident $singles:ident) => {
         for g in (0..$width).step_by(4) {
@@ -276,10 +276,10 @@ macro_rules! transpose_fours {
 }
 
 /// # Safety
-/// The processor has AVX-512F.
+/// The processor supports AVX-512F.
 #[inline(always)]
 unsafe fn transpose_sixteen(block: &mut [__m512; 16]) {
-    // SAFETY: as the caller vouches.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         transpose_fours!(
             block, 16,
@@ -305,10 +305,10 @@ unsafe fn transpose_sixteen(block: &mut [__m512; 16]) {
 }
 
 /// # Safety
-/// The processor has AVX2.
+/// The processor supports AVX2.
 #[inline(always)]
 unsafe fn transpose_eight(block: &mut [__m256; 16]) {
-    // SAFETY: as the caller vouches.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         transpose_fours!(
             block, 8,
@@ -330,10 +330,10 @@ const TOWARD_ZERO: i32 = _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC;
 const UPPER_QUARTERS: i32 = 0b11_10_11_10;
 /// Half 1 of the first vector, then of the second.
 const UPPER_HALVES: i32 = 0b0011_0001;
-/// The lanes of each pair changed about.
+/// The lanes of each pair exchanged.
 const SWAPPED_PAIRS: i32 = 0b0101;
 
-/// Where the lanes of N come from when both halves are turned by `by`.
+/// The source lanes of N when both halves are rotated by `by`.
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_possible_wrap,
@@ -344,7 +344,7 @@ fn turned_words<const N: usize>(by: usize) -> [i32; N] {
     std::array::from_fn(|lane| turned_lane(lane, by, N / 2) as i32)
 }
 
-/// [`turned_words`] of 8 lanes of 64 bits.
+/// [`turned_words`] for 8 lanes of 64 bits.
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_possible_wrap,
@@ -360,12 +360,12 @@ fn turned_lane(lane: usize, by: usize, half: usize) -> usize {
     lane / half * half + (lane + by) % half
 }
 
-/// Reading 4 entries from `4 - n` on gives a mask of the first n lanes.
+/// Reading 4 entries starting at `4 - n` gives a mask of the first n lanes.
 static LOW_QUADS: [i64; 8] = [-1, -1, -1, -1, 0, 0, 0, 0];
-/// Reading 8 entries from `8 - n` on gives a mask of the first n lanes.
+/// Reading 8 entries starting at `8 - n` gives a mask of the first n lanes.
 static LOW_WORDS: [i32; 16] = [-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0];
 
-/// The n <= 16 lowest bits set, as bytes from the lowest on.
+/// The n <= 16 lowest bits set, as bytes, lowest first.
 #[inline(always)]
 fn low_bits(n: usize) -> [u8; 4] {
     debug_assert!(n <= 16);
