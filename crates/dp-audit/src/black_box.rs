@@ -14,25 +14,25 @@ use crate::statistics::{clopper_pearson, normal_quantile};
 pub struct BlackBoxAudit {
     /// What was audited.
     pub label: String,
-    /// Gaussian-DP parameter that was claimed.
+    /// The claimed Gaussian-DP parameter.
     pub claimed_mu: f64,
-    /// The true parameter is at least this, with probability `confidence`.
+    /// A lower bound on the true parameter, valid with probability `confidence`.
     pub lower_bound_mu: f64,
     /// Confidence of the lower bound.
     pub confidence: f64,
-    /// Outputs on the neighbour without the user.
+    /// Number of outputs on the neighbour without the user.
     pub n_without: u64,
-    /// Outputs on the neighbour with the user.
+    /// Number of outputs on the neighbour with the user.
     pub n_with: u64,
-    /// Outputs without the user that were taken for the other.
+    /// Outputs without the user that were classified as with the user.
     pub n_false_alarms: u64,
-    /// Outputs with the user that were taken for the other.
+    /// Outputs with the user that were classified as without the user.
     pub n_missed: u64,
     /// Outcome.
     pub verdict: Verdict,
 }
 
-/// Bounds mu from below by how well a threshold on a score tells two neighbours apart.
+/// Computes a lower bound on mu from how well a threshold on a score distinguishes two neighbours.
 ///
 /// ```text
 /// mu >= Phi^-1(1 - FPR) - Phi^-1(FNR)      for every test of a mu-GDP mechanism
@@ -45,13 +45,13 @@ pub struct BlackBoxAudit {
 ///
 /// # Arguments
 /// * `without`, `with` - scores of independent outputs on the two neighbours
-/// * `threshold` - above it an output is taken for one `with` the user; fixed in advance or chosen
-///   on other outputs than these
+/// * `threshold` - outputs with a larger score are classified as `with` the user; fixed in advance
+///   or chosen on other outputs than these
 /// * `claimed_mu` - the claim
-/// * `confidence` - probability that the bound is right, in (0, 1)
+/// * `confidence` - probability that the bound is correct, in (0, 1)
 ///
 /// # Errors
-/// [`crate::Error::Param`] when there are no scores or a parameter is out of range.
+/// [`crate::Error::Param`] if there are no scores or a parameter is out of range.
 pub fn audit_black_box(
     label: &str,
     claimed_mu: f64,
@@ -97,10 +97,10 @@ fn lower_bound(alarms: u64, n_without: u64, missed: u64, n_with: u64, confidence
 }
 
 impl BlackBoxAudit {
-    /// The same outputs judged with another confidence.
+    /// The same outputs evaluated with another confidence.
     ///
     /// # Errors
-    /// [`crate::Error::Param`] when `confidence` is outside (0, 1).
+    /// [`crate::Error::Param`] if `confidence` is outside (0, 1).
     pub fn at_confidence(&self, confidence: f64) -> Result<Self> {
         params::open_unit("confidence", confidence)?;
         let (alarms, missed) = (self.n_false_alarms, self.n_missed);
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn a_perfect_gaussian_at_its_quantiles_comes_close() {
-        // scores at the quantiles of N(0, 1) and N(2, 1): 16,000 a side
+        // scores at the quantiles of N(0, 1) and N(2, 1): 16,000 on each side
         let n = 16_000;
         let quantiles: Vec<f64> = (0..n)
             .map(|i| normal_quantile((f64::from(i) + 0.5) / f64::from(n)))

@@ -4,11 +4,11 @@ use dp_core::{Interactions, InteractionsBuilder, Private, UserRow, params};
 
 use crate::Result;
 
-/// Users put into a table for an audit, each on items that nobody else has.
+/// Users added to a table for an audit, each with items that nobody else has.
 ///
-/// Because no other user touches a canary's items, the coordinates of those items hold the canary
-/// and noise: a Dirac contribution in coordinates that nobody else uses, with the catalogue
-/// lengthened to make room.
+/// Because no other user has a canary's items, the coordinates of these items contain only the
+/// canary and noise: a Dirac contribution in coordinates that nobody else uses. The catalogue is
+/// extended for this purpose.
 #[allow(
     missing_debug_implementations,
     reason = "holds the table it was made from"
@@ -23,7 +23,7 @@ impl Canaries {
     /// Adds `n_canaries` users to a table, each with `items_each` new items of the given value.
     ///
     /// # Errors
-    /// [`crate::Error::Param`] when a count is 0, [`crate::Error::Data`] when ids run out.
+    /// [`crate::Error::Param`] if a count is 0, [`crate::Error::Data`] if ids run out.
     pub fn new(
         base: Private<Interactions>,
         n_canaries: usize,
@@ -46,11 +46,12 @@ impl Canaries {
         Ok(Self { base, all })
     }
 
-    /// Canaries of the caller's making, for trainers whose coordinates are not items: users of a table of their own with at least the items of
-    /// `base` and features of the same length.
+    /// Canaries supplied by the caller, for trainers whose coordinates are not items: users of a
+    /// separate table with at least the items of `base` and features of the same length.
     ///
     /// # Errors
-    /// [`crate::Error::Shape`] or [`crate::Error::Param`] when the tables do not fit, or no canary is given.
+    /// [`crate::Error::Shape`] or [`crate::Error::Param`] if the tables do not match, or there are
+    /// no canaries.
     pub fn of_users(base: Private<Interactions>, canaries: Interactions) -> Result<Self> {
         params::at_least_one("n_canaries", canaries.n_users())?;
         let expected = base.expose().feature_dim();
@@ -73,7 +74,7 @@ impl Canaries {
     /// The same canaries, each with this feature vector instead of the zero vector.
     ///
     /// # Errors
-    /// [`crate::Error::Shape`] when the table's users have features of another length.
+    /// [`crate::Error::Shape`] if the table's users have features of another length.
     pub fn with_features(mut self, features: &[f32]) -> Result<Self> {
         let expected = self.base.expose().feature_dim();
         params::same_size("canaries' features", features.len(), expected)?;
@@ -93,28 +94,28 @@ impl Canaries {
         self.all.n_users()
     }
 
-    /// Whether there is none, which [`new`](Self::new) refuses.
+    /// Whether there are none, which [`new`](Self::new) rejects.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Items of the lengthened catalogue.
+    /// Number of items in the extended catalogue.
     #[must_use]
     pub fn n_items(&self) -> usize {
         self.all.n_items()
     }
 
-    /// The canaries alone, as a table: user `c` is canary `c`.
+    /// Only the canaries, as a table: user `c` is canary `c`.
     #[must_use]
     pub const fn users(&self) -> &Interactions {
         &self.all
     }
 
-    /// The table with those canaries for which `present` says so.
+    /// The table with the canaries for which `present` is true.
     ///
     /// # Errors
-    /// [`crate::Error::Data`] when ids run out.
+    /// [`crate::Error::Data`] if ids run out.
     pub fn with(&self, present: &[bool]) -> Result<Private<Interactions>> {
         let dim = self.all.feature_dim();
         let mut builder = InteractionsBuilder::new(self.n_items()).with_feature_dim(dim);

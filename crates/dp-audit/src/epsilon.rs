@@ -1,4 +1,5 @@
-//! L2 for mechanisms that have no single Gaussian parameter: a lower bound on epsilon at a given delta.
+//! L2 for mechanisms without a single Gaussian parameter: a lower bound on epsilon at a given
+//! delta.
 
 use std::fmt;
 
@@ -14,39 +15,45 @@ use crate::statistics::clopper_pearson;
 pub struct EpsilonAudit {
     /// What was audited.
     pub label: String,
-    /// The guarantee that was claimed.
+    /// The claimed guarantee.
     pub claimed: ApproxDp,
-    /// The true epsilon at the claimed delta is at least this, with probability `confidence`.
+    /// A lower bound on the true epsilon at the claimed delta, valid with probability `confidence`.
     pub lower_bound_epsilon: f64,
-    /// The threshold that shows it.
+    /// The threshold that gives this bound.
     pub threshold: f64,
     /// Confidence of the lower bound.
     pub confidence: f64,
-    /// Outputs on each neighbour.
+    /// Number of outputs on each neighbour.
     pub n_outputs: [u64; 2],
     /// Outcome.
     pub verdict: Verdict,
 }
 
-/// Bounds epsilon at the claimed delta from below by how well thresholds on a score tell two neighbours apart.
+/// Computes a lower bound on epsilon at the claimed delta from how well thresholds on a score
+/// distinguish two neighbours.
 ///
 /// ```text
 /// epsilon >= ln((TPR - delta) / FPR)   and   epsilon >= ln((TNR - delta) / FNR)     for every test
 /// ```
 ///
-/// Each of the four rates of each threshold is replaced by its Clopper-Pearson bound, wrong with probability at most
-/// `(1 - confidence) / (4 m)` for `m` thresholds; the bound that is reported is the largest. Source: Kairouz, Oh and Viswanath 2015 (arXiv
-/// 1311.0776), Theorem 2.1, read backwards; Jagielski, Ullman and Oprea 2020 (arXiv 2006.07709), section 4.
+/// Each of the four rates of each threshold is replaced by its Clopper-Pearson bound, wrong with
+/// probability at most `(1 - confidence) / (4 m)` for `m` thresholds; the largest bound is
+/// reported. Source: Kairouz, Oh and Viswanath 2015 (arXiv 1311.0776), Theorem 2.1, in the reverse
+/// direction; Jagielski, Ullman and Oprea 2020 (arXiv 2006.07709), section 4.
 ///
-/// For Gaussian mechanisms [`audit_black_box`](crate::audit_black_box) says much more from as many outputs. This one is for
-/// sampled ones, at deltas that are not small: with `n` outputs a side rates below about `20 / n` cannot be seen at confidence 1 - 1e-9.
+/// For Gaussian mechanisms, [`audit_black_box`](crate::audit_black_box) gives a much better bound
+/// from the same number of outputs. This function is for sampled mechanisms, at deltas that are not
+/// small: with `n` outputs on each side, rates below about `20 / n` cannot be detected at
+/// confidence 1 - 1e-9.
 ///
 /// # Arguments
 /// * `first`, `second` - scores of independent outputs on the two neighbours
-/// * `thresholds` - above one of them an output is taken for one of `second`; fixed in advance
+/// * `thresholds` - outputs with a score above a threshold are classified as `second`; fixed in
+///   advance
 ///
 /// # Errors
-/// [`crate::Error::Param`] when there are no scores or thresholds, or the confidence is outside (0, 1).
+/// [`crate::Error::Param`] if there are no scores or thresholds, or the confidence is outside (0,
+/// 1).
 pub fn audit_epsilon(
     label: &str,
     claimed: ApproxDp,
@@ -83,7 +90,7 @@ pub fn audit_epsilon(
     })
 }
 
-/// The larger of the two bounds that one threshold gives.
+/// The larger of the two bounds from one threshold.
 fn lower_bound([first, second]: [&[f64]; 2], threshold: f64, delta: f64, level: f64) -> f64 {
     let above = |scores: &[f64]| scores.iter().filter(|&&s| s > threshold).count() as u64;
     let (n, m) = (first.len() as u64, second.len() as u64);
@@ -116,7 +123,8 @@ impl fmt::Display for EpsilonAudit {
 mod tests {
     use super::*;
 
-    /// Randomised response that tells the truth with probability 3/4: epsilon ln 3 at delta 0, ln 2 at delta 1/4.
+    /// Randomised response that is truthful with probability 3/4: epsilon ln 3 at delta 0, ln 2 at
+    /// delta 1/4.
     #[test]
     fn randomised_response_is_bounded_closely_and_a_false_claim_is_refused() {
         let n = 400_000;

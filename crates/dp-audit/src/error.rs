@@ -1,6 +1,6 @@
 use dp_core::{ParamError, ShapeError};
 
-/// Errors of dp-audit: the audit itself could not be carried out. What an audit *finds* is a
+/// Errors of dp-audit: the audit itself could not be carried out. The result of an audit is a
 /// [`Verdict`](crate::Verdict), not an error.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -8,10 +8,10 @@ pub enum Error {
     /// A parameter is out of range.
     #[error(transparent)]
     Param(#[from] ParamError),
-    /// A dimension does not fit.
+    /// A dimension does not match.
     #[error(transparent)]
     Shape(#[from] ShapeError),
-    /// Planning or spending failed.
+    /// Planning or charging the budget failed.
     #[error(transparent)]
     Accounting(#[from] dp_accounting::Error),
     /// A release failed.

@@ -1,4 +1,5 @@
-//! L0 for releases with few outcomes: how often each came out, against exact probabilities.
+//! L0 for releases with few outcomes: the frequency of each outcome compared with exact
+//! probabilities.
 
 use std::fmt;
 
@@ -14,9 +15,9 @@ use crate::statistics::{binomial_lower_tail, binomial_upper_tail};
 pub struct FrequencyAudit {
     /// What was audited.
     pub label: String,
-    /// Draws looked at.
+    /// Number of draws.
     pub n_draws: u64,
-    /// The outcome that fits worst.
+    /// The outcome with the worst fit.
     pub worst: usize,
     /// The test.
     pub check: Check,
@@ -24,24 +25,24 @@ pub struct FrequencyAudit {
     pub verdict: Verdict,
 }
 
-/// Compares how often each outcome came out with its probability.
+/// Compares the frequency of each outcome with its probability.
 ///
-/// Each count is binomial, whatever the others are, so the test is exact at every size and needs no
-/// independence between outcomes:
+/// Each count is binomial, whatever the others are, so the test is exact for every sample size and
+/// requires no independence between outcomes:
 ///
 /// ```text
 /// p = min(1, 2 K min_k min(P(Bin(n, p_k) <= c_k), P(Bin(n, p_k) >= c_k)))      K outcomes
 /// ```
 ///
 /// # Arguments
-/// * `counts` - draws with each outcome; they may add up to more than `n_draws` when a draw has
-///   several outcomes, as a sample has several members
+/// * `counts` - number of draws with each outcome; they may add up to more than `n_draws` if a draw
+///   has several outcomes, as a sample has several members
 /// * `probabilities` - of each outcome in one draw
 /// * `level` - false-alarm probability
 ///
 /// # Errors
-/// [`crate::Error::Shape`] when the lengths differ; [`crate::Error::Param`] for no draws or a
-/// probability outside \[0, 1\].
+/// [`crate::Error::Shape`] if the lengths differ; [`crate::Error::Param`] if there are no draws or
+/// a probability is outside \[0, 1\].
 ///
 /// # Examples
 /// ```
@@ -97,13 +98,13 @@ impl fmt::Display for FrequencyAudit {
     }
 }
 
-/// Compares each of the eight bytes of the words with the uniform law, value by value.
+/// Compares each of the eight bytes of the words with the uniform distribution, value by value.
 ///
-/// One share of a vector has to be uniform modulo 2^64 whatever the vector is; so have to be the
-/// differences of two clients' shares, and those of neighbouring coordinates.
+/// One share of a vector must be uniform modulo 2^64 whatever the vector is. The same holds for the
+/// differences of two clients' shares, and those of adjacent coordinates.
 ///
 /// # Errors
-/// [`crate::Error::Param`] for no words.
+/// [`crate::Error::Param`] if there are no words.
 ///
 /// # Examples
 /// ```
@@ -134,11 +135,11 @@ mod tests {
 
     #[test]
     fn p_values_are_the_binomial_ones() {
-        // P(Bin(1000, 1/2) >= 620) by mpmath, 30 digits; two outcomes, two sides
+        // P(Bin(1000, 1/2) >= 620), computed with mpmath with 30 digits; two outcomes, two sides
         let tail = 1.551_622_954_171_333e-14;
         let audit = audit_frequencies("c", 1000, &[620, 380], &[0.5, 0.5], 1e-9).unwrap();
         assert!((audit.check.p_value / (4.0 * tail) - 1.0).abs() < 1e-8);
-        // something impossible came out
+        // an impossible outcome occurred
         let audit = audit_frequencies("c", 10, &[9, 1], &[1.0, 0.0], 1e-9).unwrap();
         assert!(audit.check.p_value <= 0.0 && audit.verdict.is_violated());
         let audit = audit_frequencies("c", 10, &[10, 0], &[1.0, 0.0], 1e-9).unwrap();

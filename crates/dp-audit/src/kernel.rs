@@ -12,7 +12,7 @@ use dp_mechanism::{
 use crate::Result;
 use crate::view::{Entries, Layout, View};
 
-/// Releases a vector sum of `data` and shows it.
+/// Releases a vector sum of `data` and returns its view.
 ///
 /// # Errors
 /// As [`VectorSum::release`].
@@ -36,7 +36,7 @@ pub fn observe_vector<C: VectorContribution>(
     Ok(view)
 }
 
-/// A view of a released vector whose exact sum is still to be filled in.
+/// A view of a released vector whose exact sum has not been filled in.
 #[must_use]
 pub fn vector_view(label: &str, multiplier: f64, grid: &Grid, released: &ReleasedVector) -> View {
     View {
@@ -51,11 +51,11 @@ pub fn vector_view(label: &str, multiplier: f64, grid: &Grid, released: &Release
     }
 }
 
-/// Releases Gram sums of `data` and shows matrices and right-hand sides.
+/// Releases Gram sums of `data` and returns the views of matrices and right-hand sides.
 ///
 /// # Arguments
 /// * `clips` - clip norms of matrices and right-hand sides
-/// * `spends` - theirs, in the same order
+/// * `spends` - their spends, in the same order
 ///
 /// # Errors
 /// As [`GramSums::release`].
@@ -83,7 +83,7 @@ pub fn observe_grams<C: FactorContribution>(
     Ok(views)
 }
 
-/// Views of released Gram sums whose exact sums are still to be filled in.
+/// Views of released Gram sums whose exact sums have not been filled in.
 pub(crate) fn gram_views(
     labels: (&str, &str),
     multipliers: (f64, f64),
@@ -112,7 +112,8 @@ pub(crate) fn gram_views(
     ]
 }
 
-/// Fills in exact sums over the users of `data` and what each of `canaries` adds if present; `one_user` gives one user's integers.
+/// Fills in exact sums over the users of `data` and what each of `canaries` contributes if present;
+/// `one_user` returns one user's integers.
 pub(crate) fn fill_grams(
     views: &mut [View; 2],
     data: &Interactions,
@@ -136,8 +137,7 @@ pub(crate) fn fill_grams(
     Ok(())
 }
 
-/// The coordinates that one user's Gram contribution touches, in the matrices and in the
-/// right-hand sides.
+/// The entries of one user's Gram contribution, in the matrices and in the right-hand sides.
 pub(crate) fn gram_entries(one: &GramContribution, dim: usize) -> (Entries, Entries) {
     let (mut matrix, mut rhs) = (Entries::new(), Entries::new());
     let records = one.factors.chunks_exact(dim.max(1)).zip(&one.labels);

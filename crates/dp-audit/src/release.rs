@@ -1,4 +1,4 @@
-//! L1: white-box audit of a release, from what came out and the exact sum that went in.
+//! L1: white-box audit of a release, comparing its output with the exact sum.
 
 use std::fmt;
 
@@ -12,9 +12,9 @@ use crate::statistics::{
 };
 use crate::view::View;
 
-/// Residuals beyond this fall into the outermost cells.
+/// Residuals beyond this are counted in the outermost cells.
 const REACH: f64 = 6.0;
-/// Cells per unit of the histogram of residuals.
+/// Number of cells per unit in the histogram of residuals.
 const CELLS_PER_UNIT: f64 = 8.0;
 
 /// Outcome of a white-box audit of one release.
@@ -22,14 +22,14 @@ const CELLS_PER_UNIT: f64 = 8.0;
 pub struct ReleaseAudit {
     /// Name of the release.
     pub label: String,
-    /// Number of noise draws looked at.
+    /// Number of noise draws examined.
     pub n_draws: u64,
-    /// Noise multiplier that was paid for.
+    /// Noise multiplier that was charged.
     pub claimed_noise_multiplier: f64,
-    /// Noise multiplier that came out: the claimed one times the root mean square residual.
+    /// Measured noise multiplier: the claimed one times the root mean square residual.
     pub measured_noise_multiplier: f64,
-    /// What the measured one may miss the true one by, either way, except with probability
-    /// 2 `level`: relative.
+    /// Relative error of the measured multiplier in either direction, exceeded with probability at
+    /// most 2 `level`.
     pub relative_error: f64,
     /// False-alarm probability of each check.
     pub level: f64,
@@ -39,15 +39,15 @@ pub struct ReleaseAudit {
     pub verdict: Verdict,
 }
 
-/// Number of draws that tell noise too small by the factor `shortfall` from the claimed noise,
-/// with false-alarm probability `level` and probability `miss` of missing it.
+/// Number of draws needed to distinguish noise that is too small by the factor `shortfall` from the
+/// claimed noise, with false-alarm probability `level` and probability `miss` of missing it.
 ///
 /// ```text
 /// n = 2 ((z_level + f^2 z_miss) / (1 - f^2))^2
 /// ```
 ///
-/// from the normal approximation of chi-square: the mean of r^2 has standard deviation
-/// `sqrt(2/n)` under the claim and `f^2 sqrt(2/n)` under the shortfall `f`.
+/// from the normal approximation of chi-square: the mean of r^2 has standard deviation `sqrt(2/n)`
+/// under the claim and `f^2 sqrt(2/n)` under the shortfall `f`.
 ///
 /// # Examples
 /// ```
@@ -66,19 +66,19 @@ pub fn draws_needed(shortfall: f64, level: f64, miss: f64) -> u64 {
     (2.0 * ((z_level + square * z_miss) / (1.0 - square)).powi(2)).ceil() as u64
 }
 
-/// Audits one release against the exact sum behind it.
+/// Audits one release by comparison with its exact sum.
 ///
 /// ```text
 /// r = (Y - S + 1/2) / sigma,   sum r^2 ~ chi-square(n) if the claim holds
 /// ```
 ///
-/// Each check has false-alarm probability `level`: too little noise (in all, in either half, on
-/// and off the diagonal), noise other than claimed, a mean, a histogram of residuals against the
-/// normal law, dependence between neighbouring coordinates and across the release, and low bits
-/// of the noise that are not uniform (a float's trace).
+/// Each check has false-alarm probability `level`: too little noise (in total, in either half, on
+/// and off the diagonal), noise other than claimed, a non-zero mean, a histogram of residuals that
+/// differs from the normal distribution, dependence between neighbouring coordinates and across the
+/// release, and low bits of the noise that are not uniform (a trace of floating-point arithmetic).
 ///
 /// # Errors
-/// [`crate::Error::Shape`] or [`crate::Error::Param`] when the view does not fit together.
+/// [`crate::Error::Shape`] or [`crate::Error::Param`] if the view is inconsistent.
 pub fn audit_release(view: &View, level: f64) -> Result<ReleaseAudit> {
     view.check()?;
     let residuals = view.residuals();
@@ -172,7 +172,7 @@ fn residual_checks(residuals: &[f64], level: f64) -> Vec<Check> {
             level,
         ));
     }
-    // the streams of chunks: every distance that a block of a generator could repeat at
+    // the streams of chunks: every distance at which a block of a generator could repeat
     for lag in [256, 1024, 4096, 8192] {
         if n > 2 * lag {
             checks.push(correlation(
@@ -204,7 +204,7 @@ fn two_sided(score: f64) -> f64 {
 }
 
 /// Normal approximation of a sum of products of independent normals. Each product has variance 1
-/// and sub-exponential tails, so below 1,000 terms the check asks for twice the score.
+/// and sub-exponential tails, so for fewer than 1,000 terms the check requires twice the score.
 fn correlation<'a>(
     what: impl Into<String>,
     pairs: impl Iterator<Item = (&'a f64, &'a f64)>,

@@ -1,4 +1,4 @@
-//! What audits say.
+//! The results of audits.
 
 use std::fmt;
 
@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// Nothing found that contradicts the claim.
+    /// Nothing that contradicts the claim was found.
     Holds,
     /// The claim is false, up to the stated false-alarm level.
     Violated,
-    /// Nothing found, and nothing would have been: the audit had too little power to contradict a false claim.
+    /// Nothing was found, but the audit had too little power to contradict a false claim.
     Inconclusive,
 }
 
@@ -23,7 +23,7 @@ impl Verdict {
         if fine { Self::Holds } else { Self::Violated }
     }
 
-    /// Of a lower bound on what was claimed: a bound of 0 says nothing.
+    /// For a lower bound on a claimed value: a bound of 0 is inconclusive.
     pub(crate) fn of_lower_bound(bound: f64, claimed: f64) -> Self {
         match Self::of(bound <= claimed) {
             Self::Holds if bound <= 0.0 => Self::Inconclusive,
@@ -31,7 +31,8 @@ impl Verdict {
         }
     }
 
-    /// The verdict of several audits of one claim: violated if one of them is, and inconclusive where none of them had power.
+    /// The verdict of several audits of one claim: violated if one of them is, and inconclusive if
+    /// none of them had enough power.
     #[must_use]
     pub fn of_all(all: impl IntoIterator<Item = Self>) -> Self {
         all.into_iter()
@@ -42,7 +43,7 @@ impl Verdict {
             })
     }
 
-    /// Whether an audit that could have found something found nothing.
+    /// Whether an audit with enough power found nothing.
     #[must_use]
     pub const fn holds(self) -> bool {
         matches!(self, Self::Holds)
@@ -65,13 +66,13 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// One test inside an audit: a p-value against the level it is held to.
+/// One test in an audit: a p-value and the level that it is compared with.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Check {
-    /// What was looked at.
+    /// What was tested.
     pub what: String,
-    /// Probability of a statistic at least this extreme if the claim holds; 0 for a fact that
-    /// the claim rules out.
+    /// Probability of a statistic at least this extreme if the claim holds; 0 for an observation
+    /// that the claim rules out.
     pub p_value: f64,
     /// The check fails below this.
     pub level: f64,
@@ -86,14 +87,14 @@ impl Check {
         }
     }
 
-    /// Whether the check is passed. A p-value that is not a number fails.
+    /// Whether the check passed. A p-value that is NaN fails.
     #[must_use]
     pub fn passed(&self) -> bool {
         self.p_value >= self.level
     }
 }
 
-/// `Holds` when every check is passed.
+/// `Holds` if every check passed.
 pub(crate) fn verdict_of(checks: &[Check]) -> Verdict {
     Verdict::of(checks.iter().all(Check::passed))
 }

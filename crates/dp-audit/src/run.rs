@@ -15,30 +15,32 @@ use crate::sequential::{GuessingGame, NoiseWatch};
 use crate::view::View;
 use crate::{BlackBoxAudit, ReleaseAudit, Result};
 
-/// Training runs that can be audited: what they claim, and how to make one.
+/// Training runs that can be audited: their claim, and how to make one.
 ///
-/// [`AuditedTrainer`](crate::AuditedTrainer) is one for every trainer of this workspace. Implement it yourself for a trainer that does not
-/// run on dp-mechanism, or to audit a claim other than the trainer's own.
+/// [`AuditedTrainer`](crate::AuditedTrainer) implements it for every trainer of this workspace.
+/// Implement it yourself for a trainer that does not run on dp-mechanism, or to audit a claim other
+/// than the trainer's own.
 pub trait AuditedRun {
-    /// What a run claims: the guarantee and its Gaussian-DP parameter, for adding or removing
-    /// one user.
+    /// The claim of a run: the guarantee and its Gaussian-DP parameter, for adding or removing one
+    /// user.
     fn claim(&self) -> (ApproxDp, Gdp);
 
-    /// Whether all canaries add to the same coordinates of the release of this label, which holds more than a few percent of the budget. Its noise is then
-    /// common to all outputs of a run, so that it has no part in the lower bounds from outputs alone; the white-box estimate has it.
-    /// No release, unless a run says otherwise.
+    /// Whether all canaries contribute to the same coordinates of the release with this label, and
+    /// the release has more than a few percent of the budget. Its noise is then common to all
+    /// outputs of a run, so it is not used in the lower bounds from outputs alone, but it is
+    /// included in the white-box estimate. By default this is false for all releases.
     fn is_shared(&self, _label: &str) -> bool {
         false
     }
 
-    /// Trains once on `data` and shows each release, in order.
+    /// Trains once on `data` and returns a view of each release, in order.
     ///
-    /// A view's exact sum is made from the users' contributions one by one, as clients would send
-    /// them; its canary entries are what each user of `canaries` adds if present, given what was
-    /// released before.
+    /// A view's exact sum is computed from the users' contributions one by one, as clients would
+    /// send them. Its canary entries are what each user of `canaries` contributes if present, given
+    /// the earlier releases.
     ///
     /// # Errors
-    /// When training fails.
+    /// If training fails.
     fn train(
         &self,
         data: &Private<Interactions>,
@@ -47,25 +49,25 @@ pub trait AuditedRun {
     ) -> Result<Vec<View>>;
 }
 
-/// What a run of `plan` claims: for [`AuditedRun::claim`]. A plan of Gaussian releases on all users always has a Gaussian-DP parameter; of one
-/// with samples it is NaN.
+/// The claim of a run of `plan`, for [`AuditedRun::claim`]. A plan of Gaussian releases on all
+/// users always has a Gaussian-DP parameter; for a plan with samples it is NaN.
 #[must_use]
 pub fn claim_of(plan: &Plan) -> (ApproxDp, Gdp) {
     let gdp = plan.gdp().unwrap_or(Gdp { mu: f64::NAN });
     (plan.guarantee(), gdp)
 }
 
-/// How much to run and how sure to be.
+/// The number of runs and the error probabilities.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunSettings {
-    /// Training runs; each gives one output per canary.
+    /// Number of training runs; each gives one output per canary.
     pub n_runs: usize,
     /// Confidence of the lower bound on mu.
     pub confidence: f64,
     /// False-alarm probability of each check.
     pub level: f64,
-    /// Seed of the coins that say which canaries take part.
+    /// Seed of the coins that determine which canaries take part.
     pub coin_seed: u64,
 }
 
@@ -88,18 +90,19 @@ pub struct RunAudit {
     pub claimed: ApproxDp,
     /// The claimed Gaussian-DP parameter.
     pub claimed_mu: f64,
-    /// What the canaries' contributions are worth at the promised noise, mean over canaries and
-    /// runs: at most the claim, and close to it for canaries that use all they may.
+    /// The privacy loss of the canaries' contributions at the promised noise, mean over canaries
+    /// and runs: at most the claim, and close to it for canaries that use all of their bound.
     pub canary_mu: f64,
-    /// The same at the noise that was measured: the white-box estimate of mu.
+    /// The same at the measured noise: the white-box estimate of mu.
     pub white_box_mu: f64,
     /// Relative error of the white-box estimate at the level of the checks.
     pub white_box_error: f64,
-    /// Share of mu^2 in releases of so few numbers that their noise could not be measured. It counts as claimed in
-    /// the white-box estimate, so that much of the estimate is taken on trust and no confidence can be stated for it.
+    /// Share of mu^2 in releases with so few numbers that their noise could not be measured. It
+    /// counts as claimed in the white-box estimate, so this part of the estimate is taken on trust
+    /// and no confidence can be stated for it.
     pub trusted_share: f64,
-    /// Probability that `white_box_mu` is within `white_box_error` of what canaries are worth at the true noise; absent where anything
-    /// is taken on trust.
+    /// Probability that `white_box_mu` is within `white_box_error` of the canaries' privacy loss at
+    /// the true noise; absent if anything is taken on trust.
     pub white_box_confidence: Option<f64>,
     /// Epsilon of the white-box estimate at the claimed delta.
     pub white_box_epsilon: f64,
@@ -107,44 +110,48 @@ pub struct RunAudit {
     pub black_box: BlackBoxAudit,
     /// Epsilon of the lower bound at the claimed delta.
     pub lower_bound_epsilon: f64,
-    /// Lower bound on mu that holds at every stopping time, level that of the checks.
+    /// Lower bound on mu that is valid at every stopping time, at the level of the checks.
     pub anytime_lower_bound_mu: f64,
     /// The releases, pooled over all runs.
     pub releases: Vec<ReleaseAudit>,
-    /// Training runs made.
+    /// Number of training runs.
     pub n_runs: usize,
     /// Checks of the run as a whole.
     pub checks: Vec<Check>,
-    /// Why the audit could not have found much; empty where it had power.
+    /// Reasons why the audit could not have detected much; empty if it had enough power.
     pub inconclusive: Vec<String>,
     /// Outcome.
     pub verdict: Verdict,
 }
 
-/// Audits whole training runs with canaries that take part or not by fair coins.
+/// Audits whole training runs with canaries that take part or not according to fair coins.
 ///
-/// For canary `c` and releases `t`, with `Z` what it adds and `S'` everybody else's sum,
+/// For canary `c` and releases `t`, with `Z` its contribution and `S'` the sum of all other users,
 ///
 /// ```text
 /// mu_c^2 = sum_t sum_k Z_tk^2 / sigma_tk^2,    x_c = sum_t sum_k Z_tk (Y - S' + 1/2)_tk / sigma_tk^2 / mu_c
 /// x_c ~ N(0, 1) if c stayed out, N(mu_c, 1) if it took part
 /// ```
 ///
-/// is the most powerful test, and the claim bounds `mu_c`. White box: the same with the noise that
-/// was measured in place of sigma. In releases of so few numbers that it cannot be measured to within a half,
-/// sigma itself is taken on trust; the share of mu^2 that they hold is stated. Black box: [`audit_black_box`] on the pooled `x_c` with
-/// threshold mu/2. What is checked: each release as in [`crate::audit_release`], no noise shared
-/// between releases or runs, every canary within what is paid for (exact integers), white-box mu not
-/// above the claim beyond the error of its estimate, lower bounds not above the claim.
+/// is the most powerful test, and the claim bounds `mu_c`. White box: the same with the measured
+/// noise instead of sigma. For releases with so few numbers that the noise cannot be measured to
+/// within a half, sigma itself is taken on trust; their share of mu^2 is reported. Black box:
+/// [`audit_black_box`] on the pooled `x_c` with threshold mu/2. The audit checks each release as in
+/// [`crate::audit_release`], that no noise is shared between releases or runs, that every canary is
+/// within its bound (exact integers), that the white-box mu is not above the claim beyond the error
+/// of its estimate, and that the lower bounds are not above the claim.
 ///
-/// Where nothing is found the verdict is [`Verdict::Inconclusive`] if little could have been: more than 5 % of mu^2 on trust, or
-/// canaries worth less than a quarter of the claim.
+/// If nothing is found, the verdict is [`Verdict::Inconclusive`] if little could have been
+/// detected: more than 5 % of mu^2 on trust, or canaries whose privacy loss is less than a quarter
+/// of the claim.
 ///
-/// The lower bound pools canaries of one run. That is right when their coordinates are noised
-/// independently, which the white-box checks test; releases that [all of them share](AuditedRun::is_shared) have no part in it. [`GuessingGame`] needs no such assumption.
+/// The lower bound pools the canaries of one run. This is correct if the noise of their coordinates
+/// is independent, which the white-box checks test; releases that [all of them
+/// share](AuditedRun::is_shared) are not used in it. [`GuessingGame`] does not need this
+/// assumption.
 ///
 /// # Errors
-/// [`crate::Error::Param`] for settings out of range; what the trainer fails with.
+/// [`crate::Error::Param`] for settings out of range; the errors of the trainer.
 pub fn audit_run<T: AuditedRun + ?Sized>(
     trainer: &T,
     canaries: &Canaries,
@@ -168,7 +175,7 @@ pub fn audit_run<T: AuditedRun + ?Sized>(
     evidence.report(trainer, settings)
 }
 
-/// What the runs so far have shown.
+/// The results of the runs so far.
 struct Evidence {
     claimed_mu: f64,
     without: Vec<f64>,
@@ -234,7 +241,7 @@ impl Evidence {
             .extend(checks.into_iter().filter(|c| !c.passed()));
     }
 
-    /// Every canary within what is paid for, in exact integers.
+    /// Checks that every canary is within its bound, in exact integers.
     fn check_norms(&mut self, view: &View) {
         let allowed = u128::from(view.allowed_norm()).pow(2);
         for entries in &view.canaries {
@@ -284,7 +291,7 @@ impl Evidence {
         });
     }
 
-    /// The most powerful score of each canary, and the guess it leads to.
+    /// The most powerful score of each canary, and the guess based on it.
     fn score(
         &mut self,
         present: &[bool],
@@ -360,7 +367,8 @@ impl Evidence {
             false if inconclusive.is_empty() => Verdict::Holds,
             false => Verdict::Inconclusive,
         };
-        // the noise of one release misses its error with probability 2 `level`, that of any with at most the sum
+        // the noise of one release exceeds its error with probability 2 `level`, that of any with
+        // at most the sum
         let miss = releases.iter().map(|r| 2.0 * r.level).sum::<f64>();
         let epsilon = |mu| epsilon_of(mu, claimed.delta);
         Ok(RunAudit {
@@ -411,7 +419,7 @@ impl Evidence {
         }
     }
 
-    /// Root mean square of the canaries' mu, the noise of each release scaled by `ratio`.
+    /// Root mean square of the canaries' mu, with the noise of each release scaled by `ratio`.
     fn mean_mu(&self, ratio: impl Fn(usize) -> f64) -> f64 {
         let total: f64 = self
             .squares
@@ -423,7 +431,7 @@ impl Evidence {
     }
 }
 
-/// Fair coins from a seed: they decide who takes part in an audit and protect nobody.
+/// Fair coins from a seed: they determine who takes part in an audit and protect nobody.
 struct Coins(u64);
 
 impl Coins {
@@ -446,8 +454,8 @@ impl Coins {
 }
 
 /// `sum_t <Z, Y - S' + 1/2>` in units of the promised noise, and the squared norm of `Z` by
-/// release. A residual is taken against the sum with the canary in it if it was present, so what
-/// it added is put back.
+/// release. A residual is relative to the sum including the canary if it was present, so its
+/// contribution is added back.
 fn score(
     canary: usize,
     here: bool,
@@ -472,13 +480,14 @@ fn score(
     (total, squares)
 }
 
-/// Noise of a release measured worse than this counts as claimed.
+/// If the relative error of a release's measured noise exceeds this, the noise counts as claimed.
 const MEASURABLE: f64 = 0.5;
 
-/// Most of mu^2 that an audit with power takes on trust.
+/// Largest share of mu^2 that an audit with sufficient power may take on trust.
 const MOST_TRUSTED: f64 = 0.05;
 
-/// Least share of the claimed mu that canaries are worth in an audit with power: half of a replacement is worth half of it.
+/// Smallest share of the claimed mu that canaries must reach in an audit with sufficient power:
+/// adding or removing is half of a replacement.
 const LEAST_WORTH: f64 = 0.25;
 
 /// Share of mu^2 in releases whose noise cannot be measured.
@@ -490,7 +499,7 @@ fn trusted_share(releases: &[ReleaseAudit]) -> f64 {
     trusted.map(|r| square(&r)).sum::<f64>() / releases.iter().map(|r| square(&r)).sum::<f64>()
 }
 
-/// Why the audit could not have found much.
+/// Reasons why the audit could not have detected much.
 fn powerless(trusted_share: f64, worth: f64) -> Vec<String> {
     let [trusted, worth_of] = [trusted_share, worth].map(|x| format!("{:.2} %", 100.0 * x));
     let reasons = [
@@ -511,7 +520,7 @@ fn powerless(trusted_share: f64, worth: f64) -> Vec<String> {
     weak.map(|(_, reason)| reason).collect()
 }
 
-/// Measured over claimed noise.
+/// Measured noise divided by claimed noise.
 fn measured_noise(release: &ReleaseAudit) -> f64 {
     if release.relative_error <= MEASURABLE {
         release.measured_noise_multiplier / release.claimed_noise_multiplier
@@ -520,8 +529,8 @@ fn measured_noise(release: &ReleaseAudit) -> f64 {
     }
 }
 
-/// How far above the true mu the white-box estimate may be by chance: with noise `s_t` known to within a share `e_t`, and
-/// `mu_t = 1 / z_t` the most that release `t` gives away,
+/// How far the white-box estimate may be above the true mu by chance: with noise `s_t` known to
+/// within a fraction `e_t`, and `mu_t = 1 / z_t` the largest privacy loss of release `t`,
 ///
 /// ```text
 /// sqrt(sum_t mu_t^2 / (1 - e_t)^2 / sum_t mu_t^2) - 1
@@ -540,7 +549,7 @@ fn white_box_error(releases: &[ReleaseAudit]) -> f64 {
     (most / claimed).sqrt() - 1.0
 }
 
-/// Epsilon of a Gaussian mechanism at `delta`; 0 for nothing.
+/// Epsilon of a Gaussian mechanism at `delta`; 0 if mu is 0.
 fn epsilon_of(mu: f64, delta: f64) -> f64 {
     if mu > 0.0 {
         dp_accounting::gdp::epsilon(mu, delta)

@@ -1,4 +1,4 @@
-//! L0: a sampler against its exact probabilities.
+//! L0: a sampler compared with its exact probabilities.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ const LEAST_EXPECTED: f64 = 20.0;
 /// Outcome of [`audit_sampler`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SamplerAudit {
-    /// Scale that was claimed.
+    /// The claimed scale.
     pub sigma: u64,
     /// Number of draws.
     pub n_draws: u64,
@@ -32,11 +32,12 @@ pub struct SamplerAudit {
 /// Compares draws with `P(Y = y) = Phi((y + 1)/sigma) - Phi(y/sigma)` by Pearson's chi-square.
 ///
 /// Cells are single integers, pooled at both ends so that each expects at least 20 draws. The
-/// p-value is that of the chi-square distribution with one degree less than cells.
+/// p-value is that of the chi-square distribution with one degree of freedom less than the number
+/// of cells.
 ///
 /// # Arguments
-/// * `draws` - from the sampler under audit
-/// * `sigma` - claimed scale, 16 to 65,536 (a cell for each integer)
+/// * `draws` - from the audited sampler
+/// * `sigma` - claimed scale, 16 to 65,536 (one cell per integer)
 /// * `level` - false-alarm probability
 ///
 /// # Errors
@@ -61,7 +62,7 @@ pub fn audit_sampler(
     })
 }
 
-/// As [`audit_sampler`], for `P(Y = y)` proportional to `exp(-y^2 / (2 sigma^2))`.
+/// Like [`audit_sampler`], for `P(Y = y)` proportional to `exp(-y^2 / (2 sigma^2))`.
 ///
 /// # Errors
 /// As [`audit_sampler`].
@@ -72,7 +73,7 @@ pub fn audit_discrete_sampler(
 ) -> Result<SamplerAudit> {
     let s = sigma as f64;
     let weight = |y: i64| (-0.5 * (y as f64 / s).powi(2)).exp();
-    // beyond 12 sigma lies less than 1e-31 of the whole
+    // the mass beyond 12 sigma is less than 1e-31 of the total
     let reach = i64::try_from(sigma.min(65_536)).unwrap_or(i64::MAX) * 12;
     let total = 1.0 + 2.0 * (1..=reach).rev().map(weight).sum::<f64>();
     against(draws, sigma, level, |y| weight(y) / total)
@@ -124,7 +125,7 @@ fn bad(name: &'static str, value: f64, expected: &'static str) -> crate::Error {
     .into()
 }
 
-/// Draws per integer from `-reach` to `reach - 1`; what lies further out counts at the ends.
+/// Number of draws per integer from `-reach` to `reach - 1`; values beyond are counted at the ends.
 fn count(draws: impl IntoIterator<Item = i64>, reach: i64) -> (Vec<u64>, u64) {
     let mut counts = vec![0; usize::try_from(2 * reach).unwrap_or(0)];
     let mut n_draws = 0;

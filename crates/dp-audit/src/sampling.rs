@@ -1,4 +1,4 @@
-//! Who takes part in a step, against what is accounted for.
+//! Compares who takes part in a step with the sampling that is accounted for.
 
 use std::fmt;
 
@@ -12,7 +12,8 @@ use crate::report::{Check, Verdict, verdict_of, write_failures};
 
 /// 2^64.
 const WORD_VALUES: f64 = 18_446_744_073_709_551_616.0;
-/// Clients among whom one with a random word below 2^52 is looked for: none with probability e^-48.
+/// Number of clients among which one with a random word below 2^52 is searched: there is none with
+/// probability e^-48.
 const N_EDGE_CLIENTS: usize = 200_000;
 
 /// Outcome of [`audit_poisson`] or [`audit_fixed_size`].
@@ -20,7 +21,7 @@ const N_EDGE_CLIENTS: usize = 200_000;
 pub struct SamplingAudit {
     /// What was audited.
     pub label: String,
-    /// Samples drawn.
+    /// Number of samples drawn.
     pub n_samples: u64,
     /// The checks.
     pub checks: Vec<Check>,
@@ -39,16 +40,18 @@ impl SamplingAudit {
     }
 }
 
-/// Audits Poisson sampling against the probability that its event accounts for.
+/// Audits Poisson sampling by comparison with the probability in its event.
 ///
-/// * Over all clients and samples together, who takes part is binomial with that probability.
-/// * To the last of 64 bits: a client's random word `u` is found by bisection over probabilities
-///   `T/2^64` with repeatable noise; at the probability `(u + 1/2)/2^64` the client must then take part
-///   (rounded up) and `(u + 1)/2^64` must be what is accounted for.
+/// * Over all clients and samples together, the number of participants is binomial with that
+///   probability.
+/// * Exact to the last of 64 bits: a client's random word `u` is found by bisection over
+///   probabilities `T/2^64` with repeatable noise. At the probability `(u + 1/2)/2^64` the client
+///   must then take part (because of rounding up), and the accounted probability must be `(u +
+///   1)/2^64`.
 ///
 /// # Errors
-/// [`crate::Error::Mechanism`] for a probability that is none; [`crate::Error::Param`] for no clients
-/// or samples.
+/// [`crate::Error::Mechanism`] for an invalid probability; [`crate::Error::Param`] if there are no
+/// clients or samples.
 pub fn audit_poisson(
     probability: f64,
     n_clients: usize,
@@ -75,7 +78,7 @@ pub fn audit_poisson(
     Ok(SamplingAudit::new(label, n_samples, checks))
 }
 
-/// The probability that the event of a sampling scheme accounts for.
+/// The probability in the event of a sampling scheme.
 fn accounted(sampling: &PoissonSampling) -> f64 {
     match sampling.event(DpEvent::gaussian(1.0)) {
         DpEvent::PoissonSampled {
@@ -86,7 +89,8 @@ fn accounted(sampling: &PoissonSampling) -> f64 {
     }
 }
 
-/// Whether a client just above its word takes part, and whether the accounting says just that.
+/// Whether a client just above its word takes part, and whether the accounted probability is
+/// exactly that.
 #[allow(clippy::float_cmp, reason = "whole numbers below 2^53")]
 fn edge() -> Result<(bool, bool)> {
     const SEED: u64 = 9;
@@ -117,15 +121,15 @@ fn edge() -> Result<(bool, bool)> {
 
 /// Audits fixed-size sampling without replacement.
 ///
-/// Every sample has `sample_size` different clients; each client, and each pair of them, is in as many
-/// samples as a uniform choice of subsets puts it in.
+/// Every sample must have `sample_size` distinct clients, and each client and each pair of them
+/// must be in as many samples as under a uniform choice of subsets.
 ///
 /// ```text
 /// P(i) = m/n,    P(i and j) = m (m - 1)/(n (n - 1))
 /// ```
 ///
 /// # Errors
-/// [`crate::Error::Mechanism`] for sizes that do not fit; [`crate::Error::Param`] for no samples.
+/// [`crate::Error::Mechanism`] for invalid sizes; [`crate::Error::Param`] if there are no samples.
 pub fn audit_fixed_size(
     sample_size: usize,
     population_size: usize,

@@ -14,19 +14,19 @@ use crate::statistics::{Bounds, clopper_pearson};
 pub struct RangeAudit {
     /// What was audited.
     pub label: String,
-    /// Range that was claimed, nats.
+    /// The claimed range, in nats.
     pub claimed_epsilon: f64,
-    /// The true range is at least this, except with probability `level`.
+    /// A lower bound on the true range, wrong with probability at most `level`.
     pub lower_bound_epsilon: f64,
     /// False-alarm probability.
     pub level: f64,
-    /// Draws on each neighbour.
+    /// Number of draws on each neighbour.
     pub n_draws: [u64; 2],
     /// Outcome.
     pub verdict: Verdict,
 }
 
-/// Bounds from below the range of the privacy loss of a release with few outcomes.
+/// Computes a lower bound on the range of the privacy loss of a release with few outcomes.
 ///
 /// ```text
 /// range = max_c ln(P(c)/P'(c)) - min_c ln(P(c)/P'(c))
@@ -37,10 +37,10 @@ pub struct RangeAudit {
 /// Rogers, arXiv 1909.13830.
 ///
 /// # Arguments
-/// * `first`, `second` - how often each outcome came out on the two neighbours
+/// * `first`, `second` - how often each outcome occurred on the two neighbours
 ///
 /// # Errors
-/// [`crate::Error::Shape`] when the lengths differ; [`crate::Error::Param`] for a parameter out of
+/// [`crate::Error::Shape`] if the lengths differ; [`crate::Error::Param`] for a parameter out of
 /// range.
 ///
 /// # Examples
@@ -72,7 +72,7 @@ pub fn audit_range(
         most = most.max(log(&a, &b));
         least = least.min(-log(&b, &a));
     }
-    // nothing seen on either side leaves an empty maximum
+    // if nothing was observed on either side, the maximum is empty
     let bound = if most > least { most - least } else { 0.0 };
     Ok(RangeAudit {
         label: label.to_owned(),

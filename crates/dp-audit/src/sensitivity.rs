@@ -1,4 +1,4 @@
-//! L4: the exact change of a sum when one user leaves.
+//! L4: the exact change of a sum when one user is removed.
 
 use std::fmt;
 
@@ -16,38 +16,37 @@ use crate::view::View;
 pub struct SensitivityAudit {
     /// Name of the release.
     pub label: String,
-    /// Users taken out, one at a time.
+    /// Number of users removed, one at a time.
     pub n_users: u64,
-    /// Integer norm that the paid noise allows one user.
+    /// Largest integer norm that the charged noise allows for one user.
     pub allowed: u64,
-    /// Largest norm that a user moved the sum by.
+    /// Largest norm of the change caused by one user.
     pub largest: f64,
-    /// Users who moved the sum by more than allowed, in exact integers.
+    /// Number of users who changed the sum by more than allowed, in exact integers.
     pub n_breaches: u64,
     /// Outcome.
     pub verdict: Verdict,
 }
 
-/// Takes users out one at a time and measures exactly how far the integer sum moves.
+/// Removes users one at a time and measures the exact change of the integer sum.
 ///
 /// ```text
 /// (S + e) - (S' + e) = S - S',    sum_k (S - S')_k^2 <= D^2,   D = floor(sigma / z)
 /// ```
 ///
-/// Both releases draw the same repeatable noise `e`, which cancels in integers: what is measured is
+/// Both releases draw the same repeatable noise `e`, which cancels in integers. So this measures
 /// the production path from data to release, without a switch that turns noise off. `z` is the
-/// noise multiplier paid for, and `D` follows from it here, not from the kernel. Off-diagonal
-/// entries of symmetric matrices count twice.
+/// charged noise multiplier, and `D` is computed from it here, not taken from the kernel.
+/// Off-diagonal entries of symmetric matrices count twice.
 ///
 /// # Arguments
 /// * `data` - the whole table
-/// * `users` - whom to take out
-/// * `release` - makes one release of a table; called with the same seed each time. A trainer whose
-///   later releases depend on earlier ones gives its first: that is what stays fixed but for
-///   the user.
+/// * `users` - the users to remove
+/// * `release` - makes one release of a table; called with the same seed each time. For a trainer
+///   whose later releases depend on earlier ones, use the first release: only the user may differ.
 ///
 /// # Errors
-/// What `release` fails with; [`crate::Error::Shape`] when two releases differ in length.
+/// The errors of `release`; [`crate::Error::Shape`] if two releases differ in length.
 pub fn audit_sensitivity(
     data: &Interactions,
     users: &[usize],
@@ -88,7 +87,7 @@ pub fn audit_sensitivity(
 /// The table without the records of one user.
 ///
 /// # Errors
-/// [`crate::Error::Data`] when the table cannot be rebuilt, which no valid table gives.
+/// [`crate::Error::Data`] if the table cannot be rebuilt, which does not happen for a valid table.
 pub fn without_user(data: &Interactions, gone: usize) -> Result<Private<Interactions>> {
     let dim = data.feature_dim();
     let mut builder = InteractionsBuilder::new(data.n_items()).with_feature_dim(dim);

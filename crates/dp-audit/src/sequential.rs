@@ -1,13 +1,13 @@
-//! Audits that may be looked at after every run and stopped at any time.
+//! Audits that may be evaluated after every run and stopped at any time.
 
 use serde::{Deserialize, Serialize};
 
 use crate::statistics::normal_cdf;
 
-/// Shortfalls that the noise martingale bets on.
+/// The shortfalls of noise that the martingale bets on.
 const SHORTFALLS: [f64; 8] = [0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99];
 
-/// Watches residuals for too little noise, for as long as one likes.
+/// Monitors residuals for too little noise, over any number of draws.
 ///
 /// ```text
 /// M_n = (1/8) sum_f prod_(i<=n) (1/f) exp(-(r_i^2/2) (1/f^2 - 1)),   f in {0.3, ..., 0.99}
@@ -32,7 +32,7 @@ pub struct NoiseWatch {
 }
 
 impl NoiseWatch {
-    /// Takes in further residuals.
+    /// Adds further residuals.
     pub fn observe(&mut self, residuals: &[f64]) {
         for r in residuals {
             for (log, f) in self.log_bets.iter_mut().zip(SHORTFALLS) {
@@ -43,15 +43,15 @@ impl NoiseWatch {
         }
     }
 
-    /// Whether the evidence ever passed `1/alpha`; with enough noise that happens with probability
-    /// at most `alpha`, however often one looks. Residuals that are not numbers raise no alarm
-    /// here; [`crate::audit_release`] refuses them.
+    /// Whether the evidence ever exceeded `1/alpha`; with enough noise this happens with
+    /// probability at most `alpha`, however often it is checked. NaN residuals raise no alarm here;
+    /// [`crate::audit_release`] rejects them.
     #[must_use]
     pub fn alarm(&self, alpha: f64) -> bool {
         self.log_peak >= -alpha.ln()
     }
 
-    /// Residuals seen so far.
+    /// Number of residuals seen so far.
     #[must_use]
     pub const fn n_draws(&self) -> u64 {
         self.n
@@ -74,11 +74,11 @@ const N_MU: usize = 401;
 
 /// A lower bound on mu from a guessing game, valid at every stopping time at once.
 ///
-/// Each canary takes part or not by a fair coin of its own, and the auditor guesses which from the
-/// output. If the run is mu-GDP, a guess about one canary is right with probability at most
-/// `Phi(mu/2)`, given all other coins and all earlier runs: the best test of N(0,1) against
-/// N(mu,1) at even odds. Within a run guesses may depend on each other, so a run counts through the
-/// share `c` of right ones, whose mean has the same bound. For each `mu`
+/// Each canary takes part or not according to its own fair coin, and the auditor guesses which from
+/// the output. If the run is mu-GDP, a guess about one canary is correct with probability at most
+/// `Phi(mu/2)`, given all other coins and all earlier runs: the best test of N(0,1) against N(mu,1)
+/// at even odds. Within a run, guesses may depend on each other, so a run counts through the
+/// fraction `c` of correct ones, whose mean has the same bound. For each `mu`
 ///
 /// ```text
 /// p = Phi(mu/2),   M_t = (1/6) sum_k prod_(runs s<=t) (1 + (l_k/p) (c_s - p)),   l_k in {0.01, ..., 0.8}
@@ -86,8 +86,8 @@ const N_MU: usize = 401;
 ///
 /// is a nonnegative supermartingale started at 1 and all `mu` at which it ever reaches 1/alpha are
 /// rejected. By Ville's inequality the true one is rejected, at any time, with probability at most
-/// alpha. Betting after Waudby-Smith and Ramdas, arXiv 2010.09686, section 4; a coin for each
-/// canary after Steinke, Nasr, Jagielski, arXiv 2305.08846, of whose bound nothing is used.
+/// alpha. The betting follows Waudby-Smith and Ramdas, arXiv 2010.09686, section 4; the coin for
+/// each canary follows Steinke, Nasr, Jagielski, arXiv 2305.08846, whose bound is not used.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GuessingGame {
     /// Per value of mu: the logarithms of its bets.
@@ -107,7 +107,7 @@ impl Default for GuessingGame {
 }
 
 impl GuessingGame {
-    /// Takes in one run: how many of its guesses were right. A run without guesses says nothing.
+    /// Adds one run: the number of its correct guesses. A run without guesses is ignored.
     pub fn observe(&mut self, n_right: u64, n_guesses: u64) {
         if n_guesses == 0 {
             return;
@@ -139,7 +139,7 @@ impl GuessingGame {
         rejected.saturating_sub(1) as f64 * MU_STEP
     }
 
-    /// Runs seen so far.
+    /// Number of runs seen so far.
     #[must_use]
     pub const fn n_runs(&self) -> u64 {
         self.n_runs
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn the_bound_approaches_the_truth_from_below() {
-        // mu = 1: 69.15 % of the guesses are right
+        // mu = 1: 69.15 % of the guesses are correct
         let mut game = GuessingGame::default();
         let mut last = 0.0;
         for run in 0..1500 {
@@ -195,8 +195,8 @@ mod tests {
 
     #[test]
     fn ville_holds_for_fair_coins() {
-        // 200 games of 50 runs of one guess each at mu = 0: at most alpha = 0.1 may ever reject
-        // 0.02 or more; 200 games give at most 48 except with probability 1e-9
+        // 200 games of 50 runs of one guess each at mu = 0: at most a fraction alpha = 0.1 may ever
+        // reject 0.02 or more; among 200 games these are at most 48 except with probability 1e-9
         let mut state = 1_u64;
         let mut rejections = 0;
         for _ in 0..200 {

@@ -6,10 +6,10 @@ use dp_core::{Adjacency, DpEvent, ReplaceFactor};
 use crate::Result;
 
 /// Spends for Gaussian releases with the given noise multipliers, replace factors and draws, from a
-/// ledger that nobody else uses.
+/// separate ledger.
 ///
 /// # Errors
-/// [`crate::Error::Accounting`] for noise multipliers or draws that no plan takes.
+/// [`crate::Error::Accounting`] for noise multipliers or draws that no plan accepts.
 pub fn spends(releases: &[(f64, ReplaceFactor, u64)]) -> Result<Vec<Spend>> {
     let releases = releases
         .iter()
@@ -23,8 +23,8 @@ pub fn spends(releases: &[(f64, ReplaceFactor, u64)]) -> Result<Vec<Spend>> {
     Ok(Ledger::in_memory("audit", budget)?.reserve(&plan)?)
 }
 
-/// Pays for one kind of release as often as asked, each time from a ledger of its own: for audits that
-/// make the same release many times.
+/// Provides spends for one kind of release as often as requested, each from a separate ledger: for
+/// audits that make the same release many times.
 #[derive(Debug, Clone)]
 pub struct Payer {
     plan: Plan,
@@ -32,15 +32,15 @@ pub struct Payer {
 }
 
 impl Payer {
-    /// Pays for `event` with `n_draws` noise coordinates.
+    /// Creates a payer for `event` with `n_draws` noise coordinates.
     ///
     /// # Errors
-    /// [`crate::Error::Accounting`] for an event that no plan takes.
+    /// [`crate::Error::Accounting`] for an event that no plan accepts.
     pub fn new(event: DpEvent, n_draws: u64, adjacency: Adjacency) -> Result<Self> {
         let release = PlannedRelease::new("audited release", event, n_draws);
         let plan = Plan::with_noise_multipliers(1e-5, adjacency, vec![release])?;
-        // at order 2 a release is cheap to count; its divergence is at most its epsilon, and
-        // ln(1/delta) comes on top
+        // at order 2 the cost of a release is fast to compute; its divergence is at most its
+        // epsilon, and ln(1/delta) is added
         let mut target = plan.target();
         target.epsilon += 20.0;
         let budget = Budget::rdp(target, adjacency, 2.0)?;
@@ -50,7 +50,8 @@ impl Payer {
     /// One spend.
     ///
     /// # Errors
-    /// [`crate::Error::Accounting`], which a new ledger with the plan's own budget does not give.
+    /// [`crate::Error::Accounting`], which does not occur for a new ledger with the plan's own
+    /// budget.
     pub fn spend(&self) -> Result<Spend> {
         let mut paid = Ledger::in_memory("audit", self.budget)?.reserve(&self.plan)?;
         let nothing = dp_core::ShapeError {

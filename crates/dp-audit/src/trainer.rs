@@ -1,4 +1,5 @@
-//! Trainers of this workspace under audit: planning, paying, running and looking at the releases are the same for all of them.
+//! Audits the trainers of this workspace: planning, charging, running and observing the releases
+//! are the same for all of them.
 
 use dp_accounting::{Budget, Ledger, Plan};
 use dp_core::{
@@ -13,10 +14,11 @@ use crate::kernel::{add, fill_grams, gram_views, vector_view};
 use crate::view::{Entries, Layout, View};
 use crate::{AuditedRun, Error, Result, claim_of};
 
-/// A trainer under audit: what its runs show, with the exact sums behind each release.
+/// A trainer under audit: its runs are observed together with the exact sums of each release.
 ///
-/// The exact sums are made from what the trainer's own contributions say each user adds. A trainer whose contributions look at private data between
-/// releases can agree with itself: an [`Oracle`] that computes them once more, in its own words, watches the same run
+/// The exact sums are computed from what each user contributes according to the trainer's own code.
+/// A trainer whose contributions use private data between releases can agree with itself. Therefore
+/// an [`Oracle`] can observe the same run and recompute the contributions with independent code
 /// ([`checked_by`](Self::checked_by)).
 ///
 /// # Examples
@@ -70,41 +72,44 @@ pub struct AuditedTrainer<T: Trainer, O = ()> {
     oracle: O,
 }
 
-/// Makes a trainer's data of the table that an audit deals in.
+/// Converts the table used by an audit to a trainer's data.
 type MakeData<D> = dyn Fn(&Interactions) -> Result<Box<D>> + Sync;
 
-/// Knows what the releases of a run must hold and which model must follow from them, given the settings.
+/// Computes what the releases of a run must contain and which model must follow from them, given
+/// the settings.
 ///
-/// What an oracle computes follows from public settings and from releases, in code of its own as far as possible; each says in its
-/// documentation which code it shares with the trainer.
+/// The computations of an oracle depend on public settings and releases, and use separate code as
+/// far as possible; the documentation of each oracle states which code it shares with the trainer.
 pub trait Oracle<M> {
-    /// Watches one run.
+    /// Starts observing one run.
     fn watch<'a>(&'a self, users: AuditedUsers<'a>) -> Box<dyn Watch<M> + 'a>;
 
-    /// Whether the views are to be filled with what the trainer's contributions say that each user adds. An oracle that says no fills
-    /// them in [`Watch::finish`], or leaves the exact sums at 0 where they are secret even to an audit, as sums over samples are.
+    /// Whether the views should be filled with what each user contributes according to the trainer.
+    /// An oracle that returns false fills them in [`Watch::finish`], or leaves the exact sums at 0
+    /// if they are secret even to an audit, like sums over samples.
     fn trusts_contributions(&self) -> bool {
         true
     }
 }
 
-/// What an oracle makes of one run.
+/// An oracle's observation of one run.
 pub trait Watch<M> {
-    /// A round is over, or is about to begin for the first time: see [`Observer::round`].
+    /// A round has ended, or is about to begin for the first time: see [`Observer::round`].
     fn round(&mut self, round: &Round<'_>) {
         let _ = round;
     }
 
-    /// A release. After a first error none is shown any more.
+    /// A release. After the first error this is no longer called.
     ///
     /// # Errors
-    /// [`Error::Shape`] when a user does not add what follows from settings and earlier releases.
+    /// [`Error::Shape`] if a user's contribution does not follow from settings and earlier
+    /// releases.
     fn release(&mut self, seen: &Observed<'_>) -> Result<()>;
 
-    /// The run is over.
+    /// The run has ended.
     ///
     /// # Errors
-    /// [`Error::Shape`] when the model does not follow from the releases.
+    /// [`Error::Shape`] if the model does not follow from the releases.
     fn finish(self: Box<Self>, model: &M, views: &mut [View]) -> Result<()>;
 }
 
@@ -115,20 +120,20 @@ pub trait Watch<M> {
     reason = "refers to private records; printing them is never wanted"
 )]
 pub struct AuditedUsers<'a> {
-    /// Everybody who takes part.
+    /// All participants.
     pub data: &'a Interactions,
-    /// All canaries, those who take part and those who do not.
+    /// All canaries, including those who do not take part.
     pub canaries: &'a Interactions,
 }
 
 impl<'a> AuditedUsers<'a> {
-    /// Users, then canaries.
+    /// First the users, then the canaries.
     pub fn rows(self) -> impl Iterator<Item = UserRow<'a>> {
         self.data.users().chain(self.canaries.users())
     }
 }
 
-/// Believes everything.
+/// Accepts everything.
 impl<M> Oracle<M> for () {
     fn watch<'a>(&'a self, _: AuditedUsers<'a>) -> Box<dyn Watch<M> + 'a> {
         Box::new(())
@@ -153,7 +158,7 @@ where
     /// A trainer on tables of items, calibrated to `target` at this width.
     ///
     /// # Errors
-    /// [`Error::Trainer`] when there is no such plan.
+    /// [`Error::Trainer`] if there is no such plan.
     pub fn new(trainer: T, width: usize, target: ApproxDp, adjacency: Adjacency) -> Result<Self> {
         let plan = trainer.plan(width, target, adjacency).map_err(failed)?;
         let copy = |table: &Interactions| Ok(Box::new(Private::new(table.clone())));
@@ -166,10 +171,11 @@ where
     T: Trainer<Data = UserSamples>,
     T::Error: std::error::Error + Send + Sync + 'static,
 {
-    /// A trainer on users' rows, `max_rows` of `n_features` numbers at most, calibrated to `target`.
+    /// A trainer on users' rows, at most `max_rows` of `n_features` numbers, calibrated to
+    /// `target`.
     ///
     /// # Errors
-    /// [`Error::Trainer`] when there is no such plan.
+    /// [`Error::Trainer`] if there is no such plan.
     pub fn on_samples(
         trainer: T,
         (n_features, max_rows): (usize, usize),
@@ -186,7 +192,8 @@ where
 }
 
 impl<T: Trainer> AuditedTrainer<T> {
-    /// A trainer with a plan of its own, on data that `data` makes of the tables that audits deal in, users in the same order.
+    /// A trainer with a given plan, on data that `data` creates from the tables used by audits,
+    /// with users in the same order.
     #[must_use]
     pub fn on(
         trainer: T,
@@ -201,7 +208,7 @@ impl<T: Trainer> AuditedTrainer<T> {
         }
     }
 
-    /// The same, each of its runs watched by `oracle`.
+    /// The same, with each of its runs checked by `oracle`.
     #[must_use]
     pub fn checked_by<O: Oracle<T::Model>>(self, oracle: O) -> AuditedTrainer<T, O> {
         AuditedTrainer {
@@ -214,7 +221,7 @@ impl<T: Trainer> AuditedTrainer<T> {
 }
 
 impl<T: Trainer, O> AuditedTrainer<T, O> {
-    /// The same with a plan of its own, such as a part of a longer run's.
+    /// The same with a given plan, such as a part of a longer run's plan.
     #[must_use]
     pub fn with_plan(self, plan: Plan) -> Self {
         Self { plan, ..self }
@@ -239,17 +246,17 @@ where
         &self.plan
     }
 
-    /// What watches the runs.
+    /// The oracle that checks the runs.
     #[must_use]
     pub const fn oracle(&self) -> &O {
         &self.oracle
     }
 
-    /// One run on ledgers of its own: its model, and each release with the exact sums behind it.
+    /// One run with separate ledgers: returns its model, and each release with its exact sums.
     ///
     /// # Errors
-    /// [`Error::Trainer`] when the run fails; [`Error::Shape`] when it does not show what it releases, when it does not release what its
-    /// plan lists, and what the oracle refuses.
+    /// [`Error::Trainer`] if the run fails; [`Error::Shape`] if it does not show all of its
+    /// releases, if its releases differ from its plan, or if the oracle rejects it.
     pub fn run(
         &self,
         data: &Private<Interactions>,
@@ -286,7 +293,8 @@ where
         Ok((fitted, views))
     }
 
-    /// Every release must be one of the plan; all of them, in order, where there is one account.
+    /// Every release must be one of the plan. If there is one account, all of them must occur, in
+    /// order.
     fn check_planned(&self, views: &[View]) -> Result<()> {
         let planned = self.plan.releases();
         if self.trainer.n_accounts() > 1 {
@@ -327,7 +335,7 @@ where
     }
 }
 
-/// Makes views of a run and shows it to what watches.
+/// Creates views of a run and passes the run on to the oracle.
 struct Looking<'a, M> {
     users: AuditedUsers<'a>,
     fills: bool,
@@ -358,7 +366,7 @@ impl<M> Looking<'_, M> {
     }
 }
 
-/// The views of one release, filled with what `users` add if they are given.
+/// The views of one release, filled with what `users` contribute if they are given.
 pub(crate) fn views_of(seen: &Observed<'_>, users: Option<AuditedUsers<'_>>) -> Result<Vec<View>> {
     let ([label, second], [multiplier, of_rhs]) = (seen.labels, seen.noise_multipliers);
     match seen.sums {
@@ -409,7 +417,7 @@ pub(crate) fn views_of(seen: &Observed<'_>, users: Option<AuditedUsers<'_>>) -> 
     }
 }
 
-/// Fills in the exact sum over users and what each canary adds if present.
+/// Fills in the exact sum over users and what each canary contributes if present.
 fn fill_vector(
     view: &mut View,
     users: AuditedUsers<'_>,
@@ -424,7 +432,7 @@ fn fill_vector(
     Ok(())
 }
 
-/// The same users with their rows; users without any stay.
+/// The same users with their rows; users without rows are kept.
 pub(crate) fn samples_of(
     data: &Interactions,
     n_features: usize,
@@ -432,7 +440,7 @@ pub(crate) fn samples_of(
 ) -> Result<UserSamples> {
     let mut builder = UserSamplesBuilder::new(n_features, max_rows)?;
     for (user, row) in (0..).zip(data.users()) {
-        builder.push(user, &vec![f32::NAN; n_features], 0.0)?; // known even without rows
+        builder.push(user, &vec![f32::NAN; n_features], 0.0)?; // makes the user known even without rows
         for (x, y) in SampleRows::of(row, n_features).iter() {
             builder.push(user, x, y)?;
         }
@@ -444,7 +452,7 @@ pub(crate) fn failed(error: impl std::error::Error + Send + Sync + 'static) -> E
     Error::Trainer(Box::new(error))
 }
 
-/// What a [`Watch`] refuses a run with that does not have the `name` that it must have.
+/// The error of a [`Watch`] for a run whose `name` differs from the expected value.
 #[must_use]
 pub fn differs(name: &'static str) -> Error {
     let (found, expected) = (0, 1);

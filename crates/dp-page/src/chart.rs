@@ -1,7 +1,7 @@
-//! Charts: what they show, and their drawing as SVG. All SVG of the project is written here.
+//! Charts: their data, and their rendering as SVG. All SVG of the project is written here.
 //!
-//! Shapes are placed by percentages of the plot, so that the same drawing stretches with a page and has a fixed size in a file of its own,
-//! while words, lines and marks keep their size in both.
+//! Shapes are positioned by percentages of the plot, so that the same drawing stretches with a page
+//! and has a fixed size in a separate file, while text, lines and marks keep their size in both.
 
 use std::cmp::Ordering;
 use std::fmt::Write as _;
@@ -9,16 +9,16 @@ use std::fmt::Write as _;
 use crate::page::Table;
 use crate::style::chart_sheet;
 
-/// Numbers as a picture.
+/// A chart.
 #[derive(Debug, Clone)]
 pub struct Chart {
-    /// What is shown.
+    /// The title.
     pub title: String,
-    /// How it is to be read; may be empty.
+    /// How to read the chart; may be empty.
     pub note: String,
-    /// The file that has the chart beside a page of Markdown, as SVG.
+    /// The file that contains the chart as SVG, for a Markdown page.
     pub file: Option<String>,
-    /// Whether a table beside the chart has all of its numbers.
+    /// Whether a table next to the chart contains all of its numbers.
     pub has_table: bool,
     /// Bars or lines.
     pub drawing: Drawing,
@@ -33,12 +33,12 @@ pub enum Drawing {
     Lines(Lines),
 }
 
-/// Rows of bars, in each row one bar for each series.
+/// Rows of bars; each row has one bar per series.
 #[derive(Debug, Clone)]
 pub struct Bars {
-    /// Names of the bars of a row.
+    /// Names of the series.
     pub series: Vec<String>,
-    /// How the numbers are written.
+    /// How the numbers are formatted.
     pub unit: Unit,
     /// The rows.
     pub rows: Vec<BarRow>,
@@ -49,25 +49,25 @@ pub struct Bars {
 pub struct BarRow {
     /// Its name.
     pub label: String,
-    /// Beside the name, in small type; may be empty.
+    /// Shown next to the name, in small type; may be empty.
     pub detail: String,
-    /// One for each series; none where there is no figure.
+    /// One per series; `None` if there is no value.
     pub values: Vec<Option<f64>>,
 }
 
-/// How the numbers of bars are written.
+/// How the numbers of bars are formatted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
-    /// `0.031` as `3.1 %`; full bars are 1, or the largest where all are below a half.
+    /// `0.031` as `3.1 %`; a full bar is 1, or the largest value if all are below one half.
     Share,
-    /// With four places, or as `1.234e9`; full bars are the largest.
+    /// With four decimal places, or as `1.234e9`; a full bar is the largest value.
     Plain,
 }
 
-/// Numbers from here on are written with powers of ten.
+/// Numbers from this value on are written with powers of ten.
 const LARGE: f64 = 1e7;
 
-/// Lines over two axes.
+/// Lines in a coordinate system with two axes.
 #[derive(Debug, Clone)]
 pub struct Lines {
     /// The horizontal axis.
@@ -87,18 +87,18 @@ pub struct Line {
     pub points: Vec<Point>,
     /// How it is drawn.
     pub stroke: Stroke,
-    /// Its colour by number, from 0 to 7; without one, by its place among the lines.
+    /// Its colour by number, from 0 to 7; by default, its position among the lines.
     pub color: Option<usize>,
 }
 
-/// A place of a line.
+/// A point of a line.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Point {
-    /// Across.
+    /// Horizontal coordinate.
     pub x: f64,
-    /// Up.
+    /// Vertical coordinate.
     pub y: f64,
-    /// Standard error of `y`, drawn to both sides.
+    /// Standard error of `y`, drawn in both directions.
     pub error: Option<f64>,
 }
 
@@ -109,7 +109,7 @@ pub enum Stroke {
     Solid,
     /// Thin, with open marks: a variant of a solid line.
     Dotted,
-    /// A level to compare with: no marks.
+    /// A reference level: no marks.
     Dashed,
     /// Too many points to mark each; the area below is tinted.
     Dense,
@@ -118,54 +118,54 @@ pub enum Stroke {
 /// One axis of a chart.
 #[derive(Debug, Clone)]
 pub struct Axis {
-    /// What it measures.
+    /// The quantity.
     pub name: String,
     /// Whether it is logarithmic.
     pub log: bool,
-    /// Its ends.
+    /// Its minimum and maximum.
     pub range: [f64; 2],
-    /// Places with names.
+    /// Tick positions and their labels.
     pub ticks: Vec<(f64, String)>,
 }
 
-/// A share of a hundred people beside what random guessing gets, as dots.
+/// A number of people out of a hundred compared with random guessing, shown as dots.
 #[derive(Debug, Clone)]
 pub struct Hundred {
-    /// Found by random guessing, of 100.
+    /// Number found by random guessing, out of 100.
     pub blind: f64,
-    /// Found, of 100.
+    /// Number found, out of 100.
     pub found: f64,
     /// What is found, and by whom.
     pub caption: String,
 }
 
-/// Colours of series, by the classes of the style sheet.
+/// Number of colours of series, which are classes of the style sheet.
 pub(crate) const N_COLORS: usize = 8;
 /// Coordinates of the paths of a plot run from 0 to this.
 const SIDE: f64 = 1000.0;
-/// Lines of more points than this are not written out in numbers.
+/// Lines with more points than this are not listed as numbers.
 const MOST_POINTS: usize = 24;
-/// Characters of a full bar of text.
+/// Number of characters of a full bar in text.
 const BAR: f64 = 24.0;
 
-/// A file of lines: its margins, and the size of its plot.
+/// A file with lines: its margins, and the size of its plot.
 const LEFT: f64 = 72.0;
 const PLOT: [f64; 2] = [430.0, 290.0];
 const RIGHT: f64 = 190.0;
-/// Bars of a file: room for names, for a full bar and for numbers.
+/// A file with bars: space for labels, for a full bar and for numbers.
 const LABEL: f64 = 210.0;
 const FULL: f64 = 320.0;
 const VALUE: f64 = 90.0;
-/// Width of a character of small type, at most.
+/// Maximum width of a character in small type.
 const CHARACTER: f64 = 6.9;
 
 impl Chart {
-    /// Lines that have no file and no table beside them.
+    /// A line chart without a file and without a table next to it.
     pub fn lines(title: impl Into<String>, note: impl Into<String>, lines: Lines) -> Self {
         Self::new(title.into(), note.into(), Drawing::Lines(lines))
     }
 
-    /// Bars that have no file and no table beside them.
+    /// A bar chart without a file and without a table next to it.
     pub fn bars(title: impl Into<String>, note: impl Into<String>, bars: Bars) -> Self {
         Self::new(title.into(), note.into(), Drawing::Bars(bars))
     }
@@ -180,7 +180,7 @@ impl Chart {
         }
     }
 
-    /// All its numbers as a table; none where a table beside it has them, or where they are too many.
+    /// All its numbers as a table; `None` if a table next to it has them, or if there are too many.
     #[must_use]
     pub fn numbers(&self) -> Option<Table> {
         match &self.drawing {
@@ -190,7 +190,7 @@ impl Chart {
         }
     }
 
-    /// Swatches of the series and their names.
+    /// The colour markers of the series and their names.
     pub(crate) fn legend(&self) -> Vec<(String, &str)> {
         let swatch = |class: &str| {
             format!(
@@ -212,7 +212,7 @@ impl Chart {
         }
     }
 
-    /// The chart as a file of SVG, in light and dark colours.
+    /// The chart as an SVG file, in light and dark colours.
     #[must_use]
     pub fn svg(&self) -> String {
         let [width, height] = self.size();
@@ -227,7 +227,7 @@ impl Chart {
         text
     }
 
-    /// Lines of the title and the note, and what stands below them.
+    /// The height of the title and the note.
     fn top(&self) -> f64 {
         let legend = matches!(&self.drawing, Drawing::Bars(bars) if bars.series.len() > 1);
         let extra = if legend { 22.0 } else { 0.0 };
@@ -241,7 +241,7 @@ impl Chart {
         }
     }
 
-    /// The note in lines that fit into a file.
+    /// The note, split into lines that fit into a file.
     fn note_lines(&self) -> Vec<String> {
         let fits = |n: usize| n as f64 * CHARACTER <= self.width() - 28.0;
         let mut lines: Vec<String> = Vec::new();
@@ -265,7 +265,7 @@ impl Chart {
         [self.width(), self.top() + height]
     }
 
-    /// The content of a file.
+    /// Writes the content of a file.
     fn put(&self, text: &mut String) {
         // writing to a string does not fail
         let _ = writeln!(
@@ -288,7 +288,7 @@ impl Chart {
     }
 }
 
-/// Charts below each other, as one file.
+/// Charts stacked vertically, as one file.
 #[must_use]
 pub fn stacked(charts: &[Chart]) -> String {
     let sizes: Vec<[f64; 2]> = charts.iter().map(Chart::size).collect();
@@ -313,7 +313,7 @@ pub fn stacked(charts: &[Chart]) -> String {
 }
 
 impl Bars {
-    /// What a full bar stands for.
+    /// The value of a full bar.
     fn full(&self) -> f64 {
         let values = self.rows.iter().flat_map(|row| row.values.iter().flatten());
         let finite = values.map(|value| value.abs()).filter(|v| v.is_finite());
@@ -341,7 +341,7 @@ impl Bars {
         format!("fill {}{below}", color(at))
     }
 
-    /// The bar of a series on its track, as wide as the place it stands in.
+    /// The bar of a series on its track, as wide as its container.
     pub(crate) fn inline(&self, at: usize, value: Option<f64>) -> String {
         format!(
             "<svg aria-hidden=\"true\" width=\"100%\" height=\"10\"><rect class=\"{}\" width=\"{:.2}%\" height=\"10\" rx=\"2\"/></svg>",
@@ -420,7 +420,7 @@ impl Bars {
 }
 
 impl Lines {
-    /// The plot alone, as wide and high as the place it stands in; its names stand in the margin around.
+    /// Only the plot, as wide and high as its container; its labels are in the margin around it.
     pub(crate) fn inline(&self, title: &str) -> String {
         let mut text = format!(
             "<svg role=\"img\" aria-label=\"{}\" width=\"100%\" height=\"100%\">\n",
@@ -431,7 +431,7 @@ impl Lines {
         text
     }
 
-    /// The plot with the names of the lines at their ends, moved apart where they meet.
+    /// The plot with the names of the lines at their ends, moved apart if they overlap.
     fn put_file(&self, text: &mut String, top: f64) {
         let [width, height] = PLOT;
         let _ = writeln!(
@@ -571,7 +571,7 @@ impl Lines {
 }
 
 impl Line {
-    /// A line with a mark at each point, in a colour by its place.
+    /// A line with a mark at each point, in a colour determined by its position.
     pub fn solid(
         name: impl Into<String>,
         points: impl IntoIterator<Item = impl Into<Point>>,
@@ -598,7 +598,7 @@ impl Line {
         self
     }
 
-    /// Points that have a place.
+    /// Points that can be drawn on the axes.
     fn drawn(&self) -> impl Iterator<Item = &Point> {
         let points = self.points.iter();
         points.filter(|p| p.x.is_finite() && p.y.is_finite())
@@ -652,7 +652,7 @@ impl Hundred {
 }
 
 impl Unit {
-    /// A number as text; a dash where there is none or it is not finite.
+    /// A number as text; a dash if it is missing or not finite.
     #[must_use]
     pub fn shown(self, value: Option<f64>) -> String {
         match (self, value) {
@@ -669,7 +669,7 @@ fn color(at: usize) -> String {
     format!("c{}", at % N_COLORS)
 }
 
-/// Names along the horizontal axis that do not meet on a narrow screen.
+/// Labels along the horizontal axis that do not overlap on a narrow screen.
 fn spread(axis: &Axis) -> Vec<(f64, &str)> {
     let mut free = f64::NEG_INFINITY;
     let mut kept = Vec::new();
@@ -684,7 +684,7 @@ fn spread(axis: &Axis) -> Vec<(f64, &str)> {
     kept
 }
 
-/// A name that fits beside its bar.
+/// A label shortened to fit next to its bar.
 fn shortened(name: &str) -> String {
     if name.chars().count() <= 28 {
         return name.to_owned();
@@ -692,7 +692,8 @@ fn shortened(name: &str) -> String {
     name.chars().take(27).chain(['…']).collect()
 }
 
-/// Text as XML and HTML show it, in elements and in quoted attributes, without characters that they cannot hold.
+/// Text escaped for XML and HTML, in elements and in quoted attributes, without characters that
+/// they cannot contain.
 pub(crate) fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
@@ -704,7 +705,8 @@ pub(crate) fn escaped(text: &str) -> String {
             '\'' => safe.push_str("&#39;"),
             '\n' => safe.push('\n'),
             c if c.is_control() => safe.push('?'),
-            // marks that turn the direction of what follows, and so could make one text look like another
+            // marks that change the direction of the following text, and so could make one text
+            // look like another
             '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => safe.push('?'),
             c => safe.push(c),
         }
@@ -713,7 +715,7 @@ pub(crate) fn escaped(text: &str) -> String {
 }
 
 impl Axis {
-    /// Where a value lies between the ends, from 0 to 1.
+    /// The relative position of a value between the ends, from 0 to 1.
     #[must_use]
     pub fn place(&self, value: f64) -> f64 {
         let scaled = |v: f64| {
@@ -730,7 +732,7 @@ impl Axis {
         ((scaled(value) - low) / (high - low)).clamp(0.0, 1.0)
     }
 
-    /// From nothing to all.
+    /// An axis from 0 % to 100 %.
     #[must_use]
     pub fn of_shares(name: &str) -> Self {
         let ticks = [0.0, 0.25, 0.5, 0.75, 1.0];
@@ -757,7 +759,8 @@ impl Axis {
         }
     }
 
-    /// A logarithmic axis around positive values, with powers of ten as ticks; their multiples too where the powers are few.
+    /// A logarithmic axis around positive values, with powers of ten as ticks, and their multiples
+    /// if there are few powers.
     pub fn log_around(name: &str, values: impl Iterator<Item = f64>) -> Self {
         let [low, high] = ends(values.filter(|v| *v > 0.0));
         let gap = (high / low).powf(0.06).max(1.01);
@@ -779,7 +782,7 @@ impl Axis {
         }
     }
 
-    /// The same axis with other names for some of its places.
+    /// The same axis with other labels at some positions.
     #[must_use]
     pub fn with_names(mut self, names: &[(f64, &str)]) -> Self {
         for (at, name) in names {
@@ -791,14 +794,14 @@ impl Axis {
         self
     }
 
-    /// The name of a place, or its number.
+    /// The label of a position, or its number.
     fn name_of(&self, value: f64) -> String {
         let mut ticks = self.ticks.iter();
         let tick = ticks.find(|tick| tick.0.total_cmp(&value).is_eq());
         tick.map_or_else(|| short(value), |(_, name)| name.clone())
     }
 
-    /// A logarithmic axis around positive values, which are its ticks.
+    /// A logarithmic axis around positive values, with the values as ticks.
     pub fn of_points(name: &str, values: impl Iterator<Item = f64>) -> Self {
         let mut at: Vec<f64> = values.collect();
         at.sort_by(f64::total_cmp);
@@ -836,7 +839,8 @@ fn round_ticks([low, high]: [f64; 2]) -> Vec<(f64, String)> {
         .collect()
 }
 
-/// The name of a tick: where numbers are written with powers of ten, in as many digits as tell it from the next one.
+/// The label of a tick. If numbers are written with powers of ten, it has as many digits as are
+/// needed to distinguish it from the next one.
 fn tick(value: f64, step: f64, places: usize) -> String {
     if value.abs() < LARGE {
         return format!("{value:.places$}");
@@ -845,7 +849,7 @@ fn tick(value: f64, step: f64, places: usize) -> String {
     format!("{value:.digits$e}")
 }
 
-/// Powers of ten from a step up to a number, as digits: 9 at most.
+/// Number of decimal places between a step and a number, as digits: at most 9.
 fn places_between(value: f64, step: f64) -> usize {
     let powers = (value.log10().floor() - step.log10().floor()).clamp(0.0, 9.0);
     #[allow(
@@ -857,7 +861,7 @@ fn places_between(value: f64, step: f64) -> usize {
     powers
 }
 
-/// A number in few digits.
+/// A number with few digits.
 #[must_use]
 pub fn short(value: f64) -> String {
     let text = format!("{value:.3}");

@@ -1,4 +1,4 @@
-//! The page as one file of HTML: no script, nothing from the network, light and dark.
+//! The page as a single HTML file: no script, nothing loaded from the network, light and dark.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use crate::chart::{Chart, Drawing, escaped};
 use crate::page::{Block, Kind, Number, Page, Table};
 use crate::style::page_sheet;
 
-/// Nothing may be loaded or run, whatever a name in the page says.
+/// Nothing may be loaded or run, whatever names in the page contain.
 const POLICY: &str =
     "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
@@ -178,7 +178,8 @@ fn put_table(text: &mut String, table: &Table) {
     text.push_str("</tbody></table></div>\n");
 }
 
-/// A chart: shapes are drawn by the chart module, and bars stand in a table beside their names and numbers.
+/// A chart: shapes are drawn by the chart module; bars are placed in a table next to their names
+/// and numbers.
 fn put_chart(text: &mut String, chart: &Chart) {
     let title = escaped(&chart.title);
     let _ = writeln!(text, "<figure>\n<figcaption>{title}</figcaption>");

@@ -1,4 +1,4 @@
-//! The page as Markdown, section for section.
+//! The page as Markdown, section by section.
 
 use std::fmt::Write as _;
 
@@ -81,7 +81,7 @@ fn put(text: &mut String, block: &Block) {
     }
 }
 
-/// The file of a chart, where it has one, and its numbers, where no table beside it has them.
+/// The file of a chart, if it has one, and its numbers, if no table next to it has them.
 fn put_chart(text: &mut String, chart: &Chart) {
     let title = inline(&chart.title);
     let _ = writeln!(text, "**{title}**. {}", inline(&chart.note));
@@ -110,13 +110,14 @@ fn put_rows(text: &mut String, table: &Table) {
     }
 }
 
-/// Text as Markdown shows it: what would be markup, a link or the end of a cell is escaped, also of HTML within
-/// Markdown, and marks that turn the direction of writing are shown as `?`.
+/// Text escaped for Markdown: markup, links and cell separators are escaped, as is HTML within
+/// Markdown, and marks that change the direction of writing are shown as `?`.
 fn inline(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for (at, c) in text.char_indices() {
         match c {
-            // many readers make links of bare addresses; character references stand in their way
+            // many Markdown viewers turn bare addresses into links; character references prevent
+            // this
             ':' if text[at..].starts_with("://") => safe.push_str("&#58;"),
             '.' if text[..at].to_lowercase().ends_with("www") => safe.push_str("&#46;"),
             '@' => safe.push_str("&#64;"),

@@ -1,4 +1,4 @@
-//! The document model: a page as words and numbers, whatever it is written in.
+//! The document model: a page as text and numbers, independent of the output format.
 
 use crate::chart::{Chart, Hundred};
 use crate::{html, markdown};
@@ -6,11 +6,11 @@ use crate::{html, markdown};
 /// Who may read a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Anybody: all of it is computed from released values.
+    /// Anybody: everything is computed from released values.
     Released,
-    /// Its values were made as if they were released, by a run without a guarantee.
+    /// Its values were computed as if they were released, by a run without a guarantee.
     NotPrivate,
-    /// The operator alone: computed from private data.
+    /// Only the operator: computed from private data.
     Internal,
 }
 
@@ -33,10 +33,10 @@ pub struct Page {
     pub footer: String,
 }
 
-/// A part of a page under a heading of its own.
+/// A part of a page with its own heading.
 #[derive(Debug, Clone)]
 pub struct Section {
-    /// Its anchor: the page's address ends in `#id`.
+    /// Its anchor: the address of the section ends in `#id`.
     pub id: &'static str,
     /// Its heading.
     pub title: &'static str,
@@ -44,45 +44,46 @@ pub struct Section {
     pub blocks: Vec<Block>,
 }
 
-/// What a section is made of.
+/// The kinds of content of a section.
 #[derive(Debug, Clone)]
 pub enum Block {
     /// A paragraph.
     Text(String),
     /// A remark in small type.
     Note(String),
-    /// A paragraph that must not be missed.
+    /// A paragraph that readers must not miss.
     Warning(String),
-    /// Names and values, line by line; an empty name continues the one before.
+    /// Names and values, line by line; an empty name continues the previous one.
     Facts(Vec<(String, String)>),
-    /// A few figures in large type.
+    /// A few numbers in large type.
     Numbers(Vec<Number>),
-    /// A share of a hundred people.
+    /// A number of people out of a hundred.
     Hundred(Hundred),
     /// One chart.
     Chart(Chart),
-    /// Small charts side by side.
+    /// Small charts in a grid.
     Cards(Vec<Chart>),
     /// A table.
     Table(Table),
     /// A list under a title.
     List(&'static str, Vec<String>),
-    /// JSON under a title, as it is; HTML shows it on demand.
+    /// JSON under a title, verbatim; in HTML it is collapsed by default.
     Code(&'static str, String),
 }
 
-/// A figure in large type.
+/// A number in large type.
 #[derive(Debug, Clone)]
 pub struct Number {
-    /// The figure.
+    /// The number.
     pub value: String,
-    /// What it is.
+    /// What it measures.
     pub label: String,
-    /// How it is meant.
+    /// How to interpret it.
     pub note: String,
 }
 
-/// Rows and columns. The first column is text; the others are numbers and aligned to the right unless listed in `text`.
+/// Rows and columns. The first column is text; the others are numbers, aligned to the right, unless
+/// listed in `text`.
 #[derive(Debug, Clone)]
 pub struct Table {
     /// Its caption; may be empty.
@@ -91,24 +92,26 @@ pub struct Table {
     pub heads: Vec<String>,
     /// Cells, row by row.
     pub rows: Vec<Vec<String>>,
-    /// Columns after the first that hold text, from 0.
+    /// Columns that contain text, in addition to the first, counted from 0.
     pub text: Vec<usize>,
 }
 
 impl Page {
-    /// One self-contained file: no script, nothing from the network, light and dark.
+    /// A single self-contained HTML file: no script, nothing loaded from the network, light and
+    /// dark.
     #[must_use]
     pub fn html(&self) -> String {
         html::page(self)
     }
 
-    /// The same words and numbers as Markdown; a chart with a file is linked.
+    /// The same text and numbers as Markdown; a chart with a file is linked.
     #[must_use]
     pub fn markdown(&self) -> String {
         markdown::page(self)
     }
 
-    /// Names and contents of the charts that are files of their own. Those of an internal page say so.
+    /// Names and contents of the charts that are separate files. Those of an internal page are
+    /// marked as internal.
     pub fn figures(&self) -> impl Iterator<Item = (&str, String)> {
         let blocks = self.sections.iter().flat_map(|section| &section.blocks);
         let charts = blocks.filter_map(|block| match block {
@@ -153,7 +156,7 @@ impl Table {
         }
     }
 
-    /// The same with columns of text among the others.
+    /// The same with some of the columns containing text.
     #[must_use]
     pub fn with_text(mut self, columns: impl IntoIterator<Item = usize>) -> Self {
         self.text.extend(columns);

@@ -2,7 +2,7 @@
 
 use crate::chart::N_COLORS;
 
-/// Colours by name. The tests hold them to the contrast that WCAG 2.2 asks for.
+/// Colours by name. The tests check the contrast required by WCAG 2.2.
 type Palette = [(&'static str, &'static str); 18];
 
 const LIGHT: Palette = [
@@ -47,7 +47,7 @@ const DARK: Palette = [
     ("c7", "#97928a"),
 ];
 
-/// The sheet of a page, with colours as variables.
+/// The style sheet of a page, with colours as variables.
 pub(crate) fn page_sheet() -> String {
     let set = |palette: &Palette| {
         let pairs = palette
@@ -63,7 +63,8 @@ pub(crate) fn page_sheet() -> String {
     )
 }
 
-/// The sheet of a chart that is a file of its own: many programs that show SVG do not know variables.
+/// The style sheet of a chart in a separate file, without variables, because many programs that
+/// show SVG do not support them.
 pub(crate) fn chart_sheet() -> String {
     let sheet = format!("{FILE}{CHART}{}", series());
     let with = |palette: &Palette| {
@@ -89,9 +90,9 @@ fn series() -> String {
 
 /// Layout and type of a page.
 const PAGE: &str = include_str!("page.css");
-/// Shapes and words of a plot.
+/// Shapes and text of a plot.
 const CHART: &str = include_str!("chart.css");
-/// What a file of its own has besides.
+/// Additional rules for a separate file.
 const FILE: &str = "svg{font:13px ui-sans-serif,system-ui,-apple-system,\"Segoe UI\",Roboto,\"Helvetica Neue\",Arial,sans-serif}
 text{fill:var(--ink)}
 .card{fill:var(--card)}
@@ -150,7 +151,7 @@ mod tests {
                 assert!(found >= least, "{name}: {front} on {back} is {found:.2}");
             }
             for at in 0..N_COLORS {
-                // shapes on what is behind them; names at the ends of lines are words
+                // shapes against their background; names at the ends of lines are text
                 for (back, least) in [("track", 3.0), ("card", 4.5)] {
                     let found = contrast(palette, &format!("c{at}"), back);
                     assert!(found >= least, "{name}: c{at} on {back} is {found:.2}");

@@ -3,7 +3,8 @@
 use crate::chart::Chart;
 use crate::page::{Block, Table};
 
-/// The blocks one below the other, columns aligned by spaces. A block that stands under a title is indented.
+/// The blocks one below the other, with columns aligned by spaces. A block with a title is
+/// indented.
 #[must_use]
 pub fn terminal(blocks: &[Block]) -> String {
     let mut text = String::new();
@@ -67,7 +68,7 @@ fn put_table(text: &mut String, table: &Table) {
     let heads = Some(&table.heads).filter(|_| has_heads);
     let lines: Vec<&Vec<String>> = heads.into_iter().chain(&table.rows).collect();
     let n_columns = lines.iter().map(|line| line.len()).max().unwrap_or(0);
-    // the last cell of a short row reaches to the right end
+    // the last cell of a short row extends to the right end
     let reaches =
         |line: &[String], at: usize| at > 0 && at + 1 == line.len() && line.len() < n_columns;
     let widths: Vec<usize> = (0..n_columns)
@@ -91,7 +92,7 @@ fn put_table(text: &mut String, table: &Table) {
     }
 }
 
-/// One line, without what a terminal would take for a command and without spaces at its end.
+/// One line, without terminal control sequences and without trailing spaces.
 fn put_line(text: &mut String, line: &str) {
     let safe = |c: char| match c {
         c if c.is_control() => '?',

@@ -12,31 +12,34 @@ use crate::trainer::{AuditedUsers, differs, failed, views_of};
 use crate::view::View;
 use crate::{Oracle, Result, Watch};
 
-/// How the label of the scale of ratings ends.
+/// The end of the label of the scale of ratings.
 const RATING_SCALE: &str = "rating scale";
-/// How the label of the item counts ends.
+/// The end of the label of the item counts.
 const ITEM_COUNTS: &str = "item counts";
-/// How the label of the items' total weights ends.
+/// The end of the label of the items' total weights.
 const ITEM_WEIGHTS: &str = "item weights";
 
 /// Oracle for private matrix factorisation (`dp-multitask`).
 ///
-/// Everything that the statistics of a round depend on, one matrix per item or one for all, is computed here once more, from what was
-/// released and public settings: the scale of ratings from its release, weights from the released counts, factors from the statistics of the round before. A trainer that used
-/// anything private in their place has users who add something else, and is refused, to the last integer. Factors of the first round are public
-/// constants, and runs of item biases alone average their rounds: both are taken as shown. Sums other than counts and statistics (of
-/// implicit feedback, total weights, residuals) are taken from the trainer's own contributions.
+/// This oracle recomputes everything that the statistics of a round depend on (one matrix per item
+/// or one for all) from releases and public settings: the scale of ratings from its release,
+/// weights from the released counts, factors from the statistics of the previous round. If a
+/// trainer uses anything private instead, its users contribute something else, and the oracle
+/// rejects it, exact to the last integer. Factors of the first round are public constants, and runs
+/// of item biases alone average their rounds: both are taken as shown. Sums other than counts and
+/// statistics (for implicit feedback, total weights, residuals) are taken from the trainer's own
+/// contributions.
 ///
-/// The Gramian of all users that implicit feedback releases, a small part of the budget, is shared by the canaries of a
-/// run: noise in it shifts all of their scores together, present or not, which a lower bound from both
-/// error rates does not notice to first order.
+/// The Gram matrix of all users that is released for implicit feedback, a small part of the budget,
+/// is shared by the canaries of a run: its noise shifts all of their scores together, whether
+/// present or not, which does not affect a lower bound based on both error rates to first order.
 #[derive(Debug, Clone)]
 pub struct FactorizationOracle {
     fit: MatrixFactorization,
 }
 
 impl FactorizationOracle {
-    /// For runs with these settings.
+    /// Creates an oracle for runs with these settings.
     #[must_use]
     pub const fn new(fit: MatrixFactorization) -> Self {
         Self { fit }
@@ -52,15 +55,16 @@ impl Oracle<FactorModel> for FactorizationOracle {
 
 /// Oracle for a choice among settings of private matrix factorisation ([`Tuning`]).
 ///
-/// Every candidate is held to what [`FactorizationOracle`] holds a run to, on the records that candidates are trained on, and the choice has to
-/// follow from the released scores. What users add to the scores is taken from the trainer's own contributions.
+/// Every candidate must satisfy what [`FactorizationOracle`] requires of a run, on the records that
+/// candidates are trained on, and the choice has to follow from the released scores. What users
+/// contribute to the scores is taken from the trainer's own contributions.
 #[derive(Debug, Clone)]
 pub struct TuningOracle {
     tuning: Tuning,
 }
 
 impl TuningOracle {
-    /// For runs with these candidates.
+    /// Creates an oracle for runs with these candidates.
     #[must_use]
     pub const fn new(tuning: Tuning) -> Self {
         Self { tuning }
@@ -90,20 +94,21 @@ impl Oracle<TunedModel> for TuningOracle {
         })
     }
 
-    /// Candidates and scores read other records of a user.
+    /// Candidates and scores read different records of a user.
     fn trusts_contributions(&self) -> bool {
         false
     }
 }
 
-/// Candidate after candidate, then the scores.
+/// One candidate after the other, then the scores.
 struct Choice<'a> {
     candidates: &'a [MatrixFactorization],
     all: AuditedUsers<'a>,
-    /// The candidate at hand, on the records that it is trained on; the error of the first release where they cannot be made.
+    /// The current candidate, on the records that it is trained on; the error of the first release
+    /// if these cannot be computed.
     replay: Result<Replay<'a>>,
     at: usize,
-    /// With what users add.
+    /// Includes what users contribute.
     views: Vec<View>,
     scores: Vec<f64>,
 }
@@ -152,16 +157,16 @@ impl Watch<TunedModel> for Choice<'_> {
     }
 }
 
-/// A run made once more, release by release.
+/// A run that is recomputed release by release.
 struct Replay<'a> {
     fit: Cow<'a, MatrixFactorization>,
     scale: Option<RatingScale>,
-    /// Everybody who takes part, and all canaries.
+    /// All participants, and all canaries.
     tables: [Cow<'a, Interactions>; 2],
-    /// The factors that the trainer says it is at.
+    /// The current factors according to the trainer.
     shown: Vec<f64>,
     weights: TaskWeights,
-    /// The statistics of the round before.
+    /// The statistics of the previous round.
     before: Option<ReleasedGrams>,
     item_weights: Option<Vec<f64>>,
 }
@@ -248,7 +253,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Another run on the same tables. Its first factors may have been shown already.
+    /// Starts another run on the same tables. Its first factors may have been shown already.
     fn start(&mut self, fit: &'a MatrixFactorization) {
         self.fit = Cow::Borrowed(fit);
         self.weights = TaskWeights::uniform(self.tables[0].n_items());
@@ -282,7 +287,7 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// Factors of a round from the release before it.
+    /// Factors of a round, computed from the previous release.
     fn factors(&self, dim: usize) -> Result<Vec<f64>> {
         match &self.before {
             Some(before) if dim > 1 && self.fit.params().feedback.implicit().is_none() => {

@@ -1,4 +1,4 @@
-//! Rounds under a prior by features (`dp-pubfeat`).
+//! Rounds with a feature-based prior (`dp-pubfeat`).
 
 use dp_core::params;
 use dp_linalg::project_psd_in_place;
@@ -15,17 +15,20 @@ use crate::trainer::{AuditedUsers, differs, failed};
 use crate::view::View;
 use crate::{Oracle, Result, Watch};
 
-/// Oracle for alternating minimisation under a prior by features (`dp-pubfeat`).
+/// Oracle for alternating minimisation with a feature-based prior (`dp-pubfeat`).
 ///
-/// As [`PublicFeaturesOracle`](crate::PublicFeaturesOracle): a run is made once more while it goes on, from its releases, public features and settings. The kernel of the items, their popularity, what rounds say together and the
-/// factors of the pooled matrix are the audit's own code, after the formulas of the documentation; the solver and what a user adds at given item vectors are the trainer's.
+/// Like [`PublicFeaturesOracle`](crate::PublicFeaturesOracle), it recomputes a run while the run is
+/// in progress, from its releases, public features and settings. The kernel of the items, their
+/// popularity, the combination of rounds and the factors of the pooled matrix are computed by the
+/// audit's own code, from the formulas of the documentation. The solver and what a user contributes
+/// for given item vectors are the trainer's.
 #[derive(Debug, Clone)]
 pub struct FeatureRoundsOracle {
     fit: FeatureRounds,
     features: Features,
 }
 
-/// The fits that [`FeatureRoundsOracle`] knows.
+/// The fits that [`FeatureRoundsOracle`] supports.
 #[derive(Debug, Clone)]
 pub enum FeatureRounds {
     /// Residuals of ratings.
@@ -35,7 +38,8 @@ pub enum FeatureRounds {
 }
 
 impl FeatureRoundsOracle {
-    /// For runs over items with these features, none of them declared unrated.
+    /// Creates an oracle for runs over items with these features, none of which is declared
+    /// unrated.
     #[must_use]
     pub fn new(fit: FeatureRounds, features: &ItemFeatures, variances: &PriorVariances) -> Self {
         let features = Features::new(features, variances);
@@ -90,24 +94,25 @@ impl Watch<LikesModel> for Replay<'_> {
     }
 }
 
-/// Of a bound: what equal formulas may differ by, since solves end at a residual of 1e-5. In some forty runs of the audits the
-/// largest difference was a 5,600th.
+/// Tolerance as a fraction of a bound: how much the results of equal formulas may differ, because
+/// solves end at a residual of 1e-5. In about forty runs of the audits, the largest difference was
+/// 1/5600.
 const ROOM: u64 = 1_000;
 const LOOSE: Room = |bound| bound / ROOM + 2;
 
-/// What rounds are learned with, once the totals are there.
+/// The parameters with which rounds are learned, once the totals are known.
 enum Learner<'a> {
     Residuals(Residuals<'a>),
     Likes(Likes<'a>),
 }
 
-/// A run made once more.
+/// A run that is recomputed.
 struct Replay<'a> {
     fit: &'a FeatureRounds,
     features: &'a Features,
     users: AuditedUsers<'a>,
     learner: Option<(Totals, Learner<'a>)>,
-    /// Per unit of constant, shape `(m, d)`.
+    /// Per unit of the constant, shape `(m, d)`.
     vectors: Vec<f64>,
 }
 
@@ -231,7 +236,8 @@ impl<'a> Replay<'a> {
 /// Levels of popularity.
 const LEVELS: usize = 10;
 
-/// Items' rows without what depends on a run, from the formulas of [`FeaturePrior`](dp_pubfeat::FeaturePrior).
+/// Rows of the items without the parts that depend on a run, from the formulas of
+/// [`FeaturePrior`](dp_pubfeat::FeaturePrior).
 #[derive(Debug, Clone)]
 struct Features {
     rows: Vec<Vec<(u32, f64)>>,
@@ -240,7 +246,7 @@ struct Features {
 }
 
 impl Features {
-    /// Per category a row of norm 1 times the root of its variance, and a constant.
+    /// Per category, a row of norm 1 times the square root of its variance, and a constant.
     fn new(features: &ItemFeatures, variances: &PriorVariances) -> Self {
         let row = |item: usize| {
             let mut row = Vec::new();
@@ -265,7 +271,7 @@ impl Features {
         self.rows.len()
     }
 
-    /// With levels by how many units of noise a total weight is, on a scale of doublings.
+    /// Adds popularity levels: the total weight in units of noise, on a scale of doublings.
     fn kernel(&self, totals: &[f64], noise: f64) -> Result<SparseKernel> {
         let mut rows = self.rows.clone();
         let root = self.variances.popularity.sqrt();
@@ -285,9 +291,9 @@ impl Features {
     }
 }
 
-/// Share of a user's norm that goes to the items' total weights.
+/// Share of a user's norm that is used for the items' total weights.
 const TO_ITEMS: f64 = 0.95;
-/// Norm of a user's second moments in a round, over that of the rest.
+/// Norm of a user's second moments in a round, relative to that of the rest.
 const MOMENTS: f64 = 0.1;
 /// Residual at which the trainer's solves end.
 const TOLERANCE: f64 = 1e-5;
@@ -312,7 +318,8 @@ impl Totals {
     }
 }
 
-/// One release of a round: sums of items, the mean of users' second moments, the noise of a sum, and the vectors per unit of constant that it was made at.
+/// One release of a round: sums of items, the mean of users' second moments, the noise of a sum,
+/// and the vectors per unit of the constant at which it was computed.
 struct Round {
     sums: Vec<f64>,
     mean: Vec<f64>,
@@ -321,7 +328,7 @@ struct Round {
 }
 
 impl Round {
-    /// `bound` is the norm of what a user adds to items.
+    /// `bound` is the norm of what a user contributes to items.
     fn new(
         released: &ReleasedVector,
         totals: &Totals,
@@ -368,7 +375,8 @@ fn ridge(
         .map_err(failed)
 }
 
-/// Ratings: all rounds so far speak, each with one over the variance of its noise, older ones with `memory` per round less.
+/// Ratings: all rounds so far are used, each weighted by the inverse of its noise variance, and
+/// older ones multiplied by `memory` per round.
 struct Residuals<'a> {
     params: &'a AmResidualSspParams,
     weights: Vec<f64>,
@@ -394,7 +402,7 @@ impl<'a> Residuals<'a> {
         self.rounds.len()
     }
 
-    /// Vectors per unit of constant after one more round.
+    /// Vectors per unit of the constant after one more round.
     fn learn(&mut self, round: Round) -> Result<Vec<f64>> {
         self.rounds.push(round);
         let (dim, last) = (self.params.dim, self.rounds.len() - 1);
@@ -436,12 +444,12 @@ impl<'a> Residuals<'a> {
     }
 }
 
-/// Likes: the last round alone, and popularity by all of them.
+/// Likes: only the last round, and popularity from all of them.
 struct Likes<'a> {
     params: &'a AmImplicitSspParams,
     features: &'a Features,
     n_users: f64,
-    /// Per release what it says of `W_j`, and the noise of that.
+    /// Per release, the estimate of `W_j` and its noise.
     popularity: Vec<(Vec<f64>, f64)>,
 }
 
@@ -455,7 +463,7 @@ impl<'a> Likes<'a> {
         }
     }
 
-    /// Vectors per unit of constant.
+    /// Vectors per unit of the constant.
     fn learn(&mut self, round: &Round) -> Result<Vec<f64>> {
         let (params, dim) = (self.params, self.params.dim);
         let a = constant(dim, params.taste_norm);

@@ -1,4 +1,4 @@
-//! What independent code says about the runs of the trainers of this workspace.
+//! Independent recomputation of the runs of the trainers in this workspace.
 
 #[cfg(feature = "multitask")]
 mod factorization;
@@ -20,7 +20,7 @@ pub use public_features::{DpSgdOracle, PublicFeatures, PublicFeaturesOracle};
 
 #[cfg(any(feature = "multitask", feature = "pubfeat"))]
 pub(crate) mod shares {
-    //! Holding what each user adds to what follows from settings and earlier releases.
+    //! Compares each user's contributions with what follows from settings and earlier releases.
 
     use dp_core::UserRow;
     use dp_mechanism::{
@@ -37,13 +37,13 @@ pub(crate) mod shares {
     pub(crate) type OneGrams<'a> =
         &'a dyn Fn(UserRow<'_>) -> dp_mechanism::Result<GramContribution>;
 
-    /// How far the integers of equal formulas may be apart, given the bound of a user.
+    /// How much the integers of equal formulas may differ, given the bound of a user.
     pub(crate) type Room = fn(u64) -> u64;
 
-    /// The same code at the same numbers.
+    /// The same code applied to the same numbers.
     #[cfg(feature = "multitask")]
     pub(crate) const EXACT: Room = |_| 0;
-    /// A few roundings.
+    /// Allows for a few roundings.
     #[cfg(feature = "pubfeat")]
     pub(crate) const ROUNDED: Room = |bound| bound / 1_000_000 + 2;
 
@@ -78,7 +78,7 @@ pub(crate) mod shares {
         Ok(())
     }
 
-    /// Equal but for `room`. Entries are in the order of their coordinates.
+    /// Checks for equality up to `room`. Entries are in the order of their coordinates.
     fn same(found: &Entries, expected: &Entries, room: u64) -> Result<()> {
         let value = |entries: &Entries, at: usize| match entries.binary_search_by_key(&at, |e| e.0)
         {

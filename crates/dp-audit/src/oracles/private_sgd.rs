@@ -14,16 +14,20 @@ use crate::{AuditedTrainer, Oracle, Result, Watch};
 
 /// Oracle for personalised private SGD (`dp-fedsgd`).
 ///
-/// Nothing is taken from the trainer but what it released. What the server would have broadcast before each round is computed here once more from the releases
-/// and public settings: shared parameters, clip norm, step sizes, public denominator. What each user adds is then what a [`Client`] answers
-/// to these messages, one user at a time and from that user's own rows. A trainer whose denominator is not the public one has a last model that does not follow from
-/// its releases, which is refused; one that looks at anything private between rounds, or at another user's local parameters, gives sums that differ from
-/// what clients answer.
+/// Only the releases are taken from the trainer. The oracle recomputes what the server would have
+/// broadcast before each round from the releases and public settings: shared parameters, clip norm,
+/// step sizes, public denominator. The expected contribution of each user is then the answer of a
+/// [`Client`] to these messages, one user at a time and from that user's own rows. If a trainer's
+/// denominator is not the public one, its last model does not follow from its releases and is
+/// rejected. If a trainer uses anything private between rounds, or another user's local parameters,
+/// its sums differ from the answers of the clients.
 ///
-/// Trainer and clients share the code of a local step, so that equality says nothing of that step: gradients that are not clipped are the same on both
-/// sides. They are found by what a round moves on neighbouring data, exact and with rows that overflow.
+/// Trainer and clients share the code of a local step, so equality does not test that step:
+/// gradients that are not clipped are the same on both sides. Such bugs are found by tests of how
+/// much a round changes on neighbouring data, exactly and with rows that overflow.
 ///
-/// Exact sums are filled in where everybody takes part in every round. Samples have no Gaussian parameter and their sums are secret even to an audit: see
+/// Exact sums are filled in if all users take part in every round. Samples have no Gaussian
+/// parameter, and their sums are secret even to an audit: see
 /// [`contributions`](Self::contributions) and [`audit_epsilon`](crate::audit_epsilon).
 #[derive(Debug, Clone, Copy)]
 pub struct PpSgdOracle<'a, O> {
@@ -33,7 +37,7 @@ pub struct PpSgdOracle<'a, O> {
     batch_size: usize,
 }
 
-/// All that one run released.
+/// Everything that one run released.
 #[derive(Clone)]
 #[allow(
     missing_debug_implementations,
@@ -42,7 +46,7 @@ pub struct PpSgdOracle<'a, O> {
 pub struct SgdRun {
     /// The rounds in order.
     pub rounds: Vec<SgdRound>,
-    /// The shared parameters after the last.
+    /// The shared parameters after the last round.
     pub shared: Vec<f64>,
 }
 
@@ -53,14 +57,15 @@ pub struct SgdRun {
     reason = "views may hold private sums next to their releases"
 )]
 pub struct SgdRound {
-    /// What clients are told before it: follows from the rounds before.
+    /// The message to clients before the round, which follows from the previous rounds.
     pub message: RoundMessage,
     /// The release.
     pub view: View,
 }
 
 impl<'a, O: PersonalizedObjective> AuditedTrainer<PpSgdTrainer<'a, O>, PpSgdOracle<'a, O>> {
-    /// Personalised private SGD paid for by `plan`, on at most `max_rows` rows a user, `batch_size` of them in a step, watched by its oracle.
+    /// Personalised private SGD with the given `plan`, on at most `max_rows` rows per user,
+    /// `batch_size` of them per step, checked by its oracle.
     #[must_use]
     pub fn on_batches(
         fit: PpSgd,
@@ -88,7 +93,7 @@ impl<'a, O: PersonalizedObjective> PpSgdOracle<'a, O> {
     /// The messages and the model that follow from the releases of a run.
     ///
     /// # Errors
-    /// [`crate::Error::Trainer`] when a noise multiplier does not fit a grid.
+    /// [`crate::Error::Trainer`] if a noise multiplier does not fit a grid.
     pub fn read(&self, views: &[View]) -> Result<SgdRun> {
         let mut shared = vec![0.0; self.objective.n_shared()];
         let mut clip_norm = first_norm(self.fit.params().clip);
@@ -120,7 +125,7 @@ impl<'a, O: PersonalizedObjective> PpSgdOracle<'a, O> {
         }
     }
 
-    /// The step that a release says, and the clip norm of the round after it.
+    /// Applies the step of a release, and returns the clip norm of the next round.
     fn step(&self, message: &RoundMessage, view: &View, grid: &Grid, shared: &mut [f64]) -> f64 {
         let params = self.fit.params();
         let values: Vec<f64> = view.integers.iter().map(|&y| grid.dequantise(y)).collect();
@@ -149,7 +154,7 @@ impl<'a, O: PersonalizedObjective> PpSgdOracle<'a, O> {
         next_norm(params.clip, message.clip_norm, share)
     }
 
-    /// `q N`, `m` or `N`: public.
+    /// `q N`, `m` or `N`. Public.
     fn expected_clients(&self) -> f64 {
         let params = self.fit.params();
         match params.participation {
@@ -161,10 +166,11 @@ impl<'a, O: PersonalizedObjective> PpSgdOracle<'a, O> {
         }
     }
 
-    /// What one user adds in each round of a run: coordinate and integer, nothing where `asked` says that the user was not drawn in that round, from 0.
+    /// What one user contributes in each round of a run: coordinate and integer; empty if `asked`
+    /// is false for the round, counted from 0, because the user was not drawn.
     ///
     /// # Errors
-    /// [`crate::Error::Trainer`] for a user that is not there, or a run of other settings.
+    /// [`crate::Error::Trainer`] for a user that does not exist, or a run with other settings.
     pub fn contributions(
         &self,
         run: &SgdRun,
@@ -198,7 +204,7 @@ impl<'a, O: PersonalizedObjective> PpSgdOracle<'a, O> {
         answers.collect()
     }
 
-    /// What each user of a table adds in each round in which everybody takes part.
+    /// What each user of a table contributes in each round in which all users take part.
     fn answers_of_all(&self, run: &SgdRun, table: &Interactions) -> Result<Vec<Vec<Entries>>> {
         let samples = samples_of(table, self.objective.n_features(), self.max_rows)?;
         let batches = HeldBatches::new(&samples, self.batch_size).map_err(failed)?;
@@ -217,7 +223,7 @@ impl<O: PersonalizedObjective> Oracle<PpSgdModel> for PpSgdOracle<'_, O> {
         })
     }
 
-    /// Clients answer for themselves.
+    /// Clients compute their own answers.
     fn trusts_contributions(&self) -> bool {
         false
     }
@@ -257,7 +263,7 @@ impl<O: PersonalizedObjective> Watch<PpSgdModel> for Answers<'_, '_, O> {
     }
 }
 
-/// Equal but for the order of a few roundings.
+/// Equal up to the order of a few roundings.
 fn near(a: f64, b: f64) -> bool {
     (a - b).abs() <= 1e-9 * (1.0 + a.abs())
 }
@@ -270,7 +276,7 @@ const fn first_norm(clip: ClipSchedule) -> f64 {
     }
 }
 
-/// `C_(t+1)` from `C_t` and the released share of users within it.
+/// `C_(t+1)` from `C_t` and the released fraction of users within it.
 fn next_norm(clip: ClipSchedule, norm: f64, share_within: f64) -> f64 {
     match clip {
         ClipSchedule::Constant { norm } => norm,

@@ -1,4 +1,4 @@
-//! Fits by statistics and by gradients (`dp-pubfeat`).
+//! Fits from statistics and from gradients (`dp-pubfeat`).
 
 use dp_core::params;
 use dp_linalg::project_psd_in_place;
@@ -14,19 +14,22 @@ use crate::trainer::{AuditedUsers, differs, failed};
 use crate::view::View;
 use crate::{Oracle, Result, Watch};
 
-/// Oracle for a fit of item vectors by statistics (`dp-pubfeat`).
+/// Oracle for a fit of item vectors from statistics (`dp-pubfeat`).
 ///
-/// What item vectors were at each release is computed here once more, from the releases before it, public settings and a learner of the audit's own; and what each user adds is computed once more
-/// from that. A trainer whose users add anything else, or whose last model does not follow from its releases, is refused: one that looks at true counts, a true mean, or exact sums between
-/// releases is one. Bugs in code that both sides share (bounds on a user's share, the split of a budget among a user's items) do not show that way; the kernel's bound, canaries and neighbouring
-/// tables are for those.
+/// This oracle recomputes the item vectors at each release from the previous releases, public
+/// settings and a learner of the audit's own, and from these the contributions of each user. A
+/// trainer is rejected if its users contribute anything else, or if its last model does not follow
+/// from its releases, for example because it uses true counts, a true mean, or exact sums between
+/// releases. Bugs in code shared by both sides (bounds on a user's share, the division of a budget
+/// among a user's items) cannot be detected in this way; the kernel's bound, canaries and tests on
+/// neighbouring tables cover those.
 #[derive(Debug, Clone)]
 pub struct PublicFeaturesOracle<L> {
     fit: PublicFeatures,
     learner: L,
 }
 
-/// The fits that [`PublicFeaturesOracle`] knows.
+/// The fits that [`PublicFeaturesOracle`] supports.
 #[derive(Debug, Clone)]
 pub enum PublicFeatures {
     /// SSP-c and SSP-i.
@@ -40,7 +43,7 @@ pub enum PublicFeatures {
 }
 
 impl<L> PublicFeaturesOracle<L> {
-    /// For runs with these settings that start from `learner`.
+    /// Creates an oracle for runs with these settings that start from `learner`.
     #[must_use]
     pub const fn new(fit: PublicFeatures, learner: L) -> Self {
         Self { fit, learner }
@@ -58,7 +61,7 @@ impl<L: StatisticsLearner + Clone> Oracle<L> for PublicFeaturesOracle<L> {
     }
 }
 
-/// A run made once more, release by release.
+/// A run that is recomputed release by release.
 struct Replay<'a, L> {
     fit: &'a PublicFeatures,
     learner: L,
@@ -176,7 +179,7 @@ impl<L: StatisticsLearner> Replay<'_, L> {
     }
 }
 
-/// What was released, per item.
+/// The released statistics per item.
 fn statistics(released: &ReleasedGrams) -> Result<ItemStatistics> {
     let (dim, n_items) = (released.dim(), released.n_items());
     let (mut matrices, mut b) = (vec![0.0; n_items * dim * dim], vec![0.0; dim]);
@@ -211,10 +214,11 @@ fn around(slopes: &ItemStatistics, v: &[f64]) -> Result<ItemStatistics> {
     ItemStatistics::new(dim, matrices, rhs, slopes.noise_stddevs()).map_err(failed)
 }
 
-/// Share of a user's norm that goes to the items' total weights.
+/// Share of a user's norm that is used for the items' total weights.
 const TO_ITEMS: f64 = 0.95;
 
-/// The statistics that a pooled matrix and residuals stand for, from the formulas of [`ResidualSsp`].
+/// The statistics represented by a pooled matrix and residuals, from the formulas of
+/// [`ResidualSsp`].
 struct Pooled {
     dim: usize,
     /// `W_j`, released.
@@ -244,7 +248,7 @@ impl Pooled {
         !self.weights.is_empty()
     }
 
-    /// Releases of residuals so far, the first right-hand sides among them.
+    /// Number of releases of residuals so far, including the first right-hand sides.
     const fn n_observed(&self) -> usize {
         self.n_observed
     }
@@ -268,7 +272,7 @@ impl Pooled {
         Ok(())
     }
 
-    /// `b = r + W_j C v`, averaged with what is known already.
+    /// `b = r + W_j C v`, averaged with the previous estimates.
     fn observe(
         &mut self,
         v: &[f64],
@@ -299,9 +303,12 @@ impl Pooled {
 
 /// Oracle for DP-SGD on an encoder's parameters (`dp-pubfeat`).
 ///
-/// The parameters before each step are computed here once more from the releases and public settings, and what each user adds if drawn from those. A trainer whose users add anything else, or
-/// whose encoder does not follow from its releases, is refused. Who was drawn stays secret also to an audit, so exact sums are not known and stay at 0: scores of canaries and noise where nobody
-/// stands are what is left to test ([`audit_epsilon`](crate::audit_epsilon), [`audit_release`](crate::audit_release)).
+/// This oracle recomputes the parameters before each step from the releases and public settings,
+/// and from these what each user contributes if drawn. A trainer is rejected if its users
+/// contribute anything else, or if its encoder does not follow from its releases. Who was drawn
+/// stays secret also from an audit, so exact sums are not known and stay at 0. What remains to be
+/// tested are scores of canaries, and noise in coordinates without users
+/// ([`audit_epsilon`](crate::audit_epsilon), [`audit_release`](crate::audit_release)).
 #[derive(Debug, Clone)]
 pub struct DpSgdOracle<E> {
     fit: DpSgd,
@@ -310,10 +317,11 @@ pub struct DpSgdOracle<E> {
 }
 
 impl<E> DpSgdOracle<E> {
-    /// For runs that start at this encoder.
+    /// Creates an oracle for runs that start with this encoder.
     ///
     /// # Errors
-    /// [`crate::Error::Trainer`] for an optimiser other than SGD, whose steps are the audit's own.
+    /// [`crate::Error::Trainer`] for an optimiser other than SGD, because the audit has its own
+    /// implementation of the steps.
     pub fn new(fit: DpSgd, encoder: E) -> Result<Self> {
         let Optimiser::Sgd { rate } = fit.params().optimiser else {
             let what = "an audit of steps other than plain ones";
@@ -332,13 +340,13 @@ impl<E: PublicEncoder + Clone> Oracle<E> for DpSgdOracle<E> {
         })
     }
 
-    /// They say what users add if drawn.
+    /// These are what users contribute if drawn.
     fn trusts_contributions(&self) -> bool {
         false
     }
 }
 
-/// The steps of a run made once more.
+/// The steps of a run, recomputed.
 struct Steps<'a, E> {
     oracle: &'a DpSgdOracle<E>,
     own: E,
@@ -346,7 +354,8 @@ struct Steps<'a, E> {
 }
 
 impl<E: PublicEncoder + Clone> Watch<E> for Steps<'_, E> {
-    /// Holds what users add to what follows from the parameters so far, and takes the step that the release says.
+    /// Compares what users contribute with what follows from the parameters so far, and applies the
+    /// step of the release.
     fn release(&mut self, seen: &Observed<'_>) -> Result<()> {
         let ObservedSums::Vector {
             grid,
@@ -367,7 +376,7 @@ impl<E: PublicEncoder + Clone> Watch<E> for Steps<'_, E> {
             ROUNDED,
         )?;
         drop(gradients);
-        // the probability that is accounted for is the one that batches are drawn with, rounded up to 2^-64
+        // the accounted probability is the one with which batches are drawn, rounded up to 2^-64
         let rate = self.oracle.rate / params.sampling_probability;
         for (theta, g) in self.own.parameters_mut().iter_mut().zip(released.values()) {
             *theta -= rate * g;

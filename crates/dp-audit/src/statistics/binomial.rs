@@ -14,8 +14,8 @@ pub struct Bounds {
     pub high: f64,
 }
 
-/// `P(Bin(trials, p) >= hits) = I_p(hits, trials - hits + 1)`, exact but for arithmetic (relative
-/// 1e-8).
+/// `P(Bin(trials, p) >= hits) = I_p(hits, trials - hits + 1)`, exact except for arithmetic errors
+/// (relative 1e-8).
 #[must_use]
 pub fn binomial_upper_tail(hits: u64, trials: u64, p: f64) -> f64 {
     let (k, n) = (hits as f64, trials as f64);
@@ -36,7 +36,7 @@ pub fn binomial_lower_tail(hits: u64, trials: u64, p: f64) -> f64 {
     incomplete_beta(n - k, k + 1.0, 1.0 - p)
 }
 
-/// Exact bounds for the probability behind `hits` of `trials`: each of the two is wrong with
+/// Exact bounds for a probability, given `hits` out of `trials`: each of the two is wrong with
 /// probability at most `level`, whatever the probability is.
 ///
 /// ```text
@@ -45,7 +45,8 @@ pub fn binomial_lower_tail(hits: u64, trials: u64, p: f64) -> f64 {
 /// ```
 ///
 /// Source: Clopper and Pearson, Biometrika 26 (1934). Both ends are moved outward by 1e-10, more
-/// than the arithmetic errs. `hits` above `trials` counts as `trials`; no trials give 0 and 1.
+/// than the arithmetic error. `hits` above `trials` counts as `trials`; without trials the bounds
+/// are 0 and 1.
 ///
 /// # Examples
 /// ```
@@ -78,10 +79,11 @@ pub fn clopper_pearson(hits: u64, trials: u64, level: f64) -> Bounds {
     }
 }
 
-/// The regularised incomplete beta function `I_x(a, b)` for `a, b > 0` and `0 <= x <= 1`. Relative error of the smaller of it and its
-/// complement below 1e-8 for `a + b` up to 1e7 (what cancels in the logarithms of Gamma).
+/// The regularised incomplete beta function `I_x(a, b)` for `a, b > 0` and `0 <= x <= 1`. The
+/// relative error of the smaller of it and its complement is below 1e-8 for `a + b` up to 1e7 (due
+/// to cancellation in the logarithms of Gamma).
 ///
-/// The continued fraction DLMF 8.17.22 where it converges fast, `x < (a + 1)/(a + b + 2)`, and
+/// Uses the continued fraction DLMF 8.17.22 where it converges fast, `x < (a + 1)/(a + b + 2)`, and
 /// the reflection `I_x(a, b) = 1 - I_(1-x)(b, a)` elsewhere.
 fn incomplete_beta(a: f64, b: f64, x: f64) -> f64 {
     if x <= 0.0 {
@@ -99,7 +101,7 @@ fn incomplete_beta(a: f64, b: f64, x: f64) -> f64 {
     }
 }
 
-/// `1/(1 + d_1/(1 + d_2/(1 + ...)))` by the recurrence of Lentz.
+/// `1/(1 + d_1/(1 + d_2/(1 + ...)))` by Lentz's recurrence.
 fn fraction(a: f64, b: f64, x: f64) -> f64 {
     let tiny = 1e-300;
     let mut c = 1.0;

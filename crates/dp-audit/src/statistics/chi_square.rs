@@ -1,14 +1,14 @@
-//! Tails of the chi-square distribution by the incomplete gamma function.
+//! Tails of the chi-square distribution, computed with the incomplete gamma function.
 
 use std::f64::consts::PI;
 
-/// Terms of series and fraction; enough for more than 1e8 degrees of freedom.
+/// Maximum number of terms of series and fraction; sufficient for more than 1e8 degrees of freedom.
 const MAX_TERMS: usize = 2_000_000;
 
 /// `P(X >= x)` for chi-square with `degrees` degrees of freedom; NaN unless both are finite, `x`
 /// is at least 0 and `degrees` above 0.
 ///
-/// Relative error below 1e-9 for up to 1e7 degrees.
+/// Relative error below 1e-9 for up to 1e7 degrees of freedom.
 ///
 /// # Examples
 /// ```
@@ -93,7 +93,7 @@ fn series(a: f64, x: f64) -> f64 {
     sum
 }
 
-/// `1/(x + 1 - a - 1 (1 - a)/(x + 3 - a - ...))`, DLMF 8.9.2, by the recurrence of Lentz.
+/// `1/(x + 1 - a - 1 (1 - a)/(x + 3 - a - ...))`, DLMF 8.9.2, by Lentz's recurrence.
 fn fraction(a: f64, x: f64) -> f64 {
     let tiny = 1e-300;
     let mut b = x + 1.0 - a;

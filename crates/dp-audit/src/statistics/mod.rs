@@ -1,4 +1,4 @@
-//! The few distributions that audits need, with error bounds stated.
+//! The distributions needed by audits, with stated error bounds.
 //!
 //! Reference values: `scripts/reference_values.py` (mpmath, 40 digits).
 
@@ -11,7 +11,7 @@ pub use chi_square::{chi_square_lower_tail, chi_square_upper_tail};
 pub(crate) use normal::normal_mass;
 pub use normal::{normal_cdf, normal_quantile, normal_upper_tail};
 
-/// Bisection for an increasing condition: the largest `x` in `[low, high]`, to the last bits, for
+/// Bisection for an increasing condition: the largest `x` in `[low, high]`, to the last bit, for
 /// which `below(x)` still holds, and the smallest for which it does not.
 pub(crate) fn bisect(mut low: f64, mut high: f64, below: impl Fn(f64) -> bool) -> (f64, f64) {
     for _ in 0..200 {

@@ -10,13 +10,13 @@ pub fn normal_cdf(x: f64) -> f64 {
     0.5 * libm::erfc(-x * FRAC_1_SQRT_2)
 }
 
-/// `P(N > x)`, relative error as [`normal_cdf`].
+/// `P(N > x)`, with the same relative error as [`normal_cdf`].
 #[must_use]
 pub fn normal_upper_tail(x: f64) -> f64 {
     0.5 * libm::erfc(x * FRAC_1_SQRT_2)
 }
 
-/// `x` with `P(N <= x) = p`, to the accuracy of [`normal_cdf`]; infinite at 0 and 1, NaN outside.
+/// `x` with `P(N <= x) = p`, with the accuracy of [`normal_cdf`]; infinite at 0 and 1, NaN outside.
 ///
 /// # Examples
 /// ```

@@ -36,8 +36,8 @@ fn a_spend_pays_for_its_own_release_only() {
     );
 }
 
-/// Every kind of release is bounded per user; one record more or less is a replacement of what the
-/// user adds, at up to twice the distance.
+/// Every kind of release is bounded per user; adding or removing one record is a replacement of the
+/// user's contribution, at up to twice the distance.
 #[test]
 fn spends_for_adding_and_removing_records_pay_for_nothing_that_is_bounded_per_user() {
     let grid = Grid::new(2.0, 1.0).unwrap();
@@ -79,7 +79,7 @@ fn what_is_handed_out_is_on_disk_and_counted() {
     assert!(again.reserve(&plan).is_err());
 }
 
-/// A release that is held for a run pays for one release, also when the ledger is opened again in between.
+/// A held release can be released only once, even if the ledger is reopened in between.
 #[test]
 fn a_held_release_is_handed_out_once() {
     let folder = tempfile::tempdir().unwrap();
@@ -98,8 +98,8 @@ fn a_held_release_is_handed_out_once() {
     assert!(matches!(again, Err(Error::AlreadyTaken { .. })));
 }
 
-/// Where the payment is refused nothing secret was drawn before it, neither noise nor the coins of a sample: the source of a seeded run
-/// stands where it stood.
+/// If the charge is rejected, nothing secret was drawn before, neither noise nor the coins of a
+/// sample: the source of a seeded run is in the same state as before.
 #[test]
 fn no_secret_bit_is_drawn_before_it_is_paid_for() {
     let adjacency = Adjacency::AddRemoveUser;
@@ -146,7 +146,7 @@ fn plans_meet_their_target() {
 }
 
 /// L2 under replacement: 16,000 users, each alone on a coordinate with a contribution at the clip,
-/// against the same users with the sign turned.
+/// compared with the same users with the sign reversed.
 #[test]
 fn replaced_users_are_hidden_as_claimed() {
     let n = 16_000;

@@ -21,7 +21,7 @@ fn paid(rho: f64, n: usize) -> Spend {
     payer.spend().unwrap()
 }
 
-/// Two servers that hold zeros together and have each added what they paid for.
+/// Two servers whose shares add up to zero and who each added their own noise.
 fn by_two_servers(n: usize) -> ReleasedVector {
     let shares = Share::split(Private::new(vec![0; n])).unwrap();
     let totals = shares.map(|share| {
@@ -35,7 +35,8 @@ fn by_two_servers(n: usize) -> ReleasedVector {
     NoisyShare::release(totals).unwrap()
 }
 
-/// At this scale the half step between floored and discrete noise is 2^-40 of a standard deviation.
+/// At this scale, the half step between floored and discrete noise is 2^-40 of a standard
+/// deviation.
 #[test]
 fn discrete_releases_have_the_noise_that_was_paid_for() {
     let n = usize::try_from(draws_needed(0.99, LEVEL, 1e-6)).unwrap();
@@ -46,7 +47,7 @@ fn discrete_releases_have_the_noise_that_was_paid_for() {
         .unwrap();
     let audit = audit_release(&vector_view("one party", Z, &grid(), &one), LEVEL).unwrap();
     assert!(audit.verdict.holds(), "{audit}");
-    // a whole noise of each server: neither is counted on the other's
+    // the full noise of each server: neither server's guarantee relies on the other's noise
     let mut view = vector_view("two servers", Z, &grid(), &by_two_servers(n));
     let variance = 2 * u128::from(grid().sigma()).pow(2);
     view.layout = Layout::Vector {

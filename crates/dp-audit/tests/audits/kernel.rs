@@ -58,7 +58,7 @@ fn released_vectors_have_the_noise_that_was_paid_for() {
     let first = vector(&data, n, &mut source).unwrap();
     let audit = audit_release(&first, LEVEL).unwrap();
     assert!(audit.verdict.holds(), "{audit}");
-    // another release of the source, and the first of another source
+    // another release from the same source, and the first release from another source
     let second = vector(&data, n, &mut source).unwrap();
     let third = vector(&data, n, &mut NoiseSource::operating_system()).unwrap();
     let residuals: Vec<_> = [("first", first), ("second", second), ("third", third)]
@@ -101,7 +101,7 @@ fn no_user_moves_a_vector_further_than_paid_for() {
     let users: Vec<usize> = (0..data.n_users()).collect();
     let audit = audit_sensitivity(&data, &users, |data, noise| vector(data, 16, noise)).unwrap();
     assert!(audit.verdict.holds(), "{audit}");
-    // users at the clip are there, so the bound is reached
+    // there are users at the clip, so the bound is reached
     assert!(audit.largest > 0.999 * audit.allowed as f64, "{audit}");
 }
 

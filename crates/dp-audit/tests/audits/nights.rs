@@ -1,4 +1,5 @@
-//! Paced lifetimes: whatever a user does on whichever nights is worth one event, and no night is made twice.
+//! Paced lifetimes: whatever a user does on whichever nights costs one event, and no night is made
+//! twice.
 
 use std::fs;
 use std::path::Path;
@@ -18,7 +19,7 @@ const MULTIPLIER: f64 = 2.0;
 /// Nights that are made; two were missed.
 const NIGHTS: [u32; 14] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 12, 13, 15];
 
-/// All of what a user may add, at the user's only item.
+/// The largest allowed contribution, for the user's only item.
 struct Largest;
 
 impl VectorContribution for Largest {
@@ -79,7 +80,7 @@ fn night(
     Ok(listed.0.remove(0))
 }
 
-/// What is there on a night beside the canary: a few users who come and go.
+/// The users of a night in addition to the canary: a few who come and go.
 fn everybody(number: u32, canary: Option<u32>) -> Private<Interactions> {
     let mut builder = InteractionsBuilder::new(16);
     for user in 0..20 {
@@ -95,7 +96,8 @@ fn everybody(number: u32, canary: Option<u32>) -> Private<Interactions> {
     Private::new(builder.build().0)
 }
 
-/// All nights of a lifetime, with noise that is the same in every lifetime: the canary has one item on each night, or is not there.
+/// All nights of a lifetime, with noise that is the same in every lifetime. The canary has one item
+/// on each night, or is not there.
 fn lifetime(canary: impl Fn(u32) -> Option<u32>) -> (GridForm, Vec<Vec<i64>>) {
     let (folder, plan) = (tempfile::tempdir().unwrap(), plan(16));
     drop(begin(folder.path(), &plan));
@@ -132,7 +134,7 @@ fn whatever_a_user_does_on_whichever_nights_is_worth_one_event() {
     let mu =
         |shift: u128| (shift as f64).sqrt() / 2.0_f64.powi(i32::try_from(grid.log2_sigma).unwrap());
     let claim = 1.0 / MULTIPLIER;
-    // comes on night 3 and stays for good
+    // comes on night 3 and stays
     let (_, stays) = lifetime(|number| of_night(number, 3));
     let shift = squared_shift(&stays, &without);
     assert!(shift <= bound, "mu {} of {claim}", mu(shift));
@@ -149,7 +151,7 @@ fn whatever_a_user_does_on_whichever_nights_is_worth_one_event() {
         let (_, with) = lifetime(canary);
         let shift = squared_shift(&with, &without);
         assert!(0 < shift && shift <= bound, "mu {} of {claim}", mu(shift));
-        // replaced by somebody who comes on another night
+        // replaced by someone who comes on another night
         assert!(squared_shift(&with, &stays) <= 4 * bound);
     }
 }

@@ -1,4 +1,4 @@
-//! L3 and L4: whole runs of shared subspaces, and the sum of Kronecker products they rest on.
+//! L3 and L4: whole runs with shared subspaces, and the sum of Kronecker products that they use.
 
 use dp_accounting::{Budget, Ledger};
 use dp_audit::{
@@ -40,7 +40,8 @@ fn built(n_features: usize, users: impl Iterator<Item = Vec<(Vec<f32>, f32)>>) -
     builder.build().0
 }
 
-/// Ordinary users, and canaries whose rows lie along `axes_each` axes that nobody else has, in turn.
+/// Ordinary users, and canaries whose rows lie along `axes_each` axes that nobody else has, in
+/// turn.
 fn canaries(axes_each: usize) -> (Canaries, usize) {
     let dim = COMMON + N_CANARIES * axes_each;
     let wave = |at: usize| (at as f32 * 1.7).sin();
@@ -80,7 +81,7 @@ fn alternating() -> Vec<(&'static str, AltMinParams)> {
         loss,
         gradient_clip: 1e-3,
         learning_rate: 0.5,
-        l2_penalty: 10.0, // a residual is left on canaries' rows
+        l2_penalty: 10.0, // leaves a residual on canaries' rows
     };
     let descent = |loss| AltMinParams {
         embedding: Embedding::Gd(gd(loss)),
@@ -149,9 +150,10 @@ fn residual(dim: usize, adjacency: Adjacency) -> AuditedTrainer<ResidualAltMin> 
     AuditedTrainer::on_samples(fit, shape, target(4.0), adjacency).unwrap()
 }
 
-/// Canaries use 0.98 of the claim and more under add/remove, and what is released has the noise paid for. Under replacement a canary that
-/// comes or goes is half of what is paid for, more where only sqrt 2 is. A copied triangle has more noise off the diagonal than
-/// anybody needs: 1/8 of the squared mu of a matrix `v v^T` is lost to it, in the mean over directions.
+/// Canaries use at least 0.98 of the claim under add/remove, and the releases have the charged
+/// noise. Under replacement a canary that is added or removed costs half of what is charged, and
+/// more where only sqrt 2 is charged. A copied triangle has more noise off the diagonal than
+/// necessary: 1/8 of the squared mu of a matrix `v v^T` is lost to it, in the mean over directions.
 fn check(name: &str, audit: &RunAudit, adjacency: Adjacency) {
     assert!(audit.verdict.holds(), "{name}: {audit}");
     let share = audit.canary_mu / audit.claimed_mu;
@@ -194,7 +196,7 @@ fn runs_of_refinement_give_away_what_they_claim_and_no_more() {
     }
 }
 
-/// Enough noise coordinates for the white box to be sure of two percent.
+/// Enough noise coordinates for a white-box error of two percent.
 #[test]
 #[ignore = "long form: 400 training runs"]
 fn long_white_box_within_two_percent() {
@@ -239,7 +241,7 @@ impl AuditedRun for Broken<'_> {
     }
 }
 
-/// Half the noise; and what a canary adds when its clip is forgotten: twice what it may.
+/// Half the noise; and the contribution of a canary without clipping: twice the allowed one.
 #[test]
 fn too_little_noise_and_a_forgotten_clip_are_found() {
     let half_noise = |view: &mut View| {
@@ -293,8 +295,8 @@ fn no_user_moves_the_first_release_further_than_paid_for() {
     }
 }
 
-/// Users of all sizes who are computed side by side: with the moments of features released first, and with the projectors. Who leaves moves all others up
-/// in their groups.
+/// Users with different numbers of rows who are processed in batches: with the moments of features
+/// released first, and with the projectors. Removing a user shifts all others in their groups.
 #[test]
 fn no_user_moves_the_first_release_of_refinement_further_than_paid_for() {
     const DIM: usize = 11;
@@ -335,7 +337,7 @@ fn no_user_moves_the_first_release_of_refinement_further_than_paid_for() {
     }
 }
 
-/// Rows and a vector straight from the records, without any clip.
+/// Rows and a vector directly from the records, without clipping.
 struct Hostile;
 
 impl KroneckerContribution for Hostile {
@@ -377,8 +379,9 @@ fn no_user_moves_a_sum_of_kronecker_products_further_than_paid_for() {
     assert!((2..users.len()).contains(&n_admitted), "{n_admitted}");
 }
 
-/// Users along one of two axes; candidates are the axes and a line between. 5,000 selections on each of two
-/// neighbours against exact probabilities, both adjacencies with their own exponents, and the range between them.
+/// Users along one of two axes; the candidates are the axes and a line between them. 5,000
+/// selections on each of two neighbours compared with exact probabilities, for both adjacencies
+/// with their own exponents, and the range between them.
 #[test]
 fn selections_have_the_probabilities_and_the_range_of_their_claim() {
     const N: u64 = 5_000;

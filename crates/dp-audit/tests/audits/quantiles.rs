@@ -36,8 +36,8 @@ fn exact(values: &[f64], level: f64, epsilon: f64) -> Vec<f64> {
     weights.iter().map(|w| w / total).collect()
 }
 
-/// Selections of each grid point for users with these largest values; users with larger values have
-/// more records.
+/// Number of selections of each grid point for users with these largest values; users with larger
+/// values have more records.
 fn selected(quantile: &PrivateQuantile, values: &[f32], noise: &mut NoiseSource) -> [u64; 4] {
     let users: Vec<Vec<(u32, f32)>> = values
         .iter()

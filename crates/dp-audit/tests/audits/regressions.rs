@@ -94,7 +94,7 @@ fn no_user_moves_the_first_release_further_than_paid_for() {
         })
         .unwrap();
         assert!(audit.verdict.holds(), "{name}: {audit}");
-        // canaries reach the bound, but for the margin of the grid
+        // canaries reach the bound, except for the margin of the grid
         assert!(
             audit.largest > 0.999 * audit.allowed as f64,
             "{name}: {audit}"

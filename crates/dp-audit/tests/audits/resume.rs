@@ -1,4 +1,4 @@
-//! A run that is interrupted and goes on: no noise is used twice.
+//! A run that is interrupted and resumed: no noise is used twice.
 
 use std::fs;
 use std::ops::ControlFlow;
@@ -30,7 +30,7 @@ fn fit() -> MatrixFactorization {
     params.check().unwrap()
 }
 
-/// Users who add nothing: what is released is noise.
+/// Users who contribute nothing, so that the releases are noise.
 fn nobody() -> Private<Interactions> {
     let mut builder = InteractionsBuilder::new(N_ITEMS);
     builder.ensure_users(3);
@@ -43,7 +43,7 @@ fn plan() -> Plan {
 
 const RUN: &str = "r";
 
-/// Kills a process after so many releases, those that are replayed included, and keeps them.
+/// Kills a process after this many releases, including replayed ones, and keeps them.
 struct Killed {
     left: usize,
     listed: Vec<ReleaseEntry>,
@@ -63,7 +63,8 @@ impl Observer for Killed {
     }
 }
 
-/// One process that is killed when the run has made `n_steps` of its steps: the last one's numbers, in standard deviations.
+/// One process that is killed when the run has made `n_steps` of its steps: the numbers of the last
+/// step, in standard deviations.
 fn go_on(folder: &Path, n_steps: usize) -> Vec<f64> {
     let room = ApproxDp::target(30.0, 1e-5).unwrap();
     let budget = Budget::new(room, ADJACENCY).unwrap();
@@ -85,7 +86,7 @@ fn go_on(folder: &Path, n_steps: usize) -> Vec<f64> {
     middles.map(|z| z / sigma).collect()
 }
 
-/// The model of what the list holds.
+/// The model that follows from the list.
 fn so_far(folder: &Path) -> Fitted<FactorModel> {
     let plan = plan();
     let list = ReleaseList::read(RunFolder::new(folder).list_path(), RUN, &plan).unwrap();
@@ -93,7 +94,7 @@ fn so_far(folder: &Path) -> Fitted<FactorModel> {
     fit().run(&nobody(), run).unwrap()
 }
 
-/// An entry that was lost: the step is made again from the same list.
+/// A lost entry: the step is repeated from the same list.
 #[test]
 fn a_step_that_is_made_again_gets_other_noise() {
     let folder = tempfile::tempdir().unwrap();
@@ -106,9 +107,9 @@ fn a_step_that_is_made_again_gets_other_noise() {
     assert!(checks.iter().all(|c| c.passed()), "{checks:?}");
 }
 
-/// The step after the interruption against the one before: given the factors `f` of the round,
-/// `sum_i c_i w_i / |w|` with `w_i = |f_i| - mean` is exactly N(0, 1) if the noise `c` of the counts was
-/// not used for them.
+/// Compares the step after the interruption with the one before: given the factors `f` of the
+/// round, `sum_i c_i w_i / |w|` with `w_i = |f_i| - mean` is exactly N(0, 1) if the noise `c` of
+/// the counts was not used for them.
 #[test]
 fn steps_before_and_after_an_interruption_share_no_noise() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Sums over samples: what pays for them, what clients may send, what adds up.
+//! Sums over samples: which spends cover them, what clients may send, which sums can be merged.
 
 use dp_accounting::Spend;
 use dp_audit::testing::Payer;
@@ -54,8 +54,8 @@ fn a_sample_is_drawn_and_released_for_its_own_event_only() {
     }
 }
 
-/// Everybody is drawn and the noise is one bound: a client that counts twice, or beyond the bound,
-/// moves the release by 50 standard deviations or more; 9 have probability 1e-18.
+/// All clients are drawn and the noise is one bound: a client that counts twice, or beyond the
+/// bound, changes the release by at least 50 standard deviations; 9 have probability 1e-18.
 #[test]
 fn what_clients_send_moves_a_round_by_one_bounded_message_each() {
     let noise = &mut NoiseSource::operating_system();

@@ -44,7 +44,7 @@ fn settings(epsilon: f64, dim: usize) -> MatrixFactorization {
     let mut params = FactorizationParams::adadpals_for_target(target(epsilon));
     params.dim = Some(dim);
     params.n_rounds = 2;
-    // nine items let a canary use the whole norm of the counts
+    // with nine items a canary can use the whole norm of the counts
     params.count_clip_norm = 3.0;
     params.count_floor = 5.0;
     params.check().unwrap()
@@ -66,7 +66,7 @@ fn canaries(n: usize) -> Canaries {
     Canaries::new(Private::new(ratings()), n, 9, 1e4).unwrap()
 }
 
-/// 32 runs with 1,000 canaries: 16,000 outputs a side.
+/// 32 runs with 1,000 canaries: 16,000 outputs on each side.
 #[test]
 fn a_whole_run_gives_away_what_it_claims_and_no_more() {
     let canaries = canaries(1000);
@@ -91,8 +91,8 @@ fn a_whole_run_gives_away_what_it_claims_and_no_more() {
     assert!(text.contains("\"verdict\":\"holds\""));
 }
 
-/// As above at epsilon 5, with `n_runs` times 500 outputs a side: lower bounds at several confidences,
-/// as shares of the claim.
+/// As above at epsilon 5, with `n_runs` times 500 outputs on each side: lower bounds at several
+/// confidences, as fractions of the claim.
 fn epsilon_five(n_runs: usize) -> [f64; 3] {
     let canaries = canaries(1000);
     let trainer = audited(settings(5.0, 1), canaries.n_items(), 5.0);
@@ -111,9 +111,9 @@ fn epsilon_five(n_runs: usize) -> [f64; 3] {
     })
 }
 
-/// 16,000 outputs a side: a perfect Gaussian is expected to show 0.963 of the claim at confidence 0.95,
-/// 0.952 at 0.99 and 0.886 at 1 - 1e-9, standard deviation 0.0132. Asked for is 0.9 at 0.95: missed by
-/// chance with probability 1e-6.
+/// 16,000 outputs on each side: a perfect Gaussian is expected to show 0.963 of the claim at
+/// confidence 0.95, 0.952 at 0.99 and 0.886 at 1 - 1e-9, standard deviation 0.0132. The test
+/// requires 0.9 at 0.95, which is missed by chance with probability 1e-6.
 #[test]
 #[ignore = "long form: 32 training runs"]
 fn long_a_run_at_epsilon_five_shows_nine_tenths_of_its_claim() {
@@ -121,8 +121,8 @@ fn long_a_run_at_epsilon_five_shows_nine_tenths_of_its_claim() {
     assert!(shares[0] > 0.9, "{shares:?}");
 }
 
-/// 48,000 outputs a side, where 0.934 is expected at confidence 1 - 1e-9, standard deviation 0.0076:
-/// 0.9 is missed by chance with probability 4e-6.
+/// 48,000 outputs on each side, where 0.934 is expected at confidence 1 - 1e-9, standard deviation
+/// 0.0076: 0.9 is missed by chance with probability 4e-6.
 #[test]
 #[ignore = "long form: 96 training runs"]
 fn long_more_runs_at_epsilon_five_show_nine_tenths_all_but_surely() {
@@ -146,8 +146,8 @@ fn a_run_with_tastes_holds_as_well() {
     );
 }
 
-/// Four runs with 150 canaries at epsilon 4: every release is looked at, and canaries are worth what
-/// is claimed.
+/// Four runs with 150 canaries at epsilon 4: every release is checked, and the canaries' privacy
+/// loss is what is claimed.
 fn check_run(params: FactorizationParams) {
     let canaries = canaries(150);
     let (name, fit) = (format!("{params:?}"), params.check().unwrap());
@@ -163,8 +163,8 @@ fn check_run(params: FactorizationParams) {
     assert!((share - 1.0).abs() < 0.03, "{name}: {share}: {audit}");
 }
 
-/// Both ways to describe the users who did not choose an item: a Gramian per item, one for all; on the head as well, and
-/// without biases.
+/// Both ways to model the users who did not choose an item: a Gram matrix per item, or one for all;
+/// also on head items only, and without biases.
 #[test]
 fn runs_of_implicit_feedback_hold_as_well() {
     let (biased, plain) = (ScoreModel::Biased, ScoreModel::Plain);
@@ -188,7 +188,7 @@ fn runs_of_implicit_feedback_hold_as_well() {
     }
 }
 
-/// Algorithm 2 and residual rounds: sums of residuals in place of statistics.
+/// Algorithm 2 and residual rounds: sums of residuals instead of statistics.
 #[test]
 fn runs_of_the_other_item_updates_hold_as_well() {
     let residual = || ResidualRounds {
@@ -196,7 +196,8 @@ fn runs_of_the_other_item_updates_hold_as_well() {
         ..ResidualRounds::default()
     };
     let pooled = Some(PooledMatrices { weight_share: 0.2 });
-    // items that are the posterior of all rounds soon fit the canaries, whose residuals have to stay above the bound
+    // items that are the posterior of all rounds soon fit the canaries, whose residuals have to
+    // stay above the bound
     let tight = ResidualRounds {
         bounds: ResidualBounds::Geometric { ratio: 0.4 },
         ..residual()
@@ -213,7 +214,7 @@ fn runs_of_the_other_item_updates_hold_as_well() {
         params.item_update = item_update;
         params.pooled_matrices = pooled_matrices;
         if pooled_matrices.is_some() {
-            params.matrix_share = 0.02; // of few numbers the noise cannot be measured well
+            params.matrix_share = 0.02; // with few numbers the noise cannot be measured well
             params.scale_share = 0.05;
         }
         check_run(params);
@@ -267,7 +268,7 @@ fn no_user_moves_the_first_release_further_than_paid_for() {
     assert!(audit.verdict.holds(), "{audit}");
 }
 
-/// Equal seeds give equal noise, which cancels: every release holds exactly the users'
+/// Equal seeds give equal noise, which cancels: every release contains exactly the users'
 /// contributions as computed from public values, to the last integer.
 #[test]
 fn releases_hold_exactly_what_users_add_given_earlier_releases() {
@@ -289,7 +290,8 @@ fn releases_hold_exactly_what_users_add_given_earlier_releases() {
     }
 }
 
-/// Whether what a run released less the noise of its seed, which a run without users shows alone, is what its views say that users add.
+/// Whether the releases of a run minus the noise of its seed, which is known from a run without
+/// users, equal the users' contributions in its views.
 fn exact_sums_are_exact<O: Oracle<TunedModel>>(
     trainer: &AuditedTrainer<Tuning, O>,
     users: &Private<Interactions>,
@@ -308,7 +310,8 @@ fn exact_sums_are_exact<O: Oracle<TunedModel>>(
     })
 }
 
-/// Candidates are trained on a part of each user's records and compared on the rest, a tenth; a canary's 11 items leave 9 for the norm of the counts.
+/// Candidates are trained on a part of each user's records and compared on the rest, one tenth; of
+/// a canary's 11 items, 9 are left for the norm of the counts.
 #[test]
 fn a_choice_among_candidates_gives_away_what_it_claims_and_no_more() {
     let canaries = Canaries::new(Private::new(ratings()), 150, 11, 1e4).unwrap();
@@ -327,9 +330,9 @@ fn a_choice_among_candidates_gives_away_what_it_claims_and_no_more() {
         ..RunSettings::default()
     };
     let fresh = NoiseSource::operating_system;
-    // without its oracle the audit takes all records of a user for those of every release
+    // without its oracle the audit uses all records of a user for every release
     let users = canaries.with(&[true; 150]).unwrap();
-    assert!(!exact_sums_are_exact(&trainer, &users, canaries.users())); // all records of a user, and not those that are read
+    assert!(!exact_sums_are_exact(&trainer, &users, canaries.users())); // all records of a user instead of those that are read
     let trainer = trainer.checked_by(oracle);
     assert!(exact_sums_are_exact(&trainer, &users, canaries.users()));
     let audit = audit_run(&trainer, &canaries, &runs, fresh).unwrap();
@@ -346,7 +349,7 @@ fn a_table_whose_disk_is_gone_is_an_error_of_the_audit() {
     let mut users = InteractionsBuilder::new(9).on_disk(scratch);
     users.push(0, 1, 3.0).unwrap();
     let users = Private::new(users.try_build().unwrap().0);
-    drop(folder); // parts of the table are to be written there
+    drop(folder); // parts of the table would be written there
     let tuning = Tuning::new(vec![settings(2.0, 1)], TuningParams::default()).unwrap();
     let oracle = TuningOracle::new(tuning.clone());
     let trainer = AuditedTrainer::new(tuning, 9, target(4.0), Adjacency::AddRemoveUser);
@@ -356,8 +359,9 @@ fn a_table_whose_disk_is_gone_is_an_error_of_the_audit() {
     assert!(matches!(found, Err(Error::Trainer(_))));
 }
 
-/// Releases of so many numbers each, with their claimed noise multipliers; a canary has a number of its own in the first. Releases of two
-/// numbers come out with three hundredths of the noise that they claim.
+/// Releases with the given numbers of coordinates and claimed noise multipliers; a canary has a
+/// separate number in the first. Releases of two numbers have three hundredths of the noise that
+/// they claim.
 struct Releases(Vec<(f64, usize)>);
 
 impl AuditedRun for Releases {
@@ -427,7 +431,8 @@ fn audit_of(releases: &[(f64, usize)], base_items: usize) -> RunAudit {
     .unwrap()
 }
 
-/// "claimed 31.28, measured .9463, within 299.89 %, 2 draws" ended in "confidence 1 - 3e-8".
+/// Regression test: "claimed 31.28, measured .9463, within 299.89 %, 2 draws" ended in "confidence
+/// 1 - 3e-8".
 #[test]
 fn noise_of_too_few_numbers_to_measure_is_taken_on_trust_and_said_to_be() {
     let measured = audit_of(&[(1.0, 4000)], 10);

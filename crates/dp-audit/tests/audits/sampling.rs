@@ -24,7 +24,8 @@ fn samples_of_fixed_size_are_uniform_subsets() {
     }
 }
 
-/// 2 million draws at the smallest scale: a shift by 1/2 moves the statistic by 22 standard deviations.
+/// 2 million draws at the smallest scale: a shift by 1/2 changes the statistic by 22 standard
+/// deviations.
 #[test]
 fn the_discrete_sampler_fits_its_probabilities() {
     let mut draws = vec![0; 2_000_000];

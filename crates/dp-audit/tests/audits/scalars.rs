@@ -8,10 +8,10 @@ use dp_mechanism::{Grid, NoiseSource, ReleasedScalar, release_scalar_sum, releas
 use crate::support::{LEVEL, table};
 
 const Z: f64 = 2.0;
-/// Releases of one number: noise too small by a tenth is missed with probability 1e-5.
+/// Number of releases of one number: noise too small by a tenth is missed with probability 1e-5.
 const N: usize = 6000;
 
-/// The same release made again and again, as the coordinates of one view.
+/// The same release repeated, as the coordinates of one view.
 #[allow(
     clippy::cast_possible_truncation,
     reason = "a released number has far fewer than 63 bits"
@@ -49,7 +49,7 @@ fn users() -> Private<Interactions> {
 fn user_counts_have_the_noise_that_was_paid_for() {
     let (data, payer) = (users(), payer());
     let noise = &mut NoiseSource::operating_system();
-    // a user at the clip adds the integer below clip / step
+    // a user at the clip contributes the integer below clip / step
     let one = Grid::new(Z, 1.0).unwrap().quantise(1.0);
     let view = view(1.0, 11 * one, || {
         release_user_count(&data, payer.spend().unwrap(), noise).unwrap()
@@ -71,8 +71,8 @@ fn sums_have_the_noise_that_was_paid_for() {
     assert!(audit.verdict.holds(), "{audit}");
 }
 
-/// Equal noise on both sides cancels: a user beyond the clip counts as one at the clip, and changes the
-/// sum by no more than the clip.
+/// Equal noise on both sides cancels: a user beyond the clip counts as one at the clip, and changes
+/// the sum by no more than the clip.
 #[test]
 fn users_beyond_the_clip_count_as_users_at_the_clip() {
     let (data, payer) = (users(), payer());

@@ -1,4 +1,5 @@
-//! The exponential mechanism: draws on toy neighbours against exact probabilities.
+//! The exponential mechanism: draws on small neighbouring data sets compared with exact
+//! probabilities.
 
 use dp_audit::testing::Payer;
 use dp_audit::{audit_frequencies, audit_range};
@@ -41,7 +42,7 @@ fn exact(mechanism: &ExponentialMechanism, change: ScoreChange, scores: &[f64]) 
     weights.iter().map(|w| w / total).collect()
 }
 
-/// Two data sets whose scores differ by the sensitivity everywhere, in both directions where the
+/// Two data sets whose scores differ by the sensitivity everywhere, in both directions if the
 /// change is general; 40,000 selections on each.
 #[test]
 fn selections_have_the_probabilities_and_the_range_of_their_claim() {
@@ -70,7 +71,7 @@ fn selections_have_the_probabilities_and_the_range_of_their_claim() {
             let claim = claimed_range(&mechanism.event());
             let audit = audit_range("selection", claim, &first, &second, LEVEL).unwrap();
             assert!(audit.verdict.holds(), "{change:?}: {audit}");
-            // these neighbours reach the claim; the bound comes near it
+            // these neighbours reach the claim, and the bound comes close to it
             assert!(
                 audit.lower_bound_epsilon > 0.6 * claim,
                 "{change:?}: {audit}"
@@ -79,14 +80,15 @@ fn selections_have_the_probabilities_and_the_range_of_their_claim() {
     }
 }
 
-/// Each user gives a point to each item held, in two halves; the last user would give millions.
+/// Each user gives a point to each of their items, in two halves; the last user would give
+/// millions.
 #[test]
 fn no_user_moves_a_score_further_than_paid_for() {
     let change = ScoreChange::Monotone;
     let mechanism = mechanism(1.0, change);
     let ordinary: Vec<Vec<(u32, f32)>> = vec![vec![(0, 1.0)], vec![(1, 1.0)], vec![(1, 0.5)]];
     let mut hostile = ordinary.clone();
-    // the third is what clipping each half alone would let through
+    // the third is what clipping each half separately would let through
     hostile.push(vec![(0, 3e6), (1, -3e6), (2, 1.5)]);
     let noise = &mut NoiseSource::operating_system();
     let mut audited = |data: Interactions, scores: &[f64]| {

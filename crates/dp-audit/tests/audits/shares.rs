@@ -9,7 +9,7 @@ use crate::support::LEVEL;
 /// 32,768 words: each of 2,048 cells expects 128.
 const N: usize = 1 << 15;
 
-/// Two clients with the same vector, so that a mask used twice shows in the difference.
+/// Two clients with the same vector, so that a reused mask shows in the difference.
 #[test]
 fn what_one_server_sees_is_uniform() {
     for value in [0, -1, i64::MAX] {

@@ -5,7 +5,7 @@ use dp_mechanism::{FactorBuffer, FactorContribution, SparseBuffer, VectorContrib
 
 pub(crate) const LEVEL: f64 = 1e-9;
 
-/// Sends the user's values, each in two halves, without any clipping of its own.
+/// Contributes the user's values, each in two halves, without any clipping of its own.
 pub(crate) struct Halves;
 
 impl VectorContribution for Halves {
@@ -23,7 +23,7 @@ impl VectorContribution for Halves {
     }
 }
 
-/// Factors and labels from the user's first value: its sign says which of the two is large.
+/// Factors and labels from the user's first value, whose sign determines which of the two is large.
 pub(crate) struct Lopsided {
     pub(crate) dim: usize,
 }

@@ -1,4 +1,4 @@
-//! Users dealt to workers: everybody counts once, whatever comes back how often.
+//! Users assigned to workers: each user counts once, however often answers arrive.
 
 use dp_accounting::{Plan, ReleaseRequest};
 use dp_core::{Adjacency, ApproxDp, Interactions, Private, ReplaceFactor};
@@ -14,7 +14,7 @@ fn users() -> Interactions {
     table(2, &users)
 }
 
-/// An answer that arrives again, as one that was sent twice does, is refused and changes nothing.
+/// A repeated answer, as from a message that was sent twice, is rejected and changes nothing.
 #[test]
 fn a_shard_counts_once() {
     let request = SumRequest {
@@ -40,7 +40,8 @@ fn a_shard_counts_once() {
     assert_eq!(tally.total().unwrap().expose(), &[4, -3]);
 }
 
-/// A user who is in two shards would be bounded twice: a worker starts with the users of its own shard and no others.
+/// A user who is in two shards would be bounded twice: a worker only starts with the users of its
+/// own shard.
 #[test]
 fn a_worker_refuses_users_of_another_shard() {
     let request = ReleaseRequest::new("sum", 1.0, ReplaceFactor::Two, 2);

@@ -1,4 +1,4 @@
-//! L3: everybody takes part in every round.
+//! L3: all users take part in every round.
 
 use dp_audit::{AuditedRun, Canaries, RunAudit, RunSettings, View, audit_run};
 use dp_core::{Adjacency, ApproxDp, Gdp, Interactions, Private};
@@ -71,7 +71,8 @@ fn audit(trainer: &impl AuditedRun, n_runs: usize) -> RunAudit {
     audit_run(trainer, &canaries(), &runs, NoiseSource::operating_system).unwrap()
 }
 
-/// 4 runs of 30 canaries, about 15 in each. Canaries use 0.999 of the claim under add/remove; one that comes or goes is half of a replacement.
+/// 4 runs of 30 canaries, about 15 in each. Canaries use 0.999 of the claim under add/remove;
+/// adding or removing one costs half of a replacement.
 #[test]
 fn runs_give_away_what_they_claim_and_no_more() {
     for (adjacency, worth) in [
@@ -89,8 +90,9 @@ fn runs_give_away_what_they_claim_and_no_more() {
     }
 }
 
-/// 1,100 runs, 16,500 outputs a side and 38,500 draws of noise a release: white box within 3 %; a perfect Gaussian of mu 0.92 is expected to show 0.86 of its
-/// mu from so many outputs at confidence 1 - 1e-9, standard deviation 0.016.
+/// 1,100 runs, 16,500 outputs on each side and 38,500 draws of noise per release: white-box error
+/// within 3 %; a perfect Gaussian of mu 0.92 is expected to show 0.86 of its mu from that many
+/// outputs at confidence 1 - 1e-9, standard deviation 0.016.
 #[test]
 #[ignore = "long form: 1,100 training runs"]
 fn long_runs_show_most_of_what_they_claim() {
@@ -124,8 +126,8 @@ impl AuditedRun for Broken {
     }
 }
 
-/// Noise short by sqrt 2: of 1,120 draws a release in 32 runs, where 561 are enough to find it but for 1e-6. A clip at twice the bound; a sum that
-/// is released nine times over.
+/// Noise too small by sqrt 2: 1,120 draws per release in 32 runs, where 561 suffice to detect it
+/// except with probability 1e-6. A clip at twice the bound; a sum that is released nine times.
 #[test]
 fn too_little_noise_and_users_above_their_bound_are_found() {
     let noise = |view: &mut View| {

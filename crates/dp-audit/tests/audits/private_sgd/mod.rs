@@ -1,4 +1,5 @@
-//! Whole runs of personalised private SGD: L3 with everybody in every round, L2 on samples, L4 in every round.
+//! Whole runs of personalised private SGD: L3 with all users in every round, L2 on samples, L4 in
+//! every round.
 
 mod everybody;
 mod rounds;
@@ -18,7 +19,7 @@ const BATCH: usize = 2;
 const COMMON: usize = 5;
 const N_ORDINARY: usize = 20;
 const DELTA: f64 = 1e-5;
-/// What canaries have for a label: after all steps of a run still far beyond any clip.
+/// The label of canaries: after all steps of a run still far beyond any clip.
 const FAR: f32 = 1e6;
 
 type Rows = Vec<(Vec<f32>, f32)>;
@@ -28,7 +29,7 @@ fn built(n_features: usize, users: impl Iterator<Item = Rows>) -> UserSamples {
     for (user, rows) in (0..).zip(users) {
         builder
             .push(user, &vec![f32::NAN; n_features], 0.0)
-            .unwrap(); // known even without rows
+            .unwrap(); // makes the user known even without rows
         for (x, y) in rows {
             builder.push(user, &x, y).unwrap();
         }
@@ -36,7 +37,8 @@ fn built(n_features: usize, users: impl Iterator<Item = Rows>) -> UserSamples {
     builder.build().0
 }
 
-/// An ordinary user by number: of different lengths, some with gradients beyond a clip of 1.
+/// An ordinary user by number: with different numbers of rows, some with gradients beyond a clip
+/// of 1.
 fn ordinary(dim: usize, user: usize) -> Rows {
     let wave = |at: usize| (at as f32 * 1.7).sin();
     let row = |r: usize| {
@@ -47,7 +49,7 @@ fn ordinary(dim: usize, user: usize) -> Rows {
     (0..1 + user % MAX_ROWS).map(row).collect()
 }
 
-/// A user whose rows lie along an axis of its own.
+/// A user whose rows lie along a separate axis.
 fn alone(dim: usize, axis: usize, label: f32) -> Rows {
     let mut x = vec![0.0; dim];
     x[axis] = 3.0;
@@ -57,14 +59,14 @@ fn alone(dim: usize, axis: usize, label: f32) -> Rows {
 type Audited =
     AuditedTrainer<PpSgdTrainer<'static, AdditiveModel>, PpSgdOracle<'static, AdditiveModel>>;
 
-/// A fit and its oracle. The model is small and stays for the rest of the test.
+/// A fit and its oracle. The model is small and is leaked for the rest of the test.
 fn audited(params: PpSgdParams, dim: usize, plan: Plan) -> Audited {
     let model = AdditiveModel::new(AdditiveLoss::Squared, dim).unwrap();
     let (fit, model) = (params.check().unwrap(), Box::leak(Box::new(model)));
     Audited::on_batches(fit, model, plan, (MAX_ROWS, BATCH))
 }
 
-/// A run without canaries, and what clients were told in it.
+/// A run without canaries, and the messages to its clients.
 fn run(trainer: &Audited, data: &UserSamples, noise: &mut NoiseSource) -> SgdRun {
     let nobody = InteractionsBuilder::new(1).build().0;
     let (_, views) = trainer.run(data.table(), &nobody, noise).unwrap();

@@ -1,4 +1,4 @@
-//! L4, round by round: exact sums from equal seeds, and exact sensitivity on neighbouring data.
+//! L4, round by round: exact sums with equal seeds, and exact sensitivity on neighbouring data.
 
 use dp_accounting::{Budget, Ledger};
 use dp_audit::SgdRun;
@@ -66,7 +66,8 @@ impl VectorContribution for Nothing {
     fn contribute(&self, _: UserRow<'_>, (): &mut (), _: &mut SparseBuffer) {}
 }
 
-/// The noise of each round of a run with this seed, and who is drawn: the same keys in the same order, with nobody adding anything.
+/// The noise of each round of a run with this seed, and who is drawn: the same keys in the same
+/// order, with no contributions.
 fn coins_and_noise(
     trainer: &Audited,
     run: &SgdRun,
@@ -90,7 +91,7 @@ fn coins_and_noise(
             ),
             Participation::Sampled(sampling) => {
                 let sample = sampling.sample(n_users, coins).unwrap();
-                sampling.sample(n_users, coins).unwrap(); // in place of the noise
+                sampling.sample(n_users, coins).unwrap(); // instead of the noise
                 (
                     sample.indices().to_vec(),
                     VectorSum::accumulate_sampled(sampling, data.table(), n, grid, &Nothing, twin),
@@ -103,7 +104,8 @@ fn coins_and_noise(
     rounds.collect()
 }
 
-/// What is released in every round, less the noise, is the sum of what the users in the sample answer to the released values, to the last integer.
+/// The release of every round minus its noise is the sum of the answers of the users in the sample
+/// to the released values, exact to the last integer.
 #[test]
 fn every_round_releases_the_sum_of_what_its_users_answer() {
     for (params, adjacency) in schemes() {
@@ -146,7 +148,8 @@ fn hostile() -> Vec<Rows> {
     ]
 }
 
-/// Sums of all rounds when users are asked by a fixed pattern of their numbers in the first table, `gone` being the number that the second one lacks.
+/// Sums of all rounds when users are asked according to a fixed pattern of their numbers in the
+/// first table; `gone` is the number that is missing in the second one.
 fn sums(trainer: &Audited, run: &SgdRun, users: &[Rows], gone: Option<usize>) -> Vec<Vec<i64>> {
     let data = table(users);
     let mut sums = vec![vec![0_i64; run.rounds[0].view.integers.len()]; N_ROUNDS];
@@ -164,8 +167,9 @@ fn sums(trainer: &Audited, run: &SgdRun, users: &[Rows], gone: Option<usize>) ->
     sums
 }
 
-/// In exact integers: given the releases and everybody's coins, no round moves by more than `D` when a user comes or goes, nor by more than `2 D` when one is
-/// replaced; and somebody does move it by all of that.
+/// In exact integers: given the releases and all coins, no round changes by more than `D` when a
+/// user is added or removed, nor by more than `2 D` when one is replaced; and some user reaches
+/// this.
 #[test]
 fn no_round_moves_further_than_paid_for_on_neighbouring_data() {
     const CHANGED: usize = 3; // asked in rounds 1, 2 and 4
@@ -205,14 +209,14 @@ fn no_round_moves_further_than_paid_for_on_neighbouring_data() {
                 }
             }
         }
-        // two users share the signs of the extra coordinates and differ in the gradient alone
+        // two users have the same signs of the extra coordinates and differ only in the gradient
         let least = if adjacency.is_replace() { 0.97 } else { 0.999 };
         let reached = worst.iter().filter(|&&share| share > least).count();
         assert!(reached >= 3, "{params:?}: {worst:?}");
     }
 }
 
-/// Squares of the first two rows overflow; the two after them are like anybody's, far beyond the clip.
+/// Squares of the first two rows overflow; the two after them are ordinary, far beyond the clip.
 #[test]
 fn numbers_that_overflow_cost_a_user_one_round_and_no_more() {
     let row = |value: f32, label: f32| (vec![value; COMMON], label);

@@ -1,4 +1,4 @@
-//! L1 and L2 on samples: noise where nobody stands, and epsilon from below.
+//! L1 and L2 on samples: noise in coordinates without users, and lower bounds on epsilon.
 
 use dp_accounting::Plan;
 use dp_audit::{EpsilonAudit, audit_epsilon, audit_release};
@@ -10,15 +10,16 @@ use super::{COMMON, FAR, N_ORDINARY, alone, audited, built, ordinary, plan, run 
 use crate::support::LEVEL;
 
 const N_CANARIES: usize = 1000;
-/// Features that nobody has: what comes out there is noise.
+/// Number of features that no user has: their released values are noise.
 const N_IDLE: usize = 300;
 const DIM: usize = COMMON + N_CANARIES + N_IDLE;
 const N_ROUNDS: usize = 6;
 const Z: f64 = 1.5;
-/// Deltas at which the claims are held against outputs. At 1e-5 itself no number of outputs that CI could make would show anything.
+/// Deltas at which the claims are compared with outputs. At 1e-5 itself no number of outputs that
+/// is feasible in CI would show anything.
 const DELTAS: [f64; 3] = [0.01, 0.05, 0.2];
 
-/// How a run is made, and which neighbour a canary stands for.
+/// How a run samples its clients, and which neighbour a canary represents.
 #[derive(Clone, Copy)]
 struct Scheme {
     params: PpSgdParams,
@@ -27,7 +28,7 @@ struct Scheme {
     q: f64,
 }
 
-/// Canaries come and go: half of them are there.
+/// Canaries are added or removed: half of them are present.
 fn poisson(q: f64) -> Scheme {
     let n = (N_ORDINARY + N_CANARIES / 2) as f64;
     let sampling = PoissonSampling::new(q).unwrap().into();
@@ -38,7 +39,7 @@ fn poisson(q: f64) -> Scheme {
     }
 }
 
-/// Canaries are replaced by their opposites: as many users on either side.
+/// Canaries are replaced by their opposites: the same number of users on both sides.
 fn fixed(size: usize) -> Scheme {
     let n = N_ORDINARY + N_CANARIES;
     let sampling: ClientSampling = FixedSizeSampling::new(size, n).unwrap().into();
@@ -49,14 +50,14 @@ fn fixed(size: usize) -> Scheme {
     }
 }
 
-/// Scores of canaries on the two sides, and the noise on idle coordinates.
+/// Scores of canaries on the two sides, and the noise on coordinates without users.
 struct Seen {
     scores: [Vec<f64>; 2],
     idle: Vec<i64>,
     sigma: u64,
 }
 
-/// Runs in which canary `c` stands on the second side in every other run, beginning with run `c % 2`.
+/// Runs in which canary `c` is on the second side in every other run, beginning with run `c % 2`.
 fn seen(scheme: Scheme, n_runs: usize) -> Seen {
     let trainer = audited(scheme.params, DIM, plan_of(scheme, DELTAS[0]));
     let side = |canary: usize, run: usize| (canary + run) % 2;
@@ -95,7 +96,8 @@ fn seen(scheme: Scheme, n_runs: usize) -> Seen {
     seen
 }
 
-/// Log-likelihood ratio of one round's coordinate between the two sides, at the noise that is claimed: the most powerful score.
+/// Log-likelihood ratio of one round's coordinate between the two sides, at the claimed noise: the
+/// most powerful score.
 fn step_score(scheme: Scheme, x: f64) -> f64 {
     let drawn = |mu: f64| 1.0 - scheme.q + scheme.q * (mu * x - 0.5 * mu * mu).exp();
     match scheme.adjacency {
@@ -108,9 +110,9 @@ fn plan_of(scheme: Scheme, delta: f64) -> Plan {
     plan(scheme.params, DIM, Z, delta, scheme.adjacency)
 }
 
-/// The claims of `claimed` at noise `Z` against what runs have shown.
+/// Compares the claims of `claimed` at noise `Z` with the results of the runs.
 fn audits(name: &str, claimed: Scheme, seen: &Seen) -> Vec<EpsilonAudit> {
-    // a run's score goes from -8 to 8 or so
+    // the score of a run ranges from about -8 to 8
     let thresholds: Vec<f64> = (-20..=20).map(|k| 0.4 * f64::from(k)).collect();
     let [first, second] = &seen.scores;
     let audit = |&delta: &f64| {
@@ -121,7 +123,7 @@ fn audits(name: &str, claimed: Scheme, seen: &Seen) -> Vec<EpsilonAudit> {
     DELTAS.iter().map(audit).collect()
 }
 
-/// Noise where nobody stands, held to what was paid for.
+/// Compares the noise in coordinates without users with what was charged.
 fn idle_noise_holds(seen: Seen) -> bool {
     let view = dp_audit::View {
         label: "idle coordinates".to_owned(),
@@ -134,7 +136,7 @@ fn idle_noise_holds(seen: Seen) -> bool {
     audit_release(&view, LEVEL).unwrap().verdict.holds()
 }
 
-/// 6 runs of 1,000 canaries: 3,000 outputs a side, and 10,800 draws of noise.
+/// 6 runs of 1,000 canaries: 3,000 outputs on each side, and 10,800 draws of noise.
 #[test]
 fn sampled_runs_stay_within_their_claim() {
     for (name, scheme) in [("Poisson", poisson(0.4)), ("fixed size", fixed(408))] {
@@ -147,7 +149,7 @@ fn sampled_runs_stay_within_their_claim() {
     }
 }
 
-/// Ten times as many: 30,000 outputs a side.
+/// Ten times as many: 30,000 outputs on each side.
 #[test]
 #[ignore = "long form: 120 training runs"]
 fn long_sampled_runs_stay_within_their_claim() {
@@ -161,7 +163,8 @@ fn long_sampled_runs_stay_within_their_claim() {
     }
 }
 
-/// Runs that are not what is claimed: everybody takes part though a sample is accounted for, and noise short by sqrt 2.
+/// Runs that violate their claim: all users take part although a sample is accounted for, and noise
+/// too small by sqrt 2.
 #[test]
 fn sampling_that_is_not_done_and_too_little_noise_are_found() {
     for (name, scheme, all) in [

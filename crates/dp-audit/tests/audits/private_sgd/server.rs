@@ -1,4 +1,4 @@
-//! What a server makes of messages, with equal seeds: exact.
+//! The effect of messages on a server, with equal seeds: exact.
 
 use dp_accounting::{Budget, Ledger};
 use dp_core::Adjacency;
@@ -9,7 +9,8 @@ use super::{DELTA, plan};
 
 const N: usize = 40;
 
-/// The shared parameters after two rounds in which everybody is asked, given what is sent in the second, and what was rejected.
+/// The shared parameters after two rounds in which all clients are asked, given the messages of the
+/// second, and the rejections.
 fn after(sent: impl Fn(usize) -> Option<(u32, Vec<i64>)>) -> (Vec<f64>, Vec<Rejection>) {
     let all = PoissonSampling::new(1.0).unwrap().into();
     let params = PpSgdParams::new(1.0, 1.0, 0.5, 2, N as f64).sampled(all);
@@ -38,8 +39,9 @@ fn after(sent: impl Fn(usize) -> Option<(u32, Vec<i64>)>) -> (Vec<f64>, Vec<Reje
     (server.shared().to_vec(), rejected)
 }
 
-/// The noise and the weight of a message are the same whoever else answers: a message moves the model by its integers over the public number of users. What
-/// is of another round or above the bound moves nothing and is told.
+/// The noise and the weight of a message are the same whoever else answers: a message changes the
+/// model by its integers divided by the public number of users. A message of another round or above
+/// the bound changes nothing and is reported.
 #[test]
 fn a_message_weighs_the_same_whoever_else_answers() {
     let grid = dp_mechanism::Grid::new(2.0, 0.5).unwrap();

@@ -14,14 +14,14 @@ use super::{COMMON, FAR, N_ORDINARY, ordinary};
 use crate::support::LEVEL;
 
 const N_CANARIES: usize = 1000;
-/// Items that nobody has: what comes out there is noise.
+/// Number of items that no user has: their released values are noise.
 const N_IDLE: usize = 150;
 const N_ITEMS: usize = COMMON + N_CANARIES + N_IDLE;
 const DIM: usize = super::DIM;
 const Q: f64 = 0.4;
 const N_STEPS: usize = 6;
 
-/// The claim is made at a delta that outputs can say something about.
+/// The claim is made at a delta at which outputs can show something.
 fn claim() -> ApproxDp {
     ApproxDp::target(1.0, 0.05).unwrap()
 }
@@ -43,7 +43,7 @@ fn trainer() -> Audited {
     trainer.checked_by(DpSgdOracle::new(fit, encoder).unwrap())
 }
 
-/// The release of each step, its exact sum not known.
+/// The release of each step, with unknown exact sum.
 fn steps(trainer: &Audited, data: &Private<Interactions>, noise: &mut NoiseSource) -> Vec<View> {
     let nobody = InteractionsBuilder::new(N_ITEMS).with_feature_dim(DIM);
     trainer.run(data, &nobody.build().0, noise).unwrap().1
@@ -62,7 +62,8 @@ fn noise_multiplier(plan: &Plan) -> f64 {
     noise_multiplier
 }
 
-/// Ordinary users, users without anything, and the canaries that `present` says, each on an item of its own.
+/// Ordinary users, users without records, and the canaries selected by `present`, each with a
+/// separate item.
 fn table(n_idle: u32, present: impl Fn(usize) -> bool) -> Private<Interactions> {
     let mut out = InteractionsBuilder::new(N_ITEMS).with_feature_dim(DIM);
     let mut user = 0;
@@ -85,13 +86,14 @@ fn table(n_idle: u32, present: impl Fn(usize) -> bool) -> Private<Interactions> 
     Private::new(out.build().0)
 }
 
-/// Scores of canaries that were there and that were not, and the noise where nobody stands.
+/// Scores of canaries that were present and of those that were not, and the noise in coordinates
+/// without users.
 struct Seen {
     scores: [Vec<f64>; 2],
     idle: View,
 }
 
-/// Runs in which canary `c` is there in every other run, beginning with run `c % 2`.
+/// Runs in which canary `c` is present in every other run, beginning with run `c % 2`.
 fn seen(n_runs: usize) -> Seen {
     let trainer = trainer();
     let z = noise_multiplier(trainer.plan());
@@ -106,7 +108,7 @@ fn seen(n_runs: usize) -> Seen {
             // the gradient points away from the label
             let at = (COMMON + canary) * DIM;
             let x = |view: &View| -(view.integers[at] as f64 + 0.5) / view.layout.sigma() as f64;
-            // log-likelihood ratio at the noise that is claimed: the most powerful score
+            // log-likelihood ratio at the claimed noise: the most powerful score
             let score = |x: f64| (1.0 - Q + Q * (x / z - 0.5 / (z * z)).exp()).ln();
             let score = steps.iter().map(|view| score(x(view))).sum();
             scores[side(canary, run)].push(score);
@@ -134,13 +136,13 @@ fn audit(seen: &Seen) -> EpsilonAudit {
     audit_epsilon("gradients", claim(), without, with, &thresholds, confidence).unwrap()
 }
 
-/// 6 runs of 1,000 canaries: 3,000 outputs a side, and 16,200 draws of noise.
+/// 6 runs of 1,000 canaries: 3,000 outputs on each side, and 16,200 draws of noise.
 #[test]
 fn sampled_runs_stay_within_their_claim() {
     let seen = seen(6);
     let audit = audit(&seen);
     assert!(audit.verdict.holds(), "{audit}");
-    // outputs do tell the two sides apart
+    // outputs do distinguish the two sides
     assert!(audit.lower_bound_epsilon > 0.0, "{audit}");
     assert!(audit_release(&seen.idle, LEVEL).unwrap().verdict.holds());
     let mut short = seen.idle;
@@ -148,7 +150,7 @@ fn sampled_runs_stay_within_their_claim() {
     assert!(audit_release(&short, LEVEL).unwrap().verdict.is_violated());
 }
 
-/// Ten times as many: 30,000 outputs a side.
+/// Ten times as many: 30,000 outputs on each side.
 #[test]
 #[ignore = "long form: 60 training runs"]
 fn long_sampled_runs_stay_within_their_claim() {
@@ -159,7 +161,7 @@ fn long_sampled_runs_stay_within_their_claim() {
     assert!(audit_release(&seen.idle, LEVEL).unwrap().verdict.holds());
 }
 
-/// Users without records change the true number of users, who are drawn or not, and nothing else.
+/// Users without records change the true number of users (drawn or not) and nothing else.
 #[test]
 fn users_who_have_nothing_change_nothing() {
     let trainer = trainer();

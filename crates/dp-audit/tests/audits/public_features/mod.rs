@@ -24,19 +24,19 @@ use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
 
 const DIM: usize = 3;
-/// Items that ordinary users have.
+/// Number of items that ordinary users have.
 const COMMON: usize = 12;
 const N_ORDINARY: u32 = 24;
 const N_CANARIES: usize = 30;
 const ITEMS_EACH: usize = 4;
 const N_ITEMS: usize = COMMON + N_CANARIES * ITEMS_EACH;
 const DELTA: f64 = 1e-5;
-/// What canaries say of their items: beyond every bound.
+/// The labels of canaries: beyond every bound.
 const FAR: f32 = 1e4;
-/// A canary's vector, beyond its bound too.
+/// A canary's vector, also beyond its bound.
 const LONG: [f32; DIM] = [2.0, 0.0, 0.0];
 
-/// Ordinary users, and some that have nothing, on `n_items` items.
+/// Ordinary users, and some without records, on `n_items` items.
 fn ordinary(n_items: usize, n_idle: u32) -> Interactions {
     let mut out = InteractionsBuilder::new(n_items).with_feature_dim(DIM);
     for user in 0..N_ORDINARY + n_idle {
@@ -57,7 +57,7 @@ fn canaries() -> Canaries {
     canaries.with_features(&LONG).unwrap()
 }
 
-/// Four genres of the common items; each other item has a feature of its own.
+/// Four genres of the common items; each other item has a separate feature.
 fn features() -> ItemFeatures {
     let mut features = ItemFeaturesBuilder::new(N_ITEMS, &[4, N_ITEMS - COMMON]).unwrap();
     for item in 0..N_ITEMS as u32 {
@@ -93,7 +93,7 @@ fn setup() -> ProblemSetup {
     }
 }
 
-/// The same with weights that differ between items, those of a canary's own too.
+/// The same with weights that differ between items, including those of a canary.
 fn weighted() -> ProblemSetup {
     let values = (0..N_ITEMS).map(|j| 1.0 + (j % 7) as f64).collect();
     let omega = ItemNumbers::Public { values };
@@ -103,7 +103,7 @@ fn weighted() -> ProblemSetup {
     }
 }
 
-/// What a run learned, and its releases.
+/// The learned parameters of a run, and its releases.
 type Learned = (Vec<f64>, Vec<View>);
 
 /// A trainer under audit, whatever it learns.
@@ -187,7 +187,7 @@ fn known_noise() -> KernelRidge {
     ridge(RidgeNoise::FromRelease { item_norm: 1.0 })
 }
 
-/// Item vectors that stay near 0, where the logistic loss is curved most.
+/// Item vectors that stay near 0, where the logistic loss has the largest curvature.
 fn timid() -> KernelRidge {
     ridge(RidgeNoise::Given { ratio: 1e4 })
 }
@@ -196,7 +196,7 @@ fn target(epsilon: f64) -> ApproxDp {
     ApproxDp::target(epsilon, DELTA).unwrap()
 }
 
-/// All fits on users' given vectors.
+/// All fits with given user vectors.
 fn on_given_vectors(epsilon: f64, adjacency: Adjacency) -> Cases {
     let ssp = |setup, n_resamples| {
         let params = SspParams {

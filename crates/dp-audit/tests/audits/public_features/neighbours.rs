@@ -1,4 +1,4 @@
-//! L4: users taken out, users who have nothing, and noise that may not count.
+//! L4: removed users, users without records, and noise that must not count.
 
 use dp_accounting::{Budget, Ledger};
 use dp_audit::audit_sensitivity;
@@ -62,7 +62,8 @@ fn integers(run: &Learned) -> Vec<&[i64]> {
     run.1.iter().map(|view| view.integers.as_slice()).collect()
 }
 
-/// Users without records change the true number of users and nothing else: with equal noise, not a bit of what is released.
+/// Users without records change the true number of users and nothing else: with equal noise, no bit
+/// of the releases changes.
 #[test]
 fn users_who_have_nothing_change_nothing() {
     same_with_idle_users(all(4.0, ADD_REMOVE));
@@ -82,7 +83,7 @@ pub(super) fn same_with_idle_users(cases: Cases) {
     }
 }
 
-/// The certificate of a run with repeatable noise says so, and that of any other does not.
+/// The certificate of a run with repeatable noise states this, and that of any other run does not.
 #[test]
 fn seeded_noise_is_marked() {
     let fit = SspParams::new(setup()).check().unwrap();

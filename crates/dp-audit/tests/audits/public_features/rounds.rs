@@ -1,4 +1,4 @@
-//! Rounds under a prior by features: on ratings and on likes.
+//! Rounds with a feature-based prior: on ratings and on likes.
 
 use dp_audit::{AuditedTrainer, FeatureRounds, FeatureRoundsOracle, audit_sensitivity};
 use dp_core::Adjacency;
@@ -8,7 +8,7 @@ use super::neighbours::{nobody, same_with_idle_users, table};
 use super::statistics::{BOTH, audited, check_share};
 use super::{Cases, DIM, N_ITEMS, N_ORDINARY, features, target};
 
-/// Defaults but for the length of vectors and the number of rounds.
+/// Default settings except for the length of vectors and the number of rounds.
 fn trainers(epsilon: f64, adjacency: Adjacency) -> Cases {
     let (target, features) = (target(epsilon), features());
     let ratings = AmResidualSspParams {
@@ -40,11 +40,13 @@ fn trainers(epsilon: f64, adjacency: Adjacency) -> Cases {
     ]
 }
 
-/// Least shares of the claim that canaries use, under add/remove and under replacement: what they add in later rounds hangs on earlier noise. In 210 runs of
-/// the audit the least were .933 and .466, nearly all .98 and .48 or more.
+/// Smallest shares of the claim that canaries use, under add/remove and under replacement: their
+/// contributions in later rounds depend on earlier noise. In 210 runs of the audit the smallest
+/// were .933 and .466, nearly all at least .98 and .48.
 const LEAST: [f64; 2] = [0.85, 0.4];
 
-/// 4 runs of 30 canaries each, about 15 in each run. Second moments and the count of users are shared by all of them, 2 % of the budget.
+/// 4 runs of 30 canaries each, about 15 in each run. Second moments and the count of users, 2 % of
+/// the budget, are shared by all of them.
 #[test]
 fn runs_give_away_what_they_claim_and_no_more() {
     for adjacency in BOTH {
@@ -56,7 +58,8 @@ fn runs_give_away_what_they_claim_and_no_more() {
     }
 }
 
-/// In exact integers, on the production path: somebody uses up what is paid for, the hostile user too goes no further.
+/// In exact integers, on the production path: some user reaches the charged bound, and the hostile
+/// user does not exceed it either.
 #[test]
 fn no_user_moves_the_first_release_further_than_paid_for() {
     let (data, nobody) = (table(), nobody());
@@ -72,13 +75,14 @@ fn no_user_moves_the_first_release_further_than_paid_for() {
     }
 }
 
-/// Users without records change the true number of users and nothing else: with equal noise, not a bit of what is released.
+/// Users without records change the true number of users and nothing else: with equal noise, no bit
+/// of the releases changes.
 #[test]
 fn users_who_have_nothing_change_nothing() {
     same_with_idle_users(trainers(4.0, Adjacency::AddRemoveUser));
 }
 
-/// White box within two percent, at the level of the checks.
+/// White-box error within two percent, at the level of the checks.
 #[test]
 #[ignore = "long form: 200 training runs each"]
 fn long_white_box_within_two_percent() {

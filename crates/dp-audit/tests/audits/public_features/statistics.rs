@@ -1,4 +1,4 @@
-//! L3: item vectors by statistics.
+//! L3: item vectors from statistics.
 
 use dp_audit::{AuditedRun, RunAudit, RunSettings, audit_run};
 use dp_core::Adjacency;
@@ -16,13 +16,14 @@ pub(super) fn audited(trainer: &(impl AuditedRun + ?Sized), n_runs: usize) -> Ru
     audit_run(trainer, &canaries(), &runs, NoiseSource::operating_system).unwrap()
 }
 
-/// Canaries use 0.98 of the claim and more under add/remove, and what is released has the noise paid for. Under replacement a canary that comes
-/// or goes is half of what is paid for, `1/sqrt 2` of it in matrices.
+/// Canaries use at least 0.98 of the claim under add/remove, and the releases have the charged
+/// noise. Under replacement a canary that is added or removed costs half of what is charged,
+/// `1/sqrt 2` of it in matrices.
 pub(super) fn check(name: &str, audit: &RunAudit, adjacency: Adjacency) {
     check_share(name, audit, adjacency, [0.98, 0.48]);
 }
 
-/// The same with other least shares, under add/remove and under replacement.
+/// The same with other minimum shares, under add/remove and under replacement.
 pub(super) fn check_share(name: &str, audit: &RunAudit, adjacency: Adjacency, least: [f64; 2]) {
     assert!(audit.verdict.holds(), "{name}: {audit}");
     let share = audit.canary_mu / audit.claimed_mu;
@@ -52,7 +53,7 @@ fn runs_give_away_what_they_claim_and_no_more() {
     }
 }
 
-/// White box within two percent, at the level of the checks.
+/// White-box error within two percent, at the level of the checks.
 #[test]
 #[ignore = "long form: 200 training runs each"]
 fn long_white_box_within_two_percent() {
@@ -65,8 +66,9 @@ fn long_white_box_within_two_percent() {
     }
 }
 
-/// At epsilon 5, 1,100 runs and 16,500 outputs a side: a perfect Gaussian is expected to show 0.963 of the claim at confidence 0.95, standard deviation
-/// 0.0132; 0.9 is missed by chance with probability 1e-6.
+/// At epsilon 5, 1,100 runs and 16,500 outputs on each side: a perfect Gaussian is expected to show
+/// 0.963 of the claim at confidence 0.95, standard deviation 0.0132; 0.9 is missed by chance with
+/// probability 1e-6.
 #[test]
 #[ignore = "long form: 1,100 training runs"]
 fn long_runs_at_epsilon_five_show_nine_tenths_of_their_claim() {

@@ -130,7 +130,8 @@ impl KroneckerAccumulator {
         pair_products(self.isa, rows, out);
     }
 
-    /// Adds `floor(w_p C)` of the loaded rows to every sum. May be called once per load.
+    /// Adds `floor(w_p C)` of the loaded rows to every sum; calling it again without a new load adds
+    /// nothing.
     ///
     /// # Errors
     /// [`Shape`](crate::Error::Shape) if the number of weights differs from the number of sums.
