@@ -1,7 +1,8 @@
-//! `dp audit`: what whole training runs give away, measured with planted users.
+//! `dp audit`: what complete training runs reveal, measured with planted users.
 //!
-//! The runs are those that `dp train`, `dp tune`, `dp personalize` and `dp federate` would make with the same flags, each on a budget of its own
-//! in memory: nothing of them is released, so no ledger is charged.
+//! The runs are those that `dp train`, `dp tune`, `dp personalize` and `dp federate` would make
+//! with the same flags, each with a separate budget in memory: nothing of them is released, so no
+//! ledger is charged.
 
 use std::path::PathBuf;
 
@@ -30,46 +31,47 @@ use crate::workflows::train::{counts_items, metric_release};
 
 const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
 
-/// Users, items and ratings of the generated data that the planted users hide among.
+/// Numbers of users, items and ratings of the generated data into which users are planted.
 const SHAPE: (usize, usize, usize) = (300, 200, 12_000);
 
-/// Users planted in ratings where no number is given.
+/// Default number of users planted in ratings.
 pub(super) const USUAL_CANARIES: usize = 200;
 
-/// Most items that a planted user is given.
+/// Maximum number of items of a planted user.
 const MOST_ITEMS: f64 = 100.0;
 
-/// Most canaries, and most runs.
+/// Maximum number of canaries, and of runs.
 const MOST: usize = 10_000;
 
-/// Outputs below which a coin may well show one side only.
+/// With fewer outputs, a coin may well show only one side.
 const LEAST_OUTPUTS: usize = 40;
 
-/// Draws that an audit keeps, 16 bytes each, above which it says so.
+/// Number of stored draws, 16 bytes each, above which an audit warns.
 const MANY_DRAWS: usize = 1 << 27;
 
-/// What an audit found: measured beside the exact sums of the data, and not covered by any guarantee.
+/// Result of an audit: measured with the exact sums of the data, and not covered by any guarantee.
 #[derive(Debug, Clone)]
 pub struct AuditOutcome {
     /// Whether the claim was refuted.
     pub verdict: Verdict,
-    /// What was found, by a documented schema.
+    /// The results as JSON with a documented schema.
     pub json: Value,
-    /// The same in words, for a terminal.
+    /// The same as text, for a terminal.
     pub text: String,
 }
 
-/// Makes the run of a training on ratings many times with planted users, and measures what they give away. Nothing is released, and no
-/// ledger is charged.
+/// Repeats the run of a training on ratings many times with planted users, and measures what the
+/// runs reveal about them. Nothing is released, and no ledger is charged.
 ///
 /// # Errors
-/// When settings are out of range or do not go together, and when a file cannot be read. A claim that is refuted is no error.
+/// When settings are out of range or conflict, and when a file cannot be read. A refuted claim is
+/// not an error.
 pub fn audit(args: &AuditSettings, watch: &mut dyn Watch) -> Result<AuditOutcome> {
     if args.target.method == Method::AmSsp {
         return audit_features(args, watch);
     }
     crate::item_features::refuse_flags(&args.features)?;
-    // everything public is checked before the data is touched
+    // everything public is checked before the data are read
     let target = args.target.guarantee.target()?;
     let method = args.target.method.meant();
     let params = settings_for(method, &args.feedback, &args.settings, target)?;
@@ -102,7 +104,7 @@ pub fn audit(args: &AuditSettings, watch: &mut dyn Watch) -> Result<AuditOutcome
     what.measure(&*trainer, &canaries, &trials, watch)
 }
 
-/// The same of rounds with public features of items.
+/// The same for rounds with public features of items.
 fn audit_features(args: &AuditSettings, watch: &mut dyn Watch) -> Result<AuditOutcome> {
     let Some(ratings) = &args.ratings else {
         let text =
@@ -132,11 +134,11 @@ fn factorization(
 
 /// What is audited, for the report.
 pub(crate) struct Audited<'a> {
-    /// The file; generated ratings without.
+    /// The input file; none for generated ratings.
     pub(crate) data: Option<&'a TableSource>,
     /// Length of factors, dimension of the subspace or number of features.
     pub(crate) dim: Option<usize>,
-    /// What was run, in a line.
+    /// Description of the run in one line.
     pub(crate) run: String,
 }
 
@@ -165,14 +167,14 @@ impl Audited<'_> {
     }
 }
 
-/// How much is tried.
+/// Size of the audit.
 pub(crate) struct Trials {
     pub(crate) n_canaries: usize,
     pub(crate) runs: RunSettings,
 }
 
 impl Trials {
-    /// `usual` canaries where no number is given.
+    /// Uses `usual` canaries if no number is given.
     ///
     /// # Errors
     /// When a number is out of range, or there would be too few outputs.
@@ -203,19 +205,19 @@ impl Trials {
     }
 }
 
-/// Users with rows, and planted ones whose rows lie along axes that nobody else has.
+/// Users with rows, and planted users whose rows are along axes that no other user has.
 pub(crate) struct PlantedRows {
     pub(crate) canaries: Canaries,
-    /// Numbers in a row, those axes included.
+    /// Number of features in a row, including those axes.
     pub(crate) dim: usize,
 }
 
 impl PlantedRows {
-    /// `n_canaries` users beside these, each with `n_rows` rows on `axes_each` axes in turn; `row` gives length and label of a row by its
-    /// number.
+    /// Adds `n_canaries` users to the given ones, each with `n_rows` rows on `axes_each` axes in
+    /// turn; `row` gives norm and label of a row by its number.
     ///
     /// # Errors
-    /// When rows do not fit.
+    /// When rows have the wrong width.
     pub(crate) fn new(
         users: &UserSamples,
         (n_canaries, axes_each, n_rows): (usize, usize, usize),
@@ -265,7 +267,7 @@ fn bad(name: &'static str, value: f64, expected: &'static str) -> Error {
     error.into()
 }
 
-/// What a run would train on: the part of the ratings that is not held out, or generated ratings.
+/// The training data of a run: the part of the ratings that is not held out, or generated ratings.
 pub(super) fn data(args: &AuditSettings) -> Result<Private<Interactions>> {
     let Some(path) = &args.ratings else {
         let (n_users, n_items, n_ratings) = SHAPE;
@@ -278,8 +280,8 @@ pub(super) fn data(args: &AuditSettings) -> Result<Private<Interactions>> {
     Ok(HeldOut::new(&args.feedback, &args.split, &ratings)?.into_train())
 }
 
-/// The settings with the length of the factors that a run without planted users has. The rule
-/// looks at the mean count of an item, which the items of the planted users would pull down.
+/// The settings with the factor dimension of a run without planted users. The rule uses the mean
+/// count of an item, which the items of the planted users would lower.
 pub(super) fn with_length(
     mut params: FactorizationParams,
     data: &Private<Interactions>,
@@ -301,8 +303,9 @@ pub(super) fn with_length(
     Ok(params)
 }
 
-/// Users planted in the data, each with so many items that the share of them which is trained on is as many as the bound on counts lets one user have in
-/// full, rated far beyond every bound, so that each is reached. Implicit feedback takes any rating for a yes.
+/// Users planted in the data. Each has so many items that the number of them in the training part
+/// is the number that the bound on counts lets one user have in full, and rates them far beyond
+/// every bound, so that each bound is attained. With implicit feedback any rating is a positive.
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -365,7 +368,7 @@ mod tests {
     use super::*;
     use crate::watch::Silent;
 
-    /// Claims half of what its runs cost.
+    /// A run that claims half of its true cost.
     struct Liar<T>(T);
 
     impl<T: AuditedRun> AuditedRun for Liar<T> {

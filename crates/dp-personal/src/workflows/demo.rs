@@ -1,4 +1,4 @@
-//! `dp demo`: the whole path on generated ratings.
+//! `dp demo`: the complete workflow on generated ratings.
 
 use std::fs;
 use std::path::Path;
@@ -23,35 +23,36 @@ use crate::watch::{Watch, Watched, go_on};
 
 const EPSILONS: [f64; 2] = [1.0, 5.0];
 const DELTA: f64 = 1e-5;
-/// Name of the data set in the certificate; by it an earlier demo is known.
+/// Name of the data set in the certificate, by which an earlier demo is recognised.
 const DATA_SET: &str = "generated ratings";
 
-/// The errors of one way to predict held-out ratings.
+/// The errors of one method to predict held-out ratings.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DemoRow {
-    /// Which.
+    /// Name of the method.
     pub method: String,
-    /// Root mean squared error in stars; none without ratings to test on.
+    /// Root mean squared error in stars; none without test ratings.
     pub test_rmse: Option<f64>,
 }
 
-/// What a demo is made on, and the run that it left.
+/// The data of a demo, and the target of the run that it keeps.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DemoData {
-    /// Generated users.
+    /// Number of generated users.
     pub n_users: usize,
-    /// Generated items.
+    /// Number of generated items.
     pub n_items: usize,
-    /// Generated ratings.
+    /// Number of generated ratings.
     pub n_ratings: usize,
-    /// Epsilon of the run that is left in the folder.
+    /// Epsilon of the run whose model is kept in the folder.
     pub epsilon: f64,
     /// Delta of all runs.
     pub delta: f64,
 }
 
-/// Generates ratings, trains on them at two epsilons, compares with no privacy, and writes the release folder of the last run.
-/// `begin` is told what was generated before training begins.
+/// Generates ratings, trains on them at two epsilons, compares with training without privacy, and
+/// writes the release folder of the last run. `begin` is called with the generated sizes before
+/// training begins.
 ///
 /// # Errors
 /// When the folder exists and is not that of an earlier demo, or cannot be written.
@@ -98,7 +99,7 @@ pub fn demo(
     Ok(rows)
 }
 
-/// One run on its own budget; the last one leaves its model behind.
+/// One run with a separate budget; the model of the last one is kept.
 fn train(
     ratings: &Ratings,
     split: &RatingSplit,
@@ -152,7 +153,7 @@ fn train(
     Ok(figures)
 }
 
-/// Only what an earlier demo wrote is replaced without being asked.
+/// Only the output of an earlier demo is replaced.
 fn is_earlier_demo(out: &Path) -> bool {
     let certificate = fs::read_to_string(out.join(CERTIFICATE))
         .ok()

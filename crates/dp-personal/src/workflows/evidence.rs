@@ -1,4 +1,4 @@
-//! `dp evidence`: what public ratings say about items, as a table for `prior`.
+//! `dp evidence`: item information from public ratings, as a table for `prior`.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -12,28 +12,30 @@ use crate::output::{folder_of, replace_files};
 use crate::prior::{ITEM, STANDARD_ERROR, TASTE};
 use crate::settings::EvidenceSettings;
 
-/// Features that fewer items have are none.
+/// Features of fewer items are ignored.
 const MIN_ITEMS: usize = 2;
-/// Most columns of features in a table.
+/// Maximum number of feature columns in a table.
 const MOST_FEATURES: usize = 512;
 
 /// A table of items.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EvidenceTable {
-    /// Where it is.
+    /// Path of the table.
     pub path: PathBuf,
-    /// Its items.
+    /// Number of items.
     pub n_items: usize,
-    /// Those of them that have public ratings.
+    /// Number of items with public ratings.
     pub n_rated: usize,
-    /// Public ratings of these items.
+    /// Number of public ratings of these items.
     pub n_used: usize,
-    /// All public ratings.
+    /// Number of all public ratings.
     pub n_ratings: usize,
 }
 
-/// Fits item biases and tastes to public ratings, without privacy, and writes them with their standard errors. With a table of items also those that nobody has rated, by their
-/// features, which are columns of the table too: each is named `column=name` and holds the weight that the item gives the name.
+/// Fits item biases and taste factors to public ratings, without privacy, and writes them with
+/// their standard errors. A table of items adds items without ratings, using their features, which
+/// are also columns of the output: each is named `column=name` and contains the weight of the name
+/// for the item.
 ///
 /// # Errors
 /// When a file cannot be read or `out` exists or cannot be written.

@@ -1,4 +1,4 @@
-//! What is trained: settings, ratings and the part of them that is not held out.
+//! Inputs of training: settings, ratings, and the part of them that is not held out.
 
 use dp_core::{ApproxDp, Interactions, Private, Scratch};
 use dp_data::{RatingSplit, Ratings, SplitFractions, TableSource, UserSplit};
@@ -11,7 +11,7 @@ use crate::settings::{
     SplitKind, SplitSettings,
 };
 
-/// Refuses flags of feedback and settings that do not go together.
+/// Refuses flags of feedback and settings that conflict.
 pub(crate) fn check_feedback(feedback: &FeedbackSettings, args: &FactorSettings) -> Result<()> {
     let usage = |text: &str| Err(Error::Usage(text.to_owned()));
     match (feedback.feedback, feedback.split) {
@@ -48,7 +48,7 @@ pub(crate) fn check_feedback(feedback: &FeedbackSettings, args: &FactorSettings)
     }
 }
 
-/// Defaults from the target and from what the records mean, overridden by flags.
+/// Defaults from the target and the kind of records, overridden by flags.
 pub(crate) fn settings_for(
     method: Method,
     feedback: &FeedbackSettings,
@@ -92,7 +92,7 @@ pub(crate) fn settings_for(
     Ok(args.over(defaults))
 }
 
-/// Refuses ratings whose item ids would be published though nobody said that they may be.
+/// Refuses ratings whose item ids would be published without a declaration that they are public.
 pub(crate) fn check_items(args: &InputSettings) -> Result<()> {
     let text = match (&args.items, args.item_ids_are_public) {
         (Some(_), false) | (None, true) => return Ok(()),
@@ -107,7 +107,8 @@ pub(crate) fn check_items(args: &InputSettings) -> Result<()> {
     Err(Error::Usage(text.to_owned()))
 }
 
-/// Ratings as they are meant, with the catalogue that was declared or else the items found in them; on disk in `scratch`.
+/// Ratings in the requested interpretation, with the declared catalogue or otherwise the items
+/// found in them; on disk in `scratch`.
 pub(crate) fn read(
     source: &TableSource,
     args: &InputSettings,
@@ -134,16 +135,16 @@ pub(crate) fn read(
     as_feedback(feedback, ratings)
 }
 
-/// The records as they are meant: all of them, or those that are a yes.
+/// The records in the requested interpretation: all of them, or only positives.
 pub(crate) fn as_feedback(feedback: &FeedbackSettings, ratings: Ratings) -> Result<Ratings> {
     match feedback.feedback {
         FeedbackKind::Explicit => Ok(ratings),
-        // values are finite, so the least finite number keeps every record
+        // values are finite, so the smallest finite number keeps every record
         FeedbackKind::Implicit => Ok(ratings.to_implicit(feedback.min_rating.unwrap_or(f64::MIN))?),
     }
 }
 
-/// The parts to train on and to test on, by the seed of the flags.
+/// The training and test parts, by the seed in the flags.
 fn hold_out(args: &SplitSettings, ratings: &Ratings) -> Result<RatingSplit> {
     let fractions = if args.no_split {
         SplitFractions::new(1.0, 0.0, 0.0)?
@@ -155,10 +156,10 @@ fn hold_out(args: &SplitSettings, ratings: &Ratings) -> Result<RatingSplit> {
 
 /// Expected shares of the users for training, validation and test.
 const USER_SHARES: [f64; 3] = [0.75, 1.0 / 12.0, 1.0 / 6.0];
-/// Expected share of a held-out user's records that the user is folded in from.
+/// Expected share of a held-out user's records that is used for the fold-in.
 const HISTORY_SHARE: f64 = 0.8;
 
-/// Users to train on, to choose by and to test on.
+/// Users for training, validation and test.
 ///
 /// # Errors
 /// When the split cannot be made.
@@ -168,14 +169,15 @@ pub fn hold_out_users(ratings: &Ratings, seed: u64) -> Result<UserSplit> {
     Ok(UserSplit::new(ratings, shares, HISTORY_SHARE, seed)?)
 }
 
-/// What is trained on, and what is held out.
+/// The training part and the held-out parts.
 pub(crate) enum HeldOut {
     Ratings(Box<RatingSplit>),
     Users(Box<UserSplit>),
 }
 
 impl HeldOut {
-    /// Splits as the feedback asks; with implicit feedback, ratings below the threshold are gone already.
+    /// Splits according to the feedback; with implicit feedback, ratings below the threshold have
+    /// already been removed.
     pub(crate) fn new(
         feedback: &FeedbackSettings,
         args: &SplitSettings,
@@ -193,7 +195,7 @@ impl HeldOut {
         Ok(Self::Users(Box::new(split)))
     }
 
-    /// The part to train on alone.
+    /// The training part alone.
     pub(crate) fn into_train(self) -> Private<Interactions> {
         match self {
             Self::Ratings(split) => split.train,

@@ -1,4 +1,4 @@
-//! One file a workflow.
+//! The workflows, one per file.
 
 pub mod audit;
 pub mod demo;

@@ -1,4 +1,5 @@
-//! `dp nightly`: a recommender that is brought up to date every night on one budget for each user's lifetime.
+//! `dp nightly`: a recommender that is updated every night with one budget for each user's
+//! lifetime.
 //!
 //! ```text
 //! STATE/nightly.json          public settings, the ledger, the day on which it began
@@ -12,8 +13,11 @@
 //! .STATE.begun                all that until the lifetime is paid for and `nightly.json` names it
 //! ```
 //!
-//! A night is summed, then its users are written beside the store, then the ledger's line is durable, then noise is drawn and the release listed, then the model
-//! follows. Killed before the ledger's line, the night was not made; killed before its release is listed, it is lost; killed later, running it again writes its model.
+//! A night proceeds as follows: it is summed, then its users are written to the store, then the
+//! ledger's line is durable, then noise is drawn and the release listed, then the model is written.
+//! If the process is killed before the ledger's line is durable, the night was not made; if killed
+//! before its release is listed, the night is lost; if killed later, running it again writes its
+//! model.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -59,36 +63,37 @@ const RELEASES: &str = "releases.list";
 const KEPT: &str = "nights.json";
 const MODEL: &str = "model";
 const FIRST_SEEN: &str = "first-seen";
-/// The order of items and their features beside a model, where the catalogue grew or there are features.
+/// The order of items and their features, stored with a model if the catalogue grew or there are
+/// features.
 const ORDER: &str = "item_order.csv";
 const HISTORY: &str = "internal-nights.csv";
-/// Nights whose figures `dp nightly status` prints.
+/// Number of nights whose metrics `dp nightly status` prints.
 const SHOWN: usize = 7;
 const OWN_LEDGER: &str = "ledger";
-/// The hidden folder of a state that is not whole yet ends like this.
+/// Suffix of the hidden folder of an incomplete state.
 const BEGUN: &str = "begun";
 const DAY: u64 = 86_400;
 /// Ids of users that were given have this bit: see [`Interactions::user_id`].
 const GIVEN_IDS: u128 = 1 << 127;
 
-/// What stays the same from night to night. Public.
+/// The part of the state that is the same every night. Public.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct State {
     schema: u32,
-    /// As `dp nightly init` was given it; without one, the ledger lies in the folder.
+    /// The ledger given to `dp nightly init`; if none, the ledger is in the folder.
     ledger: Option<PathBuf>,
     data_set: String,
-    /// The lifetime's line in the ledger.
+    /// The id of the lifetime's line in the ledger.
     release_id: String,
     target: ApproxDp,
     pace: Pace,
     settings: NightlyParams,
     min_rating: Option<f64>,
-    /// The columns of the catalogue that the features of the items are from.
+    /// The columns of the catalogue that contain the items' features.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     feature_cols: Option<Vec<String>>,
-    /// Days since 1970 on which the nights began.
+    /// Days since 1970 of the first day.
     first_day: u64,
 }
 
@@ -109,12 +114,13 @@ impl State {
         }
     }
 
-    /// Writes what the lifetime will be in a folder in which nothing is paid for yet, or takes over what an interrupted [`init`] wrote there, and says which.
+    /// Writes the settings of the lifetime to a folder in which nothing is paid for yet, or takes
+    /// over what an interrupted [`init`] wrote there; returns whether it did the latter.
     fn go_on_from(&mut self, staging: &Path, items: &[u8]) -> Result<bool> {
         if !staging.join(SETTINGS).exists() {
             let files = [
                 (ITEMS, items.to_vec(), false),
-                (SETTINGS, pretty(self)?, false), // last: it says that all is there
+                (SETTINGS, pretty(self)?, false), // last: its presence means that everything is there
             ];
             return replace_files(staging, &files, &[]).map(|()| false);
         }
@@ -138,7 +144,7 @@ impl State {
         )))
     }
 
-    /// Pays for the lifetime and begins its store; the ledger's balance.
+    /// Pays for the lifetime and creates its store; returns the ledger's balance.
     fn begin(
         &mut self,
         staging: &Path,
@@ -191,7 +197,7 @@ impl State {
         all
     }
 
-    /// What shapes every night, and names their list.
+    /// The inputs that determine every night, and name their list.
     fn public(&self) -> Value {
         json!({
             "command": "nightly",
@@ -225,7 +231,8 @@ impl State {
         u32::try_from(days).unwrap_or(u32::MAX)
     }
 
-    /// The epsilon of a user who has spoken on the nights of these ages, of what the lifetime allows.
+    /// The part of the lifetime's epsilon that a user has spent who took part in the nights with
+    /// these ages.
     fn epsilon_of(&self, plan: &Plan, ages: std::ops::Range<u32>) -> Result<f64> {
         let whole = 1_u64 << 50;
         let bounds = self.pace.bounds(whole)?;
@@ -250,19 +257,21 @@ fn days_since_1970() -> u64 {
     now.map_or(0, |since| since.as_secs() / DAY)
 }
 
-/// What `dp nightly` prints.
+/// Output of `dp nightly`.
 #[derive(Debug, Clone)]
 pub struct NightlyReport {
-    /// For programs.
+    /// JSON for programs.
     pub json: Value,
-    /// For a terminal.
+    /// Text for a terminal.
     pub text: String,
 }
 
-/// Begins a lifetime: reserves its one event in the ledger and makes the folder. Where that was interrupted, the same settings go on with what was paid for.
+/// Begins a lifetime: reserves its one event in the ledger and creates the folder. If that was
+/// interrupted, a call with the same settings continues with what was paid for.
 ///
 /// # Errors
-/// Before anything is paid when settings are out of range, the folder exists, the catalogue cannot be read, the ledger has no room, or an interrupted call had other settings.
+/// Before anything is paid, when settings are out of range, the folder exists, the catalogue cannot
+/// be read, the ledger's budget is too small, or an interrupted call had other settings.
 ///
 /// # Privacy
 /// No private data are read. The ledger pays for all nights at once.
@@ -332,7 +341,7 @@ pub fn init(args: &NightlyInitSettings) -> Result<NightlyReport> {
     let balance = match state.begin(&staged.path, &plan, is_interrupted) {
         Ok(balance) => balance.filter(|_| args.ledger.is_some()),
         Err(error) => {
-            // nothing of a lifetime that was not begun stays; one that may be paid for keeps its store
+            // remove a lifetime that was not begun; one that may be paid for keeps its store
             if !staged.path.join(FIRST_SEEN).exists() {
                 let _ = fs::remove_dir_all(&staged.path);
             }
@@ -378,7 +387,7 @@ fn fact(name: &str, text: String) -> (String, String) {
     (name.to_owned(), text)
 }
 
-/// The ledger; `is_first` says that nobody is known to be its user.
+/// Opens the ledger; `is_first` means that none of its users are known yet.
 fn open_account(
     file: &Path,
     (is_new, is_first): (bool, bool),
@@ -399,18 +408,19 @@ fn open_account(
     Account::open(&settings, data_set.to_owned(), plan)
 }
 
-/// Items in the order in which they came, with their public features.
+/// Items in the order in which they were added, with their public features.
 ///
-/// As a table: `item`, `title`, and a column for each feature, `genres=Drama`, which says how often the item has that name in that column.
+/// As a table: `item`, `title`, and a column for each feature, such as `genres=Drama`, with the
+/// number of times that the item has that name in that column.
 pub(crate) struct Items {
     ids: Vec<String>,
     titles: Vec<String>,
     features: Vec<String>,
-    /// Row by row.
+    /// Features row by row.
     numbers: Vec<f64>,
 }
 
-/// Names that fewer items of the first catalogue have are no features.
+/// Names that occur in fewer items of the first catalogue are not used as features.
 const MIN_ITEMS: usize = 2;
 
 impl Items {
@@ -418,7 +428,8 @@ impl Items {
         Self::of_file(&folder.join(ITEMS))
     }
 
-    /// The order and the features beside a model, where it has features or its order is not that of its catalogue.
+    /// The order and the features stored with a model, if it has features or its order is not that
+    /// of its catalogue.
     pub(crate) fn of_model(folder: &Path) -> Result<Option<Self>> {
         let path = folder.join(ORDER);
         match path.exists() {
@@ -427,7 +438,7 @@ impl Items {
         }
     }
 
-    /// The items of a catalogue, with the names in its columns; with `features` only those.
+    /// The items of a catalogue, with the names in its columns, restricted to `features` if given.
     fn of(path: &Path, columns: Option<&[String]>, features: Option<&[String]>) -> Result<Self> {
         let catalogue = dp_data::read_catalogue(path)?;
         let titles = catalogue.titles().iter().map(Option::clone);
@@ -514,7 +525,7 @@ impl Items {
         write().map_err(|e| Error::model(Path::new(ITEMS), e))
     }
 
-    /// The trainer of nights of these items.
+    /// The trainer of nights with these items.
     pub(crate) fn describe(&self, trainer: NightlyFactorization) -> Result<NightlyFactorization> {
         match self.features.len() {
             0 => Ok(trainer),
@@ -522,7 +533,8 @@ impl Items {
         }
     }
 
-    /// What a model needs to be made again, where items have features or are not in the order of its catalogue.
+    /// The data needed to rebuild a model, if items have features or are not in the order of its
+    /// catalogue.
     fn order_file(&self, numbers: &[u32]) -> Result<Option<Vec<u8>>> {
         if numbers.is_sorted() && self.features.is_empty() {
             return Ok(None);
@@ -550,7 +562,7 @@ impl Items {
         }
     }
 
-    /// Adds the items of a catalogue that are new, behind those that were there.
+    /// Appends the items of a catalogue that are new.
     fn add(&mut self, new: Self) {
         let known: HashSet<String> = self.ids.iter().cloned().collect();
         let n = self.features.len();
@@ -564,7 +576,8 @@ impl Items {
     }
 }
 
-/// Adds the items of a catalogue that are new. Their features are those that the first catalogue had.
+/// Appends the items of a catalogue that are new. Their features are restricted to those of the
+/// first catalogue.
 fn add_items(folder: &Path, catalogue: &Path, state: &State) -> Result<()> {
     let mut items = Items::read(folder)?;
     let before = items.ids.len();
@@ -599,8 +612,8 @@ fn add_items(folder: &Path, catalogue: &Path, state: &State) -> Result<()> {
     }
 }
 
-/// The table with items by their numbers in a night. Its users keep their ids, which are those of the data: row numbers would make
-/// somebody else of a user whenever a row comes or goes.
+/// The table with items by their numbers in a night. Its users keep their ids, which are those of
+/// the data: with row numbers, a user would become another one whenever a row is added or removed.
 fn numbered(table: &Private<Interactions>, numbers: &[u32]) -> Result<Private<Interactions>> {
     let table = table.expose();
     if (0..table.n_users()).any(|user| table.user_id(user) < GIVEN_IDS) {
@@ -618,7 +631,7 @@ fn numbered(table: &Private<Interactions>, numbers: &[u32]) -> Result<Private<In
     Ok(Private::new(builder.build().0))
 }
 
-/// The model with items by the catalogue. Items that came after the night have zeros.
+/// The model with items in the order of the catalogue. Items added after the night have zeros.
 pub(crate) fn by_catalogue(model: &FactorModel, numbers: &[u32]) -> Result<FactorModel> {
     let dim = model.dim();
     let (rows, later) = (model.item_factors(), vec![0.0; dim]);
@@ -633,24 +646,25 @@ pub(crate) fn by_catalogue(model: &FactorModel, numbers: &[u32]) -> Result<Facto
     )?)
 }
 
-/// What a night's release says of itself.
+/// The settings recorded with a night's release.
 #[derive(Debug, Clone, Serialize)]
 struct NightSettings {
     #[serde(flatten)]
     params: NightlyParams,
     /// Number of the night.
     night: u32,
-    /// Nights that were made.
+    /// Number of nights that were made.
     n_nights: usize,
-    /// Epsilon of all of a user's nights.
+    /// Epsilon of all nights of a user.
     lifetime_epsilon: f64,
-    /// Nights of a user.
+    /// Number of nights of a user.
     horizon: u32,
-    /// What this night alone is worth to a user whose first one it is.
+    /// Epsilon of this night alone for a user whose first night it is.
     epsilon_of_first_night: f64,
-    /// How far the item biases moved since the night before.
+    /// How far the item biases moved since the previous night.
     moved: Option<f64>,
-    /// The items in the order in which they came, where the catalogue grew or they have features.
+    /// The items in the order in which they were added, if the catalogue grew or they have
+    /// features.
     #[serde(skip)]
     order: Option<Vec<u8>>,
 }
@@ -688,17 +702,18 @@ impl TrainSettings for NightSettings {
     }
 }
 
-/// Makes tonight's release from all ratings that there are, and the model that follows from all nights.
+/// Makes tonight's release from all current ratings, and the model that follows from all nights.
 ///
-/// The number of the night is that of days since [`init`] unless it is given. On a night that was made before nothing is paid, and the model is written
-/// again; missed nights are skipped.
+/// The default number of the night is the number of days since [`init`]. For a night that was made
+/// before, nothing is paid, and the model is written again; missed nights are skipped.
 ///
 /// # Errors
-/// Before anything is paid when a file cannot be read, users are not those of the ledger, the store of first nights is missing, older or changed, or the night has
-/// passed.
+/// Before anything is paid, when a file cannot be read, users are not those of the ledger, the
+/// store of first nights is missing, older or changed, or the night has passed.
 ///
 /// # Privacy
-/// What `STATE/model` and `STATE/releases.list` hold is covered by the certificate of the lifetime. See [`PacedLifetime`].
+/// The contents of `STATE/model` and `STATE/releases.list` are covered by the certificate of the
+/// lifetime. See [`PacedLifetime`].
 pub fn run(args: &NightlyRunSettings, watch: &mut dyn Watch) -> Result<NightlyReport> {
     let folder = &args.state;
     let state = State::open(folder)?;
@@ -802,7 +817,8 @@ pub fn run(args: &NightlyRunSettings, watch: &mut dyn Watch) -> Result<NightlyRe
     ))
 }
 
-/// What the errors of a run's ledger mean for nights, which go on with no other users and no older ledger.
+/// Converts ledger errors of a run to errors of nights, which cannot be continued with other users
+/// or an older ledger.
 fn in_nights(folder: &Path, error: Error) -> Error {
     let state = folder.to_owned();
     match error {
@@ -826,11 +842,11 @@ fn read_tonight(args: &NightlyRunSettings, state: &State) -> Result<Ratings> {
         columns: args.columns.clone(),
     };
     let source: &TableSource = &args.ratings;
-    // with the keys of users' ids: rows are numbered anew every night
+    // with keys from users' ids: rows are numbered differently every night
     Ok(read(source, &input, &state.feedback(), None)?.of_users(|_| true))
 }
 
-/// What was kept of earlier nights; a file that cannot be read is made again.
+/// The stored state of earlier nights; a file that cannot be read is recomputed.
 fn kept(folder: &Path) -> Option<NightState> {
     let bytes = fs::read(folder.join(KEPT)).ok()?;
     serde_json::from_slice(&bytes).ok()
@@ -890,7 +906,7 @@ fn write_model(
     (load, train, mut clock): (f64, f64, Clock),
 ) -> Result<()> {
     let out = folder.join(MODEL);
-    // what a killed run left is made again from the list
+    // what a killed run left is recomputed from the list
     match OutputFolder::recover(&out, true, &|_| Ok(())) {
         Ok(()) | Err(Error::Recovered { .. }) => {}
         Err(error) => return Err(error),
@@ -925,7 +941,7 @@ fn write_model(
     add_history(folder, release.params.night, report.metrics.headline())
 }
 
-/// Held-out errors night by night, for the owner's eyes.
+/// Adds the night's held-out error to the history, for the owner only.
 fn add_history(folder: &Path, night: u32, figures: Option<Headline>) -> Result<()> {
     let path = folder.join(HISTORY);
     let Some(Headline { metric, value, .. }) = figures else {
@@ -945,7 +961,7 @@ fn add_history(folder: &Path, night: u32, figures: Option<Headline>) -> Result<(
     replace_private(&path, text.as_bytes())
 }
 
-/// A held-out figure of a night: private.
+/// A held-out metric of a night: private.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct NightFigure {
     night: u32,
@@ -953,7 +969,7 @@ struct NightFigure {
     value: f64,
 }
 
-/// Those that are kept; rows that cannot be read are left out.
+/// The stored history; rows that cannot be read are left out.
 fn history(folder: &Path) -> Vec<NightFigure> {
     let rows = csv::Reader::from_path(folder.join(HISTORY)).map(csv::Reader::into_deserialize);
     rows.into_iter().flatten().flatten().collect()
@@ -1013,7 +1029,8 @@ fn told(
     }
 }
 
-/// How far the nights are: from public files and the ledger alone, but for the figures of the last nights, which are internal.
+/// The status of the nights: from public files and the ledger alone, except for the metrics of the
+/// last nights, which are internal.
 ///
 /// # Errors
 /// When the folder or its ledger cannot be read.
@@ -1105,11 +1122,13 @@ pub fn status(args: &NightlyStatusSettings) -> Result<NightlyReport> {
     })
 }
 
-/// Forgets users: from now on they add nothing, whatever records of theirs the ratings hold. What is kept of each is a tombstone under a secret key, so that nobody
-/// comes back as somebody new. Releases that were made stay what they are.
+/// Erases users: from now on they add nothing, whatever records of theirs the ratings contain. A
+/// tombstone under a secret key is kept for each, so that they cannot come back as new users.
+/// Earlier releases do not change.
 ///
 /// # Errors
-/// When the folder or its ledger cannot be read, or the store of first nights is missing, older or changed.
+/// When the folder or its ledger cannot be read, or the store of first nights is missing, older or
+/// changed.
 pub fn erase(args: &NightlyEraseSettings) -> Result<NightlyReport> {
     let folder = &args.state;
     let state = State::open(folder)?;
@@ -1136,10 +1155,10 @@ pub fn erase(args: &NightlyEraseSettings) -> Result<NightlyReport> {
     })
 }
 
-/// Copies the last night's model, to be published: see [`publish`](super::publish::publish).
+/// Copies the last night's model for publication: see [`publish`](super::publish::publish).
 ///
 /// # Errors
-/// As there.
+/// As [`publish`](super::publish::publish).
 pub fn publish(args: &NightlyPublishSettings) -> Result<Published> {
     State::open(&args.state)?;
     publish_folder(&PublishSettings {

@@ -1,4 +1,5 @@
-//! `dp predict`: users' own fits in a released subspace or around a released shared part, locally. Nothing is spent.
+//! `dp predict`: users' personal fits in a released subspace or around a released shared part,
+//! computed locally. Nothing is spent.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -14,23 +15,23 @@ use crate::output::{ReleasedShared, SHARED, SUBSPACE, read_shared, read_subspace
 use crate::personal::{Inputs, OwnFit, Personal, Task, Users};
 use crate::settings::{ClassWeight, PredictSettings};
 
-/// A user's own model.
+/// A user's personal model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OwnModel {
     /// The user's id.
     pub user: String,
-    /// Own rows that it was fitted to.
+    /// Number of the user's rows that it was fitted to.
     pub n_rows: usize,
-    /// Its value where all encoded features are 0.
+    /// Its value at encoded features of 0.
     pub level: f64,
     /// One coefficient for each of [`Predictions::features`].
     pub coefficients: Vec<f64>,
 }
 
-/// Users' own models, and what these predict.
+/// Users' personal models, and their predictions.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Predictions {
-    /// What is predicted.
+    /// The column that is predicted.
     pub target: String,
     /// Names of the encoded features.
     pub features: Vec<String>,
@@ -38,19 +39,20 @@ pub struct Predictions {
     pub users: Vec<OwnModel>,
     /// User and prediction of every row to predict, in the order of the file; `None` without such a file.
     pub rows: Option<Vec<(String, f64)>>,
-    /// How private the model is that the users' own models rest on.
+    /// The provenance of the released model behind the personal models.
     pub provenance: Value,
-    /// What to say of a model that is not private.
+    /// A warning if the released model is not private.
     pub warning: Option<&'static str>,
 }
 
-/// Fits users' own models to what a release folder holds, locally, and predicts. Nothing is spent.
+/// Fits users' personal models to the contents of a release folder, locally, and predicts. Nothing
+/// is spent.
 ///
 /// # Errors
-/// When a file cannot be read, or does not have the columns of the training data.
+/// When a file cannot be read, or lacks the columns of the training data.
 ///
 /// # Privacy
-/// What is returned depends on the users' own rows, and is for each user alone.
+/// The result depends on the users' own rows, and is for each user alone.
 pub fn predict(args: &PredictSettings) -> Result<Predictions> {
     let model = LinearModel::read(&args.model)?;
     let user_col = args.user_col.as_deref();
@@ -67,7 +69,7 @@ pub fn predict(args: &PredictSettings) -> Result<Predictions> {
     })
 }
 
-/// What `dp personalize` or `dp federate` released: the shared part of users' linear models.
+/// The release of `dp personalize` or `dp federate`: the shared part of users' linear models.
 ///
 /// # Examples
 /// ```no_run
@@ -87,10 +89,10 @@ pub struct LinearModel {
 }
 
 impl LinearModel {
-    /// The model of a release folder.
+    /// Reads the model of a release folder.
     ///
     /// # Errors
-    /// When the folder holds no such model.
+    /// When the folder contains no such model.
     pub fn read(folder: impl AsRef<Path>) -> Result<Self> {
         let (learned, inputs) = Learned::read(folder.as_ref())?;
         Ok(Self { learned, inputs })
@@ -102,7 +104,8 @@ impl LinearModel {
         &self.inputs
     }
 
-    /// The released numbers and their shape: an orthonormal basis by vectors, or the shared parameters as one row.
+    /// The released numbers and their shape: an orthonormal basis, one vector per row, or the
+    /// shared parameters as one row.
     #[must_use]
     pub fn shared(&self) -> (&[f64], [usize; 2]) {
         match &self.learned {
@@ -114,17 +117,21 @@ impl LinearModel {
         }
     }
 
-    /// Fits users' own models to their own labelled rows, locally. Nothing is spent. Without a user column all rows are one user's.
+    /// Fits users' personal models to their own labelled rows, locally. Nothing is spent. Without a
+    /// user column all rows belong to one user.
     ///
-    /// Of classes with [`ClassWeight::Balanced`] a user's odds of a yes are multiplied by `no / yes`, the numbers of the user's own rows: a yes is predicted where it costs less under
-    /// weights that make both classes count alike (Elkan 2001, Theorem 1). What is predicted is then not a probability. Users with rows of one class, or none, have the odds they
-    /// had.
+    /// For classes with [`ClassWeight::Balanced`], a user's odds of the positive class are
+    /// multiplied by `no / yes`, the numbers of negative and positive rows of the user: the
+    /// positive class is predicted if this has the lower cost under weights that make both classes
+    /// equal (Elkan 2001, Theorem 1). The prediction is then not a probability. The odds of users
+    /// with rows of only one class, or none, do not change.
     ///
     /// # Errors
-    /// When the table cannot be read, or does not have the columns of the training data; [`Error::Usage`] for weights of classes where a number is predicted.
+    /// When the table cannot be read, or lacks the columns of the training data; [`Error::Usage`]
+    /// for class weights in regression.
     ///
     /// # Privacy
-    /// What is returned depends on the users' own rows, and is for each user alone.
+    /// The result depends on the users' own rows, and is for each user alone.
     pub fn personalize(
         &self,
         history: impl Into<TableSource>,
@@ -140,11 +147,13 @@ impl LinearModel {
         OwnModels::fit(&self.inputs, &self.learned, &history, class_weight)
     }
 
-    /// User and prediction of every row, in the order of the table: a value of the target, or of classes the probability that it is above the threshold.
-    /// Rows of users that are not among `people` are predicted as those of somebody without rows.
+    /// User and prediction of every row, in the order of the table: a value of the target, or for
+    /// classes the probability that it is above the threshold. Rows of users that are not in
+    /// `people` are predicted as those of a user without rows.
     ///
     /// # Errors
-    /// When the table cannot be read, does not have the columns of the training data, or a number is missing.
+    /// When the table cannot be read, lacks the columns of the training data, or a number is
+    /// missing.
     pub fn predict(
         &self,
         people: &OwnModels,
@@ -176,9 +185,9 @@ fn columns(user_col: Option<&str>, inputs: &Inputs, with_target: bool) -> Sample
 
 /// The model of a folder.
 enum Learned {
-    /// Of `dp personalize`.
+    /// From `dp personalize`.
     Subspace(Box<(Subspace, OwnFit)>),
-    /// Of `dp federate`.
+    /// From `dp federate`.
     Shared(Box<ReleasedShared>),
 }
 
@@ -200,7 +209,8 @@ impl Learned {
         Ok((Self::Subspace(Box::new((subspace, local))), inputs))
     }
 
-    /// A user's own fit: with the subspace, or around the released rounds; of classes in older models by the run's local steps.
+    /// A user's personal fit: with the subspace, or around the released rounds; for classes in
+    /// older models by the run's local steps.
     fn fit(&self, inputs: &Inputs, users: &Users, user: usize) -> Result<Personal> {
         match self {
             Self::Subspace(model) => Ok(users.fit(user, &model.1, &model.0)),
@@ -222,7 +232,7 @@ impl Learned {
         }
     }
 
-    /// What to say of a model that is not private.
+    /// A warning if the model is not private.
     fn warning(&self) -> Option<&'static str> {
         let (private, seeded) = match self {
             Self::Subspace(model) => {
@@ -234,7 +244,7 @@ impl Learned {
             }
             Self::Shared(model) => {
                 let found = model.provenance;
-                // zeros say nothing of anybody
+                // zeros reveal nothing
                 let private = [SharedProvenance::Private, SharedProvenance::NotTrained];
                 (
                     private.contains(&found),
@@ -251,14 +261,14 @@ impl Learned {
 }
 
 impl ReleasedShared {
-    /// The shared parts that users choose from.
+    /// The shared parts from which users choose.
     fn offered(&self, task: Task) -> Vec<&[f64]> {
         let kept = self.trajectory.chunks_exact(self.last.len().max(1));
         offered(task, kept, &self.last)
     }
 }
 
-/// `ln(yes / no)` of a user's own rows, 0 where one of them is missing.
+/// `ln(yes / no)` of a user's own rows, 0 if one of them is missing.
 fn own_log_odds(inputs: &Inputs, targets: impl Iterator<Item = f32>) -> f64 {
     let (mut yes, mut no) = (0_u32, 0_u32);
     for y in targets {
@@ -275,7 +285,7 @@ fn own_log_odds(inputs: &Inputs, targets: impl Iterator<Item = f32>) -> f64 {
     (f64::from(yes) / f64::from(no)).ln()
 }
 
-/// Users with their own models: private, each for that user alone.
+/// Users with their personal models: private, each for that user alone.
 #[allow(
     missing_debug_implementations,
     reason = "holds private models; printing them is never wanted"
@@ -285,7 +295,7 @@ pub struct OwnModels {
     n_rows: Vec<usize>,
     models: Vec<Personal>,
     by_id: HashMap<String, usize>,
-    /// Of somebody without history.
+    /// The model of a user without history.
     stranger: Personal,
 }
 
@@ -299,7 +309,7 @@ impl OwnModels {
         let (users, n_features) = (history.users().expose(), inputs.features.len());
         let n_rows: Vec<usize> = users.iter().map(|u| u.rows(n_features).len()).collect();
         let most = n_rows.iter().copied().max().unwrap_or(0).clamp(1, 1 << 16);
-        // the last place is that of a user without rows
+        // the last index is that of a user without rows
         let nobody = SampleUser::default();
         let all = Users::new(inputs, users.iter().chain([&nobody]), most)?;
         let fit = |user| learned.fit(inputs, &all, user);
@@ -321,7 +331,7 @@ impl OwnModels {
         })
     }
 
-    /// The model of a user: the one of that id, or else the only one where the history names no users.
+    /// The model of the user with that id, or the only one if the history names no users.
     fn model(&self, id: &str) -> &Personal {
         let at = self.by_id.get(id).or_else(|| self.by_id.get(""));
         at.map_or(&self.stranger, |&at| &self.models[at])
@@ -347,7 +357,7 @@ impl OwnModels {
             .collect()
     }
 
-    /// The users' own models.
+    /// The users' personal models.
     #[must_use]
     pub fn models(&self) -> Vec<OwnModel> {
         let users = self.ids.iter().zip(&self.n_rows).zip(&self.models);

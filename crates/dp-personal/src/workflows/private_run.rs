@@ -1,4 +1,5 @@
-//! The one way in which a workflow trains: paid for, listed as it goes, and gone on with after a crash.
+//! The common training path of all workflows: the run is paid for, its releases are listed, and it
+//! can be resumed after a crash.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -26,16 +27,17 @@ use crate::settings::{LedgerSettings, OutputSettings, ResumeSettings, Settings, 
 use crate::warnings;
 use crate::workers::{self, Place, Pool, Worker};
 
-/// Version of what shapes a run: a newer program goes on with no run of an older one that would be another one today.
+/// Version of the inputs that determine a run: a newer program does not resume a run of an older
+/// one that would be a different run today.
 const RUN_SCHEMA: u32 = 4;
-/// Under which name the values of the settings stand.
+/// Key of the values of the settings.
 pub(crate) const GIVEN: &str = "given";
 
-/// What a training run opens before it reads the data.
+/// The inputs that a training run opens before it reads the data.
 pub(crate) struct Opening<'a> {
     /// The table of private data.
     pub(crate) data: &'a TableSource,
-    /// The public list of items, and which columns of the data name users and items.
+    /// The public list of items, and the user and item columns of the data.
     pub(crate) catalogue: Option<(&'a Path, [Option<&'a String>; 2])>,
     /// The other files that it reads.
     pub(crate) inputs: Vec<&'a Path>,
@@ -45,7 +47,8 @@ pub(crate) struct Opening<'a> {
 }
 
 impl<'a> Opening<'a> {
-    /// Refuses an output folder whose replacement would delete what the run needs, or the current folder.
+    /// Refuses an output folder if replacing it would delete what the run needs, or the current
+    /// folder.
     pub(crate) fn protect(&self) -> Result<()> {
         let output = self.output;
         for folder in [output.out.clone(), internal_folder_of(&output.out)] {
@@ -68,7 +71,7 @@ impl<'a> Opening<'a> {
         Ok(())
     }
 
-    /// Refuses a catalogue that shows of itself that it was made from the data.
+    /// Refuses a catalogue that was evidently made from the data.
     pub(crate) fn check_catalogue(&self) -> Result<()> {
         let check = |(items, columns): (&Path, [Option<&String>; 2])| {
             let columns = columns.map(|name| name.map(String::as_str));
@@ -77,12 +80,13 @@ impl<'a> Opening<'a> {
         Ok(self.catalogue.map_or(Ok(()), check)?)
     }
 
-    /// Opens the account and makes the folder. `draft` has the cost of the run, which does not depend on the data; what the ledger
-    /// has no room for is refused, unless an interrupted run goes on: that has paid for a part of it. A worker opens nothing.
+    /// Opens the account and creates the folder. `draft` has the cost of the run, which does not
+    /// depend on the data; if it exceeds the ledger's budget, the run is refused, unless an
+    /// interrupted run is resumed, which has paid for a part of it. A worker opens nothing.
     ///
     /// # Errors
-    /// [`Error::Recovered`] when a run that was killed had released its model and its ledger has all releases;
-    /// [`Error::ReleasesMissing`] when it has not.
+    /// [`Error::Recovered`] if a killed run had released its model and its ledger has all releases;
+    /// [`Error::ReleasesMissing`] if it has not.
     pub(crate) fn open(self, draft: &Plan, place: Place<'a>) -> Result<Unbound<'a>> {
         let (output, ledger, data) = (self.output, self.ledger, self.data);
         let data_set = data_set_id(ledger, data);
@@ -115,20 +119,20 @@ impl<'a> Opening<'a> {
     }
 }
 
-/// Who pays and writes, and who only sums.
+/// The side that pays and writes, or the side that only sums.
 enum Side<'a, A> {
     /// With workers, if there are any.
     Keeper(Keeper<A>, Option<Pool<'a>>),
     Worker(Worker<'a>),
 }
 
-/// Where a run writes, and what pays for it.
+/// The output folder of a run, and the account that pays for it.
 struct Keeper<A> {
     folder: OutputFolder,
     account: A,
 }
 
-/// What a run has opened before the users of its data are known to be those of its ledger.
+/// An opened run, before the users of its data are known to be those of its ledger.
 pub(crate) struct Unbound<'a> {
     about: (String, ApproxDp, Adjacency),
     side: Side<'a, Account>,
@@ -137,10 +141,11 @@ pub(crate) struct Unbound<'a> {
 }
 
 impl<'a> Unbound<'a> {
-    /// The same once they are: what this returns can pay.
+    /// Checks this; the result can pay.
     ///
     /// # Errors
-    /// [`Error::OtherUsers`], [`Error::Binding`] and [`Error::LedgerLost`]: told to the operator alone, before anything is paid.
+    /// [`Error::OtherUsers`], [`Error::Binding`] and [`Error::LedgerLost`]: shown to the operator
+    /// only, before anything is paid.
     pub(crate) fn bind(self, data: &impl HasUsers) -> Result<Opened<'a>> {
         Ok(Opened {
             about: self.about,
@@ -168,7 +173,7 @@ impl<'a> Unbound<'a> {
     }
 }
 
-/// The path without links, also of a file that does not exist yet.
+/// The path without links, also for a file that does not exist yet.
 fn absolute(path: &Path) -> Option<PathBuf> {
     let whole = path.canonicalize();
     whole
@@ -176,26 +181,27 @@ fn absolute(path: &Path) -> Option<PathBuf> {
         .ok()
 }
 
-/// A run that may begin.
+/// A run that is ready to begin.
 pub(crate) struct Opened<'a> {
     /// The name of the data set, and the guarantee of the run.
     about: (String, ApproxDp, Adjacency),
     side: Side<'a, BoundAccount>,
     data: &'a TableSource,
     output: &'a OutputSettings,
-    /// What follows from settings alone: public.
+    /// Warnings that follow from settings alone: public.
     warnings: Vec<String>,
-    /// Hashes of the files that settings name. They never leave the run: what a run does not use of a public file may come from
-    /// the data.
+    /// Hashes of the files that settings name. They never leave the run: the parts of a public file
+    /// that a run does not use may come from the data.
     files: Map<String, Value>,
-    /// What internal files say beside figures.
+    /// Entries of internal files in addition to the measurements.
     aside: Aside,
 }
 
 impl Opened<'_> {
-    /// Everything public that shapes a run beside its plan, and names it: all settings of the table but those that are marked as
-    /// shaping nothing and those that name files, what the operator answers for, and `own`, what the model is made again from and
-    /// what stands for the used parts of files.
+    /// All public inputs that determine a run in addition to its plan, and name it: all settings of
+    /// the table except those marked as not affecting a run and those that name files, the
+    /// operator's assumptions, and `own`, which contains the inputs to rebuild the model and
+    /// represents the used parts of files.
     pub(crate) fn public<S: Settings>(
         &mut self,
         command: &str,
@@ -230,8 +236,9 @@ impl Opened<'_> {
         Ok(public)
     }
 
-    /// Deals users to the processes of the run that `public` shapes. `data` of all users, at a worker of its own alone; beside it the
-    /// part of this process's shard, where that is not all there is. `of_users` picks users by their [keys](dp_data::user_key).
+    /// Distributes users over the processes of the run that `public` determines. `data` contains
+    /// all users, or at a worker only its own; also returned is the part in this process's shard,
+    /// if that is not everything. `of_users` selects users by their [keys](dp_data::user_key).
     pub(crate) fn deal<D>(
         &self,
         public: &Value,
@@ -246,7 +253,7 @@ impl Opened<'_> {
         let shard = Shard::new(run_name(public)?, number, n_shards)?;
         let own = match self.dealing() {
             Dealing::ByRun => of_users(&data, &shard.owner()),
-            // the worker was given its own alone, which the run checks
+            // the worker received only its own users, which the run checks
             Dealing::ById | Dealing::Silos => of_users(&data, &|_| true),
         };
         Ok(match self.is_worker() {
@@ -255,7 +262,7 @@ impl Opened<'_> {
         })
     }
 
-    /// How users are dealt to processes, if they are.
+    /// How users are distributed over processes, if they are.
     pub(crate) fn dealing(&self) -> Dealing {
         match &self.side {
             Side::Keeper(_, pool) => pool.map(|pool| pool.dealing).unwrap_or_default(),
@@ -263,7 +270,8 @@ impl Opened<'_> {
         }
     }
 
-    /// What is taken on trust of users that are dealt to processes, in the words of all of them.
+    /// The assumptions about users that are distributed over processes, as all processes state
+    /// them.
     pub(crate) fn dealing_assumptions(
         &self,
         ledger: &LedgerSettings,
@@ -277,17 +285,17 @@ impl Opened<'_> {
         in_silos.into_iter().chain(on_trust).map(str::to_owned)
     }
 
-    /// Whether the users are at workers, none of them here.
+    /// Whether all users are at workers.
     pub(crate) fn has_no_users(&self) -> bool {
         !self.is_worker() && self.dealing() != Dealing::ByRun
     }
 
-    /// Whether this process sums and does nothing else.
+    /// Whether this process only sums.
     pub(crate) const fn is_worker(&self) -> bool {
         matches!(self.side, Side::Worker(_))
     }
 
-    /// The run of a plan that `public` shapes.
+    /// The run of a plan that `public` determines.
     pub(crate) fn run<'r>(&'r mut self, plan: &'r Plan, public: &'r Value) -> PrivateRun<'r> {
         PrivateRun {
             side: match &mut self.side {
@@ -304,12 +312,12 @@ impl Opened<'_> {
         }
     }
 
-    /// Keeps what records say of themselves for the internal files.
+    /// Stores warnings about the records for the internal files.
     pub(crate) fn found(&mut self, more: Vec<String>) {
         self.aside.warnings.extend(more);
     }
 
-    /// Writes what may be published.
+    /// Writes the files that may be published.
     pub(crate) fn write(&self, release: &impl Release) -> Result<()> {
         let Side::Keeper(Keeper { folder, .. }, _) = &self.side else {
             return Err(Error::WorkerDone);
@@ -318,12 +326,13 @@ impl Opened<'_> {
         written.map_err(|error| folder.after_payment(error))
     }
 
-    /// Puts a model that was released into place after `measure` said what is internal: from here on it stays, whatever
-    /// happens. The object for programs, the summary in words, and the verdict.
+    /// Moves a released model into place after `measure` has computed the internal results: from
+    /// here on it is kept, whatever happens. Returns the object for programs, the summary as text,
+    /// and the verdict.
     ///
     /// # Errors
-    /// [`Error::ReleasesMissing`] when the ledger was replaced or rolled back since it paid: before the move, the model stays in the
-    /// hidden folder.
+    /// [`Error::ReleasesMissing`] if the ledger was replaced or rolled back since it paid: this is
+    /// checked before the move, and the model stays in the hidden folder.
     pub(crate) fn close<R: RunReport>(
         self,
         plan: &Plan,
@@ -360,7 +369,7 @@ impl Opened<'_> {
     }
 }
 
-/// Takes the times of the parts of a run, one after the other.
+/// Measures the times of the parts of a run.
 pub(crate) struct Clock(Instant);
 
 impl Clock {
@@ -375,7 +384,7 @@ impl Clock {
     }
 }
 
-/// What makes records one user's: a column by its name.
+/// The unit of protection as text: the user column by its name.
 pub(crate) fn unit_of(user_col: Option<&String>) -> String {
     match user_col {
         Some(name) => format!("a user is whoever shares a value of the column `{name}`"),
@@ -383,7 +392,7 @@ pub(crate) fn unit_of(user_col: Option<&String>) -> String {
     }
 }
 
-/// Refuses to go on with a run that was begun with something else, and names what.
+/// Refuses to resume a run that was begun with other inputs, and names them.
 fn refuse_another(begun: &Value, now: &Value) -> Result<()> {
     let had_ledger = |of: &Value| {
         let assumptions = of["assumptions"].as_array().into_iter().flatten();
@@ -410,7 +419,7 @@ fn refuse_another(begun: &Value, now: &Value) -> Result<()> {
     )))
 }
 
-/// What is said of each member that two objects do not share.
+/// The differences between two objects, one text per member.
 fn differences(
     begun: &Value,
     now: &Value,
@@ -433,28 +442,30 @@ fn shown(value: &Value) -> String {
     }
 }
 
-/// A run that pays out of an account and keeps its releases in a folder until both are done, or a worker's side of one.
+/// A run that pays from an account and stores its releases in a folder until both are done, or a
+/// worker's side of one.
 pub(crate) struct PrivateRun<'a> {
     side: RunSide<'a>,
     /// The table of private data.
     data: &'a TableSource,
-    /// What it will release.
+    /// The releases it will make.
     plan: &'a Plan,
-    /// Everything public that shapes it beside the plan.
+    /// All public inputs that determine it in addition to the plan.
     public: &'a Value,
     /// Hashes of the files that settings name.
     files: &'a Map<String, Value>,
-    /// Whether figures that nobody pays for are printed when it is done, or decide the exit code.
+    /// Whether results without payment are printed when it is done, or determine the exit code.
     reveals_internal: bool,
 }
 
 enum RunSide<'a> {
-    /// Where the list of releases grows, what pays for it, and the workers.
+    /// The folder of the growing release list, the account that pays, and the workers.
     Keeper(&'a OutputFolder, &'a mut BoundAccount, Option<Pool<'a>>),
     Worker(Worker<'a>),
 }
 
-/// Training data with the table that shards of users are checked by; none where users are not dealt to processes.
+/// Training data with the table against which shards of users are checked; none if users are not
+/// distributed over processes.
 pub(crate) trait HasTable {
     fn table(&self) -> Option<&Private<Interactions>>;
 }
@@ -472,8 +483,9 @@ impl HasTable for UserSamples {
 }
 
 impl PrivateRun<'_> {
-    /// Trains, or goes on from the releases that are there. Where the ledger has no room for what is left and
-    /// `has_model_after` so many releases, the model is that of the releases made.
+    /// Trains, or resumes from existing releases. If the ledger's budget does not cover the rest
+    /// and there are at least `has_model_after` releases, the model is that of the existing
+    /// releases.
     ///
     /// # Errors
     /// [`Error::WorkerDone`] at a worker that has sent its sums.
@@ -582,7 +594,7 @@ impl PrivateRun<'_> {
     }
 }
 
-/// The certificate of a run, with what was looked at before it by what its ledger notes.
+/// The certificate of a run, with the explorations before it that its ledger records.
 fn certified_after<M>(mut fitted: Fitted<M>, account: &Account, run: &str) -> Fitted<M> {
     let certificate = fitted
         .certificate
@@ -597,7 +609,8 @@ fn certified_after<M>(mut fitted: Fitted<M>, account: &Account, run: &str) -> Fi
     fitted
 }
 
-/// Whether the releases made must do, because the account has no room for the rest.
+/// Whether the existing releases must suffice, because the account's budget does not cover the
+/// rest.
 fn ends_here(
     account: &Account,
     plan: &Plan,
@@ -620,14 +633,15 @@ fn ends_here(
     }
 }
 
-/// What the lines of a ledger call a run: its command, and a random number that keeps it apart from other runs.
+/// The name of a run in its ledger: its command, and a random number that distinguishes it from
+/// other runs.
 pub(crate) fn name_in_ledger(public: &Value) -> Result<String> {
     let command = public.get("command").and_then(Value::as_str);
     let number = random_bits()?;
     Ok(format!("{} {number:016x}", command.unwrap_or("run")))
 }
 
-/// The name of a run in its list of releases: the SHA-256 of everything public that shapes it.
+/// The name of a run in its release list: the SHA-256 of all public inputs that determine it.
 pub(crate) fn run_name(public: &Value) -> Result<String> {
     Ok(sha256_hex(&serde_json::to_vec(public)?))
 }
@@ -640,7 +654,8 @@ mod tests {
     use crate::output::TrainReport;
     use crate::settings::{Given, TrainSettings};
 
-    /// What happens to the file of a ledger while a model that it paid for is measured: the error, and whether the model is in its place.
+    /// Changes a ledger file while the model that it paid for is measured; returns the error, and
+    /// whether the model is in place.
     fn while_measured(deed: impl FnOnce(&Path)) -> (Option<Error>, bool) {
         let dir = tempfile::tempdir().unwrap();
         let [data, out, ledger] =

@@ -1,4 +1,4 @@
-//! `dp publish`: a copy of the released files of a run, and of nothing else.
+//! `dp publish`: a copy of the released files of a run only.
 
 use std::path::{Component, Path, PathBuf};
 use std::{fs, io};
@@ -13,18 +13,19 @@ use crate::settings::PublishSettings;
 /// What was published.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Published {
-    /// The files in their new place.
+    /// The published files.
     pub files: Vec<PathBuf>,
-    /// Files of the folder that are not covered by the certificate and were not copied.
+    /// Files of the folder that the certificate does not cover and that were not copied.
     pub left_out: Vec<PathBuf>,
 }
 
-/// Checks the certificate of a release folder as [`verify`](super::verify::verify) does, and copies exactly the files that it covers, with a list of
-/// their hashes, to a folder that appears whole or not at all.
+/// Checks the certificate of a release folder as [`verify`](super::verify::verify) does, and copies
+/// exactly the files that it covers, with a list of their hashes, to a folder that appears
+/// completely or not at all.
 ///
 /// # Errors
-/// When the certificate does not hold, promises no privacy or is of other files; when the new folder exists and is neither empty nor to be
-/// replaced, or cannot be written.
+/// When the certificate does not verify, promises no privacy or belongs to other files; when the
+/// new folder exists and is neither empty nor to be replaced, or cannot be written.
 pub fn publish(args: &PublishSettings) -> Result<Published> {
     let (from, to) = (&args.model, &args.dest);
     refuse_nested(from, to)?;
@@ -50,8 +51,8 @@ pub fn publish(args: &PublishSettings) -> Result<Published> {
     })
 }
 
-/// A copy inside the folder would be one more file of it, a folder around it would be replaced with it, and that of its internal files
-/// holds what must not be published.
+/// A copy inside the folder would be an additional file in it, a folder that contains it would be
+/// replaced together with it, and its folder of internal files contains what must not be published.
 fn refuse_nested(from: &Path, to: &Path) -> Result<()> {
     let whole = |path: &Path| whole(path).map_err(|e| Error::write(path, e));
     let to_whole = whole(to)?;
@@ -67,7 +68,7 @@ fn refuse_nested(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The path without links and `..`: that of the nearest folder above it which exists, and the rest.
+/// The path without links and `..`: that of the nearest existing parent folder, and the rest.
 fn whole(path: &Path) -> io::Result<PathBuf> {
     let path = std::path::absolute(path)?;
     let mut rest = Vec::new();

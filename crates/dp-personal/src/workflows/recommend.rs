@@ -1,4 +1,4 @@
-//! `dp recommend`: fold one user in, locally, and rank the items the user has not rated.
+//! `dp recommend`: folds one user in, locally, and ranks the items that the user has not rated.
 
 use std::path::Path;
 
@@ -12,45 +12,50 @@ use crate::quality::QUANTILE;
 use crate::settings::{RankBy, RecommendSettings};
 use crate::workflows::verify::checked_certificate;
 
-/// An item for one user.
+/// A recommended item.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Recommended {
     /// Its id.
     pub id: String,
-    /// Its title, where the catalogue has one.
+    /// Its title, if the catalogue has one.
     pub title: Option<String>,
     /// Its predicted rating, or with implicit feedback its score.
     pub score: f64,
-    /// Ends of the 95 % interval of the score from the mechanism's noise, where the model has standard errors.
+    /// Ends of the 95 % interval of the score that accounts for the mechanism's noise, if the model
+    /// has standard errors.
     pub interval: Option<[f64; 2]>,
 }
 
-/// What is recommended to one user, best first.
+/// Recommendations for one user, best first.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Recommendations {
-    /// The items; none where the model says nothing of this user.
+    /// The items; empty if the model has no basis for ranking for this user.
     pub items: Vec<Recommended>,
-    /// Whether scores are those of implicit feedback and not ratings.
+    /// Whether scores are those of implicit feedback instead of ratings.
     pub implicit: bool,
-    /// Whether there is nothing to rank by: the model has no item biases and has learnt none of the items that the user likes.
+    /// Whether there is no basis for ranking: the model has no item biases and has learned none of
+    /// the items that the user likes.
     pub says_nothing: bool,
-    /// Whether own ratings leave the order of items as it is for everybody: the model has item biases only, or no tastes for any item
-    /// that the user rated. They then move the level of predictions alone.
+    /// Whether the user's ratings do not change the order of items: the model has item biases only,
+    /// or no taste factors for any item that the user rated. Ratings then change only the level of
+    /// predictions.
     pub orders_alike: bool,
-    /// How private the model is.
+    /// The provenance of the model.
     pub provenance: Provenance,
-    /// Own ratings that the user was folded in from, those below the least rating included.
+    /// Number of the user's ratings that the fold-in used, including those below the minimum
+    /// rating.
     pub n_history: usize,
-    /// Own ratings of items that the model does not know.
+    /// Number of the user's ratings of items that the model does not know.
     pub n_unknown_items: usize,
-    /// The least rating that counted as a yes: as asked for, else as in training; none where ratings are values, or every record is a yes.
+    /// The minimum rating that counted as positive: the requested one, otherwise that of training;
+    /// none if ratings are values, or every record is a positive.
     pub min_rating: Option<f64>,
 }
 
 /// Folds one user in, locally, and ranks the items that the user has not rated.
 ///
 /// # Errors
-/// When settings are out of range or mean nothing with this model, and when a file cannot be read.
+/// When settings are out of range or do not apply to this model, and when a file cannot be read.
 ///
 /// # Privacy
 /// The recommendations depend on the user's own ratings, and are for that user alone.
@@ -73,7 +78,7 @@ pub fn recommend(args: &RecommendSettings) -> Result<Recommendations> {
     })
 }
 
-/// Released item factors with the items that they are of.
+/// Released item factors with their items.
 ///
 /// # Examples
 /// ```no_run
@@ -89,11 +94,11 @@ pub fn recommend(args: &RecommendSettings) -> Result<Recommendations> {
 pub struct Recommender {
     factors: FactorModel,
     catalogue: ItemCatalogue,
-    /// The least rating that was a yes in training, where the run said so.
+    /// The minimum rating that was positive in training, if the run recorded it.
     min_rating: Option<f64>,
 }
 
-/// One user's own part of a model, computed from the user's own records: private, and to be kept by that user alone.
+/// One user's personal part of a model, computed from the user's own records: private to that user.
 #[derive(Clone)]
 #[allow(
     missing_debug_implementations,
@@ -101,7 +106,7 @@ pub struct Recommender {
 )]
 pub struct OwnTastes {
     model: PersonalModel,
-    /// Places of the items that the user has rated, increasing.
+    /// Indices of the items that the user has rated, in increasing order.
     rated: Vec<u32>,
     n_unknown_items: usize,
     says_nothing: bool,
@@ -110,26 +115,27 @@ pub struct OwnTastes {
 }
 
 impl OwnTastes {
-    /// The user's vector, private like all that is here: its inner product with a row of the item factors, and [`offset`](Self::offset), are the score of
-    /// that item.
+    /// The user's vector, which is private: the score of an item is its inner product with the
+    /// item's row of the factors, plus [`offset`](Self::offset).
     #[must_use]
     pub fn vector(&self) -> Vec<f64> {
         self.model.vector()
     }
 
-    /// What the user adds to every score.
+    /// The constant that the user adds to every score.
     #[must_use]
     pub const fn offset(&self) -> f64 {
         self.model.offset()
     }
 
-    /// The least rating that counted as a yes; none where ratings are values, or every record is a yes.
+    /// The minimum rating that counted as positive; none if ratings are values, or every record is
+    /// a positive.
     #[must_use]
     pub const fn min_rating(&self) -> Option<f64> {
         self.min_rating
     }
 
-    /// Own records of items that the model does not know: left out.
+    /// Number of the user's records of items that the model does not know: left out.
     #[must_use]
     pub const fn n_unknown_items(&self) -> usize {
         self.n_unknown_items
@@ -149,10 +155,12 @@ impl OwnTastes {
 }
 
 impl Recommender {
-    /// The model of a folder that `dp train` or `dp tune` wrote, with the further `items` of a table where it was trained with features.
+    /// The model of a folder written by `dp train` or `dp tune`, with the additional `items` of a
+    /// table if it was trained with features.
     ///
     /// # Errors
-    /// When the folder holds no such model, when its certificate, where it has one, does not hold or is of other files, or when the items cannot be read.
+    /// When the folder contains no such model, when its certificate, if it has one, does not verify
+    /// or belongs to other files, or when the items cannot be read.
     pub fn read(folder: impl AsRef<Path>, items: Option<&Path>) -> Result<Self> {
         let folder = folder.as_ref();
         let mut model = output::read_model(folder)?;
@@ -173,7 +181,7 @@ impl Recommender {
         })
     }
 
-    /// The factors, rows in the order of the catalogue.
+    /// The factors, with rows in the order of the catalogue.
     #[must_use]
     pub const fn factors(&self) -> &FactorModel {
         &self.factors
@@ -185,18 +193,20 @@ impl Recommender {
         &self.catalogue
     }
 
-    /// Whether scores are those of implicit feedback and not ratings.
+    /// Whether scores are those of implicit feedback instead of ratings.
     #[must_use]
     pub const fn is_implicit(&self) -> bool {
         self.factors.scoring().unobserved_weight.is_some()
     }
 
-    /// Folds one user in, locally, from a table with a column of items and, where it matters, one of ratings; `columns` names them where they do not have
-    /// usual names. Nothing is spent. With implicit feedback, records below `min_rating` are no yes; where it is not given, it is that of the training, and a table
-    /// without ratings is one of likes.
+    /// Folds one user in, locally, from a table with an item column and, if needed, a rating
+    /// column; `columns` names them if they do not have default names. Nothing is spent. With
+    /// implicit feedback, records below `min_rating` are not positives; the default is that of
+    /// training, and a table without ratings contains likes.
     ///
     /// # Errors
-    /// When the history cannot be read, holds another user's records too, or `min_rating` means nothing with this model.
+    /// When the history cannot be read, also contains another user's records, or `min_rating` does
+    /// not apply to this model.
     pub fn personalize(
         &self,
         history: impl Into<TableSource>,
@@ -225,7 +235,8 @@ impl Recommender {
         let model = self.factors.fold_in(liked.user(0))?;
         let has_tastes = model.factor().iter().any(|v| v.abs() > 0.0);
         let is_plain = self.factors.scoring().score_model == ScoreModel::Plain;
-        // without biases, who has nothing of what was learnt has the popular items, if the model knows them
+        // without biases, a user who has none of the learned items gets the popular items, if the
+        // model knows them
         let dim = self.factors.dim();
         let mut rows = self.factors.item_factors().chunks(dim);
         let knows_popular = rows.any(|row| row[0] > 0.0);
@@ -241,10 +252,11 @@ impl Recommender {
         })
     }
 
-    /// The `count` best items that the user has not rated, best first; none where the model says nothing of this user.
+    /// The `count` best items that the user has not rated, best first; empty if the model has no
+    /// basis for ranking for this user.
     ///
     /// # Errors
-    /// None that a model as it was released can have.
+    /// None for a model as it was released.
     pub fn recommend(&self, own: &OwnTastes, count: usize) -> Result<Vec<Recommended>> {
         let count = if own.says_nothing { 0 } else { count };
         let best = self.factors.recommend(&own.model, count, &own.rated)?;
@@ -254,11 +266,11 @@ impl Recommender {
             .collect())
     }
 
-    /// The `count` items that the user has not rated with the highest lower ends of their 95 % intervals, best first; none where the model
-    /// says nothing of this user.
+    /// The `count` items, among those that the user has not rated, with the highest lower ends of
+    /// their 95 % intervals, best first; empty if the model has no basis for ranking for this user.
     ///
     /// # Errors
-    /// [`Error::Usage`] where the model has no standard errors.
+    /// [`Error::Usage`] if the model has no standard errors.
     pub fn recommend_by_lower(&self, own: &OwnTastes, count: usize) -> Result<Vec<Recommended>> {
         let count = if own.says_nothing { 0 } else { count };
         let factors = &self.factors;
@@ -285,7 +297,8 @@ impl Recommender {
         }
     }
 
-    /// The predicted rating of an item, or with implicit feedback its score; `None` of an item that the model does not know.
+    /// The predicted rating of an item, or with implicit feedback its score; `None` for an item
+    /// that the model does not know.
     #[must_use]
     pub fn predict(&self, own: &OwnTastes, item: &str) -> Option<f64> {
         let item = self.catalogue.index(item)?;
@@ -293,7 +306,8 @@ impl Recommender {
     }
 }
 
-/// Whether a table is refused for want of a column of ratings, be it that it has one column alone.
+/// Whether a table was refused because it lacks a rating column, including tables with only one
+/// column.
 fn has_no_ratings(error: &Error) -> bool {
     matches!(
         error,
@@ -309,7 +323,7 @@ fn has_no_ratings(error: &Error) -> bool {
     )
 }
 
-/// The records that the user is folded in from: with implicit feedback, those that are a yes.
+/// The records used for the fold-in: with implicit feedback, only positives.
 fn liked(
     row: UserRow<'_>,
     min_rating: Option<f64>,
@@ -329,13 +343,13 @@ fn liked(
     Ok(builder.build().0)
 }
 
-/// One user's own ratings on the catalogue.
+/// One user's ratings, restricted to the catalogue.
 struct History {
     table: Interactions,
     n_unknown_items: usize,
 }
 
-/// A table without ratings is a user who has not rated yet.
+/// A table without ratings belongs to a user who has not rated yet.
 fn read_history(
     source: TableSource,
     format: &RatingsFormat,

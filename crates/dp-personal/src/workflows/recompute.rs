@@ -1,4 +1,4 @@
-//! `dp verify --recompute`: the model again, from what is public and the list of releases.
+//! `dp verify --recompute`: rebuilds the model from public inputs and the release list.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,27 +29,27 @@ use crate::prior::{PRIOR, PriorTable};
 use crate::settings::Method;
 use crate::workflows::train::PRIOR_SHA256;
 
-/// Whether a model follows from its settings, its public inputs and its list of releases.
+/// Whether a model follows from its settings, its public inputs and its release list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Recomputed {
-    /// Bit for bit, and the releases are those of the certificate.
+    /// It does, bit for bit, and the releases are those of the certificate.
     Same {
-        /// How many there are in the list.
+        /// Number of releases in the list.
         n_releases: usize,
     },
     /// It does not.
     Differs {
-        /// Where it differs.
+        /// The first difference.
         what: String,
     },
-    /// It cannot be said.
+    /// It cannot be determined.
     Cannot {
-        /// What is missing, or does not belong together.
+        /// What is missing, or inconsistent.
         because: String,
     },
 }
 
-/// Recomputes the model of a release folder. `releases` is its list, where it does not lie in the folder.
+/// Recomputes the model of a release folder. `releases` is its list, if it is not in the folder.
 ///
 /// # Errors
 /// When a file of the folder cannot be read.
@@ -122,7 +122,7 @@ fn list_of(folder: &Path, releases: Option<&Path>) -> Option<PathBuf> {
     let own = [
         folder.join(RELEASES),
         internal_folder_of(folder).join(INTERNAL_RELEASES),
-        // nights are listed beside their model
+        // nights are listed in the folder that contains their model
         folder_of(folder).join(RELEASES),
     ];
     let named = releases.map(Path::to_owned);
@@ -132,12 +132,12 @@ fn list_of(folder: &Path, releases: Option<&Path>) -> Option<PathBuf> {
     all.find(|path| path.is_file())
 }
 
-/// A model file that was made again.
+/// A rebuilt model file.
 struct Rebuilt {
     name: &'static str,
     bytes: Vec<u8>,
     n_releases: usize,
-    /// What its releases are.
+    /// The certificate of its releases.
     releases: Certificate,
 }
 
@@ -156,7 +156,7 @@ struct Replay<'a> {
     folder: &'a Path,
     list: PathBuf,
     public: Value,
-    /// What the release says of its settings.
+    /// The settings recorded with the release.
     settings: Value,
 }
 
@@ -199,7 +199,7 @@ impl Replay<'_> {
         Ok(Run::replay(plan, list)?)
     }
 
-    /// The catalogue, and ratings of nobody.
+    /// The catalogue, and an empty ratings table.
     fn catalogue(&self) -> Result<(ItemCatalogue, Private<Interactions>)> {
         let path = self.folder.join(ITEMS);
         let catalogue = dp_data::read_catalogue(&path)?;
@@ -267,7 +267,7 @@ impl Replay<'_> {
         self.along(&trainer, nobody, &plan)
     }
 
-    /// The same by a plan that is there.
+    /// The same with a given plan.
     fn along<T: Trainer>(
         &self,
         trainer: &WithMetrics<'_, T>,
@@ -324,7 +324,7 @@ impl Replay<'_> {
         let nobody = InteractionsBuilder::new(catalogue.len()).build().0;
         let fitted = trainer.run(&Private::new(nobody), self.run(&plan)?)?;
         let made = fitted.model.model.n_items();
-        // items may have come after the night, when its model was written again
+        // items may have been added after the night, before its model was written again
         if made > catalogue.len() {
             let reason = format!(
                 "{ITEMS} has {} items, and the night has {made}",

@@ -1,5 +1,6 @@
-//! `dp report`: pages about runs that are done. Reads folders alone; nothing is spent. A page that compares runs by private figures, and one that
-//! was asked for, leave a note in the ledgers of the runs.
+//! `dp report`: pages about finished runs. Reads folders only; nothing is spent. A page that
+//! compares runs by private metrics, or that was explicitly requested, leaves a note in the ledgers
+//! of the runs.
 
 use std::path::{Path, PathBuf};
 
@@ -13,8 +14,8 @@ use crate::report::{ReportedRun, Wanted, internal_page, item_table, released_pag
 use crate::settings::ReportSettings;
 use crate::workflows::ledger::note_exploration_of;
 
-/// Every name that the command may write. It owns them: what is not written now is removed, lest pages of different
-/// runs stand beside each other.
+/// All file names that the command may write. It owns them: files that it does not write this time
+/// are removed, so that pages of different runs are not mixed.
 const PAGES: [&str; 3] = ["report.html", "report.md", "report-items.csv"];
 const INTERNAL_PAGES: [&str; 2] = ["internal.html", INTERNAL_PAGE];
 
@@ -31,11 +32,11 @@ pub struct Reported {
     pub internal: Vec<PathBuf>,
 }
 
-/// Writes pages about runs that are done. It reads folders alone; nothing is spent. Where an internal page was asked for or shows several runs, their
-/// ledgers note it.
+/// Writes pages about finished runs. It reads folders only; nothing is spent. If an internal page
+/// was requested or shows several runs, their ledgers record it.
 ///
 /// # Errors
-/// When a folder holds no run, a certificate does not hold, or the pages cannot be written.
+/// When a folder contains no run, a certificate does not verify, or the pages cannot be written.
 pub fn report(args: &ReportSettings) -> Result<Reported> {
     let wanted = Wanted::read(&args.titles, args.items.as_deref())?;
     let runs: Result<Vec<ReportedRun<'_>>> = args
@@ -84,8 +85,8 @@ pub fn report(args: &ReportSettings) -> Result<Reported> {
     })
 }
 
-/// The pages as files; elsewhere than beside the model those that may be published alone, unless the others are asked
-/// for.
+/// The pages as files; outside the model's folder only those that may be published, unless the
+/// others are requested.
 fn pages(
     args: &ReportSettings,
     runs: &[ReportedRun<'_>],
@@ -105,7 +106,7 @@ fn pages(
     Ok(files)
 }
 
-/// Pages about one run do not belong into the folder of another.
+/// Pages about one run do not belong in the folder of another.
 fn refuse_another_run(out: &Path, run: &ReportedRun<'_>) -> Result<()> {
     let path = out.join(CERTIFICATE);
     if path.exists() && read_certificate(&path)?.digest != run.certificate.digest {
@@ -117,7 +118,7 @@ fn refuse_another_run(out: &Path, run: &ReportedRun<'_>) -> Result<()> {
     Ok(())
 }
 
-/// What an earlier report left and this one does not write.
+/// Files that an earlier report left and this one does not write.
 fn stale(owned: &[&'static str], files: &[Replacement<'_>]) -> Vec<&'static str> {
     let owned = owned.iter().copied();
     owned
@@ -125,7 +126,7 @@ fn stale(owned: &[&'static str], files: &[Replacement<'_>]) -> Vec<&'static str>
         .collect()
 }
 
-/// The same of internal pages. The `internal.md` of a run stays where no report has replaced it.
+/// The same for internal pages. The `internal.md` of a run is kept if no report has replaced it.
 fn stale_internal(out: &Path, files: &[Replacement<'_>]) -> Vec<&'static str> {
     let is_ours =
         !out.join(CERTIFICATE).exists() || internal_folder_of(out).join("internal.html").exists();
@@ -133,7 +134,7 @@ fn stale_internal(out: &Path, files: &[Replacement<'_>]) -> Vec<&'static str> {
     stale(owned, files)
 }
 
-/// The list of released files with these pages, where the folder has one.
+/// The list of released files with these pages, if the folder has one.
 fn listed(
     out: &Path,
     pages: &[Replacement<'_>],

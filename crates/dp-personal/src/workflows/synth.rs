@@ -1,4 +1,4 @@
-//! `dp synth`: made data as csv, to try the other commands on.
+//! `dp synth`: generated data as csv, for experiments with the other commands.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -14,19 +14,19 @@ use crate::settings::{SynthKind, SynthSettings};
 
 /// Standard deviation of the noise on the labels of groups.
 const LABEL_NOISE: f64 = 0.1;
-/// Every user rates at least this often, or as often as all do on average.
+/// Minimum number of ratings of a user, unless the average is lower.
 const MIN_PER_USER: usize = 10;
 
-/// A file of made data.
+/// A file of generated data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Synthesized {
-    /// Where it is.
+    /// Path of the file.
     pub path: PathBuf,
-    /// Lines under its header.
+    /// Number of lines after its header.
     pub n_lines: usize,
 }
 
-/// Writes made data as csv, to try the other workflows on.
+/// Writes generated data as csv, for experiments with the other workflows.
 ///
 /// # Errors
 /// When sizes are out of range, and when the folder exists or cannot be written.
@@ -68,7 +68,7 @@ pub fn synth(args: &SynthSettings) -> Result<Vec<Synthesized>> {
     Ok(made.collect())
 }
 
-/// More numbers than this do not belong into csv, and may not fit into memory.
+/// More numbers than this should not be written as csv, and may not fit into memory.
 const MOST_NUMBERS: usize = 1 << 28;
 
 fn refuse_large(n_rows: usize, width: usize, more: usize) -> Result<()> {
@@ -81,7 +81,7 @@ fn refuse_large(n_rows: usize, width: usize, more: usize) -> Result<()> {
     )))
 }
 
-/// Flags of the other kind are a mistake, not something to pass over.
+/// Flags of the other kind are refused as mistakes.
 fn refuse(kind: &str, flags: [&str; 3], given: [Option<usize>; 3]) -> Result<()> {
     match flags.iter().zip(given).find(|(_, value)| value.is_some()) {
         Some((flag, _)) => Err(Error::Usage(format!(
@@ -91,7 +91,7 @@ fn refuse(kind: &str, flags: [&str; 3], given: [Option<usize>; 3]) -> Result<()>
     }
 }
 
-/// Sizes out of range are bad arguments, not bad files.
+/// Sizes out of range are argument errors, not file errors.
 fn by_setting(error: dp_data::Error) -> Error {
     match error {
         dp_data::Error::Param(error) => Error::Param(dp_core::ParamError {

@@ -1,4 +1,4 @@
-//! `dp train`: ratings in, private item factors and their certificate out.
+//! `dp train`: from ratings to private item factors and their certificate.
 
 use dp_accounting::{Certificate, Plan, Requests};
 use dp_core::{Adjacency, ApproxDp, Interactions, Private, Scratch};
@@ -24,15 +24,16 @@ use crate::workers::{Dealing, Place};
 use crate::workflows::input::{HeldOut, check_items, read, settings_for};
 use crate::workflows::private_run::{Clock, Opened, Opening, unit_of};
 
-/// Under which name the hash of the prior stands among what shapes a run.
+/// Key of the hash of the prior among the inputs that determine a run.
 pub(crate) const PRIOR_SHA256: &str = "prior_sha256";
 pub(crate) const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
 
-/// What [`train`] will release with these settings, and its guarantee: public, and known before any data is read. Neither noise nor cost depends on the
-/// number of items, which is taken for 1.
+/// The releases that [`train`] will make with these settings, and its guarantee: public, and known
+/// before any data are read. Neither noise nor cost depends on the number of items, which is set to
+/// 1.
 ///
 /// # Errors
-/// When settings are out of range or do not go together.
+/// When settings are out of range or conflict.
 pub fn plan(args: &TrainSettings) -> Result<Plan> {
     if args.target.method == Method::AmSsp {
         return crate::item_features::plan(args);
@@ -40,7 +41,7 @@ pub fn plan(args: &TrainSettings) -> Result<Plan> {
     Ok(checked(args)?.draft)
 }
 
-/// What follows from settings alone.
+/// Values that follow from settings alone.
 struct Checked {
     target: ApproxDp,
     fit: MatrixFactorization,
@@ -49,7 +50,7 @@ struct Checked {
     table: Option<PriorTable>,
 }
 
-/// Everything public, checked before the data is touched.
+/// Checks everything public before the data are read.
 fn checked(args: &TrainSettings) -> Result<Checked> {
     crate::item_features::refuse_flags(&args.features)?;
     let target = args.target.guarantee.target()?;
@@ -80,12 +81,13 @@ fn checked(args: &TrainSettings) -> Result<Checked> {
 /// Trains private item factors on a file of ratings and writes a release folder.
 ///
 /// # Errors
-/// Before anything is read when settings are out of range or do not go together, when the output exists or when the ledger has
-/// no room; after that when the data cannot be read or the folder cannot be written.
+/// Before anything is read, when settings are out of range or conflict, when the output exists or
+/// when the ledger's budget is too small; after that, when the data cannot be read or the folder
+/// cannot be written.
 ///
 /// # Privacy
-/// What the folder holds is covered by its certificate; what is measured on private data goes to a folder beside it. The run is paid for
-/// in the ledger before any noise is drawn.
+/// The contents of the folder are covered by its certificate; measurements on private data go to a
+/// separate folder. The run is paid for in the ledger before any noise is drawn.
 pub fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<TrainOutcome> {
     train_at(args, watch, Place::Alone)
 }
@@ -93,10 +95,10 @@ pub fn train(args: &TrainSettings, watch: &mut dyn Watch) -> Result<TrainOutcome
 /// [`train`] with users in several processes: see [`crate::workers`].
 ///
 /// # Errors
-/// As [`train`]; [`Error::WorkerDone`] at a worker that has sent its sums; those of the links.
+/// As [`train`]; [`Error::WorkerDone`] at a worker that has sent its sums; errors of the links.
 ///
 /// # Privacy
-/// As [`train`]. Exact sums go over the links.
+/// As [`train`]. Exact sums are sent over the links.
 pub fn train_at(
     args: &TrainSettings,
     watch: &mut dyn Watch,
@@ -190,7 +192,7 @@ pub fn train_at(
     )
 }
 
-/// The bound on labels, data units, or units that are learnt.
+/// The bound on labels, in data units or in units that are learned.
 #[derive(Clone, Copy)]
 pub(crate) struct LabelBound {
     pub(crate) bound: f64,
@@ -206,7 +208,8 @@ impl From<&FactorizationParams> for LabelBound {
     }
 }
 
-/// What the run is to release of held-out metrics. The baseline is what users could have from the releases and their own records.
+/// The settings of the run's release of held-out metrics. The baseline is available to users from
+/// the releases and their own records.
 pub(crate) fn metric_release(
     args: &TrainSettings,
     label: LabelBound,
@@ -232,7 +235,8 @@ pub(crate) fn metric_release(
     }))
 }
 
-/// Whether a run of these settings releases the counts of items, beside a model that is more than these.
+/// Whether a run with these settings releases the counts of items, in addition to a model that is
+/// more than these.
 pub(super) fn counts_items(fit: &MatrixFactorization) -> Result<bool> {
     if fit.params().n_rounds == 0 {
         return Ok(false);
@@ -245,7 +249,8 @@ pub(super) fn counts_items(fit: &MatrixFactorization) -> Result<bool> {
     Ok(labels.any(|label| label.ends_with("item counts")))
 }
 
-/// What users score by the model, and by what they have without it: from released values and each user's own records alone.
+/// Users' scores by the model and by a baseline, from released values and each user's own records
+/// alone.
 pub(crate) fn scored_by_releases(
     model: &FactorModel,
     split: &HeldOut,
@@ -259,10 +264,11 @@ pub(crate) fn scored_by_releases(
     Ok(OwnMetrics::of_columns(&scored))
 }
 
-/// Where the ratings of a run stay on disk, where they do.
+/// The disk storage for the ratings of a run, if they stay on disk.
 ///
 /// # Errors
-/// When the folder takes no files, or the run has several processes, which keep their users in memory.
+/// When files cannot be created in the folder, or the run has several processes, which keep their
+/// users in memory.
 pub(crate) fn scratch(args: &TrainSettings, place: &Place<'_>) -> Result<Option<Scratch>> {
     if args.memory.memory.is_some() && !matches!(place, Place::Alone) {
         let text = "`memory` is for one process: each of several keeps its users in memory";
@@ -271,7 +277,7 @@ pub(crate) fn scratch(args: &TrainSettings, place: &Place<'_>) -> Result<Option<
     args.memory.scratch(&args.output.out)
 }
 
-/// What a training on ratings opens.
+/// The inputs that a training on ratings opens.
 pub(crate) fn opening<'a>(args: &'a TrainSettings, place: &Place<'_>) -> Result<Opening<'a>> {
     check_items(&args.input)?;
     if place.dealing() != Dealing::ByRun && args.input.items.is_none() {
@@ -294,19 +300,19 @@ pub(crate) fn opening<'a>(args: &'a TrainSettings, place: &Place<'_>) -> Result<
     })
 }
 
-/// The ratings, and the parts of them to train and to test on.
+/// The ratings, and their training and test parts.
 pub(crate) struct Parts {
-    /// Those of all users; at a worker, of its own.
+    /// Ratings of all users; at a worker, of its own.
     pub(crate) ratings: Ratings,
-    /// The parts of these ratings, to measure on.
+    /// The parts of these ratings, for measurements.
     pub(crate) all: HeldOut,
-    /// Of the users in this process's shard, where that is not all there is.
+    /// The parts of the users in this process's shard, if that is not everything.
     shard: Option<HeldOut>,
 }
 
 impl Parts {
-    /// [Deals](Opened::deal) the users to the processes of the run. Where a record goes follows from its ids, so that the parts of a
-    /// shard are a shard of the parts.
+    /// [Distributes](Opened::deal) the users over the processes of the run. The part of a record
+    /// follows from its ids, so the parts of a shard are a shard of the parts.
     pub(crate) fn new(
         args: &TrainSettings,
         ratings: Ratings,
@@ -322,14 +328,14 @@ impl Parts {
         })
     }
 
-    /// What this process trains on.
+    /// The training data of this process.
     pub(crate) fn own(&self) -> &HeldOut {
         self.shard.as_ref().unwrap_or(&self.all)
     }
 }
 
-/// Writes what is released, then measures it, after `rounds` of factors too, and beside what the same budget buys otherwise. `seconds` to
-/// load, and the clock since then.
+/// Writes the release, then measures it, also after each of `rounds`, and compares it with other
+/// uses of the same budget. `seconds` is the time to load, and the clock has run since then.
 pub(crate) fn finish<S: ReleasedSettings>(
     mut opened: Opened<'_>,
     (args, plan, noise): (&TrainSettings, &Plan, &mut NoiseSource),
@@ -377,17 +383,17 @@ pub(crate) fn finish<S: ReleasedSettings>(
     })
 }
 
-/// What the whole budget buys where it is spent on the simplest thing: measured, and thrown away.
+/// Models that spend the whole budget on the simplest release: measured, and discarded.
 #[derive(Default)]
 struct WholeBudget {
-    /// Of ratings, unless the model is no more itself.
+    /// For ratings, unless the model itself is one of item biases.
     biases: Option<FactorModel>,
-    /// Of lists, unless the run was no more itself.
+    /// For lists, unless the run itself is one of popularity.
     popularity: Option<FactorModel>,
 }
 
 impl WholeBudget {
-    /// Whether these can be made depends on nothing that a caller sees: one that fails is left out.
+    /// Callers cannot see whether these models can be made: one that fails is left out.
     fn new(
         args: &TrainSettings,
         model: &FactorModel,
@@ -418,7 +424,7 @@ impl WholeBudget {
     }
 }
 
-/// The model of a method that has the whole budget, beside the settings of a run.
+/// The model of a method that uses the whole budget, with the other settings of a run.
 fn trained_alone(
     method: Method,
     args: &TrainSettings,
@@ -443,23 +449,23 @@ fn trained_alone(
         .model)
 }
 
-/// What a training run left, and what it has to say.
+/// Results of a training run.
 #[derive(Debug, Clone)]
 pub struct TrainOutcome {
     /// The certificate of everything that was released.
     pub certificate: Certificate,
     /// The released factors.
     pub model: FactorModel,
-    /// What was released and, apart from it, what is internal, by a documented schema.
+    /// Released values and, separately, internal ones, as JSON with a documented schema.
     pub json: Value,
-    /// The same in words, for a terminal.
+    /// The same as text, for a terminal.
     pub summary: String,
-    /// Whether the best baseline is better: by released metrics where the run released some, else private, and there only with
-    /// `show_internal` or `fail_if_worse`.
+    /// Whether the best baseline is better: by released metrics if the run released some, otherwise
+    /// by private ones, and then only with `show_internal` or `fail_if_worse`.
     pub verdict: Option<Verdict>,
 }
 
-/// What is held out by these flags, for whoever tests the model later.
+/// What these flags hold out, for later tests of the model.
 pub(crate) const fn held_out_by(args: &TrainSettings) -> HeldOutBy {
     HeldOutBy {
         no_split: args.split.no_split,
@@ -468,7 +474,8 @@ pub(crate) const fn held_out_by(args: &TrainSettings) -> HeldOutBy {
     }
 }
 
-/// The factors after every round, and their length; none where nothing is held out to measure them on.
+/// The factors after every round, and their dimension; none if nothing is held out to measure them
+/// on.
 struct Rounds(Option<Vec<(Vec<f64>, usize)>>);
 
 impl Rounds {
@@ -493,7 +500,7 @@ pub(super) fn with_assumptions(
     all.fold(fit, MatrixFactorization::assuming)
 }
 
-/// What the run takes on trust of its inputs.
+/// The assumptions of the run about its inputs.
 pub(crate) fn assumptions(
     args: &TrainSettings,
     ratings: &Ratings,

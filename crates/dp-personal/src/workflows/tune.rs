@@ -29,16 +29,17 @@ use crate::settings::{
 use crate::watch::{Watch, Watched, go_on};
 use crate::workers::Place;
 
-/// What [`tune`] will release with these settings, and its guarantee: public, and known before any data is read. Neither noise nor cost depends on the
-/// number of items, which is taken for 1.
+/// The releases that [`tune`] will make with these settings, and its guarantee: public, and known
+/// before any data are read. Neither noise nor cost depends on the number of items, which is set to
+/// 1.
 ///
 /// # Errors
-/// When settings are out of range or do not go together.
+/// When settings are out of range or conflict.
 pub fn plan(args: &TuneSettings) -> Result<Plan> {
     Ok(checked(args)?.draft)
 }
 
-/// What follows from settings alone.
+/// Values that follow from settings alone.
 struct Checked {
     target: ApproxDp,
     how: TuningParams,
@@ -48,7 +49,7 @@ struct Checked {
     draft: Plan,
 }
 
-/// Everything public, checked before the data is touched.
+/// Checks everything public before the data are read.
 fn checked(args: &TuneSettings) -> Result<Checked> {
     let target = args.train.target.guarantee.target()?;
     let how = comparison_settings(&args.choice);
@@ -67,13 +68,14 @@ fn checked(args: &TuneSettings) -> Result<Checked> {
     })
 }
 
-/// Trains several settings within one budget, keeps the best by noisy scores, and writes its release folder.
+/// Trains several settings within one budget, keeps the best by noisy scores, and writes its
+/// release folder.
 ///
 /// # Errors
-/// As [`train`](super::train::train), and when candidates are alike or name a setting that there is not.
+/// As [`train`](super::train::train), and when candidates are equal or name an unknown setting.
 ///
 /// # Privacy
-/// All candidates and the choice among them are within the target.
+/// The target covers all candidates and the choice among them.
 pub fn tune(args: &TuneSettings, watch: &mut dyn Watch) -> Result<TrainOutcome> {
     tune_at(args, watch, Place::Alone)
 }
@@ -81,10 +83,10 @@ pub fn tune(args: &TuneSettings, watch: &mut dyn Watch) -> Result<TrainOutcome> 
 /// [`tune`] with users in several processes: see [`crate::workers`].
 ///
 /// # Errors
-/// As [`tune`]; [`Error::WorkerDone`] at a worker that has sent its sums; those of the links.
+/// As [`tune`]; [`Error::WorkerDone`] at a worker that has sent its sums; errors of the links.
 ///
 /// # Privacy
-/// As [`tune`]. Exact sums go over the links.
+/// As [`tune`]. Exact sums are sent over the links.
 pub fn tune_at(
     args: &TuneSettings,
     watch: &mut dyn Watch,
@@ -150,12 +152,14 @@ pub fn tune_at(
     finish(opened, run, &release, &parts.all, Vec::new(), (load, clock))
 }
 
-/// Makes the run of `dp tune` many times with planted users, and measures what they give away. Nothing is released, and no ledger is charged.
+/// Repeats the run of `dp tune` many times with planted users, and measures what the runs reveal
+/// about them. Nothing is released, and no ledger is charged.
 ///
 /// # Errors
-/// As [`audit`](super::audit::audit()), and when candidates are alike or name a setting that there is not. A claim that is refuted is no error.
+/// As [`audit`](super::audit::audit()), and when candidates are equal or name an unknown setting. A
+/// refuted claim is not an error.
 pub fn audit(args: &AuditTuneSettings, watch: &mut dyn Watch) -> Result<AuditOutcome> {
-    // everything public is checked before the data is touched
+    // everything public is checked before the data are read
     let (run, audited) = (args.run(), &args.audit);
     crate::item_features::refuse_flags(&audited.features)?;
     let target = audited.target.guarantee.target()?;
@@ -196,7 +200,7 @@ pub fn audit(args: &AuditTuneSettings, watch: &mut dyn Watch) -> Result<AuditOut
     what.measure(&*trainer, &canaries, &trials, watch)
 }
 
-/// What a run of these candidates is to release of held-out metrics.
+/// The settings of the release of held-out metrics of a run with these candidates.
 fn metric_release_of(
     train: &TrainSettings,
     fits: &[MatrixFactorization],
@@ -219,7 +223,8 @@ fn comparison_settings(choice: &ChoiceSettings) -> TuningParams {
     }
 }
 
-/// What each candidate gets of the target, beside the released metrics: its defaults follow from it.
+/// The part of the target for each candidate, after the released metrics: its defaults follow from
+/// it.
 fn target_of_each(args: &TuneSettings, how: TuningParams, target: ApproxDp) -> Result<ApproxDp> {
     let share = args.train.output.metrics.share()?;
     let rest = share.map_or(Ok(target), |share| {
@@ -231,7 +236,8 @@ fn target_of_each(args: &TuneSettings, how: TuningParams, target: ApproxDp) -> R
     Ok(Tuning::target_of_each(n, how, rest?, ADJACENCY)?)
 }
 
-/// Method and settings of every candidate: defaults for its part of the budget, then flags, then its own.
+/// Method and settings of every candidate: defaults for its part of the budget, overridden by
+/// flags, overridden by its own settings.
 fn candidates(
     args: &TuneSettings,
     how: TuningParams,
@@ -261,7 +267,7 @@ fn candidates(
     Ok((methods, fits))
 }
 
-/// Two candidates of the same settings would share a budget for nothing.
+/// Two candidates with the same settings would waste budget.
 fn refuse_alike(own: &[String], fits: &[MatrixFactorization]) -> Result<()> {
     for (at, fit) in fits.iter().enumerate() {
         let earlier = fits[..at]
@@ -278,8 +284,8 @@ fn refuse_alike(own: &[String], fits: &[MatrixFactorization]) -> Result<()> {
     Ok(())
 }
 
-/// The settings that a candidate may have of its own. The model of the scores decides defaults of others, so that all
-/// candidates have the same.
+/// The settings that a candidate may override. The score model determines defaults of others, so
+/// all candidates have the same.
 fn own_settings() -> impl Iterator<Item = Setting> {
     let all = CandidateSettings::table().into_iter();
     all.filter(|setting| setting.name != "score_model")

@@ -1,5 +1,5 @@
-//! `dp verify`: recompute a certificate from its releases alone; for a folder, compare its files
-//! with the hashes in the certificate as well.
+//! `dp verify`: recomputes a certificate from its releases alone; for a folder, also compares its
+//! files with the hashes in the certificate.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,29 +20,30 @@ use crate::prior::PRIOR;
 use crate::settings::VerifySettings;
 use crate::workflows::recompute::{Recomputed, recompute};
 
-/// A certificate of which every figure was recomputed.
+/// A certificate whose values have all been recomputed.
 #[derive(Debug, Clone)]
 pub struct Verified {
-    /// Where it is.
+    /// Path of the certificate.
     pub path: PathBuf,
     /// The certificate.
     pub certificate: Certificate,
-    /// What follows from its releases, [`dp_accounting::Status::NotPrivate`] included.
+    /// The statement that follows from its releases, including
+    /// [`dp_accounting::Status::NotPrivate`].
     pub statement: PrivacyStatement,
-    /// Whether the files beside it are those it was issued for; `false` where it was checked alone.
+    /// Whether the files next to it were compared; `false` if it was checked alone.
     pub files_compared: bool,
-    /// Whether the model follows from its releases, where that was asked for.
+    /// Whether the model follows from its releases, if that was requested.
     pub recomputed: Option<Recomputed>,
     /// The guarantee in words.
     pub overview: String,
 }
 
-/// Recomputes a certificate from its releases; for a folder, compares its files with the hashes in the certificate as well, and
-/// with a ledger, checks that every release was paid for there.
+/// Recomputes a certificate from its releases; for a folder, also compares its files with the
+/// hashes in the certificate, and with a ledger, checks that it paid for every release.
 ///
 /// # Errors
-/// When the certificate does not hold, a file is not the one it was issued for, or the ledger did not pay. A certificate that holds
-/// and promises no privacy is no error.
+/// When the certificate does not verify, a file differs from the one it was issued for, or the
+/// ledger did not pay. A certificate that verifies and promises no privacy is not an error.
 pub fn verify(args: &VerifySettings) -> Result<Verified> {
     let files_compared = args.certificate.is_dir();
     let path = if files_compared {
@@ -87,7 +88,7 @@ pub fn verify(args: &VerifySettings) -> Result<Verified> {
     })
 }
 
-/// Refuses a folder that holds anything but released files.
+/// Refuses a folder that contains anything except released files.
 fn refuse_other_files(folder: &Path, certificate: &Certificate) -> Result<()> {
     let (_, others) = Manifest::released_files(folder, certificate)?;
     let Some(name) = others.first() else {
@@ -99,7 +100,7 @@ fn refuse_other_files(folder: &Path, certificate: &Certificate) -> Result<()> {
     })
 }
 
-/// The certificate of a folder that holds what it was issued for.
+/// The certificate of a folder whose files match it.
 pub(crate) fn checked_certificate(folder: &Path) -> Result<(Certificate, PrivacyStatement)> {
     let (certificate, statement) = recomputed(&folder.join(CERTIFICATE))?;
     compare_files(folder, &certificate)?;
@@ -107,7 +108,7 @@ pub(crate) fn checked_certificate(folder: &Path) -> Result<(Certificate, Privacy
     Ok((certificate, statement))
 }
 
-/// A certificate of which every figure was recomputed; the rest of the program only repeats them.
+/// A certificate whose values have all been recomputed; the rest of the program only repeats them.
 fn recomputed(path: &Path) -> Result<(Certificate, PrivacyStatement)> {
     let certificate = output::read_certificate(path)?;
     let statement = PrivacyStatement::of(&certificate).map_err(|source| Error::Certificate {
@@ -117,8 +118,9 @@ fn recomputed(path: &Path) -> Result<(Certificate, PrivacyStatement)> {
     Ok((certificate, statement))
 }
 
-/// Compares model and released values in the folder with the hashes in the certificate. A certificate that names no
-/// such file says nothing about the one beside it; weights or a table of features that it does not name belong to no run.
+/// Compares model and released values in the folder with the hashes in the certificate. A
+/// certificate that does not name such a file says nothing about one in the folder; weights or a
+/// feature table that it does not name belong to no run.
 pub(crate) fn compare_files(folder: &Path, certificate: &Certificate) -> Result<()> {
     let has = |name: &&str| certificate.artifacts.iter().any(|file| file.name == *name);
     let lies = |name: &str| fs::symlink_metadata(folder.join(name)).is_ok();
@@ -126,8 +128,8 @@ pub(crate) fn compare_files(folder: &Path, certificate: &Certificate) -> Result<
     if names.is_empty() {
         names.extend(MODEL_FILES);
     }
-    // runs of earlier versions have no released values, and most runs no weights or table of features; where such a
-    // file lies without a name in the certificate, the comparison fails
+    // runs of earlier versions have no released values, and most runs have no weights or feature
+    // table; if such a file exists but the certificate does not name it, the comparison fails
     let more = [
         RELEASED,
         FEATURE_WEIGHTS,
@@ -152,15 +154,16 @@ pub(crate) fn compare_files(folder: &Path, certificate: &Certificate) -> Result<
     Ok(())
 }
 
-/// The label of the release that noisy counts come from; of a candidate, behind its name.
+/// The label of the release of noisy counts; for a candidate, after its name.
 const COUNTS: &str = "item counts";
-/// The same of likes with public features, where each user's contribution has norm 1.
+/// The same for likes with public features, where each user's contribution has norm 1.
 const TOTALS: &str = "total weights";
-/// How far two ways to the same standard deviation may lie apart.
+/// Maximum relative difference between two computations of the same standard deviation.
 const SAME: f64 = 1e-9;
 
-/// Compares the noise that `report.json` states for its counts with that of their release in the certificate and the
-/// bound on votes among the settings. Counts of which either is missing are refused; runs without counts are not compared.
+/// Compares the noise that `report.json` states for its counts with that of their release in the
+/// certificate and the bound on votes in the settings. Counts without either are refused; runs
+/// without counts are not compared.
 fn compare_noise(folder: &Path, certificate: &Certificate) -> Result<()> {
     let released: Option<ReleasedRun> = output::read_run_file(folder, RELEASED)?;
     let Some((released, counts)) = released
@@ -191,8 +194,8 @@ fn compare_noise(folder: &Path, certificate: &Certificate) -> Result<()> {
     Err(does_not_belong(reason))
 }
 
-/// Noise multiplier and bound of the release that a run's counts come from, and what a count of 1 was in it: of the chosen candidate,
-/// where there are several.
+/// Noise multiplier and bound of the release of a run's counts, and the value of a count of 1 in
+/// it; for the chosen candidate, if there are several.
 fn release_of_counts(run: &ReleasedRun, certificate: &Certificate) -> Option<(f64, f64, f64)> {
     let multiplier_of = |label: &str| {
         let mut releases = certificate.releases.iter();

@@ -1,4 +1,5 @@
-//! `dp evaluate`: how well the model of a folder serves users, on ratings it has not seen. All of it is internal.
+//! `dp evaluate`: quality of a folder's model for users, on ratings it has not seen. All results
+//! are internal.
 
 mod scores;
 
@@ -24,22 +25,22 @@ use crate::workflows::verify::checked_certificate;
 pub(crate) use self::scores::{Buckets, MODEL, NON_PRIVATE};
 use self::scores::{Parts, Score, Scores, of_lists, of_ratings};
 
-/// What an evaluation found: computed from private data, and not covered by any guarantee.
+/// Results of an evaluation: computed from private data, and not covered by any guarantee.
 #[derive(Debug, Clone)]
 pub struct EvaluateOutcome {
-    /// The figures, by a documented schema.
+    /// The metrics as JSON with a documented schema.
     pub json: Value,
     /// The same as a table for a terminal.
     pub text: String,
 }
 
-/// Measures the model of a release folder on ratings it has not seen. Nothing is released.
+/// Evaluates the model of a release folder on ratings it has not seen. Nothing is released.
 ///
 /// # Errors
-/// When the certificate does not hold or belongs to other files, when settings contradict what the run held out, and when a file
-/// cannot be read or written.
+/// When the certificate does not verify or belongs to other files, when settings contradict what
+/// the run held out, and when a file cannot be read or written.
 pub fn evaluate(args: &EvaluateSettings) -> Result<EvaluateOutcome> {
-    // what is printed under `released` holds, and is of this model
+    // what is printed under `released` is verified, and belongs to this model
     let (certificate, _) = checked_certificate(&args.model)?;
     let (model, items) = read_model(&args.model)?;
     let implicit = model.scoring().unobserved_weight.is_some();
@@ -50,7 +51,7 @@ pub fn evaluate(args: &EvaluateSettings) -> Result<EvaluateOutcome> {
     let parts = Parts::read(args, split, &items, implicit)?;
     let internal: Option<InternalRun> =
         files::read_run_file(&internal_folder_of(&args.model), INTERNAL)?;
-    // before there is any figure
+    // before there are any results
     note(args, &certificate, internal.as_ref())?;
     let scores = if implicit {
         of_lists(&model, &parts, args.non_private)?
@@ -91,8 +92,8 @@ pub fn evaluate(args: &EvaluateSettings) -> Result<EvaluateOutcome> {
     Ok(EvaluateOutcome { json, text })
 }
 
-/// Leaves a note in the ledger that the model is measured. Figures that are printed have one, unless the operator says that there is no
-/// ledger to note it.
+/// Leaves a note in the ledger that the model is evaluated. Printed results require one, unless the
+/// operator declares that there is no ledger to record it.
 fn note(
     args: &EvaluateSettings,
     certificate: &Certificate,
@@ -127,7 +128,7 @@ fn note(
     }
 }
 
-/// Flags that mean nothing with this kind of model.
+/// Refuses flags that do not apply to this kind of model.
 fn refuse(args: &EvaluateSettings, implicit: bool) -> Result<()> {
     if implicit || args.min_rating.is_none() {
         return Ok(());
@@ -136,7 +137,8 @@ fn refuse(args: &EvaluateSettings, implicit: bool) -> Result<()> {
     Err(Error::Usage(text.to_owned()))
 }
 
-/// How records are held out: as the run did, which no flag may contradict. Runs that do not say leave it to the flags.
+/// How records are held out: as in the run, which no flag may contradict. If the run did not record
+/// it, the flags decide.
 fn split_of(args: &EvaluateSettings, run: Option<HeldOutBy>) -> Result<HeldOutBy> {
     let own = HeldOutBy {
         no_split: false,
@@ -171,24 +173,24 @@ fn split_of(args: &EvaluateSettings, run: Option<HeldOutBy>) -> Result<HeldOutBy
     Ok(run)
 }
 
-/// Figures with what was read for them: private.
+/// Results with counts of the records read: private.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Evaluated {
     pub(crate) schema_version: u32,
     /// Digest of the run's certificate.
     #[serde(default)]
     pub(crate) certificate: Option<String>,
-    /// Whether what the run held out was tested on, and not a file of its own.
+    /// Whether the test data are the run's held-out records, not a separate file.
     #[serde(default)]
     pub(crate) own_split: bool,
     #[serde(flatten)]
     pub(crate) scores: Scores,
-    /// What was read and what was left out.
+    /// Counts of what was read and what was left out.
     pub(crate) data: Vec<(String, u64)>,
 }
 
 impl Evaluated {
-    /// What `json` prints of it.
+    /// The part that `json` prints.
     fn json(&self) -> Result<Value> {
         let data = self.data.iter().cloned();
         let data: serde_json::Map<String, Value> =
@@ -237,7 +239,7 @@ impl Evaluated {
     }
 }
 
-/// As people write it.
+/// The usual spelling of a metric.
 pub(crate) fn title(metric: &str) -> String {
     match metric {
         "recall_at_20" => "Recall@20".to_owned(),

@@ -1,4 +1,4 @@
-//! Figures over all held-out records and by the popularity of items.
+//! Metrics over all held-out records and by the popularity of items.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -20,7 +20,8 @@ use crate::ranking::{K, N_BUCKETS};
 use crate::settings::EvaluateSettings;
 use crate::workflows::input::hold_out_users;
 
-/// One method: a number, or none where nothing is held out, under the name of each metric.
+/// The metrics of one method: a number, or none if nothing is held out, under the name of each
+/// metric.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Score {
     pub(crate) method: String,
@@ -28,30 +29,31 @@ pub(crate) struct Score {
     pub(crate) figures: BTreeMap<String, Option<f64>>,
 }
 
-/// A fifth of the items, by how many users have rated them.
+/// A fifth of the items, by the number of users who have rated them.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct PopularityBucket {
     /// From 1, the rarest.
     pub(crate) bucket: usize,
     pub(crate) n_items: usize,
-    /// Held-out records on them.
+    /// Number of held-out records of its items.
     pub(crate) n_targets: usize,
-    /// Length of the lists that recall looks at; none of predicted ratings.
+    /// Length of the lists for recall; none for predicted ratings.
     pub(crate) k: Option<usize>,
     pub(crate) scores: Vec<Score>,
 }
 
-/// How well a model serves users: private.
+/// Quality of a model for users: private.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Scores {
     /// `explicit` or `implicit`.
     pub(crate) feedback: String,
-    /// Names of the figures over all targets.
+    /// Names of the metrics over all targets.
     pub(crate) metrics: Vec<String>,
-    /// The model first.
+    /// All methods, the model first.
     pub(crate) overall: Vec<Score>,
     pub(crate) by_popularity: Vec<PopularityBucket>,
-    /// The same with confidence intervals over users, as runs have them; files of earlier versions have none.
+    /// The same with confidence intervals over users, as runs have them; files of earlier versions
+    /// have none.
     #[serde(default)]
     pub(crate) quality: Option<QualityTables>,
 }
@@ -72,13 +74,13 @@ impl Score {
 }
 
 impl PopularityBucket {
-    /// The metric that buckets are shown by.
+    /// The metric shown for buckets.
     pub(crate) const fn metric(&self) -> &'static str {
         if self.k.is_some() { "recall" } else { "rmse" }
     }
 }
 
-/// Items by how many users of a table have them. Private.
+/// Items by the number of users of a table who have them. Private.
 pub(crate) struct Buckets {
     counts: Vec<f64>,
     pub(crate) dealt: PopularityBuckets,
@@ -104,7 +106,7 @@ impl Buckets {
         items.map(|item| self.dealt.of(item as usize)).collect()
     }
 
-    /// All buckets, rarest first; `scores` and length of lists of each come from its number.
+    /// All buckets, rarest first; scores and list length of each are computed from its number.
     pub(super) fn scored(
         &self,
         of_target: &[Option<usize>],
@@ -126,14 +128,16 @@ impl Buckets {
             .collect()
     }
 
-    /// The items that most users have, best first, for every user with targets, without the user's own.
+    /// The items that most users have, best first, for every user with targets, excluding the
+    /// user's own.
     pub(super) fn most_popular(&self, parts: &Parts, k: usize) -> Result<Private<Vec<Vec<u32>>>> {
         let counts = NoisyCounts::released_elsewhere(self.counts.clone(), 0.0, false)?;
         Ok(counts.most_popular_held_out(&parts.history, &parts.targets, k)?)
     }
 }
 
-/// The model beside what costs nothing, and beside the same without privacy where that is asked for.
+/// The model compared with free baselines, and with the same kind of model without privacy if
+/// requested.
 pub(super) fn of_ratings(model: &FactorModel, parts: &Parts, non_private: bool) -> Result<Scores> {
     let all = predictions(model, parts, non_private)?;
     let buckets = Buckets::of(parts.train.expose())?;
@@ -159,7 +163,7 @@ pub(super) fn of_ratings(model: &FactorModel, parts: &Parts, non_private: bool) 
     })
 }
 
-/// By method, the model first.
+/// Predictions by method, the model first.
 fn predictions(
     model: &FactorModel,
     parts: &Parts,
@@ -186,7 +190,7 @@ fn predictions(
     Ok(all)
 }
 
-/// No held-out rating is no failure: that there are none is itself private.
+/// Without held-out ratings there is no error: that there are none is itself private.
 fn errors(method: &str, pairs: impl Iterator<Item = (f64, f64)> + Clone) -> Score {
     let figures = [
         ("rmse", dp_data::rmse(pairs.clone()).ok()),
@@ -195,7 +199,8 @@ fn errors(method: &str, pairs: impl Iterator<Item = (f64, f64)> + Clone) -> Scor
     Score::new(method, figures)
 }
 
-/// The model beside the items that most users have, and beside the same without privacy where that is asked for.
+/// The model compared with the items that most users have, and with the same kind of model without
+/// privacy if requested.
 pub(super) fn of_lists(model: &FactorModel, parts: &Parts, non_private: bool) -> Result<Scores> {
     let buckets = Buckets::of(parts.train.expose())?;
     let of_target = buckets.of_targets(parts.targets.expose());
@@ -236,7 +241,7 @@ pub(super) fn of_lists(model: &FactorModel, parts: &Parts, non_private: bool) ->
     })
 }
 
-/// None where nobody is held out: that, too, is private.
+/// None if no users are held out: that, too, is private.
 fn measure(
     lists: &Private<Vec<Vec<u32>>>,
     targets: &Private<Interactions>,
@@ -261,18 +266,18 @@ fn means(method: &str, found: Option<&RankingMetrics>) -> Score {
 
 /// Two tables with the same users in the same rows. Private.
 pub(super) struct Parts {
-    /// What users are folded in from.
+    /// Records for the fold-in.
     pub(super) history: Private<Interactions>,
-    /// What is to be predicted, or to be found.
+    /// Records to be predicted, or found.
     pub(super) targets: Private<Interactions>,
-    /// What popularity is counted on and other models are trained on.
+    /// Records for popularity counts and for training other models.
     pub(super) train: Private<Interactions>,
-    /// What was read and what was left out.
+    /// Counts of what was read and what was left out.
     pub(super) data: Vec<(String, u64)>,
 }
 
 impl Parts {
-    /// Reads the ratings on the model's items; `implicit` when every record is a yes.
+    /// Reads the ratings of the model's items; `implicit` if every record is a positive.
     pub(super) fn read(
         args: &EvaluateSettings,
         split: HeldOutBy,
@@ -299,7 +304,7 @@ impl Parts {
         }
     }
 
-    /// The parts that `dp train` held out of the same file.
+    /// The parts that `dp train` held out from the same file.
     fn as_in_training(split_seed: u64, ratings: &Ratings, implicit: bool) -> Result<Self> {
         let data = summary(ratings);
         if implicit {
@@ -321,7 +326,7 @@ impl Parts {
         })
     }
 
-    /// All of `asked` is tested on; a pair that the history holds as well is left out of it.
+    /// All of `asked` is tested; a pair that is also in the history is left out.
     fn of_two_files(history: &Ratings, asked: &Ratings) -> Result<Self> {
         let mut users: HashMap<&str, u32> = HashMap::new();
         for id in (history.user_ids().expose().iter()).chain(asked.user_ids().expose()) {
@@ -347,7 +352,7 @@ impl Parts {
     }
 }
 
-/// The records that `keep` lets through, in rows by `users`, and how many it did not.
+/// The records for which `keep` is true, in rows by `users`, and the number of other records.
 fn table(
     ratings: &Ratings,
     users: &HashMap<&str, u32>,
@@ -374,7 +379,7 @@ fn table(
     Ok((builder.build().0, n_left_out))
 }
 
-/// What was read and what was left out: private counts.
+/// Counts of what was read and what was left out: private.
 fn summary(ratings: &Ratings) -> Vec<(String, u64)> {
     let table = ratings.interactions().expose();
     let read = ratings.summary().expose();

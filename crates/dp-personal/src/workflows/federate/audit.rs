@@ -1,4 +1,4 @@
-//! `dp audit-federate`: the runs of `dp federate`, made many times with planted users.
+//! `dp audit-federate`: the runs of `dp federate`, repeated many times with planted users.
 
 use dp_accounting::Plan;
 use dp_audit::{
@@ -21,24 +21,29 @@ use crate::settings::AuditFederateSettings;
 use crate::watch::{Watch, begins, go_on};
 use crate::workflows::audit::{AuditOutcome, Audited, PlantedRows, Trials};
 
-/// Users planted where no number is given.
+/// Default number of planted users.
 const USUAL_CANARIES: usize = 30;
-/// Rows of a planted user, at most.
+/// Maximum number of rows of a planted user.
 const ROWS: usize = 4;
-/// The label of a planted user's rows: after all steps of a run still far beyond any clip.
+/// The label of a planted user's rows: after all steps of a run it is still far beyond any clipping
+/// norm.
 const FAR: f32 = 1e6;
-/// Deltas at which the claim of sampled rounds is held against outputs too: at a small one so few outputs show nothing.
+/// Deltas at which the claim of sampled rounds is also tested against outputs: at a small delta so
+/// few outputs show nothing.
 const DELTAS: [f64; 2] = [0.05, 0.2];
 
-/// Makes the rounds of `dp federate` many times with planted users, and measures what they give away. Nothing is released, and no ledger is charged.
+/// Repeats the rounds of `dp federate` many times with planted users, and measures what they reveal
+/// about them. Nothing is released, and no ledger is charged.
 ///
-/// The claim that is audited is that of the rounds of all alphas and of released metrics, with the noise that they have in the run. Noisy counts and the choice among the
-/// alphas, which the run pays for too, are not looked at.
+/// The audited claim is that of the rounds of all alphas and of released metrics, with the noise
+/// that they have in the run. Noisy counts and the choice among the alphas, which the run also pays
+/// for, are not audited.
 ///
 /// # Errors
-/// When settings are out of range or do not go together, and when a file cannot be read. A claim that is refuted is no error.
+/// When settings are out of range or conflict, and when a file cannot be read. A refuted claim is
+/// not an error.
 pub fn audit(args: &AuditFederateSettings, watch: &mut dyn Watch) -> Result<AuditOutcome> {
-    // everything public is checked before the data is touched
+    // everything public is checked before the data are read
     let run = args.training();
     let settings = Settings::new(&run)?;
     let target = settings.targets[0];
@@ -120,8 +125,9 @@ pub fn audit(args: &AuditFederateSettings, watch: &mut dyn Watch) -> Result<Audi
     }
 }
 
-/// Length and label of a planted user's rows. Features are so short that all steps of the run together do not reach the label; of classes they are long enough
-/// for the clip, and one row in four contradicts the others.
+/// Norm and label of a planted user's rows. Features are so short that all steps of the run
+/// together do not reach the label; for classes they are long enough for the clipping norm, and one
+/// row in four contradicts the others.
 #[allow(
     clippy::cast_possible_truncation,
     reason = "lengths are far inside the range of f32"
@@ -144,9 +150,9 @@ type AuditedPpSgd<'a> =
 /// The runs of all alphas as one.
 struct Rounds<'a> {
     runs: Vec<AuditedPpSgd<'a>>,
-    /// What is released after them.
+    /// The release after them.
     metrics: Option<AuditedMetrics>,
-    /// Of all rounds together, and of the metrics.
+    /// Plan of all rounds together, and of the metrics.
     plan: Plan,
     noise_multiplier: f64,
 }
@@ -175,7 +181,7 @@ impl<'a> Rounds<'a> {
         })
     }
 
-    /// The same with the metrics that the run of this plan releases at its end.
+    /// The same with the metrics that the run with this plan releases at its end.
     fn releasing(
         mut self,
         release: &MetricRelease,
@@ -190,7 +196,7 @@ impl<'a> Rounds<'a> {
         Ok(self)
     }
 
-    /// Lower bounds on epsilon of sampled rounds: planted users are there in every other run.
+    /// Lower bounds on epsilon of sampled rounds: planted users are present in every other run.
     fn bound_epsilon(
         &self,
         probability: f64,
@@ -215,7 +221,8 @@ impl<'a> Rounds<'a> {
                     let y = view.integers[first + canary] as f64 + 0.5;
                     self.score(probability, -y / view.layout.sigma() as f64)
                 });
-                // their noise is common to all planted users: one of them a run, in turn here and not
+                // the noise is common to all planted users: use one of them per run, alternately
+                // present and absent
                 let of_metrics = metrics.as_ref().filter(|_| canary == run / 2 % n_canaries);
                 let of_metrics = of_metrics.map_or(0.0, |view| whole_score(view, canary, is_here));
                 scores[side(canary)].push(score.sum::<f64>() + of_metrics);
@@ -234,14 +241,16 @@ impl<'a> Rounds<'a> {
         audits.collect()
     }
 
-    /// Log-likelihood ratio of a round's coordinate, of somebody who may have been drawn over nobody: the most powerful score.
+    /// Log-likelihood ratio of a round's coordinate, for a user who may have been sampled against
+    /// no user: the most powerful score.
     fn score(&self, probability: f64, x: f64) -> f64 {
         let mu = 1.0 / self.noise_multiplier;
         (1.0 - probability + probability * (mu * x - 0.5 * mu * mu).exp()).ln()
     }
 }
 
-/// Log-likelihood ratio of a release on all users, of a canary who is there over nobody, given everybody else.
+/// Log-likelihood ratio of a release on all users, for a canary who is present against no user,
+/// given all others.
 fn whole_score(view: &View, canary: usize, is_here: bool) -> f64 {
     let (sigma, residuals) = (view.layout.sigma() as f64, view.residuals());
     let of_entry = |&(at, z): &(usize, i64)| {

@@ -1,4 +1,5 @@
-//! One epsilon: all alphas within it, one of them chosen, one certificate.
+//! One epsilon: all alphas are trained within it, one of them is chosen, and there is one
+//! certificate.
 
 use dp_accounting::{Certificate, Plan};
 use dp_fedsgd::{AlphaSelection, SharedModel};
@@ -20,25 +21,25 @@ use crate::watch::{Watch, Watched, go_on};
 use crate::workers::Place;
 use crate::workflows::private_run::{Clock, Opened, Opening, unit_of};
 
-/// What was released at one epsilon.
+/// The results at one epsilon.
 #[derive(Debug, Clone)]
 pub struct CertifiedOutcome {
     /// The certificate of everything that was released.
     pub certificate: Certificate,
     /// The shared parameters of the chosen run.
     pub model: SharedModel,
-    /// Global over local steps of the chosen run.
+    /// Ratio of global to local steps of the chosen run.
     pub alpha: f64,
-    /// What was released and, apart from it, what is internal, by a documented schema.
+    /// Released values and, separately, internal ones, as JSON with a documented schema.
     pub json: Value,
-    /// The same in words, for a terminal.
+    /// The same as text, for a terminal.
     pub summary: String,
-    /// Whether a baseline is better: by released metrics where the run released some, else private, and there only with `show_internal` or
-    /// `fail_if_worse`.
+    /// Whether a baseline is better: by released metrics if the run released some, otherwise by
+    /// private ones, and then only with `show_internal` or `fail_if_worse`.
     pub verdict: Option<Verdict>,
 }
 
-/// What a run will release, before any data is read.
+/// The releases of a run, before any data are read.
 pub(super) fn plan(args: &FederateSettings, settings: &Settings) -> Result<Plan> {
     let items = items_of(args)?;
     let n_items = items.as_ref().map(|items| items.catalogue().len());
@@ -58,7 +59,7 @@ pub(super) fn run(
     let items = items_of(args)?;
     let n_items = items.as_ref().map(|items| items.catalogue().len());
     let mut spending = spending(args, settings, n_items)?;
-    // the number of features changes neither noise nor cost
+    // the number of features affects neither noise nor cost
     let (target, metrics) = (settings.targets[0], settings.metrics.as_ref());
     let draft = spending.plan_with(1, target, metrics).map_err(by_setting)?;
     let opened = opening.open(&draft, place)?;
@@ -137,7 +138,7 @@ pub(super) fn run(
                 runs.compare()?;
                 measure(&runs, chosen)?
             }
-            // the own parameters of most users are at workers
+            // the personal parameters of most users are at workers
             false => Default::default(),
         };
         Ok(FederatedReport {
@@ -168,7 +169,7 @@ pub(super) fn run(
     })
 }
 
-/// What the model is made again from.
+/// The inputs to rebuild the model.
 fn public_of(
     args: &FederateSettings,
     settings: &Settings,
@@ -215,14 +216,15 @@ pub(super) fn spending(
     })
 }
 
-/// The choice among alphas that costs a share of epsilon.
+/// The choice among alphas, which costs a share of epsilon.
 pub(crate) fn selection(share: f64, epsilon: f64, loss_range: f64) -> Result<AlphaSelection> {
     dp_core::params::open_unit("choice_share", share)?;
     let selection = AlphaSelection::new(share * epsilon, loss_range);
     selection.map_err(|e| by_setting(e.into()))
 }
 
-/// Errors of all runs, and behind them of the users' own choices on the chosen one: of users trained on, and of those held out.
+/// Errors of all runs, and after them of the users' own choices given the chosen run, for training
+/// users and for held-out users.
 fn measure(runs: &Runs, chosen: usize) -> Result<[Vec<UserFigures>; 2]> {
     let (mut users, mut held_out) = (runs.measure()?, runs.measure_held_out()?);
     if users_choose(&runs.of.inputs) {
@@ -238,7 +240,7 @@ fn measure(runs: &Runs, chosen: usize) -> Result<[Vec<UserFigures>; 2]> {
     Ok([users, held_out])
 }
 
-/// What the operator answers for.
+/// The operator's assumptions.
 fn assumptions(args: &FederateSettings, format: DataFormat, opened: &Opened<'_>) -> Vec<String> {
     let unit = match format {
         DataFormat::Leaf => "a user is one id in the list `users` of the LEAF file".to_owned(),

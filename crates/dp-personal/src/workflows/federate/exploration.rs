@@ -1,4 +1,5 @@
-//! Several epsilons: a run for each with each alpha, to look at. Nothing of it is released.
+//! Several epsilons: a run for each epsilon and each alpha, for exploration. Nothing of it is
+//! released.
 
 use std::path::Path;
 use std::time::Instant;
@@ -17,12 +18,12 @@ use crate::settings::{FederateSettings, LedgerChoice, LedgerFile};
 use crate::watch::{Watch, go_on};
 use crate::workflows::ledger::{UNNOTED, data_set_id, note_exploration, refuse_unpaid};
 
-/// What an exploration found: computed from private data, and not covered by any guarantee.
+/// Results of an exploration: computed from private data, and not covered by any guarantee.
 #[derive(Debug, Clone)]
 pub struct ExplorationOutcome {
-    /// The figures, by a documented schema.
+    /// The metrics as JSON with a documented schema.
     pub json: Value,
-    /// The same in words, for a terminal.
+    /// The same as text, for a terminal.
     pub summary: String,
 }
 
@@ -58,7 +59,7 @@ pub(super) fn run(
     let may_recover = |left: &Path| refuse_unpaid(&args.ledger, left);
     let folder = OutputFolder::create_or_resume(out, force, false, &may_recover)?;
     if let Some(ledger) = args.ledger.file() {
-        // before the first figure is there
+        // before there are any results
         let data_set = data_set_id(&args.ledger, &args.data);
         note_exploration(ledger, Some(&data_set), "several epsilons compared")?;
     } else {
@@ -69,7 +70,7 @@ pub(super) fn run(
     for (at, &target) in settings.targets.iter().enumerate() {
         for &alpha in &settings.alphas {
             go_on(watch)?;
-            // alone it is the same at every epsilon, unless features are counted
+            // with alpha 0 the result is the same at every epsilon, unless features are counted
             if alpha > 0.0 || at == 0 || args.run.items.is_some() {
                 let (found, name) = measure(args, settings, alpha, target, at == 0)?;
                 metric = name;
@@ -102,7 +103,7 @@ fn one(args: &FederateSettings, settings: &Settings, n_items: Option<usize>) -> 
     }
 }
 
-/// One alpha at one target: with noise, and at the first one also without.
+/// One alpha at one target: with noise, and at the first target also without.
 fn measure(
     args: &FederateSettings,
     settings: &Settings,
@@ -131,7 +132,7 @@ fn measure(
     let fitted = all.fit(&rows, &plan, spends, &mut args.output.noise())?;
     let mut runs = Runs::new(all, rows, fitted.model)
         .ok_or_else(|| Error::Usage("nothing was trained".to_owned()))?;
-    // alone there is no noise to leave out
+    // with alpha 0 there is no noise to leave out
     let compares = is_first && alpha > 0.0;
     if compares {
         runs.compare()?;

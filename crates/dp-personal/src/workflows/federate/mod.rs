@@ -1,4 +1,5 @@
-//! `dp federate`: rows of many users in, a model that they share in part and its certificate out; or a look at many epsilons.
+//! `dp federate`: from rows of many users to a partly shared model and its certificate, or an
+//! exploration of several epsilons.
 
 mod audit;
 mod certified;
@@ -24,53 +25,57 @@ pub(crate) use certified::selection;
 pub use exploration::ExplorationOutcome;
 pub(crate) use runs::{AllRuns, Rows, Shape};
 
-/// What a run left, and what it has to say.
+/// Results of a run.
 #[derive(Debug, Clone)]
 pub enum FederateOutcome {
-    /// Of one epsilon: a model that was released.
+    /// For one epsilon: a released model.
     Certified(Box<CertifiedOutcome>),
-    /// Of several: figures to look at, of which nothing may be released.
+    /// For several: results to look at, none of which may be released.
     Exploration(ExplorationOutcome),
 }
 
-/// What [`federate`] will release with these settings, and its guarantee at the first epsilon: public, and known before any data is read. Neither noise nor
-/// cost depends on the number of features.
+/// The releases that [`federate`] will make with these settings, and its guarantee at the first
+/// epsilon: public, and known before any data are read. Neither noise nor cost depends on the
+/// number of features.
 ///
 /// # Errors
-/// When settings are out of range or do not go together.
+/// When settings are out of range or conflict.
 pub fn plan(args: &FederateSettings) -> Result<Plan> {
     certified::plan(args, &Settings::new(args)?)
 }
 
-/// Learns a model that users share in part from a table of rows, and writes a release folder; with several epsilons it
-/// explores them instead.
+/// Learns a partly shared model from a table of rows, and writes a release folder; with several
+/// epsilons it explores them instead.
 ///
 /// # Errors
-/// Before anything is read when settings are out of range or do not go together, when the output exists or when the ledger has
-/// no room; after that when the data cannot be read or the folder cannot be written.
+/// Before anything is read, when settings are out of range or conflict, when the output exists or
+/// when the ledger's budget is too small; after that, when the data cannot be read or the folder
+/// cannot be written.
 ///
 /// # Privacy
-/// Of one epsilon: all runs, and the choice among them, are covered by one certificate and paid for in the ledger before any
-/// noise is drawn. An exploration is internal as a whole.
+/// For one epsilon, one certificate covers all runs and the choice among them, and they are paid
+/// for in the ledger before any noise is drawn. An exploration is internal as a whole.
 pub fn federate(args: &FederateSettings, watch: &mut dyn Watch) -> Result<FederateOutcome> {
     federate_at(args, watch, Place::Alone)
 }
 
-/// [`federate`] at one epsilon with users in several processes: see [`crate::workers`]. Users' own parameters stay in the processes that hold
-/// the users, so that nothing is measured but what the run releases.
+/// [`federate`] at one epsilon with users in several processes: see [`crate::workers`]. Users'
+/// personal parameters stay in the processes that hold the users, so nothing is measured except
+/// what the run releases.
 ///
 /// # Errors
-/// As [`federate`]; [`Error::Usage`] for an exploration; [`Error::WorkerDone`] at a worker that has sent its sums; those of the links.
+/// As [`federate`]; [`Error::Usage`] for an exploration; [`Error::WorkerDone`] at a worker that has
+/// sent its sums; errors of the links.
 ///
 /// # Privacy
-/// As [`federate`]. Exact sums go over the links.
+/// As [`federate`]. Exact sums are sent over the links.
 pub fn federate_at(
     args: &FederateSettings,
     watch: &mut dyn Watch,
     place: Place<'_>,
 ) -> Result<FederateOutcome> {
     args.held_out.shares.check_dealt(place.dealing())?;
-    // everything public is checked before the data is touched
+    // everything public is checked before the data are read
     let settings = Settings::new(args)?;
     let opening = Opening {
         data: &args.data,

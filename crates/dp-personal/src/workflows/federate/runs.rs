@@ -1,4 +1,4 @@
-//! The runs of all alphas and the choice among them: one trainer on one reading of the data.
+//! The runs of all alphas and the choice among them, as one trainer on data that are read once.
 
 use std::cell::{OnceCell, RefCell};
 use std::ops::ControlFlow;
@@ -29,21 +29,21 @@ pub(crate) struct AllRuns {
     pub(crate) spending: Spending,
     pub(crate) inputs: Inputs,
     pub(crate) shape: Shape,
-    /// What the operator answers for.
+    /// The operator's assumptions.
     pub(crate) assumptions: Vec<String>,
 }
 
-/// What decides the runs beside their settings.
+/// Inputs that determine the runs in addition to their settings.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Shape {
-    /// As numbers, which JSON has for all but infinity.
+    /// As numbers, which JSON supports except for infinity.
     #[serde(with = "alphas_as_json")]
     pub(crate) alphas: Vec<f64>,
     pub(crate) delta: f64,
-    /// Declared, with those held out; where there is none they are counted.
+    /// The declared number, including held-out users; if there is none, users are counted.
     #[serde(rename = "declared_users")]
     pub(crate) n_users: Option<f64>,
-    /// How far a user's losses may differ before they are cut.
+    /// The range of a user's losses; larger differences are clipped.
     pub(crate) loss_range: f64,
     pub(crate) shares: HoldOut,
     pub(crate) max_rows: usize,
@@ -70,18 +70,18 @@ mod alphas_as_json {
     }
 }
 
-/// The data as read, and from the first rounds on the rows that were trained on.
+/// The data as read, and from the first rounds on the training rows.
 pub(crate) struct Rows {
-    /// None where the model follows from a list of releases.
+    /// None if the model follows from a release list.
     source: RefCell<Option<Source>>,
     made: OnceCell<TrainingData>,
     /// The users without their rows.
     users: Option<UserSamples>,
 }
 
-/// What a run trained on.
+/// The training data of a run.
 pub(super) struct TrainingData {
-    /// Of ratings.
+    /// For ratings.
     pub(super) items: Option<DescribedItems>,
     pub(super) parts: Parts,
     pub(super) n_left_out: usize,
@@ -109,14 +109,15 @@ impl Rows {
     }
 }
 
-/// Rows are made of the source when the run begins; who the users are is known before.
+/// The rows are created from the source when the run begins; the users are known before.
 impl HasTable for Rows {
     fn table(&self) -> Option<&Private<Interactions>> {
         self.users.as_ref().map(UserSamples::table)
     }
 }
 
-/// What was trained: released parameters of every run, users' own, and which run was chosen.
+/// The trained models: released parameters of every run, users' personal parameters, and the index
+/// of the chosen run.
 pub(crate) struct AllModels {
     pub(crate) private: Vec<PpSgdModel>,
     pub(crate) chosen: usize,
@@ -159,7 +160,7 @@ impl Trainer for AllRuns {
         if self.spending.n_items.is_some() {
             builder = builder.released_output("noisy counts of the ratings of items", "anyone");
         }
-        // those of a run are the same for every alpha above 0
+        // the assumptions of a run are the same for every alpha above 0
         if let Ok(fit) = self.spending.settings.fit(1.0, 1.0) {
             let said = fit.assumptions().filter_map(|said| match said {
                 // the count is among the releases
@@ -191,7 +192,8 @@ impl Trainer for AllRuns {
             n_left_out,
         });
         let samples = made.parts.trained.rows().samples();
-        // the public share that is trained on of the declared users, or a noisy count of those who are trained on
+        // the public share of the declared users that is trained on, or a noisy count of the
+        // training users
         let n_users = match self.shape.n_users {
             None => run.count(samples.table())?.value().max(1.0),
             Some(declared) => declared * (1.0 - shares.held_out_users),
@@ -223,8 +225,8 @@ impl Trainer for AllRuns {
 }
 
 impl AllRuns {
-    /// What users score by their own choice from the chosen run's released parameters, and by their own rows alone: from released values and each
-    /// user's own rows.
+    /// Users' scores by their own choice given the chosen run's released parameters, and by their
+    /// own rows alone: from released values and each user's own rows.
     pub(super) fn scored(
         &self,
         rows: &Rows,
@@ -254,10 +256,10 @@ impl AllRuns {
 /// Measures rounds as they end, and shows the run to the caller of the workflow.
 pub(super) struct Measured<'a> {
     pub(super) watched: Option<Watched<'a>>,
-    /// Where errors after rounds are wanted, for internal files.
+    /// If errors after rounds are wanted, for internal files.
     pub(super) convergence: Option<&'a mut Convergence>,
     pub(super) turning: &'a mut Turning,
-    /// Of every run.
+    /// Settings of every run.
     pub(super) settings: &'a RunSettings,
     pub(super) alphas: &'a [f64],
     pub(super) inputs: &'a Inputs,
@@ -293,18 +295,18 @@ impl Observer for Measured<'_> {
     }
 }
 
-/// All runs, private and without noise, with what they were trained on.
+/// All runs, private and without noise, with their training data.
 pub(super) struct Runs {
     pub(super) of: AllRuns,
     pub(super) made: TrainingData,
     pub(super) models: AllModels,
     without_noise: Vec<PpSgdModel>,
-    /// One model for all, without noise and to convergence.
+    /// One model for all users, without noise, trained to convergence.
     pooled: Option<Vec<f64>>,
 }
 
 impl Runs {
-    /// Nothing where nothing was trained.
+    /// None if nothing was trained.
     pub(super) fn new(of: AllRuns, rows: Rows, models: AllModels) -> Option<Self> {
         Some(Self {
             of,
@@ -315,7 +317,7 @@ impl Runs {
         })
     }
 
-    /// Trains the same without noise.
+    /// Trains the same runs without noise.
     pub(super) fn compare(&mut self) -> Result<()> {
         let (settings, n_users) = (self.of.spending.settings, self.models.n_users);
         let trainer = AlphaTrainer::new(settings, &self.of.inputs, &self.made.parts, n_users)?;
@@ -327,14 +329,14 @@ impl Runs {
         Ok(())
     }
 
-    /// Errors of all users who were trained on: of the private runs, and then of those without noise.
+    /// Errors of all training users: for the private runs, and then for those without noise.
     pub(super) fn measure(&self) -> Result<Vec<UserFigures>> {
         let all = self.all();
         let own = |run: usize, user: usize| Ok(coefficients(all[run], user));
         Figures::of_users(&self.of.inputs, &self.made.parts.trained, all.len(), own)
     }
 
-    /// The same of users who join when everything is released.
+    /// The same for users who join after all releases.
     pub(super) fn measure_held_out(&self) -> Result<Vec<UserFigures>> {
         let (all, held_out) = (self.all(), &self.made.parts.held_out);
         let (inputs, alphas) = (&self.of.inputs, &self.of.shape.alphas);
@@ -347,7 +349,7 @@ impl Runs {
         Figures::of_users(inputs, held_out, all.len(), own)
     }
 
-    /// What there is to choose from without noise: the run of this alpha, and one model for all.
+    /// The candidates without noise: the run of this alpha, and one model for all.
     pub(super) fn without_noise(&self, alpha: usize) -> Option<Vec<&[f64]>> {
         let run = self.without_noise.get(alpha)?;
         let mut offered = offered_by(self.of.inputs.task, &run.shared);
@@ -364,15 +366,15 @@ impl Runs {
 /// Public settings of a choice.
 pub(super) struct Choice {
     pub(super) n_runs: usize,
-    /// How far a user's losses may differ before they are cut.
+    /// The range of a user's losses; larger differences are clipped.
     pub(super) range: f64,
 }
 
 impl Choice {
     /// Selects a run by the users' losses on their own validation rows.
     ///
-    /// A user's losses are taken against their own mean and put in the middle of the range: what all alphas lose alike says nothing of
-    /// which is best.
+    /// A user's losses are centred at their mean and shifted to the middle of the range: a loss
+    /// that is common to all alphas does not indicate which is best.
     ///
     /// # Privacy
     /// The losses are computed from the user's own rows and from released models, and the selection clamps them to the range.
@@ -389,7 +391,7 @@ impl Choice {
     }
 }
 
-/// A row for every user, also for those without a loss.
+/// A row for every user, including users without a loss.
 fn table_of(
     losses: &[Option<Vec<f64>>],
     n_runs: usize,
@@ -409,7 +411,8 @@ fn table_of(
     Ok(Private::new(builder.build().0))
 }
 
-/// Losses less their mean, in the middle of the range; one that is not finite is the worst.
+/// Losses minus their mean, shifted to the middle of the range; a loss that is not finite is the
+/// worst.
 fn centred(losses: &[f64], range: f64) -> Vec<f32> {
     let finite: Vec<f64> = losses.iter().copied().filter(|l| l.is_finite()).collect();
     let mean = finite.iter().sum::<f64>() / finite.len().max(1) as f64;

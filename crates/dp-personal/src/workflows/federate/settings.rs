@@ -12,20 +12,20 @@ use crate::metric_release::MetricRelease;
 use crate::personal::{Column, Inputs, Ranges, columns_of, task_of};
 use crate::settings::{DataFormat, FederateSettings};
 
-/// Ratings are mapped from here unless `target_range` says otherwise: one to five stars.
+/// Default range from which ratings are mapped unless `target_range` is given: one to five stars.
 const STARS: [f64; 2] = [1.0, 5.0];
 const MAX_ALPHAS: usize = 32;
-/// Features that a model may have, a constant one included.
+/// Maximum number of features of a model, including a constant one.
 const MAX_FEATURES: usize = 1 << 16;
 
-/// All that is known before any file is read.
+/// All values that are known before any file is read.
 pub(super) struct Settings {
     pub(super) format: DataFormat,
     pub(super) columns: SampleColumns,
     pub(super) targets: Vec<ApproxDp>,
     /// In order, without repeats.
     pub(super) alphas: Vec<f64>,
-    /// What is released of held-out metrics.
+    /// The settings of the release of held-out metrics.
     pub(super) metrics: Option<MetricRelease>,
     shares: HoldOut,
     ranges: Ranges,
@@ -79,7 +79,7 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Settings of a run whose users' losses have at most this curvature.
+    /// Settings of a run in which users' losses have at most this curvature.
     pub(super) fn run(&self, args: &FederateSettings, curvature: f64) -> RunSettings {
         let model = &args.run.model;
         RunSettings {
@@ -92,7 +92,7 @@ impl Settings {
         }
     }
 
-    /// Alphas that release something.
+    /// Alphas for which something is released.
     pub(super) fn releasing(&self) -> Vec<f64> {
         self.alphas.iter().copied().filter(|&a| a > 0.0).collect()
     }
@@ -102,7 +102,7 @@ impl Settings {
         self.targets.len() == 1 && self.alphas.len() > 1
     }
 
-    /// What is held out: rows to compare on only where alphas are compared.
+    /// Held-out shares: comparison rows only if alphas are compared.
     pub(super) fn shares_of_run(&self) -> HoldOut {
         let validation = if self.has_choice() {
             self.shares.validation
@@ -115,7 +115,7 @@ impl Settings {
         }
     }
 
-    /// What decides the runs of all alphas beside their settings.
+    /// Inputs that determine the runs of all alphas in addition to their settings.
     pub(super) fn shape(&self, args: &FederateSettings) -> Shape {
         Shape {
             alphas: self.alphas.clone(),
@@ -128,7 +128,8 @@ impl Settings {
         }
     }
 
-    /// What models see of the columns of a table; their number is checked here, before anything is spent.
+    /// Model inputs from the columns of a table; their number is checked here, before anything is
+    /// spent.
     pub(super) fn inputs(&self, features: &[String], target: &str) -> Result<Inputs> {
         let mut inputs = self.ranges.inputs_of(&self.draft, features, target)?;
         if self.format == DataFormat::Ratings {
@@ -143,7 +144,7 @@ impl Settings {
     }
 }
 
-/// Refuses numbers of features that no model has: those of the data, and with a constant one.
+/// Refuses invalid numbers of features: of the data, and including a constant one.
 fn check_width(name: &'static str, n_features: usize, dim: usize) -> Result<()> {
     let expected = "a whole number from 1 to 65536, a constant feature counted";
     for n in [n_features, dim] {
@@ -259,7 +260,7 @@ fn draft_of(args: &FederateSettings) -> Result<Inputs> {
     Ok(draft)
 }
 
-/// Names parameters by the settings that decide them.
+/// Renames parameters to the settings that determine them.
 pub(super) fn by_setting(error: Error) -> Error {
     let Error::Param(error) = error else {
         return error;

@@ -1,4 +1,4 @@
-//! Where the rows come from.
+//! Sources of the rows.
 
 use dp_core::{Interactions, InteractionsBuilder, Private};
 use dp_data::{LeafRows, Ratings, RatingsColumns, SampleTable, SampleUser};
@@ -14,9 +14,9 @@ use crate::settings::{DataFormat, FederateSettings, ratings_format};
 use crate::warnings;
 use crate::workflows::ledger::HasUsers;
 
-/// A user's votes for items are shortened to this norm.
+/// Norm to which a user's votes for items are shortened.
 const VOTES: f64 = 1.0;
-/// What ratings are called where their column has no other name.
+/// Name of the ratings if their column has no other name.
 const RATING: &str = "rating";
 
 /// The data as read, before anything is spent on it.
@@ -25,14 +25,14 @@ pub(super) enum Source {
     Ratings(Box<(Ratings, ItemTable)>),
 }
 
-/// The rows that a run trains on, and the items whose features they have.
+/// The training rows of a run, and the items whose features they contain.
 pub(super) struct UserRows {
     pub(super) users: Private<Vec<SampleUser>>,
     pub(super) items: Option<DescribedItems>,
     pub(super) n_left_out: usize,
 }
 
-/// The public list of items, of ratings.
+/// The public list of items, for ratings.
 pub(super) fn items_of(args: &FederateSettings) -> Result<Option<ItemTable>> {
     let read = |path: &std::path::PathBuf| ItemTable::read(path);
     args.run.items.as_ref().map(read).transpose()
@@ -72,7 +72,7 @@ impl Source {
         }))
     }
 
-    /// The users whom `keep` picks by their keys.
+    /// The users that `keep` selects by their keys.
     pub(super) fn of_users(&self, keep: &dyn Fn(u128) -> bool) -> Self {
         match self {
             Self::Rows(table) => Self::Rows(table.of_users(keep)),
@@ -83,7 +83,7 @@ impl Source {
         }
     }
 
-    /// Of ratings, the public list of items.
+    /// The public list of items, for ratings.
     pub(super) fn items(&self) -> Option<&ItemTable> {
         match self {
             Self::Rows(_) => None,
@@ -91,7 +91,7 @@ impl Source {
         }
     }
 
-    /// What its records say of themselves and of `delta`: private.
+    /// Warnings about its records and about `delta`: private.
     pub(super) fn warnings(&self, delta: f64) -> Vec<String> {
         match self {
             Self::Rows(table) => warnings::of_rows(table, delta),
@@ -99,7 +99,7 @@ impl Source {
         }
     }
 
-    /// What models see of the columns.
+    /// Model inputs from the columns.
     pub(super) fn inputs(&self, settings: &Settings) -> Result<Inputs> {
         match self {
             Self::Rows(table) => {
@@ -111,10 +111,11 @@ impl Source {
         }
     }
 
-    /// A public bound on the curvature of a user's loss in any round, by lengths of rows that hold for all data: longer ones are scaled down.
+    /// A public bound on the curvature of a user's loss in any round, from norms of rows that hold
+    /// for all data: longer rows are scaled down.
     pub(super) fn curvature(&self, inputs: &Inputs, args: &FederateSettings) -> f64 {
         let squared_length = match self {
-            // of features mapped onto -1 to 1, or scaled to this length
+            // for features mapped to -1 to 1, or scaled to this norm
             Self::Rows(_) => inputs.dim() as f64,
             Self::Ratings(rated) => {
                 let constant = f64::from(u8::from(inputs.intercept == Intercept::Shared));
@@ -128,16 +129,17 @@ impl Source {
         let scaled = matches!(self, Self::Rows(_)) && !inputs.has_ranges();
         let centred = inputs.intercept == Intercept::Own && args.run.model.batch_size.is_some();
         let together = match (scaled, centred) {
-            // of rows that are all as long as they may be, shared and local steps add up
+            // for rows that all have the maximum norm, shared and local steps add up
             (true, _) => 2.0,
-            // less the mean of all rows, those of a batch may be twice as long
+            // after subtracting the mean of all rows, those of a batch may be twice as long
             (false, true) => 4.0,
             (false, false) => 1.0,
         };
         squared_length.max(1.0) * of_loss * together
     }
 
-    /// The rows, and of ratings the items with their features; their popularity is released for it.
+    /// The rows, and for ratings the items with their features; their popularity is released for
+    /// this.
     pub(super) fn into_rows(self, run: &mut Run<'_>) -> Result<UserRows> {
         let (ratings, items) = match self {
             Self::Rows(table) => return Ok(UserRows::of(table, None)),
@@ -167,7 +169,8 @@ impl UserRows {
         }
     }
 
-    /// Nobody's rows, of ratings of `n_items`: the model of a replay follows from releases alone.
+    /// An empty set of rows, for ratings of `n_items`: the model of a replay follows from releases
+    /// alone.
     pub(super) fn of_nobody(n_items: Option<usize>, run: &mut Run<'_>) -> Result<Self> {
         if let Some(n_items) = n_items {
             let nobody = Private::new(InteractionsBuilder::new(n_items).build().0);
@@ -181,7 +184,8 @@ impl UserRows {
     }
 }
 
-/// Noisy numbers of the ratings of items: what [`Spending`](crate::federated::Spending) calls ratings of items.
+/// Noisy numbers of ratings per item: the item ratings that
+/// [`Spending`](crate::federated::Spending) counts.
 fn count_of_items(
     ratings: &Private<Interactions>,
     n_items: usize,

@@ -1,25 +1,32 @@
-//! Which data set a ledger belongs to: a keyed sketch of its users, in two files beside the ledger.
+//! Binding of a ledger to its data set: a keyed sketch of its users, in two files next to the
+//! ledger.
 //!
-//! A file name says little: two different files are called `ratings.csv.gz`. A ledger `L` is therefore bound to the users
-//! that it was charged for. `L.key` holds a random key of 32 bytes, `L.users` the smallest [`KEPT`] of the values
-//! HMAC-SHA256(key, user id), cut to 128 bits, over all users that any run with this ledger had. Both files are for their
-//! owner alone (mode 0600), and no hash that is published covers them.
+//! A file name does not identify a data set: two different files may be called `ratings.csv.gz`. A
+//! ledger `L` is therefore bound to the users that it was charged for. `L.key` contains a random
+//! key of 32 bytes, `L.users` the smallest [`KEPT`] of the values HMAC-SHA256(key, user id),
+//! truncated to 128 bits, over all users of any run with this ledger. Both files are accessible to
+//! their owner only (mode 0600), and no published hash covers them.
 //!
-//! Before it pays, a run compares its users with the sketch. Below the largest value of a full sketch all remembered
-//! users are known, so there the two sets are compared exactly; with fewer than [`KEPT`] users that is everywhere. The
-//! measure is the overlap coefficient `|A ∩ B| / min(|A|, |B|)`: data that grow keep it at 1, and so does a part of the
-//! data. Below one half the run is refused.
+//! Before it pays, a run compares its users with the sketch. Below the largest value of a full
+//! sketch, all recorded users are known, so the two sets are compared exactly there; with fewer
+//! than [`KEPT`] users that is everywhere. The measure is the overlap coefficient
+//! `|A ∩ B| / min(|A|, |B|)`: it stays 1 for data that grow, and for a part of the data. If it is
+//! below one half, the run is refused.
 //!
-//! `L.users` also remembers how far the ledger had come when it was last used ([`Seen`]). A ledger that has less was cut off or is an
-//! older copy, and is refused. The file is written before a payment and again at the end of a run: after a crash it remembers less
-//! than the ledger has, never more.
+//! `L.users` also records the state of the ledger when it was last used ([`Seen`]). A ledger with
+//! fewer releases was truncated or is an older copy, and is refused. The file is written before a
+//! payment and again at the end of a run: after a crash it may record less than the ledger has,
+//! never more.
 //!
-//! The file always has [`KEPT`] values, in part of nobody, and every run that pays writes it anew, so that neither its length nor
-//! its time tells how many users there are or when their number changed.
+//! The file always has [`KEPT`] values, some of which may belong to no user, and every run that
+//! pays rewrites it, so neither its length nor its time reveals the number of users or when that
+//! number changed.
 //!
 //! # Privacy
-//! Whether the run is refused depends on private records; nights after the first, whose absence shows, are not refused for it ([`Comparison::Tell`]). The refusal is told to whoever runs the workflow, who has the
-//! records; it comes before anything is paid or released, and nothing that is released depends on it. It states no figure.
+//! Whether the run is refused depends on private records; nights after the first, whose absence
+//! would be visible, are not refused for this reason ([`Comparison::Tell`]). The refusal is shown
+//! to the operator of the workflow, who has the records; it comes before anything is paid or
+//! released, and nothing that is released depends on it. It states no numbers.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -41,19 +48,20 @@ use crate::output::{replace_private, warn};
 
 use super::users_key;
 
-/// Hashes that a sketch keeps: the standard error of a share of users is below 1.6 %.
+/// Number of hashes in a sketch: the standard error of a share of users is below 1.6 %.
 const KEPT: usize = 1024;
-/// Fewest users that two sets are compared on where one is known by its sketch alone.
+/// Minimum number of users for a comparison if one of the two sets is known by its sketch alone.
 const COMPARED: usize = 16;
-/// Of the key's file.
+/// Version of the key's file.
 const SCHEMA: u32 = 1;
-/// Of the users' file. Version 1 has neither values of nobody nor what was seen of the ledger.
+/// Version of the users' file. Version 1 has neither values of no user nor the recorded state of
+/// the ledger.
 const USERS_SCHEMA: u32 = 2;
 
 /// The first 128 bits of a user id's HMAC. Such values do not collide.
 type UserHash = [u8; 16];
 
-/// Whose records a table holds.
+/// Data with users.
 pub(crate) trait HasUsers {
     /// The ids of its users.
     fn user_ids(&self) -> Private<Vec<&str>>;
@@ -73,16 +81,16 @@ impl HasUsers for SampleTable {
     }
 }
 
-/// What a ledger says of its binding.
+/// The ledger's information about its binding.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Recorded<'a> {
-    /// The hash of the key, where a line of the ledger names one.
+    /// The hash of the key, if a line of the ledger names one.
     pub(crate) key: Option<&'a str>,
     /// Whether anything was ever paid.
     pub(crate) has_paid: bool,
     /// The releases paid for, in order.
     pub(crate) release_ids: Vec<&'a str>,
-    /// How many held releases were handed out.
+    /// Number of held releases that were handed out.
     pub(crate) n_taken: usize,
 }
 
@@ -90,7 +98,7 @@ impl<'a> Recorded<'a> {
     pub(crate) fn of(ledger: &'a Ledger) -> Self {
         Self {
             key: users_key(ledger.notes()),
-            // the readable remains of an interrupted line are paid for and are no release
+            // the readable part of an interrupted line is paid for and is not a release
             has_paid: ledger.n_releases() > 0 || ledger.balance().spent > 0.0,
             release_ids: ledger.release_ids().collect(),
             n_taken: ledger.n_taken(),
@@ -98,11 +106,12 @@ impl<'a> Recorded<'a> {
     }
 }
 
-/// How far a ledger had come. It only ever goes on from there, also when it is rewritten by `dp ledger upgrade`.
+/// The recorded state of a ledger. A ledger only ever advances from there, even when
+/// `dp ledger upgrade` rewrites it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Seen {
     n_releases: usize,
-    /// SHA-256 of the id of the last one; the id itself is published.
+    /// SHA-256 of the id of the last release; the id itself is published.
     last_release: Option<String>,
     n_taken: usize,
     /// Whether a line named the key.
@@ -122,9 +131,9 @@ impl Seen {
         }
     }
 
-    /// Whether a ledger has all of it.
+    /// Whether a ledger contains all of it.
     fn is_in(&self, recorded: &Recorded<'_>) -> bool {
-        // a merged ledger may have releases of others before it
+        // a merged ledger may have releases of other ledgers before it
         let since = recorded
             .release_ids
             .get(self.n_releases.saturating_sub(1)..);
@@ -137,38 +146,41 @@ impl Seen {
     }
 }
 
-/// A ledger's key and the users of all its runs, this one's included: checked, and written before the run pays.
+/// A ledger's key and the users of all its runs, including this one: checked, and written before
+/// the run pays.
 pub(crate) struct Binding {
     files: Files,
     key: Key,
-    /// What the key's file does not have yet.
+    /// Whether the key's file has yet to be written.
     is_new: bool,
     sketch: Sketch,
     /// Whether fewer than half of the users were charged for before.
     has_other_users: bool,
-    /// What the users' file says of the ledger, once it was written.
+    /// The recorded state of the ledger in the users' file, once it was written.
     seen: Option<Seen>,
 }
 
-/// What the users of a run are compared for.
+/// Purpose of comparing the users of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Comparison {
     /// Refuse other users.
     Refuse,
     /// Users are at workers: there is nothing to compare.
     Elsewhere,
-    /// Say so: everybody sees whether there is a night, which must not follow from how many users are known.
+    /// Report it without refusing: whether there is a night is visible to everybody, and must not
+    /// follow from how many users are known.
     Tell,
 }
 
 impl Binding {
-    /// Compares the users of a run with those that the ledger was charged for. Where they are at workers, `same_data_set` stands for that
-    /// comparison and for nothing else: such runs always say it.
+    /// Compares the users of a run with those that the ledger was charged for. If the users are at
+    /// workers, `same_data_set` replaces that comparison and nothing else: such runs always set it.
     ///
     /// # Errors
-    /// [`Error::OtherUsers`] when too few are the same, and [`Error::LedgerCut`] when the ledger has less than is remembered of it,
-    /// unless `same_data_set`; [`Error::Binding`] when a file of the binding is missing or damaged, which `same_data_set` makes anew;
-    /// [`Error::LedgerLost`] when such files are there without a ledger.
+    /// [`Error::OtherUsers`] if too few are the same, and [`Error::LedgerCut`] if the ledger has
+    /// less than is recorded, unless `same_data_set`; [`Error::Binding`] if a file of the binding
+    /// is missing or damaged, which `same_data_set` recreates; [`Error::LedgerLost`] if such files
+    /// exist without a ledger.
     pub(crate) fn check(
         ledger: &Path,
         recorded: Option<&Recorded<'_>>,
@@ -183,14 +195,14 @@ impl Binding {
                 files.refuse_leftovers()?;
                 (None, None)
             }
-            // made before its first run, or that run ended before it remembered anybody
+            // created before its first run, or that run ended before it recorded any user
             Some(recorded) if !recorded.has_paid && !is_there(&files.users) => (None, None),
             Some(recorded) => match files.read(recorded) {
                 Err(Error::Binding { .. }) if same_data_set => (None, None),
                 read => match read? {
                     None => (None, None),
                     Some(read) => {
-                        // of version 1 nothing is known but that somebody was to be charged
+                        // version 1 only records that users were about to be charged
                         let seen = read.seen.map(|seen| seen.is_in(recorded));
                         if !same_data_set && !seen.unwrap_or(recorded.has_paid) {
                             return Err(Error::LedgerCut {
@@ -198,7 +210,7 @@ impl Binding {
                                 users: files.users,
                             });
                         }
-                        // before anything is paid no data have a claim to the ledger
+                        // before anything is paid, the ledger is not tied to any data
                         (
                             Some(read.key),
                             Some(read.sketch).filter(|_| recorded.has_paid),
@@ -239,8 +251,9 @@ impl Binding {
         self.key.hash()
     }
 
-    /// Makes what was checked durable, with what the ledger says now. It comes before the payment: a crash in between leaves users
-    /// remembered who were not charged for, never users charged for who are not remembered.
+    /// Makes what was checked durable, with the current state of the ledger. It comes before the
+    /// payment: after a crash in between, users may be recorded who were not charged for, but never
+    /// the reverse.
     pub(crate) fn write(&mut self, recorded: &Recorded<'_>) -> Result<()> {
         if std::mem::take(&mut self.is_new) {
             let file = KeyFile {
@@ -270,7 +283,8 @@ impl Binding {
         Ok(())
     }
 
-    /// Remembers how far the ledger has come, if anything was written before. Where that fails, the file remembers less.
+    /// Records the current state of the ledger, if anything was written before. If that fails, the
+    /// file records less.
     pub(crate) fn close(&mut self, recorded: &Recorded<'_>) {
         if self.seen.is_some()
             && let Err(error) = self.write(recorded)
@@ -280,19 +294,21 @@ impl Binding {
     }
 }
 
-/// Refuses a new ledger where another one was lost.
+/// Refuses a new ledger in place of one that was lost.
 pub(super) fn refuse_leftovers(ledger: &Path) -> Result<()> {
     Files::of(ledger).refuse_leftovers()
 }
 
-/// Whether both files of a binding are there.
+/// Whether both files of a binding exist.
 pub(crate) fn is_bound(ledger: &Path) -> bool {
     let files = Files::of(ledger);
     is_there(&files.key) && is_there(&files.users)
 }
 
-/// Gives a ledger that takes over from others the binding of the one whose key it names. Where that is missing or damaged, it
-/// warns, and runs are refused until the operator restores it or says `--same-data-set`. Returns the old ledger; the users of the others cannot be joined to its own, since each ledger has another key.
+/// Gives a ledger that continues others the binding of the one whose key it names. If that is
+/// missing or damaged, it warns, and runs are refused until the operator restores it or passes
+/// `--same-data-set`. Returns the old ledger; the users of the others cannot be added, because each
+/// ledger has another key.
 pub(super) fn carry_over<'a>(
     old: &'a [PathBuf],
     new: &Path,
@@ -347,16 +363,16 @@ struct UsersFile {
     seen: Option<Seen>,
 }
 
-/// What the files of a binding say.
+/// The contents of the files of a binding.
 struct Read {
     key: Key,
     sketch: Sketch,
-    /// What was seen of the ledger, which version 1 does not say.
+    /// The recorded state of the ledger, which version 1 does not have.
     seen: Option<Seen>,
 }
 
 impl Files {
-    /// Those of a ledger, of which a link is another name.
+    /// The files of a ledger; a link is resolved.
     fn of(ledger: &Path) -> Self {
         let whole = ledger.canonicalize();
         let ledger = match whole {
@@ -375,7 +391,8 @@ impl Files {
         }
     }
 
-    /// A ledger that is gone while its users are remembered was lost, and a new one would forget what was spent.
+    /// If a ledger is missing although its users are recorded, it was lost, and a new one would not
+    /// count what was spent.
     fn refuse_leftovers(&self) -> Result<()> {
         let left = [&self.users, &self.key];
         let left = left.into_iter().find(|path| is_there(path));
@@ -394,11 +411,11 @@ impl Files {
         }
     }
 
-    /// The key and the users, where the ledger was bound.
+    /// The key and the users, if the ledger was bound.
     fn read(&self, recorded: &Recorded<'_>) -> Result<Option<Read>> {
         let none_is_there = !is_there(&self.key) || !is_there(&self.users);
         if recorded.key.is_none() && none_is_there {
-            return Ok(None); // made before ledgers were bound, or ended on the way
+            return Ok(None); // created before ledgers were bound, or interrupted
         }
         let key: KeyFile = self.read_file(&self.key)?;
         let users: UsersFile = self.read_file(&self.users)?;
@@ -442,7 +459,7 @@ fn is_there(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok()
 }
 
-/// A copy can come back with other rights.
+/// A restored copy may have other permissions.
 fn warn_if_open(path: &Path) {
     #[cfg(unix)]
     {
@@ -456,7 +473,7 @@ fn warn_if_open(path: &Path) {
         }
     }
     #[cfg(not(unix))]
-    let _ = path; // modes are a Unix notion
+    let _ = path; // file modes exist on Unix only
 }
 
 fn line<T: Serialize>(file: &T) -> Result<Vec<u8>> {
@@ -466,7 +483,7 @@ fn line<T: Serialize>(file: &T) -> Result<Vec<u8>> {
 }
 
 impl UsersFile {
-    /// The hashes, which must be in order.
+    /// The hashes, which must be sorted.
     fn hashes(&self) -> Option<Vec<UserHash>> {
         let hashes = self.smallest.iter().map(|text| unhex(text));
         let hashes: Vec<UserHash> = hashes.collect::<Option<_>>()?;
@@ -496,7 +513,7 @@ impl Key {
         sha256_hex(&self.0)
     }
 
-    /// The users' hashes, in order, each once.
+    /// The users' hashes, sorted and without repeats.
     fn hashes(&self, ids: &[&str]) -> Vec<UserHash> {
         let keyed = self.keyed();
         let hash = |id: &&str| cut(keyed.clone().chain_update(id.as_bytes()));
@@ -506,7 +523,7 @@ impl Key {
         hashes
     }
 
-    /// As many hashes as a sketch keeps which are those of no user: an id is UTF-8, where no byte is 0xff.
+    /// [`KEPT`] hashes that belong to no user: an id is UTF-8, in which no byte is 0xff.
     fn hashes_of_nobody(&self) -> impl Iterator<Item = UserHash> {
         let keyed = self.keyed().chain_update([0xff]);
         (0..KEPT as u64).map(move |at| cut(keyed.clone().chain_update(at.to_le_bytes())))
@@ -522,7 +539,7 @@ fn cut(keyed: Hmac<Sha256>) -> UserHash {
     std::array::from_fn(|at| whole.as_bytes()[at])
 }
 
-/// The smallest hashes of a set of users, in order.
+/// The smallest hashes of a set of users, sorted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Sketch(Vec<UserHash>);
 
@@ -542,8 +559,9 @@ impl Sketch {
         Self::of(self.0)
     }
 
-    /// Whether at least half of the smaller set of users is in the larger one. `now` is in order. Of a ledger that remembers nobody, since users of all its
-    /// runs were at workers, no users are known to be those.
+    /// Whether at least half of the smaller set of users is in the larger one. `now` is sorted. If
+    /// a ledger has no recorded users, because those of all its runs were at workers, no users
+    /// match it.
     fn is_of(&self, now: &[UserHash]) -> bool {
         if self.0.is_empty() && !now.is_empty() {
             return false;
@@ -578,7 +596,7 @@ mod tests {
         of.map(|user| format!("user-{user}")).collect()
     }
 
-    /// A ledger that has paid before.
+    /// A ledger that has already paid.
     fn paid() -> Recorded<'static> {
         Recorded {
             has_paid: true,
@@ -586,7 +604,7 @@ mod tests {
         }
     }
 
-    /// A run with a ledger that has paid before, and its users once they are written.
+    /// A run with a ledger that has already paid, and its users once they are written.
     fn run(ledger: &Path, users: std::ops::Range<u32>, same_data_set: bool) -> Result<()> {
         let recorded = paid();
         run_with(ledger, Some(recorded), users, same_data_set).map(|_| ())
@@ -621,9 +639,9 @@ mod tests {
                 run(&ledger, 0..n + night * n / 2, false).unwrap();
             }
             assert!(is_other(&run(&ledger, 10 * n..11 * n, false)), "{n}");
-            // nothing of the refused data is remembered
+            // nothing of the refused data is recorded
             assert!(is_other(&run(&ledger, 10 * n..11 * n, false)), "{n}");
-            // a third of the users left and as many came
+            // a third of the users left and as many were added
             run(&ledger, n..4 * n, false).unwrap();
         }
     }
@@ -653,7 +671,7 @@ mod tests {
             let ledger = dir.path().join("l");
             run(&ledger, 0..n, false).unwrap();
             run(&ledger, 0..n / 4, false).unwrap();
-            // two fifths of these users are new ones, three fifths were there
+            // two fifths of these users are new, three fifths were present before
             run(&ledger, 2 * n / 5..7 * n / 5, false).unwrap();
             assert!(is_other(&run(&ledger, 3 * n / 2..3 * n, false)));
         }
@@ -666,7 +684,7 @@ mod tests {
         run(&ledger, 0..3000, false).unwrap();
         assert!(is_other(&run(&ledger, 5000..8000, false)));
         run(&ledger, 5000..8000, true).unwrap();
-        // both are remembered
+        // both are recorded
         run(&ledger, 0..3000, false).unwrap();
         run(&ledger, 5000..8000, false).unwrap();
     }
@@ -691,7 +709,7 @@ mod tests {
         // an older copy of the ledger
         let cut = elsewhere(Some(&releases(&["a"])));
         assert!(matches!(cut, Err(Error::LedgerCut { .. })), "{cut:?}");
-        // it remembers nobody, so nobody's data are known to be its own
+        // it records no users, so no data are known to be its own
         let with_users = |same| run_with(&ledger, Some(releases(&["a", "b"])), 0..50, same);
         assert!(is_other(&with_users(false).map(drop)));
         with_users(true).unwrap();
@@ -799,7 +817,7 @@ mod tests {
         ] {
             assert!(is_cut(go(less.clone(), false)), "{less:?}");
         }
-        // what a crash kept from being remembered is no reason to refuse
+        // what could not be recorded because of a crash is no reason to refuse
         go(with(&["a", "b", "c"], 2, key), false).unwrap();
         go(with(&["a"], 1, key), true).unwrap();
         go(with(&["a", "d"], 1, key), false).unwrap();
@@ -817,7 +835,7 @@ mod tests {
             assert_eq!(file.smallest.len(), KEPT, "{n}");
             assert_eq!(read(&ledger).sketch.0.len(), KEPT.min(n as usize));
         }
-        // a file of version 1, which has users alone
+        // a file of version 1, which contains only users
         let ledger = dir.path().join("old");
         run(&ledger, 0..40, false).unwrap();
         let Read { key, sketch, .. } = read(&ledger);
@@ -867,7 +885,7 @@ mod tests {
 
     #[test]
     fn user_hashes_are_hmac_sha256() {
-        // RFC 4231, case 1, with its key filled up to 32 bytes: HMAC pads shorter keys with zeros
+        // RFC 4231, case 1, with its key padded to 32 bytes: HMAC pads shorter keys with zeros
         let mut key = [0; 32];
         key[..20].fill(0x0b);
         let found = Key(key).hashes(&["Hi There"]);

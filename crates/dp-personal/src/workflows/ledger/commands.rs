@@ -1,4 +1,4 @@
-//! `dp ledger`: ledgers that are made, shown, upgraded and merged.
+//! `dp ledger`: creates, shows, upgrades and merges ledgers.
 
 use std::path::{Path, PathBuf};
 
@@ -20,19 +20,20 @@ use crate::settings::{
 };
 use crate::workflows::train::ADJACENCY;
 
-/// What a ledger says.
+/// Contents of a ledger.
 #[derive(Debug, Clone)]
 pub struct LedgerReport {
-    /// By a documented schema.
+    /// JSON with a documented schema.
     pub json: Value,
-    /// In words, for a terminal.
+    /// Text for a terminal.
     pub text: String,
 }
 
-/// Makes a ledger before its first run, whole or not at all.
+/// Creates a ledger before its first run, completely or not at all.
 ///
 /// # Errors
-/// When the file exists, when another ledger was lost in its place, or when the budget cannot be aimed at.
+/// When the file exists, when another ledger was lost at this path, or when the budget is not
+/// valid.
 pub fn create(args: &LedgerCreateSettings) -> Result<LedgerReport> {
     let total = ApproxDp::target(args.epsilon, args.delta)?;
     let budget = args.kind.budget(total)?;
@@ -43,21 +44,22 @@ pub fn create(args: &LedgerCreateSettings) -> Result<LedgerReport> {
     report(&args.file)
 }
 
-/// What was spent from a ledger, on what and when, what is left, and what a run like the last would leave. Only reads the
-/// file, also while a run writes to it.
+/// What was spent from a ledger, for what and when, what is left, and what would be left after
+/// another run like the last. Only reads the file, also while a run writes to it.
 ///
 /// # Errors
-/// When the file is no whole ledger, or cannot be read.
+/// When the file is not a complete ledger, or cannot be read.
 pub fn show(args: &LedgerShowSettings) -> Result<LedgerReport> {
     report(&args.file)
 }
 
-/// Rewrites a ledger as one of the newest version, of another kind or a larger total where these are given. It keeps every release and what was
-/// spent; the old file stays beside it, closed.
+/// Rewrites a ledger with the newest version, and with another kind or a larger total if these are
+/// given. It keeps every release and what was spent; the old file is kept next to it, closed.
 ///
 /// # Errors
-/// When no such ledger can take over: the total must be at least the old one, and of another kind delta above the old one, which covers that the
-/// change was decided after seeing releases. The ledger is then as it was.
+/// When such a ledger cannot continue the old one: the total must be at least the old one, and for
+/// another kind delta must be above the old one, to cover that the change was decided after seeing
+/// releases. The ledger is then unchanged.
 pub fn upgrade(args: &LedgerUpgradeSettings) -> Result<LedgerReport> {
     let found = Ledger::audit(&args.file)?;
     let old = found.budget.target();
@@ -92,10 +94,10 @@ pub fn upgrade(args: &LedgerUpgradeSettings) -> Result<LedgerReport> {
     Ok(report)
 }
 
-/// The name of a note that a ledger took the place of another.
+/// The name of the note in a ledger that replaced another.
 const BUDGET: &str = "budget";
 
-/// Notes in an upgraded ledger what it had been.
+/// Records in an upgraded ledger the properties of the old one.
 fn note_raise(file: &Path, (old, kept): (&LedgerSummary, &Path), target: ApproxDp) -> Result<()> {
     let was = old.budget.target();
     let kept = kept.file_name().unwrap_or_default().to_string_lossy();
@@ -111,10 +113,12 @@ fn note_raise(file: &Path, (old, kept): (&LedgerSummary, &Path), target: ApproxD
     Ok(ledger.note(BUDGET, &text)?)
 }
 
-/// Adds up ledgers of one data set in a new one, which counts everything that any of them paid for. The old files stay where they are, closed.
+/// Adds up ledgers of one data set in a new one, which counts everything that any of them paid for.
+/// The old files are kept in place, closed.
 ///
 /// # Errors
-/// When they are of different data sets, or what was spent does not fit the total. Nothing is changed then.
+/// When they are of different data sets, or what was spent exceeds the total. Nothing is changed in
+/// that case.
 pub fn merge(args: &LedgerMergeSettings) -> Result<LedgerReport> {
     if args.files.len() < 2 {
         return Err(Error::Usage(
@@ -128,7 +132,7 @@ pub fn merge(args: &LedgerMergeSettings) -> Result<LedgerReport> {
     let first = found[0].budget.kind();
     let usual =
         LedgerKind::of(first).filter(|_| found.iter().all(|one| one.budget.kind() == first));
-    // budgets of one kind add up, unless one of them has set a part of its delta aside
+    // budgets of one kind add up, unless one of them has reserved a part of its delta
     let stays = usual.is_some() && args.kind.is_none_or(|kind| Some(kind) == usual);
     let add_up = stays && found.iter().all(|one| one.budget.carried_delta() <= 0.0);
     let delta = match args.delta {
@@ -162,7 +166,7 @@ pub fn merge(args: &LedgerMergeSettings) -> Result<LedgerReport> {
             .collect(),
         n_taken: merged.taken.len(),
     };
-    // a merge that was interrupted after the new file got its name goes on here
+    // continues a merge that was interrupted after the new file got its name
     let kept = if recorded.key.is_none() || binding::is_bound(&args.out) {
         None
     } else {
@@ -179,7 +183,7 @@ pub fn merge(args: &LedgerMergeSettings) -> Result<LedgerReport> {
     Ok(report)
 }
 
-/// Refuses a ledger that is named twice, also by way of a link: it cannot be added to itself.
+/// Refuses a ledger that is named twice, even through a link: it cannot be added to itself.
 fn refuse_repeated(files: &[PathBuf]) -> Result<()> {
     let mut seen = Vec::with_capacity(files.len());
     for file in files {
@@ -194,7 +198,7 @@ fn refuse_repeated(files: &[PathBuf]) -> Result<()> {
 }
 
 impl LedgerKind {
-    /// A budget of this kind for runs of which nothing is known.
+    /// A budget of this kind for runs that are not known yet.
     fn budget(self, total: ApproxDp) -> Result<Budget> {
         Ok(match self {
             Self::Gaussian => Budget::new(total, ADJACENCY)?,
@@ -214,16 +218,16 @@ fn report(path: &Path) -> Result<LedgerReport> {
 
 /// Releases that were paid for by one run.
 struct PaidRun<'a> {
-    /// The command that made it, where the file says so.
+    /// The command that made it, if the file records it.
     command: Option<&'a str>,
-    /// When it began to pay, nanoseconds since 1970, where the file says so.
+    /// When it began to pay, in nanoseconds since 1970, if the file records it.
     time: Option<u64>,
     releases: Vec<&'a ReleaseRecord>,
-    /// In the measure of the budget; none in a ledger of one run.
+    /// In the measure of the budget; none for a ledger of one run.
     cost: Option<f64>,
 }
 
-/// A ledger, ready to be shown.
+/// A ledger, prepared for display.
 struct Shown<'a> {
     found: &'a LedgerSummary,
     path: &'a Path,
@@ -250,7 +254,8 @@ impl<'a> Shown<'a> {
         }
     }
 
-    /// The largest epsilon of a Gaussian run that fits, now and after one more run like the last.
+    /// The largest epsilon of a Gaussian run that the budget permits, now and after one more run
+    /// like the last.
     fn left(&self) -> (f64, Option<f64>) {
         let budget = &self.found.budget;
         let epsilon = |left| epsilon_left(budget, left, budget.target().delta);
@@ -258,7 +263,7 @@ impl<'a> Shown<'a> {
         (epsilon(self.found.balance.left()), after.map(epsilon))
     }
 
-    /// How many more runs like the last one fit.
+    /// How many more runs like the last one the budget permits.
     fn more(&self) -> Option<f64> {
         let cost = self.runs.last()?.cost?;
         Some(runs_left(self.found.balance, cost))
@@ -418,7 +423,7 @@ impl<'a> Shown<'a> {
             _ => format!("{n} releases"),
         };
         let (share, of) = (100.0 * spent / budget, rounded_down(budget));
-        // rounded the safe way each, a budget that is spent would look overdrawn
+        // if each were rounded conservatively, a fully spent budget would appear overdrawn
         let spent = match rounded_up(spent) {
             up if spent <= budget && up.parse::<f64>().ok() > of.parse().ok() => of.clone(),
             up => up,
@@ -477,7 +482,7 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// What was noted for people to read.
+/// Notes that are meant for people.
 fn shown_notes(found: &LedgerSummary) -> impl Iterator<Item = &LedgerNote> {
     found.notes.iter().filter(|note| note.name != USERS_KEY)
 }
@@ -492,14 +497,14 @@ fn in_words(kind: BudgetKind) -> String {
     }
 }
 
-/// A moment to the minute, in UTC.
+/// A time to the minute, in UTC.
 fn minute(nanoseconds: u64) -> String {
     let moment = second(nanoseconds);
     let (date, time) = moment.split_once('T').unwrap_or((&moment, ""));
     format!("{date} {} UTC", time.get(..5).unwrap_or_default())
 }
 
-/// A moment to the second, in UTC, by ISO 8601.
+/// A time to the second, in UTC, in ISO 8601 format.
 fn second(nanoseconds: u64) -> String {
     utc(nanoseconds / 1_000_000_000)
 }

@@ -1,4 +1,4 @@
-//! Notes in a ledger that figures of its data were looked at which nobody pays for.
+//! Notes in a ledger about looking at results of its data without payment.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -9,11 +9,11 @@ use super::{Account, BoundAccount};
 use crate::error::Result;
 use crate::output::{InternalRun, warn};
 
-/// Said where there is no ledger to note it.
+/// Warning if there is no ledger to record it.
 pub(crate) const UNNOTED: &str = "no ledger notes that figures of this data set are looked at: certificates of later runs on it cannot say so";
 /// The name of such notes.
 const EXPLORATION: &str = "exploration";
-/// Ends a note of a run, before the run's name.
+/// Suffix of a note of a run, followed by the run's name.
 const BY_RUN: &str = ", run ";
 
 fn by_run(run: &str) -> String {
@@ -21,7 +21,8 @@ fn by_run(run: &str) -> String {
 }
 
 impl Account {
-    /// What was looked at on this data set by others than the run of this name, as far as the ledger notes it.
+    /// Explorations of this data set by other runs than the one with this name, as far as the
+    /// ledger records them.
     pub(crate) fn explorations(&self, run: &str) -> Vec<&str> {
         let notes = self.ledger.iter().flat_map(Ledger::notes);
         let all = notes.filter(|note| note.name == EXPLORATION);
@@ -32,17 +33,18 @@ impl Account {
             .collect()
     }
 
-    /// Where the file is, whatever the current folder is later.
+    /// The absolute path of the file.
     pub(crate) fn path(&self) -> Option<PathBuf> {
         self.file.as_ref()?.path.canonicalize().ok()
     }
 }
 
 impl BoundAccount {
-    /// Notes durably, once for a run, that it shows figures which nobody pays for. A warning without a file.
+    /// Records durably, once for a run, that it shows results without payment. Only warns if there
+    /// is no file.
     ///
     /// # Errors
-    /// Of a ledger that cannot be written, or of a version that has no notes.
+    /// When the ledger cannot be written, or has a version without notes.
     pub(crate) fn note_figures_of(&mut self, run: &str) -> Result<()> {
         if !self.has_file() {
             warn(UNNOTED);
@@ -58,10 +60,12 @@ impl BoundAccount {
     }
 }
 
-/// Notes in a ledger, durably, that figures of its data set are looked at which nobody pays for; later certificates name it.
+/// Records durably in a ledger that results of its data set are looked at without payment; later
+/// certificates mention it.
 ///
 /// # Errors
-/// Of a ledger that is missing or cannot be written, of another data set than `data_set`, or of a version that has no notes.
+/// When the ledger is missing or cannot be written, belongs to a data set other than `data_set`, or
+/// has a version without notes.
 pub(crate) fn note_exploration(ledger: &Path, data_set: Option<&str>, kind: &str) -> Result<()> {
     if !ledger.exists() {
         let path = ledger.to_owned();
@@ -73,8 +77,9 @@ pub(crate) fn note_exploration(ledger: &Path, data_set: Option<&str>, kind: &str
     Ok(opened.note(EXPLORATION, kind)?)
 }
 
-/// Notes the same, once for each ledger, in those that paid for finished runs, as their internal files name them. A warning where that
-/// cannot be done: a model may be measured where its ledger is not.
+/// Records the same, once for each ledger, in the ledgers that paid for finished runs, as named in
+/// their internal files. Only warns if that is not possible: a model may be measured in a place
+/// without its ledger.
 pub(crate) fn note_exploration_of<'a>(
     runs: impl IntoIterator<Item = Option<&'a InternalRun>>,
     kind: &str,
@@ -98,7 +103,7 @@ pub(crate) fn note_exploration_of<'a>(
     }
 }
 
-/// The ledger that goes on with the spends of this one, as far as the files lie side by side.
+/// The ledger that continues the spends of this one, if the files are in the same folder.
 pub(crate) fn last_of(ledger: &Path) -> PathBuf {
     let mut last = ledger.to_owned();
     let mut seen = BTreeSet::new();

@@ -22,26 +22,29 @@ use crate::error::{Error, Result, Shortfall};
 use crate::output::{CERTIFICATE, folder_of, read_certificate, rounded_down};
 use crate::settings::{LedgerChoice, LedgerFile, LedgerKind, LedgerSettings, ONE_LEDGER};
 
-/// A ledger that is opened before the data is read and, where it is new, made only when
-/// something is paid: a run that fails on its input must not fix anybody's budget.
+/// A ledger that is opened before the data are read and, if it is new, created only when something
+/// is paid: a run that fails on its input must not fix a budget.
 pub(crate) struct Account {
     file: Option<LedgerFile>,
     data_set: String,
-    /// Of a ledger that is made.
+    /// The budget of a new ledger.
     new_budget: Budget,
     ledger: Option<Ledger>,
 }
 
 impl Account {
-    /// The account of a run that will make the releases of `draft`, but for their numbers of draws.
+    /// The account of a run that will make the releases of `draft`, except for their numbers of
+    /// draws.
     ///
-    /// An existing ledger keeps budget and kind that it was made with, which must be those of the settings where these
-    /// name any. A new one is made where the settings ask for it, with their budget or else the run's. Its kind follows
-    /// from the run: Gaussian releases add up exactly; others take a mixed ledger where a budget for several runs is
-    /// named, and else a ledger for this one run.
+    /// An existing ledger keeps its budget and kind, which must match the settings if these give
+    /// any. A new one is created if the settings request it, with their budget or otherwise the
+    /// run's. Its kind follows from the run: Gaussian releases add up exactly; for others a mixed
+    /// ledger is created if a budget for several runs is given, and otherwise a ledger for this one
+    /// run.
     ///
     /// # Errors
-    /// Of a ledger that is missing or unfit; [`Error::GaussianLedger`] for releases that are not Gaussian.
+    /// When the ledger is missing or unsuitable; [`Error::GaussianLedger`] for releases that are
+    /// not Gaussian.
     pub(crate) fn open(args: &LedgerSettings, data_set: String, draft: &Plan) -> Result<Self> {
         let file = match &args.account {
             LedgerChoice::Ledger(file) => Some(file.clone()),
@@ -68,7 +71,7 @@ impl Account {
         }
     }
 
-    /// Refuses early what paying would refuse after the data was read.
+    /// Refuses early what the payment would refuse after reading the data.
     pub(crate) fn check(&self, plan: &Plan) -> Result<()> {
         let affords = match &self.ledger {
             Some(ledger) => ledger.affords(plan),
@@ -87,7 +90,7 @@ impl Account {
         })
     }
 
-    /// What a ledger says about a plan, with figures that the operator can act on.
+    /// Explains a ledger's refusal of a plan, with numbers that the operator can act on.
     pub(crate) fn explained(&self, error: AccountingError, plan: &Plan) -> Error {
         let AccountingError::BudgetSpent {
             requested,
@@ -120,7 +123,7 @@ impl Account {
         kept.unwrap_or(&self.new_budget)
     }
 
-    /// Says what is about to be paid for.
+    /// Announces the payment.
     pub(crate) fn announce(&self, plan: &Plan) {
         let (n_releases, target) = (plan.releases().len(), plan.target());
         tracing::info!(
@@ -134,22 +137,22 @@ impl Account {
         }
     }
 
-    /// Releases paid for, by whichever run.
+    /// Number of releases paid for, by any run.
     pub(crate) fn n_paid(&self) -> u64 {
         self.ledger.as_ref().map_or(0, Ledger::n_releases)
     }
 
-    /// Whether what is paid is on disk.
+    /// Whether payments are on disk.
     pub(crate) const fn has_file(&self) -> bool {
         self.file.is_some()
     }
 
-    /// Whether the releases of a plan are paid for one by one, and not the whole plan at once.
+    /// Whether the releases of a plan are paid for one by one instead of all at once.
     pub(crate) fn pays_by_release(&self, plan: &Plan) -> bool {
         self.budget().kind() != BudgetKind::Schedule && is_gaussian(plan)
     }
 
-    /// Whether the ledger has all of these lines.
+    /// Whether the ledger contains all of these lines.
     pub(crate) fn has_paid(&self, lines: &[PaidLine]) -> bool {
         let ledger = self.ledger.as_ref();
         lines.iter().all(|line| {
@@ -159,10 +162,11 @@ impl Account {
         })
     }
 
-    /// Refuses a run whose users are all at workers where it could not say what it has to: whose users are there is not known here.
+    /// If all users of a run are at workers, refuses settings that require knowing them here.
     ///
     /// # Errors
-    /// [`Error::Usage`] when there are users here, or a ledger whose users the operator does not answer for.
+    /// [`Error::Usage`] if there are users here, or for a ledger whose users the operator has not
+    /// vouched for.
     pub(crate) fn check_users_elsewhere(&self, data: &impl HasUsers) -> Result<()> {
         let usage = |text: &str| Err(Error::Usage(text.to_owned()));
         if !data.user_ids().expose().is_empty() {
@@ -178,7 +182,8 @@ impl Account {
         }
     }
 
-    /// The account once the users of the run are known to be those of its ledger: only such a one pays.
+    /// The account after checking that the users of the run are those of its ledger: only such an
+    /// account pays.
     ///
     /// # Errors
     /// As [`Binding::check`].
@@ -200,7 +205,8 @@ impl Account {
         })
     }
 
-    /// The account before there are any users: its ledger is bound to those of the first run that has some.
+    /// The account before there are any users: its ledger is bound to those of the first run that
+    /// has some.
     pub(crate) const fn before_users(self) -> BoundAccount {
         BoundAccount {
             account: self,
@@ -208,7 +214,7 @@ impl Account {
         }
     }
 
-    /// What the file says after the run, or that there is none.
+    /// The balance of the file after the run, or a text that there is no file.
     pub(crate) fn balance(&self, plan: &Plan) -> Option<String> {
         let Some(file) = &self.file else {
             let epsilon = plan.target().epsilon;
@@ -239,7 +245,7 @@ impl Account {
     }
 }
 
-/// An account whose ledger is that of the users of the run.
+/// An account whose ledger has been matched with the users of the run.
 pub(crate) struct BoundAccount {
     account: Account,
     binding: Option<Binding>,
@@ -254,7 +260,8 @@ impl std::ops::Deref for BoundAccount {
 }
 
 impl BoundAccount {
-    /// Makes sure that the ledger's file has everything that was paid out of it for the model in this folder.
+    /// Checks that the ledger's file contains everything that was paid for the model in this
+    /// folder.
     pub(crate) fn confirm(&mut self, model: &Path) -> Result<()> {
         let account = &mut self.account;
         let (Some(ledger), Some(file)) = (&mut account.ledger, &account.file) else {
@@ -289,7 +296,8 @@ impl BoundAccount {
         done
     }
 
-    /// The ledger, which is made where there is none, with the users of this run among those that it remembers.
+    /// The ledger, which is created if it does not exist, with the users of this run among its
+    /// recorded users.
     pub(crate) fn ledger(&mut self) -> Result<&mut Ledger> {
         let account = &mut self.account;
         let ledger = match (account.ledger.take(), &account.file) {
@@ -305,7 +313,8 @@ impl BoundAccount {
             let key = binding.key_hash();
             if users_key(ledger.notes()) != Some(&key) {
                 match ledger.note(USERS_KEY, &key) {
-                    // a file of an older version has no notes: there the files beside it must say it alone
+                    // a file of an older version has no notes: only the files next to it record
+                    // this
                     Err(AccountingError::LedgerVersion { .. }) | Ok(()) => {}
                     Err(error) => return Err(error.into()),
                 }
@@ -316,13 +325,14 @@ impl BoundAccount {
     }
 }
 
-/// Whether a run that assumes this says that a ledger paid for it.
+/// Whether a run with these assumptions states that a ledger paid for it.
 pub(crate) fn is_paid_by_ledger<'a>(assumptions: impl IntoIterator<Item = &'a str>) -> bool {
     assumptions.into_iter().any(|text| text == ONE_LEDGER)
 }
 
-/// Refuses a model that a killed run left where its ledger does not have all of its releases: the run was paid for, and the file
-/// that is there now has forgotten it. What holds no certificate was not paid for.
+/// Refuses a model that a killed run left if its ledger does not have all of its releases: the run
+/// was paid for, and the current file lacks the payment. A folder without a certificate was not
+/// paid for.
 pub(crate) fn refuse_unpaid(args: &LedgerSettings, left: &Path) -> Result<()> {
     let path = left.join(CERTIFICATE);
     if !path.exists() {
@@ -347,7 +357,8 @@ pub(crate) fn refuse_unpaid(args: &LedgerSettings, left: &Path) -> Result<()> {
 }
 
 impl Drop for BoundAccount {
-    /// Remembers beside the ledger what it has now, while it is still locked, once that is known to be in the file.
+    /// Records the state of the ledger next to it, while it is still locked, if that state is known
+    /// to be in the file.
     fn drop(&mut self) {
         if let (Some(binding), Some(ledger)) = (&mut self.binding, &mut self.account.ledger)
             && ledger.confirm().is_ok()
@@ -360,13 +371,13 @@ impl Drop for BoundAccount {
 /// The note of a ledger that names the key of its users.
 const USERS_KEY: &str = "users-key";
 
-/// The hash of the key that a ledger was bound with last.
+/// The hash of the key that the ledger was last bound with.
 fn users_key(notes: &[LedgerNote]) -> Option<&str> {
     let mut keys = notes.iter().rev().filter(|note| note.name == USERS_KEY);
     keys.next().map(|note| note.text.as_str())
 }
 
-/// The ledger of a file, where there is one; where there is none, it must be asked for.
+/// The ledger of a file, if it exists; otherwise its creation must have been requested.
 fn open_ledger(file: &LedgerFile, data_set: &str, adjacency: Adjacency) -> Result<Option<Ledger>> {
     let path = &file.path;
     if path.symlink_metadata().is_err() {
@@ -430,7 +441,7 @@ impl LedgerKind {
     }
 }
 
-/// The budget of a ledger that is made for a run.
+/// The budget of a ledger that is created for a run.
 fn new_budget(file: Option<&LedgerFile>, draft: &Plan) -> Result<Budget> {
     let (run, adjacency) = (draft.target(), draft.adjacency());
     let (epsilon, delta) = file.map_or((None, None), |file| (file.epsilon, file.delta));
@@ -458,24 +469,25 @@ fn is_gaussian(plan: &Plan) -> bool {
     plan.mu_squared().is_ok()
 }
 
-/// The largest epsilon at `delta` of a Gaussian run that fits where so much is left of a budget, in its measure.
+/// The largest epsilon at `delta` of a Gaussian run for a remaining budget, given in its measure.
 fn epsilon_left(budget: &Budget, left: f64, delta: f64) -> f64 {
     let mu = match budget.kind() {
         BudgetKind::Gaussian => left.sqrt(),
-        // a Gaussian mechanism has the divergence order * mu^2 / 2; a part in 10^12 is for roundings
+        // a Gaussian mechanism has the divergence order * mu^2 / 2; a part in 10^12 allows for
+        // rounding
         BudgetKind::Rdp { order } => (2.0 * left / order).sqrt() * (1.0 - 1e-12),
         BudgetKind::Schedule => return left,
     };
     gdp::epsilon(mu, usable_delta(delta))
 }
 
-/// How many runs of a cost what is left of a budget pays for.
+/// How many runs of a given cost the remaining budget pays for.
 fn runs_left(balance: Balance, cost: f64) -> f64 {
-    // a run that fits exactly is not to be lost to a rounding
+    // a run that fits exactly must not be refused because of rounding
     (balance.left() / cost * (1.0 + 1e-12)).floor()
 }
 
-/// The name of a data set: by flag, or that of its file.
+/// The name of a data set: given by flag, or that of its file.
 pub(crate) fn data_set_id(args: &LedgerSettings, data: &TableSource) -> String {
     args.data_set.clone().unwrap_or_else(|| match data {
         TableSource::File(path) => {

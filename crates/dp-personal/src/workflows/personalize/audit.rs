@@ -1,4 +1,4 @@
-//! `dp audit-personalize`: the run of `dp personalize`, made many times with planted users.
+//! `dp audit-personalize`: the run of `dp personalize`, repeated many times with planted users.
 
 use dp_audit::{AuditedRun, AuditedTrainer};
 use dp_mechanism::Trainer;
@@ -13,20 +13,22 @@ use crate::settings::AuditPersonalizeSettings;
 use crate::watch::{Watch, go_on};
 use crate::workflows::audit::{AuditOutcome, Audited, PlantedRows, Trials};
 
-/// Users planted where no number is given.
+/// Default number of planted users.
 const USUAL_CANARIES: usize = 30;
-/// Rows of a planted user, at most.
+/// Maximum number of rows of a planted user.
 const ROWS: usize = 8;
-/// Features of a planted user's rows, and labels far beyond what they could explain.
+/// Norm of the features in a planted user's rows, and labels far beyond what they could explain.
 const LENGTH: f32 = 3.0;
 const LABELS: [f32; 2] = [5e3, -3.1e3];
 
-/// Makes the run of `dp personalize` many times with planted users, and measures what they give away. Nothing is released, and no ledger is charged.
+/// Repeats the run of `dp personalize` many times with planted users, and measures what the runs
+/// reveal about them. Nothing is released, and no ledger is charged.
 ///
 /// # Errors
-/// When settings are out of range or do not go together, and when a file cannot be read. A claim that is refuted is no error.
+/// When settings are out of range or conflict, and when a file cannot be read. A refuted claim is
+/// not an error.
 pub fn audit(args: &AuditPersonalizeSettings, watch: &mut dyn Watch) -> Result<AuditOutcome> {
-    // everything public is checked before the data is touched
+    // everything public is checked before the data are read
     let target = args.run.guarantee.target()?;
     let run = args.training();
     let settings = Settings::new(&run)?;
@@ -37,7 +39,7 @@ pub fn audit(args: &AuditPersonalizeSettings, watch: &mut dyn Watch) -> Result<A
     let table = dp_data::read_samples(&args.run.data, &settings.columns)?;
     let inputs = settings.inputs(&table)?;
     let held_out = HeldOut::new(&run, &inputs, table)?;
-    settings.plan(&inputs, target, ADJACENCY)?; // refuses numbers of features that do not fit
+    settings.plan(&inputs, target, ADJACENCY)?; // refuses numbers of features that are not supported
     let axes_each = match settings.fit {
         Fit::Residual(_) => 2,
         Fit::AltMin(_) => 1,

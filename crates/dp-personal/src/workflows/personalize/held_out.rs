@@ -1,4 +1,4 @@
-//! The parts of the data, and what is measured on those that are held out.
+//! The parts of the data, and the measurements on those that are held out.
 
 use dp_accounting::Plan;
 use dp_core::Private;
@@ -20,7 +20,7 @@ use crate::settings::PersonalizeSettings;
 pub(super) struct HeldOut {
     split: Private<Vec<SplitUser>>,
     train: Users,
-    /// Every user in the order of the split, where some are not trained on.
+    /// Every user in the order of the split, if some are excluded from training.
     all: Option<Users>,
     measure: bool,
 }
@@ -53,12 +53,13 @@ impl HeldOut {
         &self.train
     }
 
-    /// Keeps the rounds that will be measured.
+    /// Stores the rounds that will be measured.
     pub(super) fn rounds(&self, n_rounds: usize) -> Rounds {
         Rounds::of(n_rounds, self.measure)
     }
 
-    /// The error of own fits after rounds, as [`measure`](Self::measure) takes it of the last; none where nothing was kept.
+    /// The error of personal fits after rounds, as [`measure`](Self::measure) computes it for the
+    /// last; none if no rounds were stored.
     pub(super) fn by_round(&self, inputs: &Inputs, rounds: Rounds) -> Result<Option<ByRound>> {
         let users = self.all.as_ref().unwrap_or(&self.train);
         let (mut numbers, mut values) = (Vec::new(), [Vec::new(), Vec::new()]);
@@ -92,7 +93,8 @@ impl HeldOut {
         })
     }
 
-    /// What users score by own fits in a released subspace, and by their own rows alone: from released values and each user's own rows.
+    /// Users' scores by personal fits in a released subspace, and by their own rows alone: from
+    /// released values and each user's own rows.
     pub(super) fn scored(
         &self,
         inputs: &Inputs,
@@ -116,7 +118,7 @@ impl HeldOut {
         Ok(pairs.map(of_user).collect())
     }
 
-    /// Errors of all users; without held-out rows their numbers of rows alone.
+    /// Errors of all users; without held-out rows only their numbers of rows.
     pub(super) fn measure(
         &self,
         inputs: &Inputs,
@@ -138,9 +140,10 @@ impl HeldOut {
     }
 }
 
-/// The start and the subspaces after rounds that will be measured. Released values, or computed from them.
+/// The start and the subspaces after rounds that will be measured. Released values, or computed
+/// from them.
 pub(super) struct Rounds {
-    /// None where nothing will be measured, or there are no rounds.
+    /// None if nothing will be measured, or there are no rounds.
     measured: Option<MeasuredRounds>,
     seen: Vec<(usize, dp_personalize::Result<Subspace>)>,
 }
@@ -164,7 +167,7 @@ impl Rounds {
 impl Observer for Rounds {
     fn round(&mut self, round: &Round<'_>) {
         if self.measured.is_some_and(|of| of.contain(round.round)) {
-            // measured by whoever holds the data, and never released from here
+            // measured by the holder of the data, and never released from here
             let subspace = Subspace::of_round(round, Provenance::NonPrivate);
             self.seen.push((round.round, subspace));
         }

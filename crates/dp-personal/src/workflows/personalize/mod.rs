@@ -1,4 +1,4 @@
-//! `dp personalize`: rows of many users in, a private shared subspace and its certificate out.
+//! `dp personalize`: from rows of many users to a private shared subspace and its certificate.
 
 mod audit;
 mod held_out;
@@ -24,38 +24,40 @@ use crate::workflows::private_run::{Clock, Opened, Opening, unit_of};
 
 const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
 
-/// What a run left, and what it has to say.
+/// Results of a run.
 #[derive(Debug, Clone)]
 pub struct PersonalizeOutcome {
     /// The released subspace with its certificate.
     pub fitted: Fitted<Subspace>,
-    /// What was released and, apart from it, what is internal, by a documented schema.
+    /// Released values and, separately, internal ones, as JSON with a documented schema.
     pub json: Value,
-    /// The same in words, for a terminal.
+    /// The same as text, for a terminal.
     pub summary: String,
-    /// Whether the best baseline is better: by released metrics where the run released some, else private, and there only with
-    /// `show_internal` or `fail_if_worse`.
+    /// Whether the best baseline is better: by released metrics if the run released some, otherwise
+    /// by private ones, and then only with `show_internal` or `fail_if_worse`.
     pub verdict: Option<Verdict>,
 }
 
-/// What [`personalize`] will release with these settings, and its guarantee: public, and known before any data is read. Neither noise nor cost depends on
-/// the number of features.
+/// The releases that [`personalize`] will make with these settings, and its guarantee: public, and
+/// known before any data are read. Neither noise nor cost depends on the number of features.
 ///
 /// # Errors
-/// When settings are out of range or do not go together.
+/// When settings are out of range or conflict.
 pub fn plan(args: &PersonalizeSettings) -> Result<Plan> {
     Settings::new(args)?.draft_plan(args.run.guarantee.target()?, ADJACENCY)
 }
 
-/// Learns the subspace that users' linear models share from a table of labelled rows, and writes a release folder.
+/// Learns the shared subspace of users' linear models from a table of labelled rows, and writes a
+/// release folder.
 ///
 /// # Errors
-/// Before anything is read when settings are out of range or do not go together, when the output exists or when the ledger has
-/// no room; after that when the data cannot be read or the folder cannot be written.
+/// Before anything is read, when settings are out of range or conflict, when the output exists or
+/// when the ledger's budget is too small; after that, when the data cannot be read or the folder
+/// cannot be written.
 ///
 /// # Privacy
-/// What the folder holds is covered by its certificate; what is measured on private data goes to a folder beside it. The run is paid for
-/// in the ledger before any noise is drawn.
+/// The contents of the folder are covered by its certificate; measurements on private data go to a
+/// separate folder. The run is paid for in the ledger before any noise is drawn.
 pub fn personalize(
     args: &PersonalizeSettings,
     watch: &mut dyn Watch,
@@ -66,17 +68,18 @@ pub fn personalize(
 /// [`personalize`] with users in several processes: see [`crate::workers`].
 ///
 /// # Errors
-/// As [`personalize`]; [`Error::WorkerDone`](crate::error::Error::WorkerDone) at a worker that has sent its sums; those of the links.
+/// As [`personalize`]; [`Error::WorkerDone`](crate::error::Error::WorkerDone) at a worker that has
+/// sent its sums; errors of the links.
 ///
 /// # Privacy
-/// As [`personalize`]. Exact sums go over the links.
+/// As [`personalize`]. Exact sums are sent over the links.
 pub fn personalize_at(
     args: &PersonalizeSettings,
     watch: &mut dyn Watch,
     place: Place<'_>,
 ) -> Result<PersonalizeOutcome> {
     args.held_out.shares.check_dealt(place.dealing())?;
-    // everything public is checked before the data is touched
+    // everything public is checked before the data are read
     let target = args.run.guarantee.target()?;
     let settings = Settings::new(args)?;
     let draft = settings.draft_plan(target, ADJACENCY)?;
@@ -159,7 +162,7 @@ pub fn personalize_at(
     })
 }
 
-/// What the operator answers for.
+/// The operator's assumptions.
 fn assumptions(args: &PersonalizeSettings, opened: &Opened<'_>) -> Vec<String> {
     let columns = "names of columns and their ranges are public".to_owned();
     let unit = unit_of(args.run.columns.user_col.as_ref());

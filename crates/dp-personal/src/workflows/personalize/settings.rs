@@ -14,16 +14,16 @@ use crate::personal::{
 };
 use crate::settings::{PersonalModelSettings, PersonalizeSettings, TaskKind};
 
-/// Ridges that users choose from beside coefficients of their own.
+/// Candidate ridge penalties for users with own coefficients outside the subspace.
 const L2_PENALTIES: [f64; 6] = [1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0];
 
-/// All that is known before the data is read.
+/// All values that are known before the data are read.
 pub(super) struct Settings {
     pub(super) columns: SampleColumns,
     pub(super) method: MethodSettings,
     pub(super) fit: Fit,
     ranges: Ranges,
-    /// What is released of held-out metrics.
+    /// The settings of the release of held-out metrics.
     pub(super) metrics: Option<MetricRelease>,
     /// Without the features, which the header may have to name.
     draft: Inputs,
@@ -54,21 +54,21 @@ impl Settings {
         })
     }
 
-    /// The plan before the number of features is known, which changes neither noise nor cost.
+    /// The plan before the number of features is known, which affects neither noise nor cost.
     pub(super) fn draft_plan(&self, target: ApproxDp, adjacency: Adjacency) -> Result<Plan> {
         let trainer = with_metrics(&self.fit, self.metrics.as_ref(), target);
         let plan = trainer.plan(self.method.rank, target, adjacency);
         plan.map_err(by_setting)
     }
 
-    /// What models see of these columns.
+    /// Model inputs from these columns.
     pub(super) fn inputs(&self, table: &SampleTable) -> Result<Inputs> {
         let inputs = self.ranges.inputs(&self.draft, table)?;
         inputs.check().map_err(Error::Usage)?;
         Ok(inputs)
     }
 
-    /// The largest number of features, a shared intercept included.
+    /// The largest number of features, including a shared intercept.
     pub(super) fn most_features(&self) -> usize {
         match self.method.method {
             Method::Residual => 256,
@@ -76,7 +76,7 @@ impl Settings {
         }
     }
 
-    /// The plan, with a number of features that does not fit told by the flag that does.
+    /// The plan; if the number of features is not supported, the error names the relevant flag.
     pub(super) fn plan(
         &self,
         inputs: &Inputs,
@@ -119,7 +119,7 @@ fn method_of(args: &PersonalModelSettings, rank: usize) -> Result<MethodSettings
     })
 }
 
-/// A setting of `gradient` alone.
+/// A setting of `gradient` only.
 fn of_gradient(method: Method, flag: &str, given: Option<f64>, usual: f64) -> Result<f64> {
     if method != Method::Gradient && given.is_some() {
         let text = format!("`{flag}` has no meaning without `method` gradient");
@@ -136,7 +136,7 @@ fn draft_of(args: &PersonalizeSettings) -> Result<Inputs> {
         Task::Classification { .. } => Intercept::Shared,
     };
     let sparse = model.sparse.unwrap_or(0);
-    // without any, users weigh fits of all strengths
+    // without any, users average over fits of all strengths
     let penalties = if sparse > 0 && task == Task::Regression {
         L2_PENALTIES.to_vec()
     } else {
@@ -161,14 +161,14 @@ fn draft_of(args: &PersonalizeSettings) -> Result<Inputs> {
     Ok(draft)
 }
 
-/// Names parameters by the settings that decide them.
+/// Renames parameters to the settings that determine them.
 fn by_setting(error: Error) -> Error {
     let Error::Param(error) = error else {
         return error;
     };
     Error::Param(ParamError {
         name: match error.name {
-            // of a draft with as many features as dimensions
+            // for a draft with as many features as dimensions
             "dim" => "rank",
             "n_rounds" => "n_steps",
             other => other,
