@@ -1,7 +1,7 @@
-//! The discrete Gaussian against its exact probabilities, moments and tails.
+//! The discrete Gaussian compared with its exact probabilities, moments and tails.
 //!
-//! Keys are fixed, so an outcome repeats. For a new key the chance of a false alarm is 1e-6 for
-//! each chi-square and 6e-7 for each moment or tail count.
+//! Keys are fixed, so the outcomes are reproducible. With a new key, the false-alarm rate is 1e-6
+//! for each chi-square test and 6e-7 for each moment or tail count.
 
 use crate::sampler_support::{ChiSquare, Z_1E_6, Z_1E_9, discrete_draws, discrete_pmf, draws};
 use dp_mechanism::DiscreteGaussian;
@@ -25,7 +25,7 @@ fn scales_that_do_not_divide_into_bins_fit_too() {
 
 #[test]
 fn large_scales_are_normal_on_a_coarse_grid() {
-    // cells of 2^20 or so integers: the discrete and the continuous mass differ by 1e-6 of a cell
+    // cells of about 2^20 integers: the discrete and the continuous mass differ by 1e-6 of a cell
     for (sigma, key) in [(1 << 30, 47), (1 << 40, 48), (777_472_127_994, 49)] {
         let coarse = discrete_draws(sigma, key, 3_000_000).into_iter().map(|y| {
             let scaled = (i128::from(y) << 10).div_euclid(i128::from(sigma));
@@ -38,10 +38,11 @@ fn large_scales_are_normal_on_a_coarse_grid() {
 
 #[test]
 fn the_test_tells_floored_from_discrete() {
-    // the floored law is centred at -1/2; of a shift by 1/2 nothing may go unseen either way
+    // the floored distribution is centred at -1/2; a shift by 1/2 in either direction must be
+    // detected
     let floored = draws(64, 50, 10_000_000);
     assert!(ChiSquare::of_discrete(floored.into_iter(), 64).score() > Z_1E_9);
-    // zero counted twice: the bug of forgetting minus zero
+    // zero counted twice, as if minus zero were not rejected
     let doubled = discrete_draws(64, 51, 10_000_000)
         .into_iter()
         .flat_map(|y| std::iter::repeat_n(y, 1 + usize::from(y == 0)));
@@ -87,7 +88,7 @@ fn moments_and_tails_are_those_of_the_discrete_gaussian() {
 
 #[test]
 fn a_sum_of_shares_is_the_discrete_gaussian_of_the_summed_variance() {
-    // sqrt(9) * 32 = 96: nine parties of scale 32 against `N_Z(0, 96^2)`
+    // sqrt(9) * 32 = 96: nine parties of scale 32 compared with `N_Z(0, 96^2)`
     let mut total = vec![0_i64; 2_000_000];
     for key in 60..69 {
         let share = discrete_draws(32, key, total.len());

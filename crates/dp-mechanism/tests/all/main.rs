@@ -1,4 +1,4 @@
-//! The samplers against their exact probabilities, moments and tails.
+//! The samplers compared with their exact probabilities, moments and tails.
 
 mod discrete_gaussian;
 mod sampler_exact_pmf;

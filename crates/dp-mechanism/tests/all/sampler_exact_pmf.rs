@@ -1,7 +1,7 @@
-//! The sampler against its exact probabilities, and bugs that this test must not miss.
+//! The sampler compared with its exact probabilities, and bugs that this test must detect.
 //!
-//! Keys are fixed, so an outcome repeats. For a new key the chance of a false alarm is 1e-6 for
-//! each chi-square.
+//! Keys are fixed, so the outcomes are reproducible. With a new key, the false-alarm rate is 1e-6
+//! for each chi-square test.
 
 use crate::sampler_support::{ChiSquare, Z_1E_6, Z_1E_9, draws, generator, normal_mass};
 use dp_mechanism::FlooredGaussian;
@@ -17,8 +17,8 @@ fn ten_million_draws_fit_the_exact_probabilities() {
 
 #[test]
 fn large_scales_fit_on_a_coarser_grid() {
-    // floor(floor(2^k N) / 2^(k-10)) = floor(1024 N): 64 cells to a bin. For other scales the
-    // cell borders are off by less than 1e-8 of a cell.
+    // floor(floor(2^k N) / 2^(k-10)) = floor(1024 N): 64 cells per bin. For other scales the cell
+    // borders are off by less than 1e-8 of a cell.
     for (sigma, key) in [
         (1 << 30, 3),
         (1 << 40, 4),
@@ -63,7 +63,7 @@ fn the_test_sees_one_sign_in_a_hundred_turned() {
 
 #[test]
 fn the_test_sees_a_scale_one_percent_off() {
-    // draws of scale 2^30 / 0.99 cut down to 64 / 0.99 and 2^30 * 0.99 to 64 * 0.99
+    // draws of scale 2^30 / 0.99 reduced to 64 / 0.99, and of 2^30 * 0.99 to 64 * 0.99
     for (sigma, key) in [(1_084_587_701, 12), (1_063_004_406, 13)] {
         let off = draws(sigma, key, 3_000_000).into_iter().map(|y| y >> 24);
         assert!(ChiSquare::of(off, 64).score() > Z_1E_9);
@@ -72,7 +72,7 @@ fn the_test_sees_a_scale_one_percent_off() {
 
 #[test]
 fn the_test_sees_a_missing_rejection_step() {
-    // bins by their weight and a uniform place, kept without the second test
+    // bins by their weight and a uniform position, accepted without the second test
     let weights: Vec<f64> = (0..211_u32)
         .map(|j| (-f64::from(j * j) / 512.0).exp())
         .collect();
@@ -124,8 +124,8 @@ fn scales_out_of_range_are_refused() {
 
 #[test]
 fn draws_for_a_fixed_key_are_those_of_a_slow_exact_implementation() {
-    // From a separate Python implementation with its own ChaCha20 and rational arithmetic; the
-    // sums run over about a hundred rejections. A change of these values is a value change of
+    // Computed with a separate Python implementation with its own ChaCha20 and rational arithmetic;
+    // the sums include about a hundred rejections. Changing these values changes the results of
     // every seeded run: note it in the changelog.
     assert_eq!(draws(64, 0, 6), [-5, -45, -78, 53, 62, -14]);
     let weighted = |(i, y): (i64, i64)| i * y;
@@ -160,7 +160,7 @@ fn four_billion_draws_fit_the_exact_probabilities() {
 
 #[test]
 fn reference_probabilities_are_right() {
-    // Phi(1/64) - Phi(0) and Phi(321/64) - Phi(320/64) by mpmath at 40 digits
+    // Phi(1/64) - Phi(0) and Phi(321/64) - Phi(320/64), computed with mpmath with 40 digits
     let near = normal_mass(0.0, 1.0 / 64.0);
     let far = normal_mass(5.0, 321.0 / 64.0);
     assert!(

@@ -80,8 +80,8 @@ fn neighbouring_draws_are_uncorrelated() {
     assert!(lag(|x| (x * x - 1.0) / 2.0_f64.sqrt()).abs() < 5.0);
 }
 
-/// Number of draws that tell a scale too small by 1 percent from the right one, at false-alarm
-/// rate 1e-9 and miss rate 1e-6: `2 ((z_a + f^2 z_b)/(1 - f^2))^2` for f = 0.99.
+/// Number of draws that distinguish a scale too small by 1 percent from the correct one, with
+/// false-alarm rate 1e-9 and miss rate 1e-6: `2 ((z_a + f^2 z_b)/(1 - f^2))^2` for f = 0.99.
 const AUDIT_DRAWS: usize = 572_618;
 
 /// Normal score of sum r^2 as chi-square, r = (Y + 1/2)/sigma: negative means too little noise.

@@ -1,4 +1,4 @@
-//! Exact probabilities of floor(sigma N) and the chi-square test against them.
+//! Exact probabilities of floor(sigma N), and the chi-square test against them.
 #![allow(
     clippy::unwrap_used,
     reason = "a helper of a test that cannot go on should stop it"
@@ -53,7 +53,7 @@ pub(crate) fn normal_mass(a: f64, b: f64) -> f64 {
     half * sum
 }
 
-/// P(|Y| = y for either sign apart), y = 0, 1, ..., 9 sigma, of the discrete Gaussian.
+/// P(Y = y) = P(Y = -y), y = 0, 1, ..., 9 sigma, of the discrete Gaussian.
 pub(crate) fn discrete_pmf(sigma: u64) -> Vec<f64> {
     let weight = |y: u64| (-0.5 * (y as f64 / sigma as f64).powi(2)).exp();
     let total = 1.0 + 2.0 * (1..=12 * sigma).rev().map(weight).sum::<f64>();
