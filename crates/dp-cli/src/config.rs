@@ -1,8 +1,8 @@
-//! Settings from a file and from the environment, beneath the flags.
+//! Settings from a file and from the environment, which flags override.
 //!
-//! A flag on the command line counts before `DP_FLAG` of the environment, and that before the file
-//! that `--config` names. Both are turned into flags, so that the command line's own checks and
-//! messages hold for them too.
+//! A flag on the command line overrides the environment variable `DP_FLAG`, which overrides the
+//! file given by `--config`. Both are converted to flags, so that the command line's checks and
+//! error messages apply to them too.
 
 use std::any::TypeId;
 use std::collections::BTreeSet;
@@ -21,17 +21,18 @@ use crate::args::Cli;
 use crate::error::{Error, Result};
 use crate::screen::{is_silent, say};
 
-/// What is to be done.
+/// What the program should do.
 pub(crate) enum Invocation {
     Run(Box<Cli>),
-    /// Settings, ready to be put in a file.
+    /// Print the settings, in the format of a file.
     Print(String),
 }
 
-/// Reads the command line, and what the file and the environment add to it.
+/// Reads the command line, and adds settings from the file and the environment.
 ///
 /// # Errors
-/// Those of the file. [`Error::Refused`] for a bad command line, and [`Error::Helped`] for a request for help: clap has said all.
+/// Those of the file. [`Error::Refused`] for an invalid command line, and [`Error::Helped`] for a
+/// request for help: in both cases clap has printed the message.
 pub(crate) fn invocation(argv: &[OsString]) -> Result<Invocation> {
     let Some((name, given)) = lenient(argv) else {
         return Ok(Invocation::Run(strict(argv, &[])?));
@@ -44,7 +45,7 @@ pub(crate) fn invocation(argv: &[OsString]) -> Result<Invocation> {
     Ok(Invocation::Run(strict(&argv, &settings)?))
 }
 
-/// The command and what is given for it, whatever else may be wrong with the command line.
+/// The command and its arguments, even if other parts of the command line are invalid.
 fn lenient(argv: &[OsString]) -> Option<(String, ArgMatches)> {
     let command = Cli::command()
         .ignore_errors(true)
@@ -53,7 +54,7 @@ fn lenient(argv: &[OsString]) -> Option<(String, ArgMatches)> {
     matches.remove_subcommand()
 }
 
-/// What the environment and the file say of flags that are not given.
+/// Settings from the environment and the file for flags that are not given.
 fn added(name: &str, given: &ArgMatches) -> Result<Vec<Setting>> {
     let built = built_command();
     let Some(command) = built.find_subcommand(name) else {
@@ -73,14 +74,14 @@ fn added(name: &str, given: &ArgMatches) -> Result<Vec<Setting>> {
     Ok(settings)
 }
 
-/// The command line as clap sees it when it parses.
+/// The command line as clap uses it for parsing.
 fn built_command() -> clap::Command {
     let mut command = Cli::command();
     command.build();
     command
 }
 
-/// The settings as flags behind the command's name, those without a flag at the end.
+/// Appends the settings as flags after the command's name, with positional ones at the end.
 fn with_settings(argv: &[OsString], settings: &[Setting]) -> Vec<OsString> {
     let name = command_position(argv).unwrap_or(argv.len().saturating_sub(1));
     let mut all = argv[..=name].to_vec();
@@ -94,7 +95,7 @@ fn with_settings(argv: &[OsString], settings: &[Setting]) -> Vec<OsString> {
     all
 }
 
-/// Where the name of the command stands.
+/// The position of the command's name.
 fn command_position(argv: &[OsString]) -> Option<usize> {
     let built = built_command();
     let mut at = 1;
@@ -110,7 +111,7 @@ fn command_position(argv: &[OsString]) -> Option<usize> {
     None
 }
 
-/// Parses for good.
+/// The final, strict parse.
 fn strict(argv: &[OsString], settings: &[Setting]) -> Result<Box<Cli>> {
     let parsed = Cli::command()
         .try_get_matches_from(argv)
@@ -120,7 +121,8 @@ fn strict(argv: &[OsString], settings: &[Setting]) -> Result<Box<Cli>> {
         .map_err(|error| refused(&error, settings))
 }
 
-/// The settings as a file holds them. What is missing is no error: it is to be filled in.
+/// The settings in the format of a file. Missing settings are not an error, because they are to be
+/// filled in.
 fn print_config(argv: &[OsString], settings: &[Setting]) -> Result<String> {
     match Cli::command().try_get_matches_from(argv) {
         Err(error) if error.kind() != ErrorKind::MissingRequiredArgument => {
@@ -136,7 +138,7 @@ fn print_config(argv: &[OsString], settings: &[Setting]) -> Result<String> {
     Ok(command.map_or_else(String::new, |command| toml(command, &matches)))
 }
 
-/// What a flag takes whose value is no number: clap says only that it is none.
+/// The expected value of a flag whose value is not a number: clap only reports that it is invalid.
 fn expected_number(error: &clap::Error) -> Option<String> {
     let Some(ContextValue::String(shown)) = error.get(ContextKind::InvalidArg) else {
         return None;
@@ -154,10 +156,10 @@ fn expected_number(error: &clap::Error) -> Option<String> {
     Some(format!("{shown} takes {kind}"))
 }
 
-/// Shows what clap has to say, and which settings do not stand on the command line.
+/// Prints clap's message, and which settings do not come from the command line.
 fn refused(error: &clap::Error, settings: &[Setting]) -> Error {
     if !is_silent() {
-        // a failure to write here leaves nobody to tell; the exit code still speaks
+        // if this write fails, the error cannot be reported; the exit code still indicates it
         let _ = error.print();
     }
     if error.exit_code() == 0 {
@@ -175,22 +177,22 @@ fn refused(error: &clap::Error, settings: &[Setting]) -> Error {
     Error::Refused
 }
 
-/// Flags about the settings themselves.
+/// Flags that control how settings are read.
 const OWN: [&str; 4] = ["config", "print_config", "help", "version"];
 
-/// One setting that does not stand on the command line.
+/// A setting that does not come from the command line.
 struct Setting {
     /// Its name in messages.
     name: String,
-    /// Where it stands.
+    /// Where it comes from.
     origin: String,
-    /// Whether it has no flag.
+    /// Whether it is a positional argument.
     positional: bool,
     /// How it would be written on the command line.
     words: Vec<String>,
 }
 
-/// Arguments that are settled, and those that cannot go with them.
+/// Arguments that already have a value, and those that conflict with them.
 struct Given<'a> {
     command: &'a Command,
     settled: BTreeSet<&'a str>,
@@ -202,8 +204,8 @@ impl<'a> Given<'a> {
         Self { command, settled }
     }
 
-    /// Settles an argument, and with it those that conflict with it: what counts more overrides
-    /// them rather than being refused for their sake.
+    /// Marks an argument as set, and those that conflict with it: a source with higher priority
+    /// overrides them instead of causing a conflict error.
     fn take(&mut self, arg: &'a Arg) {
         self.settled.insert(arg.get_id().as_str());
         let id = arg.get_id();
@@ -224,7 +226,7 @@ impl<'a> Given<'a> {
     }
 }
 
-/// The arguments that can be set, positional ones in their order.
+/// The arguments that can be set, with positional ones in order.
 fn settable(command: &Command) -> impl Iterator<Item = &Arg> {
     command
         .get_arguments()
@@ -244,7 +246,7 @@ fn variable(arg: &Arg) -> String {
     format!("DP_{}", key(arg).replace('-', "_").to_uppercase())
 }
 
-/// What the environment says of arguments that are not settled.
+/// Values from the environment for arguments that have no value yet.
 fn environment<'a>(command: &'a Command, given: &mut Given<'a>) -> Result<Vec<Setting>> {
     let (mut settings, mut found) = (Vec::new(), Vec::new());
     for arg in settable(command) {
@@ -263,7 +265,7 @@ fn environment<'a>(command: &'a Command, given: &mut Given<'a>) -> Result<Vec<Se
         found.push(arg);
         settings.extend(setting(arg, &value, "the environment").map_err(Error::Usage)?);
     }
-    // only now: two that conflict within the environment are a mistake
+    // only afterwards, because two that conflict within the environment are an error
     found.into_iter().for_each(|arg| given.take(arg));
     Ok(settings)
 }
@@ -284,7 +286,7 @@ fn times(name: &str, value: &str) -> Result<i64> {
         .map_err(|_| Error::Usage(format!("{name} is `{value}`, must be a whole number")))
 }
 
-/// What the table of a file says of arguments that are not settled.
+/// Values from the table of a file for arguments that have no value yet.
 fn of_file<'a>(
     path: &Path,
     table: &Table,
@@ -319,7 +321,7 @@ fn of_file<'a>(
     Ok(settings)
 }
 
-/// One setting as words; none for a switch that is off.
+/// One setting as words; `None` for a switch that is off.
 fn setting(arg: &Arg, value: &Value, origin: &str) -> std::result::Result<Option<Setting>, String> {
     let key = key(arg);
     let positional = arg.is_positional();
@@ -366,7 +368,7 @@ fn setting(arg: &Arg, value: &Value, origin: &str) -> std::result::Result<Option
     }))
 }
 
-/// The values as they are typed: one word, or one for each element of a list.
+/// The values as typed on a command line: one word, or one for each element of a list.
 fn texts(arg: &Arg, value: &Value) -> Option<Vec<String>> {
     let Value::Array(values) = value else {
         return Some(vec![scalar(value)?]);
@@ -387,10 +389,10 @@ fn scalar(value: &Value) -> Option<String> {
     }
 }
 
-/// The table of the command `name`, empty when the file has none.
+/// The table of the command `name`, empty if the file has none.
 ///
 /// # Errors
-/// When the file cannot be read, is not TOML, or holds anything but tables of commands.
+/// If the file cannot be read, is not TOML, or contains anything but tables of commands.
 fn table(path: &Path, commands: &clap::Command, name: &str) -> Result<Table> {
     let text = std::fs::read_to_string(path).map_err(|e| WorkflowError::read(path, e))?;
     let refuse = |reason: String| Error::Config {
@@ -419,8 +421,8 @@ fn table(path: &Path, commands: &clap::Command, name: &str) -> Result<Table> {
     })
 }
 
-/// The settings of a command as a table of TOML; what is not set stands there as a comment, with its
-/// default.
+/// The settings of a command as a TOML table. Settings without a value are written as comments,
+/// with their defaults.
 fn toml(command: &Command, matches: &ArgMatches) -> String {
     let name = command.get_name();
     let mut out =
@@ -443,7 +445,7 @@ fn is_set(arg: &Arg, matches: &ArgMatches) -> bool {
     matches.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine)
 }
 
-/// The value as TOML writes it.
+/// The value in TOML syntax.
 fn value(arg: &Arg, matches: &ArgMatches) -> Option<String> {
     let id = arg.get_id().as_str();
     if matches!(arg.get_action(), ArgAction::SetTrue) {
@@ -463,7 +465,7 @@ fn value(arg: &Arg, matches: &ArgMatches) -> Option<String> {
     values.into_iter().next()
 }
 
-/// Numbers as they were typed where TOML writes them so too; all else is quoted.
+/// Numbers as they were typed if that is valid TOML; everything else is quoted.
 fn written(arg: &Arg, text: &str) -> String {
     let of_type = arg.get_value_parser().type_id();
     let numbers = [

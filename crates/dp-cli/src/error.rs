@@ -1,4 +1,4 @@
-//! What a command can fail with.
+//! Errors of commands.
 
 use std::path::PathBuf;
 
@@ -8,19 +8,19 @@ use dp_core::ParamError;
 use dp_personal::error::{Error as WorkflowError, ErrorKind};
 use dp_personal::quality::Verdict;
 
-/// Everything a command can fail with. The exit code says what kind it was.
+/// All errors of commands. The exit code indicates the kind.
 ///
 /// | code | meaning |
 /// |---|---|
 /// | 0 | done |
-/// | 1 | anything not listed below; of `dp account`, some case has no answer |
+/// | 1 | anything not listed below; for `dp account`, some case has no answer |
 /// | 2 | a bad argument or setting; nothing was read, spent or written |
 /// | 3 | the ledger's budget does not allow the run; nothing was released |
 /// | 4 | an input file is missing or malformed |
 /// | 5 | the ledger is in use by another process, belongs to something else, or is damaged |
-/// | 6 | a certificate does not hold, or promises nothing; an audit found a claim broken |
+/// | 6 | a certificate is invalid or has no guarantee; an audit found a claim violated |
 /// | 7 | output could not be written |
-/// | 8 | an audit had too little power to find a claim broken |
+/// | 8 | an audit had too little power to find a claim violated |
 /// | 9 | with `--fail-if-worse`: the model was released, and the best free baseline is better |
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
@@ -53,7 +53,7 @@ pub(crate) enum Error {
     Unanswered { n_failed: usize, n_cases: usize },
     #[error(transparent)]
     Calibration(QuestionError),
-    /// A bad command line, of which clap has said all.
+    /// An invalid command line; clap has printed the message.
     #[error("the command line was refused")]
     Refused,
     /// Help or a version, which clap has printed.

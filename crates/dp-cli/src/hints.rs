@@ -1,4 +1,4 @@
-//! What to do about an error.
+//! Hints on how to resolve an error.
 
 use dp_accounting::Error as AccountingError;
 use dp_accounting::questions::QuestionError;
@@ -11,7 +11,7 @@ use dp_personal::{mechanism, multitask};
 use crate::error::Error;
 
 impl Error {
-    /// What to do about it, where that is not plain from the message.
+    /// What to do about the error, if this is not clear from the message.
     pub(crate) fn hint(&self) -> Option<String> {
         let text = match self {
             Self::Workflow(error) => return hint(error),
@@ -122,7 +122,7 @@ fn hint(error: &WorkflowError) -> Option<String> {
 const NO_HEADER: &str = "if the file has no header, --header names its columns in order, as in --header user,item,rating (a file \
                          for --history, --rows or --items needs its own header)";
 
-/// Which flag names a column that is called otherwise.
+/// The flag that names a column whose name differs from the usual ones.
 fn column_hint(role: ColumnRole) -> Option<String> {
     let flag = match role {
         ColumnRole::User => "name it with --user-col",

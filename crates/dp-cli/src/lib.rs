@@ -1,6 +1,7 @@
-//! The command line `dp`: train a private recommender, fold users in, verify certificates, account for mechanisms.
+//! The command line `dp`: trains a private recommender, folds users in, verifies certificates and
+//! accounts for mechanisms.
 //!
-//! A library so that engines can run it in many processes: `dp` is [`run`] in one.
+//! A library, so that engines can run it in many processes: `dp` calls [`run`] in one process.
 
 mod args;
 mod commands;
@@ -20,10 +21,12 @@ use config::Invocation;
 use dp_personal::error::Error as WorkflowError;
 use dp_personal::workers::Place;
 
-/// How long a worker waits before it tells what ended it: a coordinator that the same thing ends has told it by then, and ended the job.
+/// How long a worker waits before it reports the error that ended it. If the same error ended the
+/// coordinator, the coordinator has by then reported it and ended the job.
 const COORDINATOR_SPEAKS_FIRST: Duration = Duration::from_secs(1);
 
-/// Does what the arguments of this process say, and returns the exit code. A worker prints nothing but the error that ends it.
+/// Executes the command given by the arguments of this process, and returns the exit code. A worker
+/// prints only the error that ends it.
 #[must_use]
 pub fn run(place: Place<'_>) -> u8 {
     #[cfg(feature = "parquet")]

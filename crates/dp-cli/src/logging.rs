@@ -1,8 +1,9 @@
-//! Warnings of the workflows, and for `-v` logs of what the program does, on standard error.
+//! Warnings of the workflows and, with `-v`, logs of what the program does, on standard error.
 //!
-//! An event holds public values only: names of files and settings that the operator typed, what the plan says,
-//! how many releases are made. No id, record, count or figure of the data is ever logged, so that logs may be kept
-//! and sent around like settings; and no times, since how long the data takes is a figure of the data.
+//! An event contains only public values: names of files and settings given by the operator, the
+//! contents of the plan, the number of releases made. No id, record, count or other value of the
+//! data is ever logged, so that logs may be kept and shared like settings. Times are not logged
+//! either, because processing time depends on the data.
 
 use std::fmt::Debug;
 
@@ -16,11 +17,11 @@ use tracing_subscriber::prelude::*;
 use crate::args::{flag_of, with_flags};
 use crate::screen::{say, set_quiet, warn};
 
-/// Events of this target, of training runs, are told as they are, not as warnings.
+/// Events of training runs with this target are printed as notices, not as warnings.
 const NOTICE: &str = "dp_personal::notice";
 
-/// Shows warnings, and logs if they were asked for: `-v` says what is done, `-vv` in which steps. With `--quiet` standard
-/// error has errors only.
+/// Prints warnings, and logs if requested: `-v` logs what is done, `-vv` also the individual steps.
+/// With `--quiet`, standard error contains only errors.
 pub(crate) fn start(verbose: u8, quiet: bool) {
     set_quiet(quiet);
     if quiet {
@@ -46,7 +47,7 @@ pub(crate) fn start(verbose: u8, quiet: bool) {
         .init();
 }
 
-/// Shows warnings as this program words them.
+/// Prints warnings in this program's format.
 struct Warnings;
 
 impl<S: Subscriber> Layer<S> for Warnings {
@@ -77,8 +78,8 @@ impl Visit for Message {
     }
 }
 
-/// Events of the program and of its workflows alone: what another library logs nobody has read for private values.
-/// The other libraries of this project begin with the same letters.
+/// Only events of the program and its workflows: the log messages of other libraries have not been
+/// checked for private values. The other libraries of this project have names with the same prefix.
 fn is_own(target: &str) -> bool {
     let root = target.split("::").next();
     [Some("dp"), Some("dp_cli"), Some("dp_personal")].contains(&root)

@@ -1,8 +1,9 @@
-//! Which panics are shown.
+//! Controls which panics are printed.
 
 use std::panic;
 
-/// Shows none that becomes an error: what the decoder of Parquet files says as it panics tells lengths of ids.
+/// Hides panics that are converted to errors: the panic message of the Parquet decoder reveals
+/// lengths of ids.
 pub(crate) fn show_what_is_not_caught() {
     let before = panic::take_hook();
     panic::set_hook(Box::new(move |of| {

@@ -1,4 +1,4 @@
-//! The progress bar: on standard error, only when a person watches.
+//! The progress bar, shown on standard error only if that is a terminal.
 
 use std::io::{IsTerminal, stderr};
 use std::ops::ControlFlow;
@@ -33,7 +33,7 @@ impl Watch for Bar {
 }
 
 impl Bar {
-    /// Takes the bar off the screen.
+    /// Removes the bar from the screen.
     fn end(&mut self) {
         if let Some(bar) = self.0.take() {
             bar.finish_and_clear();
@@ -68,18 +68,19 @@ fn bar(unit: &str, length: usize) -> ProgressBar {
     bar
 }
 
-/// Ctrl-C, from the time on when a run pays: the first ends it behind the release that is being made, another one at once.
+/// Ctrl-C while a run spends budget: the first one ends it after the release that is being made, a
+/// second one immediately.
 mod interrupt {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     static ASKED: AtomicBool = AtomicBool::new(false);
 
-    /// Whether the run is to end.
+    /// Whether the run should end.
     pub(super) fn is_asked() -> bool {
         ASKED.load(Ordering::Relaxed)
     }
 
-    /// Takes Ctrl-C over. Where that cannot be done it ends the process as before.
+    /// Installs the handler for Ctrl-C. If that fails, Ctrl-C ends the process as before.
     #[cfg(unix)]
     pub(super) fn catch() {
         use std::sync::Once;

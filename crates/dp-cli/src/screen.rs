@@ -1,4 +1,4 @@
-//! Standard output and standard error. A reader that has gone away is no failure.
+//! Standard output and standard error. A closed pipe is not an error.
 
 use std::error::Error as _;
 use std::io::{ErrorKind, Write, stderr, stdout};
@@ -10,7 +10,8 @@ use dp_personal::error::Error as WorkflowError;
 use crate::args::{flag_of, with_flags};
 use crate::error::{Error, Result};
 
-/// Text on standard output. Whoever closed the pipe early, as `head` does, has seen enough.
+/// Prints text to standard output. If the reader closed the pipe early, as `head` does, this is not
+/// an error.
 pub(crate) fn print(text: &str) -> Result<()> {
     if is_silent() {
         return Ok(());
@@ -22,7 +23,7 @@ pub(crate) fn print(text: &str) -> Result<()> {
     }
 }
 
-/// One JSON object on standard output.
+/// Prints one JSON object to standard output.
 pub(crate) fn print_json(value: &serde_json::Value) -> Result<()> {
     print(&format!("{}\n", serde_json::to_string_pretty(value)?))
 }
@@ -30,17 +31,17 @@ pub(crate) fn print_json(value: &serde_json::Value) -> Result<()> {
 /// Whether `--quiet` was given.
 static QUIET: AtomicBool = AtomicBool::new(false);
 
-/// From here on standard error has errors only, or all again.
+/// Sets whether standard error contains only errors.
 pub(crate) fn set_quiet(quiet: bool) {
     QUIET.store(quiet, Ordering::Relaxed);
 }
 
-/// Whether standard error has errors only.
+/// Whether standard error contains only errors.
 pub(crate) fn is_quiet() -> bool {
     QUIET.load(Ordering::Relaxed)
 }
 
-/// What a process that is to be silent may say: its errors, behind its name.
+/// What a silent process may print: its errors, prefixed by its name.
 static SPEAKER: Mutex<Speaker> = Mutex::new(Speaker::Everybody);
 
 enum Speaker {
@@ -49,18 +50,18 @@ enum Speaker {
     Named(String),
 }
 
-/// From here on nothing is said or printed.
+/// Suppresses all further output.
 pub(crate) fn set_silent() {
     set_quiet(true);
     *speaker() = Speaker::Nobody;
 }
 
-/// From here on what is said has this in front.
+/// Prefixes all further messages with this name.
 pub(crate) fn speak_as(name: &str) {
     *speaker() = Speaker::Named(name.to_owned());
 }
 
-/// Whether nothing is said or printed.
+/// Whether all output is suppressed.
 pub(crate) fn is_silent() -> bool {
     matches!(*speaker(), Speaker::Nobody)
 }
@@ -69,14 +70,14 @@ fn speaker() -> MutexGuard<'static, Speaker> {
     SPEAKER.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Something the operator should know, on standard error.
+/// Prints something the operator should know to standard error.
 pub(crate) fn warn(text: &str) {
     if !is_quiet() {
         say(&format!("warning: {text}"));
     }
 }
 
-/// The error of a command, what caused it and what to do, one line each, on standard error.
+/// Prints the error of a command, its causes and a hint to standard error, one line each.
 pub(crate) fn print_error(error: &Error, command: &str) {
     if matches!(error, Error::Refused | Error::Helped) {
         return;
@@ -97,7 +98,7 @@ pub(crate) fn print_error(error: &Error, command: &str) {
     }
 }
 
-/// The message, with settings called by the flags that the command has for them.
+/// The message, with settings referred to by the command's flags.
 fn told(error: &Error, command: &str) -> String {
     let flag = |name: &str| flag_of(command, name);
     let text = error.to_string();
@@ -117,8 +118,8 @@ fn told(error: &Error, command: &str) -> String {
     }
 }
 
-/// A failure to write here is left out on purpose: with standard error gone there is nobody left to
-/// tell, and the exit code still speaks.
+/// A failed write is ignored on purpose: without standard error it cannot be reported, and the exit
+/// code still indicates the error.
 pub(crate) fn say(line: &str) {
     let _ = match &*speaker() {
         Speaker::Everybody => writeln!(stderr(), "{line}"),

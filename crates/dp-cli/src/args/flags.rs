@@ -1,4 +1,4 @@
-//! Flags of the workflows, from the table of their settings.
+//! Command-line flags of the workflows, derived from the tables of their settings.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -18,12 +18,12 @@ pub(crate) struct Flags<S> {
     pub(crate) plan: bool,
 }
 
-/// Whether these are settings of a run that pays, and so has a plan.
+/// Whether these are settings of a run that spends budget, and therefore has a plan.
 fn has_plan(table: &[Setting]) -> bool {
     table.iter().any(|setting| setting.name == "resume")
 }
 
-/// Whether a setting is refused beside candidates, which train without features of items.
+/// Whether a setting is rejected in combination with candidates, which train without item features.
 fn is_refused(setting: &Setting, table: &[Setting]) -> bool {
     let is_of_features = ["feature_cols", "min_items"].contains(&setting.name);
     is_of_features && table.iter().any(|setting| setting.name == "candidates")
@@ -40,7 +40,7 @@ impl<S: Settings> Args for Flags<S> {
                 ArgGroup::new(group)
                     .args(members)
                     .required(true)
-                    .multiple(true), // what excludes each other says so itself
+                    .multiple(true), // flags that exclude each other declare this themselves
             );
         }
         let mut headings = table.iter().filter_map(|setting| setting.heading);
@@ -84,7 +84,7 @@ impl<S: Settings> FromArgMatches for Flags<S> {
     }
 }
 
-/// What the command line says of settings.
+/// The settings given on the command line.
 struct Matches<'a>(&'a ArgMatches);
 
 impl Source for Matches<'_> {
@@ -97,7 +97,7 @@ impl Source for Matches<'_> {
     }
 }
 
-/// The groups of which one setting must be given, with their settings.
+/// The groups of which one setting must be given, with the settings of each.
 fn groups(table: &[Setting]) -> BTreeMap<&'static str, Vec<&'static str>> {
     let mut groups = BTreeMap::<_, Vec<_>>::new();
     for setting in table {
@@ -108,7 +108,7 @@ fn groups(table: &[Setting]) -> BTreeMap<&'static str, Vec<&'static str>> {
     groups
 }
 
-/// A setting as an argument.
+/// Converts a setting to an argument.
 fn arg(setting: &Setting, table: &[Setting]) -> Arg {
     let action = match (setting.kind, setting.is_list) {
         (Kind::Switch, _) => ArgAction::SetTrue,

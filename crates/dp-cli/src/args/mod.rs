@@ -176,7 +176,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// As it is typed.
+    /// The name as typed on the command line.
     pub(crate) const fn name(&self) -> &'static str {
         match self {
             Self::Demo(_) => "demo",
@@ -205,7 +205,7 @@ impl Command {
     }
 }
 
-/// A text with the names between backticks replaced by what `flag` knows of them.
+/// Replaces the names between backticks in a text by the results of `flag`.
 pub(crate) fn with_flags(text: &str, flag: impl Fn(&str) -> Option<String>) -> String {
     let mut out = String::new();
     for (at, part) in text.split('`').enumerate() {
@@ -218,7 +218,7 @@ pub(crate) fn with_flags(text: &str, flag: impl Fn(&str) -> Option<String>) -> S
     out
 }
 
-/// How the argument of this name is written on the command line of a command, or else of another one.
+/// The flag for the argument of this name in a command or, if it has none, in another one.
 pub(crate) fn flag_of(command: &str, name: &str) -> Option<String> {
     let all = Cli::command();
     let own = all.find_subcommand(command).into_iter();
@@ -248,7 +248,7 @@ mod tests {
         Cli::command().debug_assert();
     }
 
-    /// Arguments that say nothing of a run.
+    /// Arguments that do not describe a run.
     const OWN: [&str; 8] = [
         "json",
         "plan",

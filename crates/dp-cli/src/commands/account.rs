@@ -1,4 +1,4 @@
-//! `dp account`: answers to every question of a file, each for itself.
+//! `dp account`: answers every question of a file independently.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use crate::commands::answers::{bracket, duration, figure};
 use crate::error::{Error, Result};
 use crate::screen::print;
 
-/// A question with what came of it.
+/// A question with its result.
 struct Answered<'a> {
     case: &'a Case,
     answer: Result<Answer, String>,
@@ -42,13 +42,13 @@ pub(crate) fn run(args: &AccountArgs) -> Result<()> {
     Ok(())
 }
 
-/// The text of a file of questions.
+/// Reads a question file.
 pub(super) fn read(path: &Path) -> Result<String> {
     let bytes = fs::read(path).map_err(|e| WorkflowError::read(path, e))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// One object with one line a case, each printed as soon as it is known.
+/// One object with one line per case, each printed as soon as it is known.
 fn with_json(cases: &[Case]) -> Result<Vec<Answered<'_>>> {
     let mut answers = Vec::with_capacity(cases.len());
     print("{\"cases\": [")?;
@@ -62,7 +62,7 @@ fn with_json(cases: &[Case]) -> Result<Vec<Answered<'_>>> {
     Ok(answers)
 }
 
-/// A table whose rows are printed as soon as they are known, and what there is to know about it.
+/// A table whose rows are printed as soon as they are known, followed by notes.
 fn with_table(cases: &[Case]) -> Result<Vec<Answered<'_>>> {
     let table = Table::of(cases);
     let mut answers = Vec::with_capacity(cases.len());
@@ -89,8 +89,8 @@ impl<'a> Answered<'a> {
     }
 }
 
-/// What `ask` says. Should it panic, which is a mistake in the accountant, the questions after it
-/// are still answered.
+/// The result of `ask`. If it panics, which is a bug in the accountant, the following questions are
+/// still answered.
 fn caught(ask: impl FnOnce() -> Result<Answer, QuestionError>) -> Result<Answer, String> {
     match catch_unwind(AssertUnwindSafe(ask)) {
         Ok(answer) => answer.map_err(|error| error.to_string()),
@@ -107,10 +107,10 @@ fn said(panic: &(dyn Any + Send)) -> &str {
         .unwrap_or("no message")
 }
 
-/// Ids longer than this are cut; the messages below the table have them whole.
+/// Ids longer than this are truncated; the messages below the table show them in full.
 const LONGEST_ID: usize = 48;
 
-/// The longest figure is that of a tiny delta, as in `1.234567e-300`.
+/// The longest number is that of a tiny delta, as in `1.234567e-300`.
 const FIGURE: usize = 13;
 
 const BRACKET: usize = 9;
@@ -120,7 +120,7 @@ const METHOD: usize = 12;
 
 const TIME: usize = 7;
 
-/// The columns: as wide as the questions need, which is known before any is answered.
+/// The columns, as wide as the questions need, which is known before any is answered.
 struct Table {
     id: usize,
     question: usize,
@@ -137,7 +137,7 @@ impl Table {
         }
     }
 
-    /// Names of the columns over a rule.
+    /// Names of the columns above a rule.
     fn head(&self) -> String {
         let names = self.line(["id", "question", "answer", "bracket", "method", "time"]);
         let widths = [self.id, self.question, FIGURE, BRACKET, METHOD, TIME];
@@ -177,7 +177,7 @@ fn length(text: &str) -> usize {
     text.chars().count()
 }
 
-/// The id on one line of bounded length, whatever the file calls a case.
+/// The id on one line of bounded length, whatever name the file gives the case.
 fn shown_id(case: &Case) -> String {
     let id = printable(case.id());
     if length(&id) <= LONGEST_ID {
@@ -188,13 +188,13 @@ fn shown_id(case: &Case) -> String {
     cut
 }
 
-/// Without characters that move the cursor.
+/// Removes characters that move the cursor.
 fn printable(text: &str) -> String {
     let shown = |c: char| if c.is_control() { '?' } else { c };
     text.chars().map(shown).collect()
 }
 
-/// Reasons of what has no answer, each note once, and the summary.
+/// The reasons for missing answers, each note once, and the summary.
 fn below(answers: &[Answered<'_>]) -> String {
     let mut blocks = vec![failures(answers), notes(answers), vec![summary(answers)]];
     blocks.retain(|block| !block.is_empty());
@@ -235,7 +235,7 @@ fn summary(answers: &[Answered<'_>]) -> String {
     text
 }
 
-/// One case: its figures, or why there are none.
+/// One case: its values, or why there are none.
 fn object(answered: &Answered<'_>) -> Value {
     let (id, seconds) = (answered.case.id(), answered.seconds);
     match &answered.answer {
@@ -258,7 +258,7 @@ fn object(answered: &Answered<'_>) -> Value {
     }
 }
 
-/// Counts as whole numbers, everything else as it is.
+/// Formats counts as whole numbers, everything else unchanged.
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

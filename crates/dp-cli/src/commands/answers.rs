@@ -1,15 +1,15 @@
-//! Answers of the accountants as text: figures on the side that may be relied on, and how wide
-//! their brackets are.
+//! Formats answers of the accountants: values rounded to the safe side, and the widths of their
+//! brackets.
 
 use dp_accounting::questions::{Answer, Quantity};
 
 /// Significant digits after the first.
 const DIGITS: i32 = 6;
 
-/// Widths below this are rounding of the accountant.
+/// Widths below this are rounding errors of the accountant.
 const EXACT: f64 = 1e-11;
 
-/// At least `value`, to seven significant digits.
+/// Formats a number that is at least `value`, with seven significant digits.
 pub(crate) fn at_least(value: f64) -> String {
     let (text, nearest) = nearest(value);
     if nearest < value {
@@ -19,7 +19,7 @@ pub(crate) fn at_least(value: f64) -> String {
     }
 }
 
-/// At most `value`, to seven significant digits.
+/// Formats a number that is at most `value`, with seven significant digits.
 pub(crate) fn at_most(value: f64) -> String {
     let (text, nearest) = nearest(value);
     if nearest > value {
@@ -35,8 +35,8 @@ fn nearest(value: f64) -> (String, f64) {
     (text, nearest)
 }
 
-/// The nearest number with seven digits, moved by one in the last of them; towards zero from a
-/// power of ten the numbers with seven digits are ten times closer.
+/// The nearest number with seven digits, moved by one unit in the last digit. Below a power of ten,
+/// the numbers with seven digits are ten times closer to each other.
 fn stepped(value: f64, sign: f64) -> String {
     let scientific = format!("{value:.6e}");
     let nearest: f64 = scientific.parse().unwrap_or(value);
@@ -52,7 +52,7 @@ fn exponent(scientific: &str) -> i32 {
     exponent.parse().unwrap_or(0)
 }
 
-/// Numbers of ordinary size without an exponent.
+/// Formats numbers of ordinary magnitude without an exponent.
 fn plain(scientific: String) -> String {
     let exponent = exponent(&scientific);
     if scientific
@@ -69,7 +69,7 @@ fn plain(scientific: String) -> String {
     format!("{value:.places$}")
 }
 
-/// The figure that may be relied on.
+/// The value on the safe side.
 pub(crate) fn figure(answer: &Answer) -> String {
     match answer.quantity {
         Quantity::Count => format!("{}", answer.value),
@@ -78,7 +78,7 @@ pub(crate) fn figure(answer: &Answer) -> String {
     }
 }
 
-/// How far the truth can be from the figure: relatively, or as the other end of a count.
+/// How far the true value can be from the printed one: relatively, or as the other end of a count.
 pub(crate) fn bracket(answer: &Answer) -> String {
     let width = answer.relative_width();
     match answer.quantity {
@@ -90,7 +90,7 @@ pub(crate) fn bracket(answer: &Answer) -> String {
     }
 }
 
-/// The same for a figure whose upper end is the safe one.
+/// The same for a value whose upper end is the safe one.
 pub(crate) fn bracket_of(lower: f64, upper: f64) -> String {
     if upper - lower <= EXACT * upper.abs() {
         "exact".to_owned()
@@ -101,7 +101,7 @@ pub(crate) fn bracket_of(lower: f64, upper: f64) -> String {
     }
 }
 
-/// Seconds in the unit that suits them, to two or three digits.
+/// Formats a duration in a suitable unit, with two or three digits.
 pub(crate) fn duration(seconds: f64) -> String {
     let [micro, milli] = [1e6, 1e3].map(|per_second| seconds * per_second);
     if micro < 999.5 {

@@ -1,4 +1,4 @@
-//! `dp calibrate`: the one parameter left out, so that a target is met.
+//! `dp calibrate`: solves for the missing parameter so that a target is met.
 
 use std::path::Path;
 use std::time::Instant;
@@ -57,7 +57,7 @@ fn from_file(path: &Path) -> Result<EventQuestion> {
     Ok(question)
 }
 
-/// A target that nothing meets, by the flags that stand in its way.
+/// The error for a target that cannot be met, naming the flags that prevent it.
 fn explained(args: &CalibrateArgs, error: QuestionError) -> Error {
     let QuestionError::Accounting(AccountingError::TargetOutOfReach { epsilon, delta, .. }) = error
     else {
@@ -90,7 +90,7 @@ fn explained(args: &CalibrateArgs, error: QuestionError) -> Error {
     ))
 }
 
-/// Steps of a Gaussian mechanism on a Poisson sample, one figure of the three missing.
+/// Steps of a Gaussian mechanism on a Poisson sample, with one of the three parameters missing.
 fn from_flags(args: &CalibrateArgs) -> Result<EventQuestion> {
     let (Some(epsilon), Some(delta)) = (args.epsilon, args.delta) else {
         let needed = "dp calibrate needs --epsilon and --delta, or a file";
@@ -107,7 +107,7 @@ fn from_flags(args: &CalibrateArgs) -> Result<EventQuestion> {
                 .to_owned(),
         ));
     }
-    // JSON has no NaN: what is not a number must not become what is not known.
+    // JSON has no NaN: an invalid number must not be treated as the unknown parameter
     z.map(|z| params::finite_positive("--noise-multiplier", z))
         .transpose()?;
     q.map(|q| params::finite_positive("--sampling-probability", q))
@@ -128,7 +128,7 @@ fn from_flags(args: &CalibrateArgs) -> Result<EventQuestion> {
     )?)
 }
 
-/// The event file that the flags stand for.
+/// The event file equivalent to the flags.
 fn steps_question(args: &CalibrateArgs, target: ApproxDp) -> Value {
     json!({
         "adjacency": Adjacency::from(args.adjacency),
@@ -206,7 +206,7 @@ fn summary(name: &str, solved: &Solved, target: ApproxDp, guarantees: &[Guarante
     lines.join("\n") + "\n"
 }
 
-/// What is known about values beyond the answer.
+/// A remark about values beyond the answer.
 fn certainty(answer: &Answer) -> String {
     let width = bracket(answer);
     match width.as_str() {
@@ -252,7 +252,7 @@ fn meaning(adjacency: Adjacency, epsilon: f64, delta: f64) -> String {
     )
 }
 
-/// Lines of at most 88 characters, four spaces in.
+/// Lines of at most 88 characters, indented by four spaces.
 fn indented(sentence: &str) -> String {
     let mut lines: Vec<String> = Vec::new();
     for word in sentence.split(' ') {

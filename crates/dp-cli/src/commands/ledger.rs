@@ -1,4 +1,4 @@
-//! `dp ledger`: ledgers that are made, shown, upgraded and merged.
+//! `dp ledger`: creates, shows, upgrades and merges ledgers.
 
 use dp_personal::workflows::ledger;
 

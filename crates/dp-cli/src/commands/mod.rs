@@ -1,4 +1,4 @@
-//! Commands: flags to settings, workflow, printing.
+//! Commands: convert flags to settings, run the workflow, print the result.
 
 pub(crate) mod account;
 mod answers;

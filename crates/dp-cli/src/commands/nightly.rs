@@ -1,4 +1,4 @@
-//! `dp nightly`: a recommender that is brought up to date every night.
+//! `dp nightly`: a recommender that is retrained every night.
 
 use dp_personal::workflows::nightly;
 

@@ -1,4 +1,4 @@
-//! Commands that train, and those that measure what was trained.
+//! Commands that train, and commands that measure trained models.
 
 use dp_personal::accounting::Plan;
 use dp_personal::audit::Verdict as AuditVerdict;
@@ -89,7 +89,7 @@ pub(crate) fn audit_federate(flags: &Flags<AuditFederateSettings>) -> Result<()>
     judge(flags.json, &outcome)
 }
 
-/// Tells by the exit code that a free baseline is better, where that was asked for.
+/// Reports by the exit code that a free baseline is better, if this was requested.
 fn fail_if_worse(output: &OutputSettings, verdict: Option<Verdict>) -> Result<()> {
     match verdict.filter(|verdict| output.fail_if_worse && verdict.is_worse()) {
         Some(verdict) => Err(Error::Worse(verdict)),
@@ -97,7 +97,7 @@ fn fail_if_worse(output: &OutputSettings, verdict: Option<Verdict>) -> Result<()
     }
 }
 
-/// A claim that is refuted, and an audit without power, are told by the exit code as well.
+/// Reports a refuted claim, and an audit without enough power, also by the exit code.
 fn judge(as_json: bool, outcome: &AuditOutcome) -> Result<()> {
     show(as_json, &outcome.json, &outcome.text)?;
     match outcome.verdict {
@@ -107,7 +107,7 @@ fn judge(as_json: bool, outcome: &AuditOutcome) -> Result<()> {
     }
 }
 
-/// What a run will release and cost, for whoever decides on it before any data is read.
+/// Shows what a run will release and cost, so that users can decide before any data is read.
 fn show_plan(as_json: bool, plan: &Plan) -> Result<()> {
     let found = PlanOverview::of(plan);
     show(as_json, &found.json, &found.text)

@@ -1,4 +1,4 @@
-//! Commands that spend nothing of a reader's own budget: made data, certificates and pages.
+//! Commands that spend no budget of the user's own data: generated data, certificates and pages.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -97,7 +97,7 @@ fn errors(rows: &[DemoRow], DemoData { delta, .. }: DemoData) -> String {
     )
 }
 
-/// The files of the last run, as `dp train` leaves them.
+/// The files of the last run, as `dp train` writes them.
 fn what_is_left(out: &Path, DemoData { epsilon, delta, .. }: DemoData) -> String {
     let out = out.display();
     format!(
@@ -111,7 +111,7 @@ fn what_is_left(out: &Path, DemoData { epsilon, delta, .. }: DemoData) -> String
     )
 }
 
-/// A certificate that holds and promises nothing is shown as JSON, and an error.
+/// A valid certificate without a guarantee is shown as JSON, and is an error.
 pub(crate) fn verify(flags: &Flags<VerifySettings>) -> Result<()> {
     let found = verify::verify(&flags.settings)?;
     let ledger = flags.settings.ledger.as_deref();
@@ -235,7 +235,7 @@ fn pages(found: &Reported) -> String {
     text
 }
 
-/// The flags of every command, for the shell to complete.
+/// Prints the flags of every command for shell completion.
 pub(crate) fn completions(args: &CompletionsArgs) -> Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "dp", &mut script);

@@ -1,4 +1,4 @@
-//! Commands for one user, or a few, that go on from what was released.
+//! Commands for one or a few users that continue from released values.
 
 use dp_personal::multitask::Provenance;
 use dp_personal::settings::{PredictSettings, RecommendSettings};
@@ -138,7 +138,8 @@ fn heads(found: &Predictions) -> Vec<&str> {
         .collect()
 }
 
-/// Level where all encoded features are 0, and the coefficients of the encoded features.
+/// The intercept, at which all encoded features are 0, and the coefficients of the encoded
+/// features.
 fn lines(found: &Predictions) -> impl Iterator<Item = Vec<String>> {
     found.users.iter().map(|own| {
         let numbers = [own.level]
