@@ -1,14 +1,14 @@
-//! How a user's privacy budget is spread over the user's tasks.
+//! Division of a user's privacy budget among the user's tasks.
 
 use dp_accounting::ReleaseRequest;
 use dp_core::{ParamError, ReplaceFactor, ShapeError, UserRow, params};
 
 use crate::{NoisyCounts, Result};
 
-/// How each user's budget is spread over the user's own tasks.
+/// How each user's budget is divided among the user's own tasks.
 ///
-/// Whatever the rule, user `j` ends with weights `w_ij >= 0` that satisfy `sum_i w_ij^2 <= 1` and
-/// are a function of the user's own records, of public settings and of released counts.
+/// Under every rule, user `j` has weights `w_ij >= 0` that satisfy `sum_i w_ij^2 <= 1` and are a
+/// function of the user's own records, of public settings and of released counts.
 ///
 /// | variant | weights before the user rule | source |
 /// |---|---|---|
@@ -16,14 +16,14 @@ use crate::{NoisyCounts, Result};
 /// | `TailSampling` | 1/sqrt(k) on the k tasks with the smallest counts | Chien et al. 2021 |
 /// | `AdaptiveWeights` | `omega_i ~ max(n_i + s, floor)^-mu` on all tasks | eq. (11), (16), (19) |
 ///
-/// # Whose randomness samples
+/// # Randomness of sampling
 /// Uniform sampling takes the tasks with the smallest hashes of (public seed, all records of the
-/// user, task). A draw from a generator that runs over the users would let one user's presence
-/// change what is kept of the next, and the row number is not the user's own: it shifts when
-/// somebody leaves, and differs between shards. The hash makes the choice a fixed function of the
-/// user's own data, which is all that the sensitivity bound asks for; no amplification by sampling
-/// is claimed, so nothing depends on the choice being unpredictable. Two users with the very same
-/// data keep the same tasks.
+/// user, task). With a random generator that runs over the users, one user's presence would change
+/// which tasks of the next user are kept; and the row number is not a property of the user: it
+/// shifts when somebody leaves, and differs between shards. The hash makes the choice a fixed
+/// function of the user's own data, which is all that the sensitivity bound requires; no
+/// amplification by sampling is claimed, so nothing depends on the choice being unpredictable. Two
+/// users with identical data keep the same tasks.
 ///
 /// # Examples
 /// ```
@@ -41,42 +41,42 @@ use crate::{NoisyCounts, Result};
     deny_unknown_fields
 )]
 pub enum BudgetAllocation {
-    /// Keeps some of each user's tasks, all tasks alike.
+    /// Keeps some of each user's tasks, all with equal probability.
     UniformSampling {
-        /// Tasks kept of a user `k`, 1 or above.
+        /// Number of tasks kept per user `k`, 1 or above.
         tasks_per_user: usize,
         /// Public seed of the hash.
         seed: u64,
-        /// What users with fewer tasks do.
+        /// The rule for users with fewer tasks.
         rule: UserRule,
     },
-    /// Keeps those of each user's tasks that fewest users hold.
+    /// Keeps those of each user's tasks that the fewest users have.
     TailSampling {
-        /// Tasks kept of a user `k`, 1 or above.
+        /// Number of tasks kept per user `k`, 1 or above.
         tasks_per_user: usize,
-        /// Where the counts come from.
+        /// Source of the counts.
         counts: TaskCounts,
-        /// What users with fewer tasks do.
+        /// The rule for users with fewer tasks.
         rule: UserRule,
     },
-    /// Keeps all tasks, small ones with larger weights.
+    /// Keeps all tasks, with larger weights for small ones.
     AdaptiveWeights {
-        /// Exponent `mu`, 0 or above; 0 weighs all tasks alike. The bounds favour 1/4 for convex
-        /// losses and 1/2 for strongly convex ones.
+        /// Exponent `mu`, 0 or above; 0 gives all tasks equal weight. The bounds favour 1/4 for
+        /// convex losses and 1/2 for strongly convex ones.
         exponent: f64,
-        /// Where the counts come from; not needed for exponent 0 under [`UserRule::Normalise`].
+        /// Source of the counts; not needed for exponent 0 under [`UserRule::Normalise`].
         counts: Option<TaskCounts>,
-        /// Added to counts before use, 0 or above: the `s` of eq. (19), for counts known to
-        /// within `s`, so that weights err on the small side.
+        /// Added to counts before use, 0 or above: the `s` of eq. (19), for counts known to within
+        /// `s`, so that errors make weights smaller.
         slack: f64,
-        /// Counts below this are raised to it, above 0.
+        /// Lower bound on counts, above 0.
         floor: f64,
-        /// How a user's weights meet the budget.
+        /// How a user's weights satisfy the budget.
         rule: UserRule,
     },
 }
 
-/// How a user's weights meet `sum_i w_ij^2 <= 1`.
+/// How a user's weights satisfy `sum_i w_ij^2 <= 1`.
 #[derive(Debug, Clone, Copy, PartialEq, Default, serde::Serialize, serde::Deserialize)]
 #[serde(
     rename_all = "kebab-case",
@@ -88,18 +88,18 @@ pub enum UserRule {
     /// Every user spends the whole budget: `w_ij = omega_i / sqrt(sum_i' omega_i'^2)`.
     #[default]
     Normalise,
-    /// Users are only ever scaled down, eq. (12) and (20): `w_ij = omega_i min(1, 1/sqrt(sum_i'
-    /// omega_i'^2))`. Under sampling the weights stay 1/sqrt(k).
+    /// Users are only scaled down, never up, eq. (12) and (20):
+    /// `w_ij = omega_i min(1, 1/sqrt(sum_i' omega_i'^2))`. Under sampling the weights stay
+    /// 1/sqrt(k).
     Clip {
-        /// Users in the data `n`, a public or noisy figure, above 0. Without effect under
-        /// sampling.
+        /// Number of users in the data `n`, public or noisy, above 0. No effect under sampling.
         n_users: f64,
         /// `c(n)` of eq. (10), above 0: the average user would spend `1/c(n)` of the budget.
         concentration: f64,
     },
 }
 
-/// Where task counts come from.
+/// Source of task counts.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(
     rename_all = "kebab-case",
@@ -108,12 +108,12 @@ pub enum UserRule {
     deny_unknown_fields
 )]
 pub enum TaskCounts {
-    /// They are public knowledge; the certificate says so.
+    /// Public knowledge; the certificate says so.
     Public {
         /// One finite count per task.
         values: Vec<f64>,
     },
-    /// They are released with noise, once, and paid for.
+    /// Released once with noise, and paid for.
     Released {
         /// Share of the budget, strictly between 0 and 1.
         share: f64,
@@ -123,7 +123,7 @@ pub enum TaskCounts {
 }
 
 impl BudgetAllocation {
-    /// All tasks of a user alike, the whole budget of every user spent, no counts.
+    /// Equal weights for all tasks of a user; every user spends the whole budget; no counts.
     #[must_use]
     pub const fn equal() -> Self {
         Self::AdaptiveWeights {
@@ -135,7 +135,7 @@ impl BudgetAllocation {
         }
     }
 
-    /// Weights `n_i^-exponent`, normalised per user, counts below 1 raised to 1.
+    /// Weights `n_i^-exponent`, normalised for each user, with counts below 1 raised to 1.
     #[must_use]
     pub const fn adaptive(exponent: f64, counts: TaskCounts) -> Self {
         Self::AdaptiveWeights {
@@ -150,7 +150,7 @@ impl BudgetAllocation {
     /// Checks every range.
     ///
     /// # Errors
-    /// [`crate::Error::Param`] naming the first setting out of range, or counts that are missing.
+    /// [`crate::Error::Param`] naming the first setting out of range, or missing counts.
     pub fn check(&self) -> Result<()> {
         match self {
             Self::UniformSampling { tasks_per_user, .. }
@@ -196,7 +196,7 @@ impl BudgetAllocation {
         Ok(())
     }
 
-    /// The counts it needs, if any.
+    /// The counts that the allocation needs, if any.
     #[must_use]
     pub const fn counts(&self) -> Option<&TaskCounts> {
         match self {
@@ -222,8 +222,8 @@ impl BudgetAllocation {
         }
     }
 
-    /// The releases of a run: the counts if needed, and `rest` (shares summing to 1) with what is
-    /// left of the budget.
+    /// The releases of a run: the counts if needed, and `rest` (shares summing to 1) with the
+    /// remaining budget.
     pub(crate) fn with_count_request(
         &self,
         n_tasks: usize,
@@ -240,11 +240,11 @@ impl BudgetAllocation {
         std::iter::once(counts).chain(scaled).collect()
     }
 
-    /// The weights of `n_tasks` tasks, given the released counts if the setting asks for them.
+    /// The weights of `n_tasks` tasks, given the released counts if the setting requires them.
     ///
     /// # Errors
-    /// [`crate::Error::Shape`] when there is not one count per task, or none was released where
-    /// one is needed; otherwise as [`check`](Self::check).
+    /// [`crate::Error::Shape`] when the number of counts differs from the number of tasks, or
+    /// required counts were not released; otherwise as [`check`](Self::check).
     pub fn weights(&self, n_tasks: usize, released: Option<&NoisyCounts>) -> Result<TaskWeights> {
         self.check()?;
         let counts: Option<&[f64]> = match self.counts() {
@@ -287,19 +287,21 @@ pub(crate) fn n_head(fraction: f64, n_tasks: usize) -> usize {
 }
 
 impl TaskWeights {
-    /// The same weights on the head alone: the `ceil(fraction n_tasks)` tasks with the largest released counts, of tasks with
-    /// equal counts the first. All others have weight 0, so that users spend nothing on them.
+    /// The same weights restricted to the head: the `ceil(fraction n_tasks)` tasks with the largest
+    /// released counts; among tasks with equal counts, the first. All others have weight 0, so that
+    /// users spend nothing on them.
     ///
-    /// Noise drowns the tasks that few users hold: they learn nothing, and what users spend on them the head lacks. Source:
-    /// the published settings of Krichene et al. 2023 for MovieLens-20M, with the head from noisy counts instead of
-    /// exact ones (`docs/errata.md`).
+    /// For tasks that few users have, the noise exceeds the signal: they learn nothing, and the
+    /// budget that users spend on them is missing in the head. Source: the published settings of
+    /// Krichene et al. 2023 for MovieLens-20M, with the head from noisy counts instead of exact
+    /// ones (`docs/errata.md`).
     ///
     /// # Privacy
-    /// Post-processing of the counts, which are released already; no user's own data enters.
+    /// Post-processing of the counts, which are already released; no user's own data are used.
     ///
     /// # Errors
-    /// [`crate::Error::Param`] when `fraction` is not strictly between 0 and 1, [`crate::Error::Shape`] when there is not
-    /// one count for each task.
+    /// [`crate::Error::Param`] when `fraction` is not strictly between 0 and 1,
+    /// [`crate::Error::Shape`] when the number of counts differs from the number of tasks.
     pub fn head(self, counts: &NoisyCounts, fraction: f64) -> Result<Self> {
         params::open_unit("head_fraction", fraction)?;
         let n_head = n_head(fraction, counts.values().len());
@@ -331,14 +333,14 @@ impl TaskWeights {
     }
 }
 
-/// The rule by which a user's tasks are kept.
+/// The rule that selects which of a user's tasks are kept.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Selection {
-    /// All.
+    /// All tasks.
     All,
-    /// This many, by a hash of the user's own records.
+    /// `tasks_per_user` tasks, selected by a hash of the user's own records.
     Uniform { tasks_per_user: usize, seed: u64 },
-    /// This many, those with the smallest counts.
+    /// `tasks_per_user` tasks, those with the smallest counts.
     Tail {
         tasks_per_user: usize,
         counts: Vec<f64>,
@@ -369,7 +371,8 @@ impl Selection {
     }
 }
 
-/// Keeps the `n_kept` tasks with the smallest keys among those with weight, ties by task number.
+/// Keeps the `n_kept` tasks with the smallest keys among those with weight, with ties broken by
+/// task number.
 fn keep_smallest(user: UserRow<'_>, n_kept: usize, weights: &mut [f64], key: impl Fn(u32) -> u64) {
     if user.len() <= n_kept {
         return;
@@ -390,7 +393,7 @@ fn keep_smallest(user: UserRow<'_>, n_kept: usize, weights: &mut [f64], key: imp
     }
 }
 
-/// A number that depends on all of a user's records and on nothing else but the public seed.
+/// A number that depends on all of a user's records and on the public seed only.
 pub(crate) fn fingerprint(seed: u64, user: UserRow<'_>) -> u64 {
     let records = user
         .iter()
@@ -401,7 +404,7 @@ pub(crate) fn fingerprint(seed: u64, user: UserRow<'_>) -> u64 {
         .fold(mix(seed), |state, word| mix(state ^ word))
 }
 
-/// The finaliser of `SplitMix64` (Steele, Lea and Flood 2014): a bijection that spreads its input.
+/// The finaliser of `SplitMix64` (Steele, Lea and Flood 2014): a bijection that mixes its input.
 pub(crate) const fn mix(word: u64) -> u64 {
     let z = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -409,7 +412,7 @@ pub(crate) const fn mix(word: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// An integer in the order of the reals.
+/// An integer that preserves the order of the reals.
 const fn ordered(x: f64) -> u64 {
     let bits = x.to_bits();
     if bits >> 63 == 0 {
@@ -419,7 +422,7 @@ const fn ordered(x: f64) -> u64 {
     }
 }
 
-/// Task weights `omega_i` with the rules that turn them into one user's weights `w_ij`.
+/// Task weights `omega_i` with the rules that convert them to one user's weights `w_ij`.
 ///
 /// Source: Krichene et al. 2023, eq. (11) with public or noisy counts; the user rule is eq. (12),
 /// or by default that every user spends the whole budget:
@@ -428,9 +431,9 @@ const fn ordered(x: f64) -> u64 {
 /// w_ij = omega_i / sqrt(sum_{i' of j} omega_i'^2),    sum_i w_ij^2 = 1
 /// ```
 ///
-/// A user's weights depend on counts that are public or released and on the user's own records
-/// alone. Exponent 0 weighs all items of a user alike, larger exponents favour rare items.
-/// [`BudgetAllocation`] makes the other kinds.
+/// A user's weights depend only on counts that are public or released and on the user's own
+/// records. Exponent 0 gives all items of a user equal weight, larger exponents favour rare items.
+/// [`BudgetAllocation`] creates the other kinds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TaskWeights {
     omega: Vec<f64>,
@@ -439,8 +442,8 @@ pub struct TaskWeights {
 }
 
 impl TaskWeights {
-    /// Weights from released counts; counts below `floor` are raised to it, so that noise does
-    /// not make an item infinitely rare.
+    /// Weights from released counts; counts below `floor` are raised to it, so that noise does not
+    /// make an item infinitely rare.
     ///
     /// # Errors
     /// [`crate::Error::Param`] when `exponent` is negative or not finite, or `floor` is not
@@ -465,7 +468,7 @@ impl TaskWeights {
         }
     }
 
-    /// Gives a task weight 0.
+    /// Sets the weight of a task to 0.
     fn leave_out(&mut self, task: usize) {
         self.omega[task] = 0.0;
     }
@@ -476,7 +479,7 @@ impl TaskWeights {
         self
     }
 
-    /// Weights of a checked allocation; one count per task where it needs counts.
+    /// Weights of a validated allocation, with one count per task if it needs counts.
     fn allocated(allocation: &BudgetAllocation, n_tasks: usize, counts: Option<&[f64]>) -> Self {
         let constant = |k: usize| vec![(k as f64).sqrt().recip(); n_tasks];
         let (omega, selection, rule) = match allocation {
@@ -530,7 +533,8 @@ impl TaskWeights {
         &self.omega
     }
 
-    /// Writes one user's weights, one per record, with `sum w^2 <= 1`; 0 for tasks not kept or without weight.
+    /// Writes one user's weights, one per record, with `sum w^2 <= 1`; 0 for tasks that are not
+    /// kept or have no weight.
     ///
     /// # Panics
     /// When an item is outside the catalogue or `out` is shorter than the user's records.
@@ -554,7 +558,7 @@ fn powers(counts: &[f64], exponent: f64, floor: f64) -> Vec<f64> {
     counts.iter().map(power).collect()
 }
 
-/// The scale of eq. (16), where users are only scaled down: without their clipping the average
+/// The scale of eq. (16), for users who are only scaled down: without their clipping the average
 /// user spends `1 / concentration`.
 fn scaled(mut omega: Vec<f64>, counts: &[f64], rule: UserRule) -> Vec<f64> {
     let UserRule::Clip {

@@ -1,4 +1,4 @@
-//! What a private model is measured against. None of these is private.
+//! Baselines for private models. None of these is private.
 
 use dp_core::{Interactions, Private, UserRow, params};
 use dp_linalg::{AlignedVec, GramAccumulator, cholesky_in_place, cholesky_solve_in_place};
@@ -15,18 +15,20 @@ use crate::{LocalBias, Provenance, Result};
 /// (h_i, q_i) = argmin sum_j (y_ij - o_j - h_i - <q_i, v_j>)^2 + lambda (h_i^2 + ||q_i||^2)
 /// ```
 ///
-/// With `unobserved_weight` a0 a record is a yes, as in [`Feedback::Implicit`](crate::Feedback::Implicit): j goes over the records of
-/// item i with `y_ij = 1`, and all users' scores add `a0 (o_j + h_i + <q_i, v_j>)^2` (Hu, Koren and Volinsky 2008).
+/// With `unobserved_weight` a0 a record is a positive, as in
+/// [`Feedback::Implicit`](crate::Feedback::Implicit): j is over the records of item i with
+/// `y_ij = 1`, and all users' scores add `a0 (o_j + h_i + <q_i, v_j>)^2` (Hu, Koren and Volinsky
+/// 2008).
 ///
-/// Not private: its output may only be seen by who may see the data.
+/// Not private: its output may be seen only by those who may see the data.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NonPrivateAls {
-    /// Length of the factors, item bias included.
+    /// Dimension of the factors, including the item bias.
     pub dim: usize,
-    /// Rounds of alternating minimisation.
+    /// Number of rounds of alternating minimisation.
     pub n_rounds: usize,
-    /// Ridge of users and items.
+    /// Ridge penalty of users and items.
     pub l2_penalty: f64,
     /// Centre of the ratings.
     pub label_center: f64,
@@ -51,8 +53,8 @@ impl Default for NonPrivateAls {
 }
 
 impl NonPrivateAls {
-    /// For implicit feedback: 65 coordinates, 8 rounds, ridge 10, a0 .3, the best but for twice the length of 20 settings
-    /// on the validation users of MovieLens-1M.
+    /// For implicit feedback: 65 coordinates, 8 rounds, ridge 10, a0 .3; the best of 20 settings on
+    /// the validation users of MovieLens-1M, except for one with twice the dimension.
     #[must_use]
     pub fn implicit() -> Self {
         Self {
@@ -110,7 +112,7 @@ struct UserSide {
     dim: usize,
     factors: AlignedVec<f64>,
     labels: Vec<f64>,
-    /// What all users add to each item's system, with implicit feedback.
+    /// The contribution of all users to each item's system, with implicit feedback.
     unobserved: Option<Normal>,
 }
 
@@ -264,8 +266,8 @@ impl ItemScratch {
     }
 }
 
-/// Predicts `center` for every record: pairs of prediction and truth. As internal as its centre: the
-/// mean of the training data is the strongest one.
+/// Predicts `center` for every record and returns pairs of prediction and truth. As internal as its
+/// centre: the mean of the training data is the strongest choice.
 pub fn constant_predictions(
     held_out: &Interactions,
     center: f64,
@@ -277,7 +279,7 @@ pub fn constant_predictions(
 }
 
 /// Predicts each user's own shrunken mean over `train` for the user's held-out records: free and
-/// local, and the first thing a private model has to beat.
+/// local, and the first baseline that a private model must beat.
 pub fn user_mean_predictions<'a>(
     train: &'a Interactions,
     held_out: &'a Interactions,

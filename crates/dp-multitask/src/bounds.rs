@@ -1,7 +1,7 @@
 //! Excess-risk bounds of Krichene et al. 2023, for planning.
 //!
-//! All are **up to constants** (and, where the paper writes a soft O, up to logarithms): compare
-//! allocations or sizes with them, never read an accuracy off them. `omega` are task weights with
+//! All are **up to constants** (and, where the paper writes a soft O, up to logarithms): use them
+//! to compare allocations or sizes, never to predict accuracy. `omega` are task weights with
 //! `sum_{i of j} omega_i^2 <= beta` for every user, `counts` the task sizes `n_i`, both one per
 //! task; excess risk is summed over all records, not averaged. `beta` is the paper's RDP budget:
 //! order `a` costs `a beta`, so a mu-GDP guarantee has `beta = mu^2 / 2` ([`rdp_budget`]).
@@ -126,7 +126,7 @@ pub fn gd_strongly_convex_adaptive_excess_risk(
 /// Theorem B.2, eq. (21): the factor by which counts known only to within `slack` raise the bound
 /// of [`ssp_adaptive_excess_risk`], `(1/m) sum_i (n^_i + s) / n_i`.
 ///
-/// `counts` are the true sizes: for planning, those one expects.
+/// `counts` are the true sizes: for planning, the expected ones.
 #[must_use]
 pub fn approximate_count_factor(noisy_counts: &[f64], counts: &[f64], slack: f64) -> f64 {
     let terms = noisy_counts.iter().zip(counts);
@@ -142,11 +142,11 @@ fn inverse_information(omega: &[f64], counts: &[f64]) -> f64 {
     terms.map(|(w, n)| 1.0 / (w * w * n)).sum()
 }
 
-/// `R_0`, the improvement of the bound for convex losses:
-/// `sqrt(m sum_i n_i) / sum_i sqrt(n_i)`, at least 1, and 1 exactly when all counts agree.
+/// `R_0`, the improvement of the bound for convex losses: `sqrt(m sum_i n_i) / sum_i sqrt(n_i)`, at
+/// least 1, and 1 exactly if all counts are equal.
 ///
 /// Source: Krichene et al. 2023, after Theorem 4.3. Counts at or below 0 are left out, as tasks
-/// without data; without any task left the ratio is 1.
+/// without data; if no task is left the ratio is 1.
 ///
 /// # Examples
 /// ```
@@ -184,7 +184,7 @@ pub fn improvement_ratio_strongly_convex(counts: &[f64]) -> f64 {
     }
 }
 
-/// Number of tasks with data, sum of their counts, sum of a function of them.
+/// Number of tasks with data, sum of their counts, and sum of a function of the counts.
 fn sums(counts: &[f64], of: impl Fn(f64) -> f64) -> (f64, f64, f64) {
     let kept = counts.iter().filter(|&&count| count > 0.0);
     kept.fold((0.0, 0.0, 0.0), |(n, sum, total), &count| {

@@ -1,8 +1,9 @@
-//! What all checked settings have in common.
+//! Common parts of all validated settings.
 
 use dp_accounting::CertificateBuilder;
 
-/// What every certificate of this crate takes on trust and does not cover, and the caller's own `assumptions`.
+/// The assumptions and the exclusions that every certificate of this crate lists, and the caller's
+/// own `assumptions`.
 pub(crate) fn taken_on_trust(
     certificate: CertificateBuilder,
     assumptions: &[String],
@@ -17,7 +18,7 @@ pub(crate) fn taken_on_trust(
         })
 }
 
-/// `params` and `assuming` of a type with the fields `params` and `assumptions`.
+/// `params` and `assuming` for a type with the fields `params` and `assumptions`.
 macro_rules! settings_and_assumptions {
     ($fit:ty, $params:ty) => {
         impl $fit {
@@ -27,7 +28,7 @@ macro_rules! settings_and_assumptions {
                 &self.params
             }
 
-            /// Names something that the run takes on trust, to be listed in its certificate.
+            /// Adds an assumption of the run, to be listed in its certificate.
             #[must_use]
             pub fn assuming(mut self, assumption: impl Into<String>) -> Self {
                 self.assumptions.push(assumption.into());

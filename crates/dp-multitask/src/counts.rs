@@ -1,4 +1,4 @@
-//! Private item counts: how many users hold each item.
+//! Private item counts: the number of users who have each item.
 
 use dp_core::params::same_size;
 use dp_core::{Interactions, Private, UserRow};
@@ -7,7 +7,7 @@ use dp_mechanism::{ReleasedVector, Run, SparseBuffer, VectorContribution};
 
 use crate::Result;
 
-/// One user's vote for each of the user's items, shrunk to a public norm.
+/// One user's vote for each of the user's items, scaled down to a public norm.
 ///
 /// ```text
 /// c_j = min(1, C / sqrt(n_j)) * (indicator of the items of user j),   ||c_j||_2 <= C
@@ -51,14 +51,14 @@ pub struct NoisyCounts {
 }
 
 impl NoisyCounts {
-    /// Releases the counts of all items at once: the next release of the run's plan.
+    /// Releases the counts of all items at once, as the next release of the run's plan.
     ///
     /// # Privacy
     /// One Gaussian release of L2 sensitivity `clip_norm` (add/remove one user);
     /// the output is public and may be used any number of times.
     ///
     /// # Errors
-    /// [`crate::Error::Param`] for a bad `clip_norm`; those of [`Run::vector`].
+    /// [`crate::Error::Param`] for an invalid `clip_norm`; errors of [`Run::vector`].
     pub fn release(
         data: &Private<Interactions>,
         clip_norm: f64,
@@ -69,13 +69,14 @@ impl NoisyCounts {
         Ok(Self::of(&run.vector(data, shape, &contribution)?))
     }
 
-    /// Counts that were released elsewhere: sums of users' votes of any norm, with the standard deviation of their noise, and whether it was repeatable.
+    /// Counts that were released elsewhere: sums of users' votes of any norm, with the standard
+    /// deviation of their noise, and whether the noise was repeatable.
     ///
     /// # Privacy
-    /// They must have been released: nothing is added here.
+    /// They must have been released: no noise is added here.
     ///
     /// # Errors
-    /// [`crate::Error::Param`] for a number that is not finite, or a negative deviation.
+    /// [`crate::Error::Param`] for a number that is not finite, or a negative standard deviation.
     pub fn released_elsewhere(values: Vec<f64>, noise_stddev: f64, insecure: bool) -> Result<Self> {
         dp_core::params::finite_non_negative("noise_stddev", noise_stddev)?;
         for &value in &values {
@@ -104,13 +105,14 @@ impl NoisyCounts {
         &self.values
     }
 
-    /// Item biases that rank items by their counts: in units of the largest count, or of 1 where that is larger. Post-processing.
+    /// Item biases that rank items by their counts: in units of the largest count, or of 1 if that
+    /// is larger. Post-processing.
     pub(crate) fn as_biases(&self) -> Vec<f64> {
         let unit = self.unit();
         self.values.iter().map(|n| n / unit).collect()
     }
 
-    /// The largest count, or 1 where that is larger.
+    /// The largest count, or 1 if that is larger.
     pub(crate) fn unit(&self) -> f64 {
         self.values.iter().fold(1.0, |most: f64, n| most.max(*n))
     }
@@ -121,7 +123,8 @@ impl NoisyCounts {
         self.values.iter().sum::<f64>() / self.values.len() as f64
     }
 
-    /// Takes over another release of the same sums: the mean of `scale` times it and of these counts, by the precision of the noise. Post-processing.
+    /// Combines the counts with another release of the same sums: the mean of these counts and
+    /// `scale` times the release, weighted by the precision of their noise. Post-processing.
     pub(crate) fn refine(&mut self, released: &ReleasedVector, scale: f64) {
         let (own, other) = (
             self.noise_stddev.powi(-2),
@@ -134,15 +137,17 @@ impl NoisyCounts {
         self.noise_stddev = (own + other).sqrt().recip();
     }
 
-    /// How many of the items are in use, for rules that shall not change with items that nobody holds: at most four times as many as would have counts as concentrated
-    /// as these if they were alike in popularity.
+    /// Effective number of items in use, for rules that must not change with items that no user
+    /// has: at most four times the number of equally popular items whose counts would have the same
+    /// concentration.
     ///
     /// ```text
     /// min(n, 4 (sum n_i)^2 / (sum n_i^2 - n s^2))      n items, noise of standard deviation s
     /// ```
     ///
-    /// The quotient is the inverse of Simpson's index (1949) without what noise adds to it. `None` where one of the two sums is within three
-    /// standard deviations of its noise. Post-processing.
+    /// The quotient is the inverse of Simpson's index (1949), corrected for the contribution of the
+    /// noise. `None` if one of the two sums is within three standard deviations of its noise.
+    /// Post-processing.
     ///
     /// # Examples
     /// ```
@@ -163,18 +168,21 @@ impl NoisyCounts {
         shown.then(|| (4.0 * sum * sum / squares).min(n))
     }
 
-    /// Mean noisy count of the [items in use](Self::items_in_use), 0 where they do not show.
+    /// Mean noisy count of the [items in use](Self::items_in_use); 0 if their number cannot be
+    /// determined.
     #[must_use]
     pub fn mean_in_use(&self) -> f64 {
         let sum: f64 = self.values.iter().sum();
         self.items_in_use().map_or(0.0, |n| sum / n)
     }
 
-    /// The `k` items with the largest noisy counts for every user who has `held_out` records, best first, without those of the
-    /// user's `own` records: the popularity baseline. An empty list for every other user. Private, like the records it leaves out.
+    /// The popularity baseline: for every user who has `held_out` records, the `k` items with the
+    /// largest noisy counts, best first, excluding those in the user's `own` records. An empty list
+    /// for every other user. Private, like the records that it excludes.
     ///
     /// # Errors
-    /// [`crate::Error::Shape`] when the tables differ in their number of users, or have another number of items.
+    /// [`crate::Error::Shape`] when the tables differ in their number of users, or have another
+    /// number of items.
     pub fn most_popular_held_out(
         &self,
         own: &Private<Interactions>,
@@ -199,15 +207,16 @@ impl NoisyCounts {
         Ok(Private::new(lists?))
     }
 
-    /// Standard deviation of the noise on each count.
+    /// Standard deviation of the noise in each count.
     #[must_use]
     pub const fn noise_stddev(&self) -> f64 {
         self.noise_stddev
     }
 
-    /// The 95 % interval of an item's count from the noise alone: of the sum of clipped votes over the users of this data set, not of the
-    /// population they come from. `[value - 1.96 s, value + 1.96 s]`, `s` the [deviation of the noise](Self::noise_stddev), in users.
-    /// Post-processing.
+    /// The 95 % interval of an item's count that accounts for the noise alone: for the sum of
+    /// clipped votes over the users of this data set, not of the population they come from.
+    /// `[value - 1.96 s, value + 1.96 s]`, where `s` is the [standard deviation of the
+    /// noise](Self::noise_stddev), in users. Post-processing.
     ///
     /// # Panics
     /// When there is no such item.
@@ -217,7 +226,7 @@ impl NoisyCounts {
         [self.values[item] - half, self.values[item] + half]
     }
 
-    /// Whether the noise was repeatable, which voids the guarantee.
+    /// Whether the noise was repeatable, which invalidates the guarantee.
     #[must_use]
     pub const fn is_insecure(&self) -> bool {
         self.insecure
@@ -252,8 +261,9 @@ mod tests {
         }
     }
 
-    /// 2,000 seeded releases of votes that are clipped and votes that are not. A share of intervals that hold has the standard error .0049; six of
-    /// them, .029, are exceeded by chance once in 5e8 tests, for each of three items.
+    /// 2,000 seeded releases of votes, some of which are clipped. The share of intervals that
+    /// contain the value has the standard error .0049; six of them, .029, are exceeded by chance
+    /// once in 5e8 tests, for each of three items.
     #[test]
     #[allow(clippy::disallowed_types, reason = "a test pays for single releases")]
     fn intervals_hold_the_clipped_sums_as_often_as_they_say() {
@@ -298,14 +308,15 @@ mod tests {
     #[test]
     fn items_that_nobody_holds_change_neither_the_items_in_use_nor_their_mean() {
         let popular: Vec<f64> = (1..=500_u32).map(|i| 20_000.0 / f64::from(i)).collect();
-        // noise of standard deviation 5 that adds up to 0, squares and all
+        // noise of standard deviation 5 constructed so that it cancels in both sums
         let with = |n_others: usize| {
             let noise = (0..500 + n_others).map(|i| if i % 2 == 0 { 5.0 } else { -5.0 });
             let counts = popular.iter().copied().chain(std::iter::repeat(0.0));
             let values = counts.zip(noise).map(|(count, z)| count + z).collect();
             NoisyCounts::released_elsewhere(values, 5.0, true).unwrap()
         };
-        // harmonic numbers: H_500 = 6.79, squared over that of the squares, 1.64, is 28.1, times 4
+        // harmonic numbers: H_500 = 6.79, its square divided by that of the squares, 1.64, is 28.1,
+        // times 4
         let (few, many) = (with(0), with(60_000));
         for counts in [&few, &many] {
             let n = counts.items_in_use().unwrap();
@@ -317,7 +328,8 @@ mod tests {
         assert_eq!(alike.items_in_use(), Some(10.0));
         let drowned = NoisyCounts::released_elsewhere(vec![7.0, -6.0, 3.0], 20.0, true).unwrap();
         assert_eq!((drowned.items_in_use(), drowned.mean_in_use()), (None, 0.0));
-        // each of the two sums must stand above its noise: 60 sd are 600, and 3 sqrt(2 n) variances 4,243
+        // each of the two sums must be above its noise: 60 sd are 600, and 3 sqrt(2 n) variances
+        // 4,243
         let of = |value: fn(i32) -> f64| {
             let values = (0..100).map(value).collect();
             NoisyCounts::released_elsewhere(values, 10.0, true).unwrap()

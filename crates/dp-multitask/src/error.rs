@@ -7,22 +7,22 @@ pub enum Error {
     /// A parameter is out of range.
     #[error(transparent)]
     Param(#[from] ParamError),
-    /// A dimension does not fit.
+    /// Dimensions do not match.
     #[error(transparent)]
     Shape(#[from] ShapeError),
-    /// A table that cannot be made.
+    /// A table cannot be built.
     #[error(transparent)]
     Core(#[from] dp_core::Error),
-    /// Planning, ledger or certificate.
+    /// An error of the planner, ledger or certificate.
     #[error(transparent)]
     Accounting(#[from] dp_accounting::Error),
-    /// Settings that do not go together.
+    /// An unsupported combination of settings.
     #[error("not supported: {what}")]
     Unsupported {
-        /// What was asked for.
+        /// The requested combination.
         what: &'static str,
     },
-    /// Noise, a release, or the course of a run.
+    /// An error of the noise, a release, or the run.
     #[error(transparent)]
     Mechanism(dp_mechanism::Error),
     /// A linear solve on released values failed.
@@ -39,5 +39,5 @@ impl From<dp_mechanism::Error> for Error {
     }
 }
 
-/// Result with this crate's [`Error`].
+/// Result with this crate's [`Error`] by default.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -37,7 +37,8 @@ pub use regression::{
 };
 pub use tuning::{TunedModel, Tuning, TuningParams};
 
-// what users of this crate need of the crates below, so that they can depend on this one alone
+// types from lower-level crates that users of this crate need, so that they can depend on this
+// crate alone
 #[doc(no_inline)]
 pub use dp_accounting::{Budget, Certificate, Ledger, Plan};
 #[doc(no_inline)]

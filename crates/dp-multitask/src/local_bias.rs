@@ -1,4 +1,4 @@
-//! Each user's own offset, computed and kept by the user.
+//! Each user's own offset, computed and stored by the user.
 
 /// The shrunken mean of one user's centred ratings.
 ///
@@ -7,8 +7,8 @@
 /// ```
 ///
 /// # Privacy
-/// Local: it is a function of one user's records and public constants, is never released, and
-/// costs nothing. What reaches the server are labels minus the bias, bounded like any label.
+/// Local: a function of one user's records and public constants, never released, and free. Only
+/// labels minus the bias reach the server, bounded like any label.
 ///
 /// # Examples
 /// ```
@@ -20,14 +20,14 @@
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LocalBias {
-    /// The public centre `c` that every label is measured from, data units.
+    /// The public centre `c` that is subtracted from every label, in data units.
     pub center: f64,
-    /// Shrinkage `lambda >= 0`, in ratings; infinity would switch the bias off.
+    /// Shrinkage `lambda >= 0`, in ratings; infinity would disable the bias.
     pub shrinkage: f64,
 }
 
 impl LocalBias {
-    /// The bias of a user with these values, data units; 0 for a user without any.
+    /// The bias of a user with these values, in data units; 0 for a user without values.
     #[must_use]
     pub fn of(&self, values: &[f32]) -> f64 {
         let total: f64 = values.iter().map(|&y| f64::from(y) - self.center).sum();

@@ -1,11 +1,13 @@
-//! Item biases and tastes of public ratings, for an [`ItemPrior`](crate::ItemPrior). Nothing here is private.
+//! Item biases and taste factors from public ratings, for an [`ItemPrior`](crate::ItemPrior).
+//! Nothing here is private.
 
 use dp_core::{Interactions, Private, params};
 use dp_linalg::{cholesky_in_place, cholesky_solve_in_place};
 
 use crate::{NonPrivateAls, Result};
 
-/// What public ratings say about items: item biases and tastes by least squares, and a line of their features where ratings are few.
+/// Item information from public ratings: item biases and taste factors by least squares, and a
+/// linear prediction from features where ratings are few.
 ///
 /// ```text
 /// x_i = (h_i, q_i)                      by NonPrivateAls with ridge lambda on the n_i ratings of item i
@@ -14,10 +16,10 @@ use crate::{NonPrivateAls, Result};
 /// se_i^2 = s^2 / (n_i + lambda)         s^2 the mean squared residual of ratings around their user's and item's model
 /// ```
 ///
-/// `f_i` are the item's features with a constant. Items without ratings get `B f_i`.
+/// `f_i` are the item's features and a constant. Items without ratings get `B f_i`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PublicRatings {
-    /// Tastes of an item, 0 to 255.
+    /// Number of taste factors of an item, 0 to 255.
     pub n_tastes: usize,
     /// `lambda`, in ratings, above 0.
     pub l2_penalty: f64,
@@ -37,15 +39,18 @@ impl Default for PublicRatings {
 pub struct PublicItems {
     /// Rows `[h_i, q_i]`, shape `(n_items, 1 + n_tastes)`.
     pub rows: Vec<f64>,
-    /// Of each number of an item's row, about; data units times users' tastes.
+    /// Approximate standard error of each number in an item's row, in data units times users' taste
+    /// factors.
     pub standard_errors: Vec<f64>,
 }
 
 impl PublicRatings {
-    /// Fits all items; `features` has a row for each item, or is empty. Public ratings only: the result shows them.
+    /// Fits all items; `features` has a row for each item, or is empty. For public ratings only:
+    /// the result reveals them.
     ///
     /// # Errors
-    /// [`crate::Error::Param`] where a setting is out of range, [`crate::Error::Shape`] where `features` are not as many for each item.
+    /// [`crate::Error::Param`] when a setting is out of range, [`crate::Error::Shape`] when items
+    /// have different numbers of features.
     pub fn fit(self, ratings: Interactions, features: &[f64]) -> Result<PublicItems> {
         let expected = "a whole number from 0 to 255";
         let dim = 1 + params::in_range("n_tastes", self.n_tastes, 0, 255, expected)?;
@@ -82,7 +87,7 @@ impl PublicRatings {
         })
     }
 
-    /// Adds what the features say where the ridge has left less than all.
+    /// Adds the prediction from features in proportion to the ridge's shrinkage.
     fn fill(
         self,
         rows: &mut [f64],

@@ -1,18 +1,19 @@
-//! Many small systems with noisy matrices: one matrix each, or one for all.
+//! Many small systems with noisy matrices: a separate matrix for each, or one for all.
 
 use dp_linalg::{
     PsdBatchScratch, SymmetricEigen, psd_part_plus_ridge_solve_batch, symmetric_eigen,
 };
 use rayon::prelude::*;
 
-/// Systems that a thread gathers before it solves them: a multiple of the vector lanes, so that few
-/// of them stay empty where some matrices need no eigenvalues.
+/// Number of systems that a thread collects before it solves them: a multiple of the vector lanes,
+/// so that few lanes stay empty when some matrices need no eigenvalues.
 const SYSTEMS_AT_ONCE: usize = 32;
 
-/// Overwrites each row of `rhs` by `x_s = (PSD(A_s) + ridge_s I)^-1 b_s`.
+/// Overwrites each row of `rhs` with `x_s = (PSD(A_s) + ridge_s I)^-1 b_s`.
 ///
-/// `rhs` has shape `(n, dim)`. `system(s, matrix, b)` writes `A_s` (row-major), may rewrite the row `b`,
-/// and returns the ridge, above 0. What one system gets depends neither on the others nor on threads.
+/// `rhs` has shape `(n, dim)`. `system(s, matrix, b)` writes `A_s` (row-major), may modify the row
+/// `b`, and returns the ridge, above 0. The result for one system does not depend on the others or
+/// on the number of threads.
 ///
 /// # Errors
 /// When a matrix or a row is not finite.
@@ -40,8 +41,8 @@ pub(crate) fn solve_systems(
     )
 }
 
-/// The average `C` of users' `f f^T` by its eigenvalues, negative ones as 0 and scaled to trace 1, the squared
-/// norm of a factor with biases.
+/// The average `C` of users' `f f^T` in its eigenbasis, with negative eigenvalues replaced by 0 and
+/// scaled to trace 1, the squared norm of a factor with biases.
 ///
 /// One decomposition serves all items: `(W_i C + ridge I)^-1 b = Q diag(1 / (W_i l_k + ridge)) Q^T b`.
 #[derive(Debug)]
@@ -59,12 +60,13 @@ impl PooledSolve {
         eigen.values = if trace > 0.0 {
             positive.map(|l| l / trace).collect()
         } else {
-            vec![(dim as f64).recip(); dim] // all noise: as if all directions were alike
+            vec![(dim as f64).recip(); dim] // only noise: treat all directions as equal
         };
         Ok(Self { eigen, dim })
     }
 
-    /// Overwrites each row of `rhs`, `(n_items, dim)`, by its item's solution; `ridge` above 0.
+    /// Overwrites each row of `rhs`, `(n_items, dim)`, with its item's solution; `ridge` must be
+    /// above 0.
     pub(crate) fn solve(&self, rhs: &mut [f64], weights: &[f64], ridge: f64) {
         let dim = self.dim;
         let rows = rhs.par_chunks_exact_mut(dim).zip(weights);
@@ -128,7 +130,7 @@ mod tests {
     #[test]
     fn solutions_are_those_of_each_item_s_own_system() {
         let dim = 3;
-        // eigenvalues about 9.3, 2.2 and, to be cut off, -1.5
+        // eigenvalues about 9.3, 2.2 and -1.5, which must be replaced by 0
         let sum = [4.0, 3.0, 3.0, 3.0, 5.0, 1.0, 3.0, 1.0, 1.0];
         let mut positive = sum;
         dp_linalg::project_psd_in_place(&mut positive, dim).unwrap();

@@ -1,4 +1,5 @@
-//! Choice among settings within the budget: every candidate is trained and paid for, and so is the choice.
+//! Choice among settings within the budget: every candidate and the choice are trained and paid
+//! for.
 
 use dp_accounting::{CertificateBuilder, Plan, ReleaseRequest, Requests};
 use dp_core::{
@@ -13,18 +14,20 @@ use crate::{Error, Result};
 
 const SCORES: &str = "validation scores";
 
-/// How candidates are compared; all public.
+/// How candidates are compared; all settings are public.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TuningParams {
-    /// Share of the budget spent on the comparison, strictly between 0 and 1; candidates get equal parts of the
-    /// rest.
+    /// Share of the budget for the comparison, strictly between 0 and 1; candidates get equal parts
+    /// of the rest.
     pub score_share: f64,
-    /// Share of each user's records that the models are compared on and not trained on, strictly between 0 and 1.
+    /// Share of each user's records that is used for comparing the models instead of training them,
+    /// strictly between 0 and 1.
     pub held_out_fraction: f64,
     /// Public seed of the hash that holds records out.
     pub split_seed: u64,
-    /// Bound on the differences of one user's losses, squared data units, or units of ratings where they are learnt (hits in a list with implicit feedback).
+    /// Bound on the differences of one user's losses, in squared data units, or in units of ratings
+    /// if these are learned (in hits in a list for implicit feedback).
     pub score_clip_norm: f64,
 }
 
@@ -39,7 +42,8 @@ impl Default for TuningParams {
     }
 }
 
-/// The best of several settings, chosen on held-out records of the same users, all within one budget.
+/// Selects the best of several settings on held-out records of the same users, all within one
+/// budget.
 ///
 /// ```text
 /// candidate c = 1..K:  a fit on the training part with budget (1 - s)/K
@@ -47,12 +51,14 @@ impl Default for TuningParams {
 /// result               the model with the smallest s_c
 /// ```
 ///
-/// The model is one of those trained: nothing is trained again. With K candidates each has `sqrt(K / (1 - s))`
-/// times the noise of a single run, so three or four that differ are worth more than a fine grid.
+/// The model is one of those trained: nothing is retrained. With K candidates each has
+/// `sqrt(K / (1 - s))` times the noise of a single run, so three or four distinct candidates are
+/// better than a fine grid.
 ///
 /// # Privacy
-/// A composition of the candidates' releases and one vector of `K` scores, whose sensitivity is `score_clip_norm`
-/// under add/remove. Choosing is post-processing. The guarantee covers the choice: the certificate says so.
+/// A composition of the candidates' releases and one vector of `K` scores, whose sensitivity is
+/// `score_clip_norm` under add/remove. The choice is post-processing. The guarantee covers the
+/// choice: the certificate says so.
 ///
 /// # Examples
 /// ```
@@ -75,21 +81,21 @@ pub struct Tuning {
     params: TuningParams,
 }
 
-/// The chosen model, and how the candidates compared.
+/// The chosen model, and the comparison of the candidates.
 #[derive(Debug, Clone)]
 pub struct TunedModel {
     /// The chosen candidate's model.
     pub model: FactorModel,
-    /// Which candidate it is, from 0.
+    /// Index of the candidate, from 0.
     pub chosen: usize,
-    /// Released scores, smallest best; each with noise of `score_noise_stddev`.
+    /// Released scores, where smaller is better; each with noise of `score_noise_stddev`.
     pub scores: Vec<f64>,
     /// Standard deviation of the noise in a score.
     pub score_noise_stddev: f64,
 }
 
 impl Tuning {
-    /// Candidates are labelled by their place, from 1.
+    /// Candidates are labelled by their number, from 1.
     ///
     /// # Errors
     /// [`Error::Param`] when there is no candidate, more than 1000, or a setting is out of range;
@@ -115,8 +121,8 @@ impl Tuning {
         })
     }
 
-    /// What each of `n_candidates` fits gets of `target`: epsilon at the same delta. For defaults that follow from
-    /// epsilon.
+    /// The part of `target` for each of `n_candidates` fits: epsilon at the same delta. For
+    /// defaults that depend on epsilon.
     ///
     /// # Errors
     /// [`Error::Param`] when a setting is out of range, [`Error::Accounting`] when the target cannot be met.
@@ -141,7 +147,7 @@ impl Tuning {
         &self.candidates
     }
 
-    /// How they are compared.
+    /// The settings of the comparison.
     #[must_use]
     pub const fn params(&self) -> &TuningParams {
         &self.params
@@ -157,10 +163,11 @@ impl Tuning {
         Ok(all)
     }
 
-    /// What the candidates are trained on: each user's records but for those held out. Private, like the data it comes from.
+    /// The training data of the candidates: each user's records except those held out. Private,
+    /// like the data it comes from.
     ///
     /// # Errors
-    /// [`Error::Core`] of records on disk; none of records in memory.
+    /// [`Error::Core`] for records on disk; none for records in memory.
     pub fn training_part(&self, data: &Private<Interactions>) -> Result<Private<Interactions>> {
         let train = self.held_out().training_part(data.expose())?;
         Ok(Private::new(train.unwrap_or_else(|| data.expose().clone())))
@@ -174,11 +181,13 @@ impl Tuning {
     }
 }
 
-/// Trains all candidates and keeps the best. Candidates sum over [`training_part`](Tuning::training_part), the scores over all records.
+/// Trains all candidates and keeps the best. The sums of candidates are over
+/// [`training_part`](Tuning::training_part), the scores over all records.
 ///
 /// # Privacy
-/// The model, the scores and the choice are covered by the plan's guarantee together with everything that the
-/// other candidates released. What users hold out never leaves their own share of the scores.
+/// The plan's guarantee covers the model, the scores and the choice together with all releases of
+/// the other candidates. A user's held-out records only affect that user's own contribution to the
+/// scores.
 impl Trainer for Tuning {
     type Data = Private<Interactions>;
     type Model = TunedModel;
@@ -252,7 +261,7 @@ impl Trainer for Tuning {
     }
 }
 
-/// The place of the smallest score; the first where two are equal.
+/// The index of the smallest score; the first among equal ones.
 fn smallest(scores: &[f64]) -> usize {
     let pairs = scores.iter().enumerate();
     pairs
@@ -260,12 +269,14 @@ fn smallest(scores: &[f64]) -> usize {
         .map_or(0, |(at, _)| at)
 }
 
-/// Length of the lists that are scored with implicit feedback.
+/// Length of the lists that are scored for implicit feedback.
 const LIST_LENGTH: usize = 20;
-/// Keeps rounding from pushing a contribution over its bound, where the kernel would drop it.
+/// Keeps rounding from pushing a contribution over its bound, in which case the kernel would drop
+/// it.
 const INSIDE: f64 = 1.0 - 1e-12;
 
-/// Which of a user's records are held out from training, by a hash of the user's own records.
+/// Which of a user's records are held out from training, selected by a hash of the user's own
+/// records.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct HeldOut {
     fraction: f64,
@@ -305,7 +316,7 @@ impl HeldOut {
     }
 }
 
-/// One user's share of the losses of all candidates.
+/// One user's contribution to the losses of all candidates.
 ///
 /// ```text
 /// l_c = sum over the user's held-out records of ((rating - prediction of candidate c) / unit)^2
@@ -313,12 +324,14 @@ impl HeldOut {
 /// s_c = l_c - mean_c l_c,    the vector s shortened to the clip norm
 /// ```
 ///
-/// The unit is that of ratings where the first candidate [learnt](crate::RatingScale) it, and 1 elsewhere. What all candidates lose alike says nothing about which is best, and without it the bound is on the
-/// differences.
+/// The unit is that of ratings if the first candidate [learned](crate::RatingScale) it, and 1
+/// otherwise. A loss that is common to all candidates does not indicate which is best; after
+/// subtracting it, the bound is on the differences.
 ///
 /// # Privacy
-/// `||s|| <= clip_norm` by construction, and the kernel checks it: the L2 sensitivity under add/remove is the clip
-/// norm. The share is a function of the user's own records, released models and public constants.
+/// `||s|| <= clip_norm` by construction, and the kernel checks it: the L2 sensitivity under
+/// add/remove is the clipping norm. The contribution is a function of the user's own records,
+/// released models and public constants.
 struct ValidationScores<'a> {
     models: Vec<&'a FactorModel>,
     held_out: HeldOut,
@@ -385,7 +398,7 @@ mod tests {
     use super::*;
     use crate::{FactorizationParams, Provenance};
 
-    /// Models of the same length that predict the centre plus this much for every item.
+    /// Models of the same dimension that predict the centre plus these biases for every item.
     fn models(biases: &[f64]) -> Vec<FactorModel> {
         let target = ApproxDp::target(1.0, 1e-5).unwrap();
         let scoring = FactorizationParams::adadpals_for_target(target).scoring(1);
@@ -436,12 +449,13 @@ mod tests {
             let norm = squares.sum::<f64>().sqrt() / grid.l2_bound() as f64;
             (entries, norm)
         };
-        // so little between the models that nothing is clipped: the differences add up to nothing
+        // the models differ so little that nothing is clipped: the differences sum to zero
         let (entries, norm) = share(&row(|item| 3.0 + (item % 2) as f32 / 1e3));
         assert!(norm > 0.99 && norm <= 1.0, "{norm}");
         let sum: i64 = entries.iter().map(|(_, z)| z).sum();
         assert!(sum.unsigned_abs() < grid.l2_bound() >> 18);
-        // so large that rounding hides what the models differ by, the loss says nothing
+        // so large that rounding hides the differences between the models, so the loss is
+        // uninformative
         for (wild, least) in [(1e6, 0.99), (-3e38, 0.0)] {
             let (_, norm) = share(&row(|item| if item == 7 { wild } else { 3.0 }));
             assert!((least..=1.0).contains(&norm), "{wild}: {norm}");

@@ -1,14 +1,14 @@
-//! Axes of the tastes in which one penalty fits all. Post-processing of releases.
+//! Axes of the taste factors in which a single penalty is appropriate. Post-processing of releases.
 
 use dp_linalg::symmetric_eigen;
 
 use crate::Result;
 
-/// Least spread of users along an axis, relative to the mean over all axes.
+/// Minimum spread of users along an axis, relative to the mean over all axes.
 const LEAST_SPREAD: f64 = 0.02;
 
-/// Turns and stretches the tastes of all items, rows `[h_i, q_i]` of length `dim`, so that users' tastes have about the same second
-/// moment along every axis.
+/// Rotates and scales the taste factors of all items, rows `[h_i, q_i]` of length `dim`, so that
+/// users' taste factors have about the same second moment along every axis.
 ///
 /// ```text
 /// S = sum_j v_j v_j^T + noise = sum_k l_k u_k u_k^T        the tastes' block of the released pooled `matrix`
@@ -16,10 +16,12 @@ const LEAST_SPREAD: f64 = 0.02;
 /// r = 0.02 mean_k max(l_k, 0) + sqrt(d) sigma
 /// ```
 ///
-/// with `unit` `B`, the bound on labels: what users weigh is then the same whatever ratings are measured in. A user's fit with one penalty
-/// for all tastes in the new axes is the fit in the old ones with a prior covariance of `S + r I` up to scale: directions in which users differ
-/// more are held back less. The map can be inverted, so items and users can express the same scores as before; which of them a
-/// user's fit finds does change. Where the noise `sigma` drowns the matrix, all `s_k` are near 1. The widest axis comes first.
+/// where `unit` is `B`, the bound on labels: users' weights then do not depend on the unit of the
+/// ratings. A user's fit with one penalty for all taste factors in the new axes is the fit in the
+/// old ones with a prior covariance of `S + r I` up to scale: directions in which users differ more
+/// are shrunk less. The map is invertible, so items and users can express the same scores as
+/// before; a user's fit may select different ones. If the noise `sigma` exceeds the matrix, all
+/// `s_k` are near 1. The axis with the largest spread comes first.
 pub(super) fn spread_alike(
     factors: &mut [f64],
     dim: usize,
@@ -52,7 +54,8 @@ mod tests {
 
     use super::*;
 
-    /// `[h, q]` of two items, and users' second moments: of the tastes 4 along `(1, 1)/sqrt 2` and 1 along `(1, -1)/sqrt 2`.
+    /// `[h, q]` of two items, and users' second moments: of the taste factors 4 along
+    /// `(1, 1)/sqrt 2` and 1 along `(1, -1)/sqrt 2`.
     const FACTORS: [f64; 6] = [0.5, 1.0, 2.0, -0.25, 3.0, -1.0];
     const MATRIX: [f64; 9] = [9.0, 7.0, 7.0, 7.0, 2.5, 1.5, 7.0, 1.5, 2.5];
 
@@ -78,7 +81,7 @@ mod tests {
         }
         assert_relative_eq!(turned[0], 0.5);
         assert_relative_eq!(turned[3], -0.25);
-        // the widest axis comes first: item 0 is 3/sqrt 2 along it
+        // the axis with the largest spread comes first: item 0 is 3/sqrt 2 along it
         assert_relative_eq!(
             turned[1].abs(),
             (4.05_f64 / 2.55).sqrt() * 4.5_f64.sqrt(),

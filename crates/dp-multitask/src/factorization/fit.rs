@@ -1,4 +1,4 @@
-//! Training: counts, total weights, then rounds of users, sums and items.
+//! Training: counts, total weights, then rounds of user steps, sums and item steps.
 
 use dp_accounting::{CertificateBuilder, Plan, Requests};
 use dp_core::{Adjacency, Interactions, Private, ShapeError};
@@ -19,7 +19,7 @@ use crate::checked::taken_on_trust;
 use crate::regression::TaskScales;
 use crate::{Error, NoisyCounts, Result, TaskWeights, WeightTotals};
 
-/// Item factors as they stand after the rounds so far. Everything in it was released or is public.
+/// State of the item factors after the rounds so far. Everything in it was released or is public.
 pub(super) struct RoundState {
     pub(super) dim: usize,
     pub(super) n_rounds: usize,
@@ -28,11 +28,11 @@ pub(super) struct RoundState {
     precision: f64,
     /// The last released matrices, for residual rounds.
     pub(super) matrices: Option<ReleasedGrams>,
-    /// What the rounds say about the items, where one matrix serves all.
+    /// Evidence from the rounds about the items, if one matrix is used for all.
     pub(super) evidence: ItemEvidence,
 }
 
-/// What every round of a run works on: users, and the weights of their records.
+/// Common inputs of every round of a run: users, and the weights of their records.
 pub(super) struct Weighted<'a> {
     pub(super) data: &'a Private<Interactions>,
     pub(super) weights: &'a TaskWeights,
@@ -43,12 +43,13 @@ pub(super) struct Weighted<'a> {
 /// Trains item factors.
 ///
 /// Source: Krichene et al. 2023, Algorithm 3 with Algorithm 1 or 2 as the item update
-/// ([`ItemUpdate`]), corrected as `docs/errata.md` says: counts once; then per round a local user
-/// step, the item sums with exact noise, and a step on what was released.
+/// ([`ItemUpdate`]), with the corrections in `docs/errata.md`: counts once; then in each round a
+/// local user step, the item sums with exact noise, and a step based on the release.
 ///
-/// One release of the [scale of the ratings](crate::RatingScale) where the settings spend on it; one of counts when the weights or the sampling need them; one of the items' total weights where
-/// items learn by gradient steps or share one matrix; then per round what [`ItemUpdate`] says. A replay of a list that ends early
-/// gives the model after the last whole round in it, if there is one.
+/// The releases are: the [scale of the ratings](crate::RatingScale) if the settings spend on it;
+/// the counts if the weights or the sampling need them; the items' total weights if items learn by
+/// gradient steps or share one matrix; then in each round those of [`ItemUpdate`]. A replay of a
+/// list that ends early gives the model after the last complete round in it, if there is one.
 ///
 /// # Privacy
 /// The returned factors and counts are (epsilon, delta)-DP for every user under the plan's
@@ -95,11 +96,11 @@ impl Trainer for MatrixFactorization {
 }
 
 impl MatrixFactorization {
-    /// The Gaussian-DP parameter of the releases of one training in `plan`, from release `first` on: without what is released beside
-    /// it, such as metrics.
+    /// The Gaussian-DP parameter of the releases of one training in `plan`, starting at release
+    /// `first`, excluding additional releases such as metrics.
     ///
     /// # Errors
-    /// As [`shares`](Self::shares), and where a release is not a Gaussian.
+    /// As [`shares`](Self::shares), and when a release is not Gaussian.
     pub(crate) fn mu_in(&self, plan: &Plan, first: usize, n_items: usize) -> Result<f64> {
         let n = self.shares(n_items)?.len();
         let own = plan.releases().iter().skip(first).take(n).cloned();
@@ -108,7 +109,8 @@ impl MatrixFactorization {
         Ok(own.gdp()?.mu)
     }
 
-    /// Trains as a run, or a part of one, whose releases together have the Gaussian-DP parameter `mu`.
+    /// Trains as a run, or a part of one, whose releases together have the Gaussian-DP parameter
+    /// `mu`.
     pub(crate) fn train_at(
         &self,
         mu: f64,
@@ -169,7 +171,7 @@ impl MatrixFactorization {
         self.show(&rounds, counts.as_ref(), run)?;
         while rounds.n_rounds < params.n_rounds {
             match self.round(&on, &mut rounds, run) {
-                // the model of a list that ends early is that of its last whole round
+                // the model of a list that ends early is that of its last complete round
                 Err(Error::Mechanism(RunError::EndOfList))
                     if rounds.n_rounds > 0 && run.is_at_end()? =>
                 {
@@ -189,7 +191,7 @@ impl MatrixFactorization {
         }
     }
 
-    /// A centre that follows the exact number of users.
+    /// Bug: a centre that depends on the exact number of users.
     #[cfg(privacy_mutants)]
     fn mutated(&self, scale: RatingScale, data: &Private<Interactions>) -> RatingScale {
         let center = scale.center + 1e-6 * data.expose().n_users() as f64;
@@ -199,10 +201,12 @@ impl MatrixFactorization {
         }
     }
 
-    /// The weights that users' records have, from the released counts where the settings ask for them. Post-processing.
+    /// The weights of users' records, from the released counts if the settings require them.
+    /// Post-processing.
     ///
     /// # Errors
-    /// [`crate::Error::Shape`] when there is not one count for each item, or none where a head asks for them.
+    /// [`crate::Error::Shape`] when there is not one count for each item, or none although a head
+    /// requires them.
     pub fn weights(&self, n_items: usize, counts: Option<&NoisyCounts>) -> Result<TaskWeights> {
         let params = self.params();
         let found = counts.map_or(0, |counts| counts.values().len());
@@ -222,15 +226,15 @@ impl MatrixFactorization {
         }
     }
 
-    /// The items' total weights as [`solve_items`](Self::solve_items) takes them, from their released sum: at least the standard
-    /// deviation of the noise. Post-processing.
+    /// The items' total weights in the form required by [`solve_items`](Self::solve_items), from
+    /// their released sum: at least the standard deviation of the noise. Post-processing.
     #[must_use]
     pub fn item_weights(&self, released: &ReleasedVector) -> Vec<f64> {
         let sd = released.noise_stddev();
         released.values().iter().map(|w| w.max(sd)).collect()
     }
 
-    /// How many whole rounds a run has made with the first `n_releases` of its plan.
+    /// How many complete rounds a run has made with the first `n_releases` of its plan.
     #[must_use]
     pub fn n_rounds_after(&self, n_releases: usize) -> usize {
         let params = self.params();
@@ -246,7 +250,7 @@ impl MatrixFactorization {
             .count()
     }
 
-    /// Length of the factors as set, or by rule from what was released.
+    /// Dimension of the factors as set, or by rule from releases.
     fn dim(&self, mu: f64, counts: Option<&NoisyCounts>, n_items: usize) -> usize {
         let params = self.params();
         let by_rule = || params.rule_dim(mu, counts.map(NoisyCounts::mean_in_use), n_items);
@@ -254,8 +258,8 @@ impl MatrixFactorization {
         params.dim.unwrap_or_else(|| by_rule().max(public))
     }
 
-    /// The factors as a model has them: tastes in the axes of [`spread_alike`] where users weigh penalties, and the popularity of
-    /// items where likes are scored without biases.
+    /// The factors as stored in a model: taste factors in the axes of [`spread_alike`] if users
+    /// weight penalties, and the popularity of items if likes are scored without biases.
     fn as_released(&self, rounds: &RoundState, counts: Option<&NoisyCounts>) -> Result<Vec<f64>> {
         let params = self.params();
         let mut factors = self.in_final_axes(rounds, rounds.factors.clone())?;
@@ -266,7 +270,7 @@ impl MatrixFactorization {
         Ok(factors)
     }
 
-    /// Rows of length `dim` in the axes that a model has.
+    /// Rows of length `dim` in the axes of a model.
     fn in_final_axes(&self, rounds: &RoundState, mut rows: Vec<f64>) -> Result<Vec<f64>> {
         let params = self.params();
         let weighs = params.fold_in_penalties.is_none() && rounds.dim > 1;
@@ -278,7 +282,7 @@ impl MatrixFactorization {
         Ok(rows)
     }
 
-    /// Posterior standard deviations of the factors, where items are the posterior of all rounds.
+    /// Posterior standard deviations of the factors, if items are the posterior of all rounds.
     fn standard_errors(&self, rounds: &RoundState) -> Result<Option<Vec<f64>>> {
         let dim = rounds.dim;
         (rounds.evidence)
@@ -296,7 +300,7 @@ impl MatrixFactorization {
         Ok(())
     }
 
-    /// One round: users, sums, noise, items.
+    /// One round: user steps, sums, noise, item step.
     fn round(&self, on: &Weighted<'_>, rounds: &mut RoundState, run: &mut Run<'_>) -> Result<()> {
         if let Some(implicit) = self.params().feedback.implicit() {
             return self.implicit_round(implicit, on, rounds, run);
@@ -330,7 +334,7 @@ impl MatrixFactorization {
                 }
                 let mut around = self.coefficients(&rounds.factors, dim);
                 if !statistics.are_residuals() {
-                    // of whole labels, in coordinates of this round
+                    // sums of full labels, in the coordinates of this round
                     around.fill(0.0);
                     rounds.evidence = ItemEvidence::default();
                 }
@@ -368,15 +372,15 @@ impl RoundState {
         })
     }
 
-    /// Takes over factors that a round made from those before it.
+    /// Stores factors that a round computed from the previous ones.
     pub(super) fn refine(&mut self, factors: Vec<f64>, noise_multiplier: f64) {
         self.precision += noise_multiplier.powi(-2);
         self.n_rounds += 1;
         self.factors = factors;
     }
 
-    /// Takes over a round's factors. Item biases alone do not depend on how users were described
-    /// in the round, so rounds are averaged by their precision; tastes are those of the last round.
+    /// Stores a round's factors. Item biases alone do not depend on the users' factors in the
+    /// round, so rounds are averaged by their precision; taste factors are those of the last round.
     pub(super) fn advance(&mut self, solved: Vec<f64>, noise_multiplier: f64) {
         let precision = noise_multiplier.powi(-2);
         self.precision += precision;
@@ -392,7 +396,7 @@ impl RoundState {
     }
 }
 
-/// What an observer is shown of the factors after a round.
+/// The factors after a round as shown to an observer.
 pub(super) const fn shown(round: usize, factors: &[f64], dim: usize) -> Round<'_> {
     Round {
         round,
@@ -402,11 +406,12 @@ pub(super) const fn shown(round: usize, factors: &[f64], dim: usize) -> Round<'_
     }
 }
 
-/// Scores of the items for users without records, and too small to matter to others: at most this.
+/// Scores of the items for users without records: at most this, too small to affect other users.
 const POPULARITY: f64 = 1e-6;
 
-/// Overwrites the item biases, which scores without biases do not have, of the items that are learnt by the released counts, in units in
-/// which the largest is [`POPULARITY`]: a user without records has no tastes and gets the items that most users have.
+/// Overwrites the item biases, which scores without biases do not use, of the learned items with
+/// the released counts, in units in which the largest is [`POPULARITY`]: a user without records has
+/// no taste factors and gets the items that most users have.
 pub(super) fn write_popularity(factors: &mut [f64], dim: usize, counts: &NoisyCounts) {
     let most = counts.unit();
     for (row, n) in factors.chunks_exact_mut(dim).zip(counts.values()) {

@@ -1,34 +1,38 @@
-//! How fast nights of the past lose weight, chosen from what they foretold of the next one. Post-processing of releases.
+//! Forgetting: how fast past nights lose weight, chosen by how well they predicted the next night.
+//! Post-processing of releases.
 
 use super::item_posterior::{ItemEvidence, Known};
 use crate::Result;
 
-/// Factors a night that are weighed beside 1, which forgets nothing.
+/// Discount factors per night that are compared with 1, which forgets nothing.
 const FACTORS: [f64; 4] = [0.997, 0.99, 0.97, 0.9];
-/// By how much, in logarithms of the likelihood, a factor below 1 must have foretold nights better than 1.
+/// Minimum log-likelihood gain in predicting nights of a factor below 1 over 1.
 const LEAST_GAIN: f64 = 5.0;
-/// Nights before the first that is foretold: while the model is on its way from nothing, its nights differ from each other without any drift.
+/// Number of nights before the first that is predicted: while the model is starting from nothing,
+/// its nights differ from each other even without drift.
 const SETTLING: u32 = 10;
 
-/// One number of each item as nights tell it: `z_it ~ N(k_t w_i x_i, s_t^2)`.
+/// One parameter of each item as observed on nights: `z_it ~ N(k_t w_i x_i, s_t^2)`.
 pub(super) struct Told<'a> {
     /// `z_it`.
     pub(super) values: &'a [f64],
-    /// `k_t`, and its square less what noise adds to it.
+    /// `k_t`, and its square minus the contribution of noise to it.
     pub(super) gain: (f64, f64),
     /// Variance of the noise in `k_t`.
     pub(super) gain_noise: f64,
-    /// What `z_it` is told around: noise in `k_t` shows in what `x_i` differs from it.
+    /// The point around which `z_it` is observed: noise in `k_t` affects the difference between
+    /// `x_i` and it.
     pub(super) around: &'a [f64],
     /// `s_t`.
     pub(super) noise: f64,
     /// `w_i`.
     pub(super) weights: &'a [f64],
-    /// The size that `x_i` may have.
+    /// The assumed size of `x_i`.
     pub(super) unit: f64,
 }
 
-/// Discount factors, each with what nights say under it and how well that foretold each next night.
+/// Discount factors, each with the evidence of the nights under it and how well that predicted each
+/// next night.
 ///
 /// ```text
 /// g_t = f^(t - t') g_t' + k_t^2,   b_it = f^(t - t') b_it' + k_t z_it         f the factor, t' the night before, k_t^2 less what noise adds to it
@@ -37,8 +41,10 @@ pub(super) struct Told<'a> {
 /// L_f = sum_t sum_i ln N(z_it; k_t w_i E x_i, (k_t w_i)^2 V x_i + s_t^2)        and the noise in k_t
 /// ```
 ///
-/// Evidence that is discounted is that of a random walk whose variance grows by `1/f - 1` of itself a night (discount models, West and Harrison 1997, chapter 6). Taken is
-/// the factor of the largest `L` over all nights but the first [`SETTLING`], if that is above that of 1 by [`LEAST_GAIN`].
+/// Discounted evidence corresponds to a random walk whose variance grows by a factor of `1/f - 1`
+/// per night (discount models, West and Harrison 1997, chapter 6). The chosen factor is the one
+/// with the largest `L` over all nights except the first [`SETTLING`], if it exceeds that of 1 by
+/// [`LEAST_GAIN`].
 #[derive(Debug, Clone, PartialEq, Default, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Forgetting {
@@ -57,7 +63,7 @@ struct Candidate {
 }
 
 impl Forgetting {
-    /// Takes over a night, `gap` nights after the one before.
+    /// Adds a night, `gap` nights after the previous one.
     ///
     /// # Errors
     /// When a released value is not finite.
@@ -73,7 +79,7 @@ impl Forgetting {
         Ok(())
     }
 
-    /// The factor to go on with.
+    /// The factor to use next.
     pub(super) fn factor(&self) -> f64 {
         let Some(none) = self.candidates.first() else {
             return 1.0;
@@ -140,7 +146,8 @@ mod tests {
     const N_ITEMS: usize = 400;
     const NIGHTS: u32 = 200;
 
-    /// The factor after nights on which items' numbers of standard deviation 1 make steps of this size.
+    /// The factor chosen after nights on which items' parameters of standard deviation 1 make steps
+    /// of this size.
     fn chosen(step: f64, noise: f64, seed: u64) -> f64 {
         let mut rng = ChaCha20Rng::seed_from_u64(seed);
         let normal = Normal::new(0.0, 1.0).unwrap();
@@ -178,10 +185,12 @@ mod tests {
             for noise in [0.3, 3.0, 30.0] {
                 assert!(chosen(0.0, noise, seed) > 0.999, "{noise}");
             }
-            // steps of .3 under noise of .3 are as much news as the last night is evidence
+            // with steps of .3 and noise of .3, a night's drift is as large as the evidence of the
+            // last night
             let fast = chosen(0.3, 0.3, seed);
             assert!(fast <= 0.9, "{fast}");
-            // the best factor of a random walk of variance q, seen with precision w^2 / s^2, is about 1 - w sqrt(q) / s: .97 here
+            // the best factor for a random walk of variance q, observed with precision w^2 / s^2,
+            // is about 1 - w sqrt(q) / s: .97 here
             let slow = chosen(0.03, 1.0, seed);
             assert!((0.97..0.995).contains(&slow), "{slow}");
         }

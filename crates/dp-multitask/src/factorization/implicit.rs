@@ -17,19 +17,20 @@ use super::params::{MatrixFactorization, in_public_range};
 use super::user_step::UserScratch;
 use crate::{Error, NoisyCounts, Result, TaskWeights, WeightTotals};
 
-/// Off-diagonal entries carry this in the isometric coordinates of symmetric matrices.
+/// Factor of off-diagonal entries in the isometric coordinates of symmetric matrices.
 const OFF_DIAGONAL: f64 = std::f64::consts::SQRT_2;
-/// Keeps rounding from pushing a contribution over its bound, where the kernel would drop it.
+/// Keeps rounding from pushing a contribution over its bound, in which case the kernel would drop
+/// it.
 const INSIDE: f64 = 1.0 - 1e-12;
 
-/// What the records of a table mean.
+/// The meaning of the records of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Feedback {
-    /// Values are ratings to be predicted; items without a record say nothing.
+    /// Values are ratings to be predicted; items without a record carry no information.
     #[default]
     Explicit,
-    /// A record is a yes (its value is not looked at); every other item is a weak no.
+    /// A record is a positive (its value is ignored); every other item is a weak negative.
     Implicit(ImplicitFeedback),
 }
 
@@ -44,18 +45,19 @@ impl Feedback {
     }
 }
 
-/// Whose Gramian the item step divides by.
+/// The Gramian used in the item step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ItemGramian {
-    /// Each item's own, `d x d` released numbers per item (Krichene et al. 2023, Algorithm 3).
+    /// A separate one for each item, `d x d` released numbers per item (Krichene et al. 2023,
+    /// Algorithm 3).
     PerItem,
-    /// One for all items, scaled by each item's released weight (with biases; without, the same for all): `d x d`
-    /// released numbers in all.
+    /// One for all items, scaled by each item's released weight (without biases, the same for all):
+    /// `d x d` released numbers in total.
     Pooled,
 }
 
-/// Settings of implicit feedback; public, as all settings.
+/// Settings of implicit feedback; public, like all settings.
 ///
 /// ```text
 /// sum over records (1 - score_ij)^2  +  a0 sum over all items score_ij^2
@@ -66,14 +68,14 @@ pub enum ItemGramian {
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ImplicitFeedback {
-    /// `a0` of the user step while training.
+    /// `a0` of the user step during training.
     pub training_unobserved_weight: f64,
     /// `a0` of the user step with the finished factors.
     pub fold_in_unobserved_weight: f64,
     /// `a0` of the item step, on the scale of the users' normalised record weights. With
     /// [`ItemGramian::PerItem`] and 0 no Gramian of all users is released.
     pub item_unobserved_weight: f64,
-    /// Whose Gramian the item step divides by.
+    /// The Gramian used in the item step.
     pub item_gramian: ItemGramian,
     /// Share of each round's budget spent on the Gramian of all users, strictly between 0 and 1.
     pub gramian_share: f64,
@@ -109,28 +111,29 @@ impl ImplicitFeedback {
     }
 }
 
-/// One user's share of the Gramian of all users, `G = sum_j f_j f_j^T`.
+/// One user's contribution to the Gramian of all users, `G = sum_j f_j f_j^T`.
 ///
 /// The packed upper triangle with off-diagonal entries times `sqrt 2`; `f_j` as in
 /// [`ItemStatistics`].
 ///
 /// # Privacy
-/// `f_j` has norm at most `F`, and in these coordinates the norm of the contribution is the Frobenius norm
-/// `||f_j f_j^T|| = ||f_j||^2 <= F^2`, the L2 sensitivity when one user is added or removed; `F` is 1 with biases and
-/// `clip_norm` without. One release per round serves all items. Planned with replace factor 2: positive semidefinite contributions
-/// would allow `sqrt 2`, which sums of vectors do not make use of, so the replace-one figure is
-/// over-counted. A user without records adds nothing.
+/// `f_j` has norm at most `F`, and in these coordinates the norm of the contribution is the
+/// Frobenius norm `||f_j f_j^T|| = ||f_j||^2 <= F^2`, the L2 sensitivity when one user is added or
+/// removed; `F` is 1 with biases and `clip_norm` without. One release per round is used for all
+/// items. Planned with replace factor 2: positive semidefinite contributions would permit `sqrt 2`,
+/// but sums of vectors do not use this, so epsilon under replacement is overestimated. A user
+/// without records adds nothing.
 #[derive(Debug)]
 pub struct UserGramian<'a>(pub &'a ItemStatistics<'a>);
 
-/// One user's share of the right-hand sides, `b_i = sum_j w_ij f_j`, as one vector.
+/// One user's contribution to the right-hand sides, `b_i = sum_j w_ij f_j`, as one vector.
 ///
 /// # Privacy
 /// Squared norm `sum_i w_ij^2 ||f_j||^2 <= F^2`: the L2 sensitivity is `F` when one user is added or removed, 1 with biases.
 #[derive(Debug)]
 pub struct ImplicitSums<'a>(pub &'a ItemStatistics<'a>);
 
-/// Working memory of a contribution; `None` never happens with a checked length.
+/// Scratch memory of a contribution; `None` never occurs with a checked length.
 pub(super) type ImplicitScratch = (Option<UserScratch>, FactorBuffer);
 
 impl VectorContribution for UserGramian<'_> {
@@ -171,7 +174,7 @@ impl VectorContribution for ImplicitSums<'_> {
     }
 }
 
-/// In place of a Gramian that has no use: noise alone is released.
+/// Replaces a Gramian that is not used: only noise is released.
 struct NoGramian;
 
 impl VectorContribution for NoGramian {
@@ -182,10 +185,11 @@ impl VectorContribution for NoGramian {
     fn contribute(&self, _: UserRow<'_>, (): &mut (), _: &mut SparseBuffer) {}
 }
 
-/// Likes show tastes where `mu` times the mean released count of the items in use is at least this; below, popularity alone makes better lists.
+/// Likes support taste factors if `mu` times the mean released count of the items in use is at
+/// least this; below it, popularity alone gives better lists.
 const LEAST_LIKES: f64 = 3.2;
 
-/// What one round released.
+/// The releases of one round.
 struct Round {
     dim: usize,
     matrices: Option<ReleasedGrams>,
@@ -194,8 +198,9 @@ struct Round {
 }
 
 impl MatrixFactorization {
-    /// Whether the counts show too few likes for tastes, so that all rounds refine the popularity of items. For scores without biases, where the length of the
-    /// factors is by rule and rounds release no matrices of items. Post-processing.
+    /// Whether the counts show too few likes for taste factors, so that all rounds refine the
+    /// popularity of items. Applies to scores without biases if the dimension of the factors is by
+    /// rule and rounds release no matrices of items. Post-processing.
     pub(super) fn falls_back_to_popularity(&self, mu: f64, counts: &NoisyCounts) -> bool {
         let params = self.params();
         let pooled = params.feedback.implicit();
@@ -204,8 +209,9 @@ impl MatrixFactorization {
         by_rule && pooled && mu * counts.mean_in_use() < LEAST_LIKES
     }
 
-    /// Spends the rounds on popularity: in place of sums of factors, a round releases `sum_j w_ij` with `w_ij = n_j^-1/2`, which has norm 1 for every user as
-    /// `C w_ij` has norm `C` in the counts. The model ranks items by the mean of both by their precision.
+    /// Spends the rounds on popularity: instead of sums of factors, a round releases `sum_j w_ij`
+    /// with `w_ij = n_j^-1/2`, which has norm 1 for every user as `C w_ij` has norm `C` in the
+    /// counts. The model ranks items by the mean of both, weighted by their precision.
     pub(super) fn popularity(
         &self,
         counts: NoisyCounts,
@@ -226,7 +232,7 @@ impl MatrixFactorization {
             let released = (run.vector(data, (1, 1.0), &NoGramian))
                 .and_then(|_| run.vector(data, (n_items, 1.0), &totals));
             match released {
-                // the model of a list that ends early is that of its last whole round
+                // the model of a list that ends early is that of its last complete round
                 Err(RunError::EndOfList) if run.is_at_end()? => break,
                 released => popularity.refine(&released?, self.params().count_clip_norm),
             }
@@ -236,7 +242,7 @@ impl MatrixFactorization {
         Ok(model.with_counts(Some(counts)))
     }
 
-    /// One round of implicit feedback: users, sums, noise, items.
+    /// One round of implicit feedback: user steps, sums, noise, item step.
     pub(super) fn implicit_round(
         &self,
         implicit: &ImplicitFeedback,
@@ -270,7 +276,8 @@ impl MatrixFactorization {
         Ok(())
     }
 
-    /// Coefficients of the items, in the coordinates of users' factors, from what a round released, by post-processing:
+    /// Coefficients of the items, in the coordinates of users' factors, from a round's releases, by
+    /// post-processing:
     ///
     /// ```text
     /// per item:               x_i = (PSD(A_i) + a0 PSD(G) + ridge I)^-1 b_i
@@ -279,9 +286,10 @@ impl MatrixFactorization {
     /// pooled without biases:  x_i = (a0 PSD(G) + ridge I)^-1 b_i
     /// ```
     ///
-    /// With biases all users carry the same first coordinate, so that `b_i` itself tells the weight `n_i = sum_j w_ij`,
-    /// and all have norm 1, so that the trace tells their number. Without, nothing tells `n_i`, which is left out beside
-    /// `a0 n`: the users who have the item are few among all. Items without weight `omega` get 0.
+    /// With biases all users have the same first coordinate, so `b_i` itself contains the weight
+    /// `n_i = sum_j w_ij`, and all have norm 1, so the trace contains the number of users. Without
+    /// biases, nothing contains `n_i`, which is neglected relative to `a0 n`: the users who have
+    /// the item are few among all. Items without weight `omega` get 0.
     fn solve_implicit(
         &self,
         implicit: &ImplicitFeedback,

@@ -1,25 +1,28 @@
-//! Items' parameters given all noisy sums, with a prior that is learnt from the same sums. Post-processing of releases.
+//! Posterior of items' parameters given all noisy sums, with a prior that is learned from the same
+//! sums. Post-processing of releases.
 
 use dp_linalg::{cholesky_in_place, cholesky_solve_in_place, symmetric_eigen};
 
 use crate::Result;
 
-/// Starting spreads that are weighed: this many, each so much smaller than the one before, from `LARGEST` bounds on labels.
+/// Candidate initial spreads: the number of them, the ratio between successive ones, and the
+/// largest in units of the label bound.
 const SPREADS: (usize, f64, f64) = (40, 0.84, 10.0);
-/// Steps of expectation and maximisation from the most likely of them.
+/// Number of EM steps starting from the most likely spread.
 const N_STEPS: usize = 30;
-/// The same where every night starts anew and there are many columns.
+/// The same if every night starts over and there are many columns.
 const N_QUICK_STEPS: usize = 10;
-/// Least variance along an axis, relative to the largest.
+/// Minimum variance along an axis, relative to the largest.
 const LEAST_VARIANCE: f64 = 1e-9;
-/// Keeps the equations of columns that say the same apart, relative to their diagonal.
+/// Regularises the equations of collinear columns, relative to their diagonal.
 const TIE: f64 = 1e-9;
-/// Least eigenvalue of `C` that is divided by, relative to the mean one.
+/// Minimum eigenvalue of `C` used as a divisor, relative to the mean eigenvalue.
 const LEAST_EIGENVALUE: f64 = 0.02;
-/// Prior variance that a public column starts from, and the least and largest one, over that of what is an item's own.
+/// Initial prior variance of a public column, and its minimum and maximum, relative to the variance
+/// of an item's own part.
 const COLUMN: (f64, f64, f64) = (0.1, 1e-9, 1e3);
 
-/// Squares of the spreads that are weighed, largest first.
+/// Squares of the candidate spreads, largest first.
 pub(super) fn spreads(unit: f64) -> impl Iterator<Item = f64> {
     let (n, ratio, largest) = SPREADS;
     std::iter::successors(Some((largest * unit).powi(2)), move |v| {
@@ -28,7 +31,8 @@ pub(super) fn spreads(unit: f64) -> impl Iterator<Item = f64> {
     .take(n)
 }
 
-/// What the rounds so far say about the items: the mean by the precision of the noise of `y_it`.
+/// Evidence about the items from the rounds so far: the mean of `y_it`, weighted by the precision
+/// of the noise.
 ///
 /// ```text
 /// y_it = r_it / pi + W_i C x_it ~ N(W_i u_i, s_t^2 I)       u_i = C x_i;  x_it the coefficients of a round, r_it the sums around them
@@ -36,10 +40,13 @@ pub(super) fn spreads(unit: f64) -> impl Iterator<Item = f64> {
 /// beta_kj ~ N(0, gamma_j D_k) in the axes of M = Q D Q^T    for public columns; flat for the trend
 /// ```
 ///
-/// `pi` is the part of residuals that passes their bound, about; `s_t` is the standard deviation of the noise over it. `W_i` are the items'
-/// released total weights, at least the standard deviation of their noise. `M` and the `gamma_j` are those of the largest marginal likelihood of the
-/// sums of all items, found by expectation and maximisation (Dempster, Laird and Rubin 1977) and the fixed point of `MacKay` (1992): sums that show nothing above their noise
-/// leave no differences between items, and columns that say nothing about the items get no weight. Source: Efron and Morris 1973 for one number an item.
+/// `pi` is approximately the part of residuals that is not clipped; `s_t` is the standard deviation
+/// of the noise divided by it. `W_i` are the items' released total weights, at least the standard
+/// deviation of their noise. `M` and the `gamma_j` maximise the marginal likelihood of the sums of
+/// all items, found by expectation and maximisation (Dempster, Laird and Rubin 1977) and the fixed
+/// point of `MacKay` (1992): sums that show nothing above their noise leave no differences between
+/// items, and uninformative columns get no weight. Source: Efron and Morris 1973 for one parameter
+/// per item.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ItemEvidence {
     sums: Vec<f64>,
@@ -49,7 +56,7 @@ pub(super) struct ItemEvidence {
     is_quick: bool,
 }
 
-/// Posterior covariances of what is an item's own: `C^-1 Q diag(v_i) Q^T C^-1`.
+/// Posterior covariances of the items' own parts: `C^-1 Q diag(v_i) Q^T C^-1`.
 #[derive(Debug, Clone)]
 struct Uncertainty {
     /// Rows of `Q^T C^-1`.
@@ -58,7 +65,7 @@ struct Uncertainty {
     variances: Vec<f64>,
 }
 
-/// What has been learnt about all items.
+/// The learned prior of all items.
 #[derive(Debug, Clone)]
 struct Prior {
     /// `M`, row-major.
@@ -67,7 +74,7 @@ struct Prior {
     columns: Vec<f64>,
 }
 
-/// Sums of a round, and what they are around.
+/// Sums of a round, and the point around which they were computed.
 pub(super) struct RoundSums<'a> {
     /// Rows of length `dim`, in the coordinates of users' factors.
     pub(super) sums: &'a [f64],
@@ -78,7 +85,7 @@ pub(super) struct RoundSums<'a> {
     pub(super) passes: f64,
 }
 
-/// What is known of items beside their sums.
+/// Known quantities of the items other than their sums.
 pub(super) struct Known<'a> {
     /// `W_i`, above 0.
     pub(super) weights: &'a [f64],
@@ -91,7 +98,7 @@ pub(super) struct Known<'a> {
 }
 
 impl<'a> Known<'a> {
-    /// Of items that have biases alone.
+    /// For items that have only biases.
     pub(super) const fn of_biases(weights: &'a [f64], unit: f64) -> Self {
         Self {
             weights,
@@ -117,7 +124,7 @@ impl<'a> Known<'a> {
     }
 }
 
-/// Regressors that follow the weights.
+/// Number of regressors that depend on the weights.
 const TREND: usize = 2;
 
 impl ItemEvidence {
@@ -132,13 +139,14 @@ impl ItemEvidence {
         }
     }
 
-    /// The same with spreads that are weighed without the public columns, and fewer steps from there.
+    /// The same with candidate spreads compared without the public columns, and fewer steps from
+    /// there.
     pub(super) const fn quick(mut self) -> Self {
         self.is_quick = true;
         self
     }
 
-    /// Takes over a round.
+    /// Adds a round.
     pub(super) fn observe(&mut self, of: &RoundSums<'_>, known: &Known<'_>) {
         let dim = of.sums.len() / known.weights.len();
         if self.sums.len() != of.sums.len() {
@@ -171,11 +179,12 @@ impl ItemEvidence {
         divided(&fit.posterior, known.matrix, dim)
     }
 
-    /// Posterior standard deviations of what the last [`estimates`](Self::estimates) become under a linear map of rows: of every coordinate, with the prior
-    /// taken as it was learnt. `None` before there are any.
+    /// Posterior standard deviations of the last [`estimates`](Self::estimates) after a linear map
+    /// of rows, for every coordinate, treating the learned prior as fixed. `None` before there are
+    /// any estimates.
     ///
     /// # Errors
-    /// Those of the map.
+    /// Errors of the map.
     pub(super) fn standard_deviations(
         &self,
         map: impl FnOnce(Vec<f64>) -> Result<Vec<f64>>,
@@ -197,7 +206,8 @@ impl ItemEvidence {
         Ok(Some(out))
     }
 
-    /// The posterior means and variances of items that have biases alone, with the prior taken as it was learnt.
+    /// The posterior means and variances of items that have only biases, treating the learned prior
+    /// as fixed.
     ///
     /// # Errors
     /// As [`estimates`](Self::estimates).
@@ -241,24 +251,26 @@ struct Problem<'a> {
     dim: usize,
 }
 
-/// Where a prior leads.
+/// Result of a fit with one prior.
 struct Fit {
     log_likelihood: f64,
     /// `u_i`, rows of length `dim`.
     posterior: Vec<f64>,
     /// Axes of `M`, one a row.
     axes: Vec<f64>,
-    /// Variances along them of what is an item's own.
+    /// Variances of the items' own parts along the axes.
     variances: Vec<f64>,
-    /// Mean over items of the second moments of what is an item's own, row-major.
+    /// Mean over items of the second moments of the own part, row-major.
     second_moments: Vec<f64>,
-    /// Of each public column: `sum_k beta_kj^2 / D_k`, and how many of these the sums determine.
+    /// For each public column: `sum_k beta_kj^2 / D_k`, and the effective number of these that the
+    /// sums determine.
     columns: Vec<(f64, f64)>,
 }
 
 impl Problem<'_> {
-    /// The most likely prior to start from: one with the same spread in all directions, which is weighed without public columns, or that of the round before. The latter
-    /// alone would not do: sums that showed nothing leave a spread near 0, from which expectation and maximisation hardly move.
+    /// The most likely initial prior: either one with the same spread in all directions, compared
+    /// without public columns, or that of the previous round. The latter alone would not suffice:
+    /// sums that showed nothing leave a spread near 0, from which EM hardly moves.
     fn most_likely(&self, known: &Known<'_>, before: Option<Prior>) -> Result<Prior> {
         let (dim, c) = (self.dim, known.matrix);
         let squared: Vec<f64> = (0..dim * dim)
@@ -285,7 +297,7 @@ impl Problem<'_> {
         })
     }
 
-    /// The posterior under `prior`: every axis of `M` by itself.
+    /// The posterior under `prior`, separately for every axis of `M`.
     fn fit(&self, prior: &Prior) -> Result<Fit> {
         let (dim, n) = (self.dim, self.weights.len());
         let p = self.regressors.len() / n;
@@ -348,7 +360,7 @@ impl Problem<'_> {
                 row.for_each(|(u, axis)| *u += axis * (mean + found));
             }
         }
-        // in the axes of M, then turned back
+        // in the axes of M, then rotated back
         let mut moments = vec![0.0; dim * dim];
         for row in own.chunks_exact(dim) {
             for (a, x) in row.iter().enumerate() {
@@ -383,7 +395,7 @@ impl Problem<'_> {
     }
 }
 
-/// The one of the largest value, of numbers that are finite.
+/// The element with the largest value, among those with finite values.
 fn largest<T>(all: impl Iterator<Item = T>, value: impl Fn(&T) -> Result<f64>) -> Result<T> {
     let mut best: Option<(f64, T)> = None;
     for one in all {
@@ -398,7 +410,7 @@ fn largest<T>(all: impl Iterator<Item = T>, value: impl Fn(&T) -> Result<f64>) -
     Ok(one)
 }
 
-/// `C^-1 u_i` of all rows, with eigenvalues of at least a part of their mean.
+/// `C^-1 u_i` of all rows, with eigenvalues bounded below relative to their mean.
 fn divided(rows: &[f64], matrix: &[f64], dim: usize) -> Result<Vec<f64>> {
     let eigen = symmetric_eigen(matrix, dim)?;
     let least = LEAST_EIGENVALUE * eigen.values.iter().sum::<f64>() / dim as f64;
@@ -446,7 +458,8 @@ mod tests {
         (squares / a.len() as f64).sqrt()
     }
 
-    /// Estimates after five rounds in which `passing` of what is left passes, with noise of standard deviation `noise`.
+    /// Estimates after five rounds in which the share `passing` of the residuals is not clipped,
+    /// with noise of standard deviation `noise`.
     fn learnt(truth: &[f64], known: &Known<'_>, passing: f64, noise: f64) -> Vec<f64> {
         learnt_from(truth, known, passing, noise).0
     }
@@ -503,7 +516,8 @@ mod tests {
 
     #[test]
     fn errors_are_those_of_the_posterior() {
-        // half of each residual passes, as is assumed; the noise of five rounds together is that of one of 2 sqrt(1/5) times 3
+        // half of each residual is not clipped, as assumed; the noise of five rounds together is
+        // that of one of 2 sqrt(1/5) times 3
         let (tau, noise, weights) = (0.3_f64, 3.0, weights());
         let spread = |w: &f64| ((tau * tau).recip() + w * w / (0.8 * noise * noise)).recip();
         let expected = (weights.iter().map(spread).sum::<f64>() / N_ITEMS as f64).sqrt();
@@ -512,13 +526,14 @@ mod tests {
             &learnt(&truth, &known(&weights, &ALONE, &[]), 0.5, noise),
             &truth,
         );
-        // a root mean square of 4,000 numbers has a relative standard error of .011; five of them
+        // the root mean square of 4,000 numbers has a relative standard error of .011; five of them
         assert!((found / expected - 1.0).abs() < 0.056, "{found} {expected}");
     }
 
     #[test]
     fn tastes_that_vary_together_are_estimated_together() {
-        // x_1 = 2 x_0 + a little, and noise that leaves little of x_1 by itself: errors are those of the posterior under the true covariance
+        // x_1 = 2 x_0 + a small term, and noise that leaves little of x_1 by itself: errors are
+        // those of the posterior under the true covariance
         let weights = weights();
         let (noise, z) = (2.0, normals(78, 2 * N_ITEMS));
         let truth: Vec<f64> = (z.chunks_exact(2))
@@ -544,7 +559,8 @@ mod tests {
         };
         let expected = weights.iter().map(trace_of_posterior).sum::<f64>();
         let expected = (expected / (2 * N_ITEMS) as f64).sqrt();
-        // five standard errors, doubled for two numbers an item that are nearly one; a covariance that is a multiple of 1 has .25 more
+        // five standard errors, doubled for two numbers per item that are strongly correlated; a
+        // covariance that is a multiple of the identity has .25 more
         assert!((found / expected - 1.0).abs() < 0.08, "{found} {expected}");
     }
 
@@ -584,8 +600,8 @@ mod tests {
             &learnt(&truth, &known(&weights, &ALONE, &[]), 0.5, 30.0),
             &truth,
         );
-        // what is left is the trend: its slope has a standard error of .013, and the root mean square over these weights one of .029; sums over
-        // weights have 4
+        // the remaining error is that of the trend: its slope has a standard error of .013, and the
+        // root mean square over these weights one of .029; sums over weights have 4
         assert!(found < 0.1, "{found}");
     }
 
@@ -610,7 +626,7 @@ mod tests {
             )
         };
         let without = errors(&[]);
-        // the truth and as much again that is not
+        // the truth plus an equal amount of noise
         let public: Vec<f64> = (truth.iter().zip(normals(79, N_ITEMS)))
             .map(|(h, z)| 2.0 * h + z)
             .collect();

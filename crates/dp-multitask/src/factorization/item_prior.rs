@@ -1,14 +1,14 @@
-//! What is publicly known of items before any release.
+//! Public information about items, available before any release.
 
 use dp_core::{ParamError, params};
 
 use crate::Result;
 
-/// Public columns of all items, for the mean of the prior of their parameters: a linear map of the columns, whose weights are learnt from the
-/// releases.
+/// Public columns of all items, for the mean of the prior of their parameters: a linear map of the
+/// columns, whose weights are learned from the releases.
 ///
 /// # Privacy
-/// Columns are public and were not made from the records that are trained on: nothing pays for them.
+/// Columns are public and were not computed from the training records: they cost nothing.
 ///
 /// # Examples
 /// ```
@@ -21,21 +21,23 @@ use crate::Result;
 #[derive(Debug, Clone, PartialEq)]
 pub struct ItemPrior {
     n_columns: usize,
-    /// Of mean 0 and variance 1, row by row; columns that are the same for all items are 0.
+    /// Standardised to mean 0 and variance 1, row by row; columns that are the same for all items
+    /// are 0.
     columns: Vec<f64>,
     tastes: std::ops::Range<usize>,
-    /// Of the tastes, as they were given.
+    /// Relative lengths of the taste factors as given.
     lengths: Vec<f64>,
 }
 
-/// Most columns: their equations are solved for every axis in every step.
+/// Maximum number of columns: their equations are solved for every axis in every step.
 const MOST_COLUMNS: usize = 1024;
 
 impl ItemPrior {
-    /// From rows of `n_columns`, 1 to 1024, one for each item. The columns in `tastes`, at most 255, are directions in which users are described in the first round.
+    /// From rows of `n_columns`, 1 to 1024, one for each item. The columns in `tastes`, at most
+    /// 255, are directions used for users' factors in the first round.
     ///
     /// # Errors
-    /// [`crate::Error::Param`] where these are out of range or a value is not between -1e6 and 1e6.
+    /// [`crate::Error::Param`] when these are out of range or a value is not between -1e6 and 1e6.
     pub fn new(rows: Vec<f64>, n_columns: usize, tastes: std::ops::Range<usize>) -> Result<Self> {
         let expected = "from 1 to 1024 columns, the same for each item";
         params::in_range("n_columns", n_columns, 1, MOST_COLUMNS, expected)?;
@@ -75,13 +77,13 @@ impl ItemPrior {
         })
     }
 
-    /// Items that there is a row of.
+    /// Number of items with a row.
     #[must_use]
     pub fn n_items(&self) -> usize {
         self.columns.len() / self.n_columns
     }
 
-    /// Directions in which users are described in the first round.
+    /// Number of directions used for users' factors in the first round.
     #[must_use]
     pub fn n_tastes(&self) -> usize {
         self.tastes.len()
@@ -95,7 +97,8 @@ impl ItemPrior {
         &self.columns
     }
 
-    /// Overwrites the first tastes of rows `[h_i, q_i]`, as long as given relative to each other, and all of them as `stddev` on the average.
+    /// Overwrites the first taste factors of rows `[h_i, q_i]`, with their given relative lengths
+    /// and a root mean square of `stddev`.
     pub(super) fn write_tastes(&self, rows: &mut [f64], dim: usize, stddev: f64) {
         let n = self.n_tastes();
         let squares: f64 = self.lengths.iter().map(|l| l * l).sum();

@@ -1,4 +1,4 @@
-//! How items learn from users, and which records they learn from.
+//! Item steps, and which records they use.
 
 use dp_core::{ParamError, ShapeError, UserRow, params};
 use dp_mechanism::{
@@ -17,18 +17,19 @@ use crate::regression::{Descent, GradientClip, ResidualBounds, StepSize, TaskSca
 use crate::solve::{PooledSolve, solve_systems};
 use crate::{LocalBias, NoisyCounts, Result};
 
-/// What a predicted rating is made of.
+/// Components of a predicted rating.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ScoreModel {
-    /// `c + o_j + h_i + <q_i, v_j>`: a user offset and an item bias besides the tastes. Users' taste
-    /// vectors are scaled to norm `clip_norm`, the rest of norm 1 is a constant coordinate.
+    /// `c + o_j + h_i + <q_i, v_j>`: a user offset and an item bias in addition to the taste
+    /// factors. Users' taste vectors are scaled to norm `clip_norm`; a constant coordinate
+    /// completes them to norm 1.
     #[default]
     Biased,
-    /// `c + <q_i, v_j>`, the model of Krichene et al. 2023: no offset, and `h_i = 0`, or with released counts at most 1e-6, by which users without
-    /// records get the items that most users have. Users' vectors are shortened to
-    /// norm `clip_norm` where they are longer; single labels are clipped to `label_bound`. With implicit feedback `c`
-    /// is 0.
+    /// `c + <q_i, v_j>`, the model of Krichene et al. 2023: no offset, and `h_i = 0`; with released
+    /// counts `h_i` is at most 1e-6, which gives users without records the items that most users
+    /// have. Users' vectors longer than `clip_norm` are shortened to it; single labels are clipped
+    /// to `label_bound`. With implicit feedback `c` is 0.
     Plain,
 }
 
@@ -37,7 +38,7 @@ impl ScoreModel {
         matches!(self, Self::Biased)
     }
 
-    /// Coordinates that item statistics have for factors of length `dim`.
+    /// Number of coordinates of item statistics for factors of dimension `dim`.
     pub(crate) const fn coordinates(self, dim: usize) -> usize {
         match self {
             Self::Biased => dim,
@@ -55,20 +56,20 @@ impl ScoreModel {
     deny_unknown_fields
 )]
 pub enum RecordSampling {
-    /// All.
+    /// All records.
     #[default]
     All,
-    /// This many, chosen by a hash of the user's own records, as
-    /// [`BudgetAllocation::UniformSampling`](crate::BudgetAllocation::UniformSampling) does.
+    /// A fixed number, selected by a hash of the user's own records, as in
+    /// [`BudgetAllocation::UniformSampling`](crate::BudgetAllocation::UniformSampling).
     Uniform {
-        /// Records kept of a user, 1 or above.
+        /// Number of records kept per user, 1 or above.
         records_per_user: usize,
         /// Public seed of the hash.
         seed: u64,
     },
-    /// This many, those of the items with the smallest released counts.
+    /// A fixed number, those of the items with the smallest released counts.
     Tail {
-        /// Records kept of a user, 1 or above.
+        /// Number of records kept per user, 1 or above.
         records_per_user: usize,
     },
 }
@@ -111,8 +112,8 @@ impl RecordSampling {
     }
 }
 
-/// How a round turns what users send into item factors. For ratings; with implicit feedback only
-/// [`Ssp`](Self::Ssp).
+/// How a round computes item factors from users' contributions. For ratings; implicit feedback
+/// supports only [`Ssp`](Self::Ssp).
 ///
 /// | variant | releases in a round | source |
 /// |---|---|---|
@@ -122,7 +123,7 @@ impl RecordSampling {
 #[derive(Debug, Clone, PartialEq, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ItemUpdate {
-    /// Sufficient statistics, solved anew in every round.
+    /// Sufficient statistics, solved from scratch in every round.
     #[default]
     Ssp,
     /// One noisy gradient step per round.
@@ -131,15 +132,16 @@ pub enum ItemUpdate {
     Residual(ResidualRounds),
 }
 
-/// One released matrix for all items in place of one each: `A_i = W_i C`, with `C` the average of users' `f_j f_j^T`
-/// from one sum per round, and `W_i` the items' released total weights.
+/// One released matrix for all items instead of one each: `A_i = W_i C`, with `C` the average of
+/// users' `f_j f_j^T` from one sum per round, and `W_i` the items' released total weights.
 ///
-/// Noise on `d(d+1)/2` numbers instead of that many per item, and nearly no work. Right as far as an item's users
-/// are like all users.
+/// Requires noise on `d(d+1)/2` numbers instead of that many per item, and very little computation.
+/// Accurate as long as an item's users are similar to all users.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PooledMatrices {
-    /// Share of the budget (after the counts) spent on the `W_i`, once, strictly between 0 and 1.
+    /// Share of the budget (after the counts) for the single release of the `W_i`, strictly between
+    /// 0 and 1.
     pub weight_share: f64,
 }
 
@@ -155,22 +157,23 @@ impl Default for PooledMatrices {
 /// x_i <- P_R[x_i + eta_i (sum_j w_ij e_ij f_j + noise)],    e_ij = y_ij - <x_i, f_j>
 /// ```
 ///
-/// Every round solves the users anew and takes one step: a second step for the same users would
-/// be one more release, no cheaper than a round. `f_j`, `w_ij` and `y_ij` are those of
-/// [`ItemStatistics`](crate::ItemStatistics), whose joint clip of labels gives way to that of the shares;
-/// `x_i` are the item's coefficients in their coordinates.
+/// Every round solves for the users again and takes one step: a second step for the same users
+/// would be another release, no cheaper than a round. `f_j`, `w_ij` and `y_ij` are those of
+/// [`ItemStatistics`](crate::ItemStatistics), except that the joint clipping of labels is replaced
+/// by that of the contributions; `x_i` are the item's coefficients in their coordinates.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GradientRounds {
-    /// Bound on a user's residuals, data units: see [`clip`](Self::clip).
+    /// Bound on a user's residuals, in data units: see [`clip`](Self::clip).
     pub residual_bound: f64,
-    /// Whether all of a user's weighted residuals are bounded together or each by itself.
+    /// Whether all of a user's weighted residuals are bounded together or each separately.
     pub clip: GradientClip,
     /// Steps `eta_i`, for the released total weights `W_i`.
     pub step_size: StepSize,
-    /// Radius `R` of the ball that every item's coefficients are kept in, data units.
+    /// Radius `R` of the ball to which every item's coefficients are restricted, in data units.
     pub radius: f64,
-    /// Share of the budget (after the counts) spent on the `W_i`, once, strictly between 0 and 1.
+    /// Share of the budget (after the counts) for the single release of the `W_i`, strictly between
+    /// 0 and 1.
     pub weight_share: f64,
 }
 
@@ -182,50 +185,59 @@ pub struct GradientRounds {
 /// ```
 ///
 /// The matrices stay those of the last round of sufficient statistics, so that later rounds spend
-/// everything on right-hand sides, whose noise shrinks with `c_t`. That is sound as long as users'
-/// factors have settled: steps converge where `A_i` is more than half of the current one. With
-/// `pull` 1 the fixed point is the ridge solution; with 0 it has no ridge and the noise of all steps adds up in
-/// directions without data.
+/// everything on right-hand sides, whose noise decreases with `c_t`. This is valid as long as
+/// users' factors have converged: steps converge where `A_i` is more than half of the current one.
+/// With `pull` 1 the fixed point is the ridge solution; with 0 there is no ridge and the noise of
+/// all steps accumulates in directions without data.
 ///
-/// With [`PooledMatrices`] items are instead the posterior means given the sums of all residual rounds, for any number of tastes:
+/// With [`PooledMatrices`] items are instead the posterior means given the sums of all residual
+/// rounds, for any number of taste factors:
 ///
 /// ```text
 /// y_i = mean_t(r_it / pi + W_i C x_it) by the precisions pi^2/s_t^2 ~ N(W_i C x_i, s^2 I),     s^-2 = sum_t pi^2/s_t^2
 /// C x_i ~ N(a + b ln W_i + columns, M),                     x_i <- C^-1 E[C x_i | y_i]
 /// ```
 ///
-/// with `a`, `b` and `M` of the largest marginal likelihood of the sums of all items (empirical Bayes, Efron and Morris 1973), and the weights of the columns of an
-/// [`ItemPrior`](crate::ItemPrior): sums that show nothing above their noise leave users with their own means. `pi` is 0.5 for item biases alone and 0.7 with tastes: the part of residuals that passes `c_t`, about. For item biases alone, rounds of
-/// statistics too are of labels above the biases so far, and count as residual rounds. [`pull`](Self::pull) has no effect.
+/// with `a`, `b` and `M` that maximise the marginal likelihood of the sums of all items (empirical
+/// Bayes, Efron and Morris 1973), and the weights of the columns of an
+/// [`ItemPrior`](crate::ItemPrior): if sums show nothing above their noise, users keep only their
+/// own means. `pi` is 0.5 for item biases alone and 0.7 with taste factors: approximately the part
+/// of residuals that `c_t` does not clip. For item biases alone, rounds of statistics also use
+/// labels minus the current biases, and count as residual rounds. [`pull`](Self::pull) has no
+/// effect.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ResidualRounds {
-    /// Rounds of sufficient statistics before the residual ones, 1 or above.
+    /// Number of rounds of sufficient statistics before the residual ones, 1 or above.
     pub n_statistics_rounds: usize,
-    /// Bounds `c_t`, data units. Geometric ones are `label_bound * ratio^t`, `t` from 1 at the first residual
-    /// round; listed ones have one entry per residual round.
+    /// Bounds `c_t`, in data units. Geometric ones are `label_bound * ratio^t`, with `t` from 1 at
+    /// the first residual round; listed ones have one entry per residual round.
     pub bounds: ResidualBounds,
-    /// Whether all of a user's weighted residuals are bounded together or each by itself.
+    /// Whether all of a user's weighted residuals are bounded together or each separately.
     pub clip: GradientClip,
-    /// From 0 to 1. Without effect with pooled matrices.
+    /// From 0 to 1. No effect with pooled matrices.
     pub pull: f64,
-    /// Whether what a user sends about an item comes from a user step without the user's record of it. A factor that has seen a
-    /// rating explains part of its noise, which items would learn as if users shared it. See [`ItemResiduals`].
+    /// Whether a user's contribution to an item comes from a user step without the user's record of
+    /// it. A factor fitted to a rating explains part of its noise, which items would learn as if it
+    /// were common to users. See [`ItemResiduals`].
     ///
-    /// The first of these rounds then learns tastes afresh, from 0, since those of the rounds before have learnt such noise; it is bounded as a round of
-    /// statistics.
+    /// The first of these rounds then learns taste factors afresh, starting at 0, because those of
+    /// earlier rounds have learned such noise; its bound is that of a round of statistics.
     #[serde(default)]
     pub leave_one_out: bool,
-    /// Tastes that are learnt afresh are dropped, where the length of the factors is by rule, if the energy of their residual sums is not above the
-    /// noise by so many times what is expected of ratings without tastes:
+    /// Newly learned taste factors are dropped, if the dimension of the factors is by rule, unless
+    /// the energy of their residual sums exceeds the noise by this multiple of its expectation for
+    /// ratings without taste factors:
     ///
     /// ```text
     /// sum_i ||r_i||^2 - n d sigma^2 < least_signal G^2 B^2 tr(sum_j f_j f_j^T)      r_i without its first coordinate, d = dim - 1
     /// ```
     ///
-    /// The right side takes every user for one at the bound. So are tastes whose sums without what lies along the users' mean taste, `r_i - m r_i0` with
-    /// `m = sum_j f_j / sum_j f_j0`, are less than five standard deviations above what noise adds: with little budget, errors of the item biases show along that mean.
-    /// Looks at releases only. 0 drops none.
+    /// The right side assumes that every user is at the bound. Taste factors are also dropped if
+    /// their sums without the part along the users' mean taste vector, `r_i - m r_i0` with
+    /// `m = sum_j f_j / sum_j f_j0`, are less than five standard deviations above the contribution
+    /// of noise: with a small budget, errors of the item biases appear along that mean. Uses
+    /// releases only. 0 drops none.
     #[serde(default)]
     pub least_signal: f64,
 }
@@ -248,7 +260,7 @@ impl ItemUpdate {
         }
     }
 
-    /// Releases of the first `n_rounds` rounds together, at most 1000 rounds.
+    /// Total number of releases of the first `n_rounds` rounds, at most 1000 rounds.
     pub(super) fn releases_of(&self, n_rounds: usize) -> usize {
         let double = match self {
             Self::Ssp => n_rounds,
@@ -260,8 +272,8 @@ impl ItemUpdate {
 }
 
 impl GradientRounds {
-    /// Defaults by rule for labels within `label_bound`: residuals within it too, curvature of
-    /// factors of norm 1 spread evenly over `dim` coordinates.
+    /// Defaults by rule for labels within `label_bound`: residuals within the same bound, and the
+    /// curvature of factors of norm 1 that is spread evenly over `dim` coordinates.
     #[must_use]
     pub fn new(label_bound: f64, dim: usize) -> Self {
         Self {
@@ -286,7 +298,8 @@ impl GradientRounds {
 }
 
 impl ResidualRounds {
-    /// Three rounds of statistics, then bounds that shrink to 0.9 of the one before, without pull and with all records of a user.
+    /// Three rounds of statistics, then bounds that shrink to 0.9 of the previous one, without pull
+    /// and with all records of a user.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -310,7 +323,7 @@ impl ResidualRounds {
         Err(ParamError::new("pull", self.pull, "a number from 0 to 1").into())
     }
 
-    /// `c_t` of round `round`, from 0 at the first round of all.
+    /// `c_t` of round `round`, counted from 0 at the first of all rounds.
     pub(super) fn bound(&self, label_bound: f64, round: usize) -> f64 {
         let step = round.saturating_sub(self.n_statistics_rounds);
         match &self.bounds {
@@ -326,17 +339,20 @@ impl Default for ResidualRounds {
     }
 }
 
-/// Tastes are kept whose sums across the users' mean lie so many standard deviations above noise: see [`ResidualRounds::least_signal`].
+/// Taste factors are kept if their sums, after removing the users' mean direction, are this many
+/// standard deviations above noise: see [`ResidualRounds::least_signal`].
 const LEAST_DEVIATIONS: f64 = 5.0;
 
-/// How much of a residual passes the bound on users' residuals, about, with item biases alone and with tastes: users with large ones are shortened. Only
-/// the speed of convergence depends on it, and how the noise of rounds is weighed.
+/// Approximate part of a residual that the bound on users' residuals does not clip, with item
+/// biases alone and with taste factors: large contributions are scaled down. Only the speed of
+/// convergence and the weighting of rounds depend on it.
 const PASSES: [f64; 2] = [0.5, 0.7];
 
-/// Single labels are clipped to this many label bounds before the user's joint clip.
+/// Single labels are clipped to this many label bounds before the user's labels are clipped
+/// jointly.
 const SINGLE_LABEL_BOUNDS: f64 = 3.0;
 
-/// One user's share of the item statistics of one round.
+/// One user's contribution to the item statistics of one round.
 ///
 /// ```text
 /// f_j    = [sqrt(1 - G^2), G v_j / ||v_j||]       user factor, norm at most 1; [1] without tastes
@@ -350,9 +366,10 @@ const SINGLE_LABEL_BOUNDS: f64 = 3.0;
 /// Without biases ([`ScoreModel::Plain`]) a user's factor is `f_j = v_j min(1, G / ||v_j||)`, of norm at most
 /// `F = G` instead of `F = 1`, `offset_j` is 0 and single labels are clipped to `[-B, B]`.
 ///
-/// The constant coordinate makes the first coordinate of the item's solution an item bias; `G`
-/// is how much of the norm the tastes get. With implicit feedback every label is 1 and `B = 1`. Source: Krichene et al. 2023, Algorithms 1 and 3, with
-/// the regulariser outside the private sum (`docs/errata.md`).
+/// The constant coordinate makes the first coordinate of the item's solution an item bias; `G` is
+/// the share of the norm for the taste factors. With implicit feedback every label is 1 and
+/// `B = 1`. Source: Krichene et al. 2023, Algorithms 1 and 3, with the regulariser outside the
+/// private sum (`docs/errata.md`).
 ///
 /// # Privacy
 /// L2 sensitivity of the two sums when one user is added or removed:
@@ -362,10 +379,9 @@ const SINGLE_LABEL_BOUNDS: f64 = 3.0;
 /// right-hand sides: sqrt(sum_i w_ij^2 y_ij^2 ||f_j||^2)  <= F B
 /// ```
 ///
-/// because `sum_i w_ij^2 <= 1` for the records kept (sampling sets the others' weights to 0) and every item has a
-/// block of its own.
-/// The contribution is a function of the user's own records, released item factors, released
-/// counts and public constants.
+/// because `sum_i w_ij^2 <= 1` for the records kept (sampling sets the others' weights to 0) and
+/// every item has its own block. The contribution is a function of the user's own records, released
+/// item factors, released counts and public constants.
 pub struct ItemStatistics<'a> {
     design: Design,
     weights: &'a TaskWeights,
@@ -387,15 +403,15 @@ impl std::fmt::Debug for ItemStatistics<'_> {
 }
 
 impl MatrixFactorization {
-    /// What users will contribute to the item statistics of one round, for factors of length
-    /// `dim`: a [`FactorContribution`] for [`dp_mechanism::GramSums`].
+    /// Users' contribution to the item statistics of one round, for factors of dimension `dim`: a
+    /// [`FactorContribution`] for [`dp_mechanism::GramSums`].
     ///
     /// # Privacy
-    /// `item_factors` and `weights` must be public or released: the sensitivity bound is about what a
-    /// user adds given them.
+    /// `item_factors` and `weights` must be public or released: the sensitivity bound is for a
+    /// user's contribution given them.
     ///
     /// # Errors
-    /// [`crate::Error::Shape`] when `item_factors` does not hold one row of length `dim` for each
+    /// [`crate::Error::Shape`] when `item_factors` does not have one row of length `dim` for each
     /// weight.
     pub fn statistics<'a>(
         &self,
@@ -446,9 +462,10 @@ impl MatrixFactorization {
     }
 
     /// Item factors from released statistics; from a pooled matrix, `A_i = W_i C` with the released
-    /// `item_weights` `W_i` and `C` the matrix divided by its trace: `x_i = (PSD(A_i) + ridge I)^-1 b_i`, as rows
-    /// `[h_i, q_i]` with `h_i = sqrt(1 - G^2) x_i0`, because every user carries that constant
-    /// coordinate; `h_i = 0` without biases. The projection comes before the ridge. Post-processing of a release.
+    /// `item_weights` `W_i` and `C` the matrix divided by its trace:
+    /// `x_i = (PSD(A_i) + ridge I)^-1 b_i`, as rows `[h_i, q_i]` with `h_i = sqrt(1 - G^2) x_i0`,
+    /// because every user has that constant coordinate; `h_i = 0` without biases. The projection
+    /// comes before the ridge. Post-processing of a release.
     ///
     /// # Errors
     /// [`crate::Error::Linalg`] when the released values are not finite; [`crate::Error::Shape`] when there is not
@@ -519,12 +536,12 @@ impl MatrixFactorization {
 }
 
 impl ItemStatistics<'_> {
-    /// Items that users are described by.
+    /// Number of items used for users' factors.
     pub(super) fn n_items(&self) -> usize {
         self.weights.omega().len()
     }
 
-    /// Length of users' factors `f_j`.
+    /// Dimension of users' factors `f_j`.
     pub(super) const fn n_coordinates(&self) -> usize {
         self.design.score_model().coordinates(self.design.dim())
     }
@@ -548,7 +565,7 @@ impl ItemStatistics<'_> {
         }
     }
 
-    /// Clips each label by itself.
+    /// Clips each label separately.
     fn write_labels(&self, user: UserRow<'_>, offset: f64, out: &mut FactorBuffer) {
         for (label, &y) in out.labels.iter_mut().zip(user.values()) {
             *label = self.single_label(y, offset);
@@ -566,7 +583,7 @@ impl ItemStatistics<'_> {
         (f64::from(rating) - (self.bias.center + offset)).clamp(-single, single)
     }
 
-    /// Clips all labels of the user together.
+    /// Clips all labels of the user jointly.
     fn clip_jointly(&self, out: &mut FactorBuffer) {
         let weighted = out.labels.iter().zip(&out.weights).map(|(y, w)| w * y);
         let norm = weighted.map(|y| y * y).sum::<f64>().sqrt();
@@ -578,7 +595,7 @@ impl ItemStatistics<'_> {
         }
     }
 
-    /// Writes one user's factor, weights and single labels; zeros where there is no working memory.
+    /// Writes one user's factor, weights and single labels; zeros if there is no scratch memory.
     fn write(&self, user: UserRow<'_>, scratch: &mut Option<UserScratch>, out: &mut FactorBuffer) {
         let Some(scratch) = scratch else { return };
         let solution = self.user_step().solve(user, scratch);
@@ -587,7 +604,8 @@ impl ItemStatistics<'_> {
         self.write_labels(user, solution.offset, out);
     }
 
-    /// As [`describe`](Self::describe), with the factor of each record, `f_j` or the user's without the record, and labels above its offset.
+    /// As [`describe`](Self::describe), with a separate factor for each record, `f_j` or the user's
+    /// factor without the record, and labels minus its offset.
     pub(super) fn describe_each(&self, user: UserRow<'_>, (described, each): &mut ResidualScratch) {
         self.describe(user, described);
         let (Some(step), own) = (&mut described.0, &mut described.1) else {
@@ -608,12 +626,13 @@ impl ItemStatistics<'_> {
         });
     }
 
-    /// Whether right-hand sides are of labels above the item biases so far.
+    /// Whether right-hand sides use labels minus the current item biases.
     pub(super) const fn are_residuals(&self) -> bool {
         self.are_residuals
     }
 
-    /// As [`write`](Self::write) with labels above the item biases, for users without tastes.
+    /// As [`write`](Self::write) with labels minus the item biases, for users without taste
+    /// factors.
     fn write_residuals(
         &self,
         user: UserRow<'_>,
@@ -636,12 +655,12 @@ impl ItemStatistics<'_> {
         }
     }
 
-    /// Working memory of [`describe`](Self::describe).
+    /// Scratch memory of [`describe`](Self::describe).
     pub(super) fn describing_scratch(&self) -> (Option<UserScratch>, FactorBuffer) {
         (self.scratch(), FactorBuffer::default())
     }
 
-    /// One user's factor, weights and single labels, for sums that are no Gram sums.
+    /// Computes one user's factor, weights and single labels, for sums other than Gram sums.
     pub(super) fn describe(
         &self,
         user: UserRow<'_>,
@@ -685,7 +704,7 @@ impl FactorContribution for ItemStatistics<'_> {
     }
 }
 
-/// The one matrix of all items; that of users without tastes for `dim` 1.
+/// The one matrix for all items; that of users without taste factors for `dim` 1.
 pub(super) fn pooled_matrix(released: &ReleasedGrams, dim: usize) -> Vec<f64> {
     let mut matrix = vec![1.0; dim * dim];
     if dim == released.dim() {
@@ -694,21 +713,23 @@ pub(super) fn pooled_matrix(released: &ReleasedGrams, dim: usize) -> Vec<f64> {
     matrix
 }
 
-/// The average of users' `f f^T`: the released sum without its negative part, scaled to trace 1.
+/// The average of users' `f f^T`: the positive semidefinite part of the released sum, scaled to
+/// trace 1.
 pub(super) fn share_matrix(mut sum: Vec<f64>, dim: usize) -> Result<Vec<f64>> {
     dp_linalg::project_psd_in_place(&mut sum, dim)?;
     let trace: f64 = sum.iter().step_by(dim + 1).sum();
     for (at, entry) in sum.iter_mut().enumerate() {
         *entry = match trace > 0.0 {
             true => *entry / trace,
-            false if at % (dim + 1) == 0 => (dim as f64).recip(), // all noise: as if all directions were alike
+            false if at % (dim + 1) == 0 => (dim as f64).recip(), // only noise: treat all directions as equal
             false => 0.0,
         };
     }
     Ok(sum)
 }
 
-/// The constant coordinate of every user's factor: `sqrt(1 - G^2)`, or 1 where there are no tastes.
+/// The constant coordinate of every user's factor: `sqrt(1 - G^2)`, or 1 if there are no taste
+/// factors.
 pub(super) fn bias_coordinate(clip_norm: f64, dim: usize) -> f64 {
     if dim == 1 {
         1.0
@@ -717,17 +738,17 @@ pub(super) fn bias_coordinate(clip_norm: f64, dim: usize) -> f64 {
     }
 }
 
-/// Ridge of the item step: it follows the released noise, so that directions that are all
-/// noise stay small, plus a public constant.
+/// Ridge of the item step: it follows the released noise, so that directions with only noise stay
+/// small, plus a public constant.
 pub(super) fn ridge(params: &FactorizationParams, noise_stddev: f64, dim: usize) -> f64 {
     let noise = noise_stddev * (dim as f64).sqrt();
     params.item_ridge_factor * noise + params.item_l2_penalty
 }
 
-/// Working memory of a user's residuals: as for statistics, and the factor of each record.
+/// Scratch memory for a user's residuals: that for statistics, and the factor of each record.
 pub(super) type ResidualScratch = ((Option<UserScratch>, FactorBuffer), Vec<f64>);
 
-/// One user's share of the residual sums of all items.
+/// One user's contribution to the residual sums of all items.
 ///
 /// ```text
 /// e_ij = y_ij - <x_i, f_ij>         w_ij and single labels as in ItemStatistics; f_ij = f_j
@@ -736,32 +757,33 @@ pub(super) type ResidualScratch = ((Option<UserScratch>, FactorBuffer), Vec<f64>
 /// r_i += s_ij f_ij
 /// ```
 ///
-/// With [`leave_one_out`](ResidualRounds::leave_one_out), `f_ij` and the offset of `y_ij` are what the user step finds without
-/// record `i`: a user's rating of an item is not fitted by a factor that has seen it.
+/// With [`leave_one_out`](ResidualRounds::leave_one_out), `f_ij` and the offset of `y_ij` are those
+/// of the user step without record `i`: a user's rating of an item is not predicted with a factor
+/// that was fitted to it.
 ///
-/// This is minus the gradient of `sum_j w_ij e_ij^2 / 2`, clipped user by user inside the sum
+/// This is minus the gradient of `sum_j w_ij e_ij^2 / 2`, clipped for each user inside the sum
 /// (`docs/errata.md`, Algorithm 2).
 ///
 /// # Privacy
-/// User `j` adds the blocks `s_ij f_ij`, one per item of the user, and `||f_ij|| <= F`. Joint:
-/// `sum_i s_ij^2 <= c^2` by construction. Each by itself: `sum_i w_ij^2 c^2 <= c^2`, because
-/// `sum_i w_ij^2 <= 1`. Either way the squared norm of everything the user adds is
-/// `sum_i s_ij^2 ||f_ij||^2 <= F^2 c^2`: the L2 sensitivity under add/remove is `F c`, whatever the labels and
-/// the coefficients. `F` is 1 with biases and `clip_norm` without.
+/// User `j` adds the blocks `s_ij f_ij`, one per item of the user, and `||f_ij|| <= F`. Joint
+/// clipping: `sum_i s_ij^2 <= c^2` by construction. Separate clipping: `sum_i w_ij^2 c^2 <= c^2`,
+/// because `sum_i w_ij^2 <= 1`. In both cases the squared norm of everything the user adds is
+/// `sum_i s_ij^2 ||f_ij||^2 <= F^2 c^2`: the L2 sensitivity under add/remove is `F c`, whatever the
+/// labels and the coefficients. `F` is 1 with biases and `clip_norm` without.
 #[derive(Debug)]
 pub struct ItemResiduals<'a> {
-    /// How users are described, by factors that were released.
+    /// The computation of users' factors, from released item factors.
     pub statistics: &'a ItemStatistics<'a>,
     /// Coefficients `x_i`, public or released, one row per item in the coordinates of `f_j`.
     pub coefficients: &'a [f64],
-    /// The bound `c`, data units, above 0.
+    /// The bound `c`, in data units, above 0.
     pub bound: f64,
-    /// What is bounded.
+    /// What is clipped.
     pub clip: GradientClip,
 }
 
 impl ItemResiduals<'_> {
-    /// Overwrites the labels by the bounded, weighted residuals `s_ij`.
+    /// Overwrites the labels with the bounded, weighted residuals `s_ij`.
     pub(super) fn bounded_residuals(
         &self,
         user: UserRow<'_>,
@@ -810,7 +832,8 @@ impl VectorContribution for ItemResiduals<'_> {
     }
 }
 
-/// Adds `scale` times the factor at the coordinates of an item, the first item's being `origin`. The plan refuses catalogues where these would not fit.
+/// Adds `scale` times the factor at the coordinates of an item; those of the first item start at
+/// `origin`. The plan refuses catalogues for which these would overflow.
 pub(super) fn add_row(
     out: &mut SparseBuffer,
     (origin, item): (u32, u32),
@@ -819,17 +842,18 @@ pub(super) fn add_row(
 ) {
     let dim = u32::try_from(factor.len()).unwrap_or(u32::MAX); // at most 256
     let first = origin.saturating_add(item.saturating_mul(dim));
-    // in one piece: this is the inner loop of training, and one entry at a time costs half as much again
+    // in one piece: this is the inner loop of training, and adding single entries costs half as
+    // much again
     let row = (0_u32..).zip(factor);
     out.extend(row.map(|(k, f)| (first.saturating_add(k), scale * f)));
 }
 
 impl MatrixFactorization {
-    /// What users will contribute to a round on residuals: a [`VectorContribution`] with one block of coordinates
-    /// per item.
+    /// Users' contribution to a residual round: a [`VectorContribution`] with one block of
+    /// coordinates per item.
     ///
     /// # Privacy
-    /// `coefficients` must be public or released, as what `statistics` was made of.
+    /// `coefficients` must be public or released, like the inputs of `statistics`.
     ///
     /// # Errors
     /// [`crate::Error::Shape`] when there is not one row of the statistics' length for each item.
@@ -851,7 +875,8 @@ impl MatrixFactorization {
         })
     }
 
-    /// Releases the residual sums around these coefficients of the items; users are described by the factors of `rounds`.
+    /// Releases the residual sums around these coefficients of the items; users' factors are
+    /// computed from the item factors of `rounds`.
     fn release_residuals(
         &self,
         coefficients: &[f64],
@@ -934,7 +959,7 @@ impl MatrixFactorization {
             let biases = |rows: &[f64]| rows.chunks_exact(dim).map(|x| x[0]).collect();
             (x, change) = (biases(&x), biases(&change));
             rounds.dim = 1;
-            // the constant coordinate of users' factors is 1 from now on
+            // from now on the constant coordinate of users' factors is 1
             let bias = bias_coordinate(params.clip_norm, dim);
             x.iter_mut().for_each(|x| *x *= bias);
             change.iter_mut().for_each(|r| *r /= bias);
@@ -951,7 +976,8 @@ impl MatrixFactorization {
         Ok(())
     }
 
-    /// Whether released residual sums around 0 show more tastes than [`ResidualRounds::least_signal`] asks for.
+    /// Whether released residual sums around 0 show a larger taste signal than
+    /// [`ResidualRounds::least_signal`] requires.
     fn tastes_show(
         &self,
         settings: &ResidualRounds,
@@ -980,7 +1006,7 @@ impl MatrixFactorization {
         is_much && is_clear
     }
 
-    /// Overwrites released residual sums by the steps of the items, each by its own matrix.
+    /// Overwrites released residual sums with the steps of the items, each with its own matrix.
     fn step_per_item(
         &self,
         settings: &ResidualRounds,
@@ -999,7 +1025,8 @@ impl MatrixFactorization {
         })?)
     }
 
-    /// Coefficients of the items given the sums of all rounds so far and those of this one around `x`: see [`ResidualRounds`].
+    /// Coefficients of the items given the sums of all earlier rounds and those of this one around
+    /// `x`: see [`ResidualRounds`].
     pub(super) fn posterior(
         &self,
         rounds: &mut RoundState,

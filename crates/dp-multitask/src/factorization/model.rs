@@ -1,4 +1,4 @@
-//! What a fit leaves behind, and what each user does with it.
+//! The released model, and each user's personal model.
 
 use dp_core::{Interactions, Private, ShapeError, UserRow, params};
 use dp_linalg::{ItemRanking, top_k, top_k_each};
@@ -10,7 +10,8 @@ use super::rating_scale::RatingScale;
 use super::user_step::{Design, UserScratch, UserStep};
 use crate::{Error, LocalBias, NoisyCounts, Provenance, Result};
 
-/// Users whose scores are computed together, so that the factors are read once for all of them.
+/// Number of users whose scores are computed together, so that the factors are read once for all of
+/// them.
 const USERS_AT_ONCE: usize = 16;
 
 /// Why some models need penalties.
@@ -24,7 +25,7 @@ pub struct UserPenalties {
     pub offset: f64,
     /// On the user's factor.
     pub factor: f64,
-    /// On the user's factor, for each record of the user's own.
+    /// On the user's factor, multiplied by the user's number of records.
     pub factor_per_record: f64,
 }
 
@@ -40,28 +41,30 @@ impl UserPenalties {
     }
 }
 
-/// The public constants by which every user turns own records into a personal model.
+/// The public constants by which every user computes a personal model from their own records.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scoring {
-    /// Length of item factors: the item bias and the taste coordinates.
+    /// Dimension of item factors: the item bias and the taste factors.
     pub dim: usize,
-    /// How a user's own offset starts.
+    /// The initial value of a user's own offset.
     pub bias: LocalBias,
-    /// What a predicted rating is made of.
+    /// Components of a predicted rating.
     #[serde(default, skip_serializing_if = "ScoreModel::is_biased")]
     pub score_model: ScoreModel,
-    /// Ridge of the user step. `None`, for ratings with biases: every user weighs penalties, and how much of the item biases to
-    /// take, by the evidence of own records; see [`FactorModel::fold_in`].
+    /// Ridge of the user step. `None`, for ratings with biases: every user weights candidate
+    /// penalties, and the share of the item biases to use, by the evidence of their own records;
+    /// see [`FactorModel::fold_in`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub penalties: Option<UserPenalties>,
-    /// With implicit feedback, the weight `a0` of every item as a weak no; `None` for ratings.
+    /// With implicit feedback, the weight `a0` of every item as a weak negative; `None` for
+    /// ratings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unobserved_weight: Option<f64>,
 }
 
 impl Scoring {
-    /// The rows that users regress on.
+    /// The rows on which users regress.
     pub(crate) fn design(&self, item_factors: &[f64]) -> Design {
         let design = Design::new(item_factors, self.dim, self.score_model);
         match self.unobserved_weight {
@@ -71,14 +74,15 @@ impl Scoring {
     }
 }
 
-/// Item factors and the constants to use them with. Public when its factors were released.
+/// Item factors and the constants needed to use them. Public if its factors were released.
 ///
 /// ```text
 /// rating of user j for item i:  offset_j + b_j h_i + <q_i, v_j>
 /// ```
 ///
-/// Row `i` of the factors is `[h_i, q_i]`: an item bias and `dim - 1` taste coordinates. `offset_j`,
-/// `v_j` and `b_j`, which is 1 where penalties are fixed, come from [`fold_in`](Self::fold_in) and stay with the user.
+/// Row `i` of the factors is `[h_i, q_i]`: an item bias and `dim - 1` taste factors. `offset_j`,
+/// `v_j` and `b_j`, which is 1 if penalties are fixed, come from [`fold_in`](Self::fold_in) and
+/// stay with the user.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FactorModel {
     scoring: Scoring,
@@ -126,7 +130,8 @@ impl FactorModel {
         })
     }
 
-    /// The same model with the item counts that were released with it. Where they are the item biases, their noise is that of the biases.
+    /// The same model with the item counts that were released with it. If they are the item biases,
+    /// their noise is that of the biases.
     #[must_use]
     pub fn with_counts(mut self, counts: Option<NoisyCounts>) -> Self {
         self.counts = counts;
@@ -137,13 +142,14 @@ impl FactorModel {
         self
     }
 
-    /// The same model with the standard errors of its factors: of item counts what the mechanism's noise adds, of biases and tastes the posterior standard
-    /// deviation given everything released, in the units of each coordinate. The sampling of users is in neither. Errors of the coordinates of an item are
-    /// taken for uncorrelated.
+    /// The same model with the standard errors of its factors: for item counts the standard
+    /// deviation of the mechanism's noise, for biases and taste factors the posterior standard
+    /// deviation given all releases, in the units of each coordinate. Neither includes the sampling
+    /// of users. Errors of the coordinates of an item are assumed to be uncorrelated.
     ///
     /// # Errors
-    /// [`crate::Error::Shape`] unless there is one for each number of the factors, [`crate::Error::Param`] for one that is negative or not
-    /// finite.
+    /// [`crate::Error::Shape`] unless there is one for each number of the factors,
+    /// [`crate::Error::Param`] for one that is negative or not finite.
     pub fn with_standard_errors(mut self, errors: Vec<f64>) -> Result<Self> {
         let expected = self.item_factors.len();
         params::same_size("standard errors", errors.len(), expected)?;
@@ -154,13 +160,14 @@ impl FactorModel {
         Ok(self)
     }
 
-    /// Standard errors of the factors from the mechanism's noise, rows as in [`item_factors`](Self::item_factors), where they are known.
+    /// Standard errors of the factors due to the mechanism's noise, rows as in
+    /// [`item_factors`](Self::item_factors), if they are known.
     #[must_use]
     pub fn standard_errors(&self) -> Option<&[f64]> {
         self.standard_errors.as_deref()
     }
 
-    /// The released item counts, where the run made any.
+    /// The released item counts, if the run made any.
     #[must_use]
     pub const fn counts(&self) -> Option<&NoisyCounts> {
         self.counts.as_ref()
@@ -173,13 +180,13 @@ impl FactorModel {
         self
     }
 
-    /// The released scale of the ratings, where the run made one.
+    /// The released scale of the ratings, if the run made one.
     #[must_use]
     pub const fn scale(&self) -> Option<&RatingScale> {
         self.scale.as_ref()
     }
 
-    /// Whether the item biases are the released counts and nothing else, as after
+    /// Whether the item biases are exactly the released counts, as after
     /// [`popularity_for_target`](crate::FactorizationParams::popularity_for_target).
     #[must_use]
     pub fn ranks_by_counts(&self) -> bool {
@@ -187,7 +194,7 @@ impl FactorModel {
         counts.is_some_and(|counts| counts.as_biases() == self.item_factors)
     }
 
-    /// How the factors came about.
+    /// The origin of the factors.
     #[must_use]
     pub const fn provenance(&self) -> Provenance {
         self.provenance
@@ -217,15 +224,16 @@ impl FactorModel {
         self.item_factors.len() / self.dim()
     }
 
-    /// A personal model from one user's own records, seen in training or not.
+    /// A personal model from one user's own records, whether or not the user was in training.
     ///
-    /// Where the model has no penalties, the user weighs 54 ways to fit (three penalties of the offset, five of the tastes or no tastes,
-    /// and all, half or nothing of the item biases) by their marginal likelihood given the user's own records and a fixed public prior,
-    /// and takes the mean of their fits. What was shared then helps a user or is left aside: with no item biases and no tastes a fit is
-    /// the user's own shrunken mean.
+    /// If the model has no penalties, the user weights 54 fits (three penalties of the offset, five
+    /// of the taste factors or no taste factors, and all, half or none of the item biases) by their
+    /// marginal likelihood given the user's own records and a fixed public prior, and takes the
+    /// mean of the fits. The shared parameters are thus used only as far as they help the user:
+    /// with no item biases and no taste factors a fit is the user's own shrunken mean.
     ///
     /// # Privacy
-    /// Local: computed from released factors and the user's own records, and meant to stay with
+    /// Local: computed from released factors and the user's own records, and intended to stay with
     /// the user. Together with the released factors the whole is jointly private.
     ///
     /// # Errors
@@ -284,7 +292,7 @@ impl FactorModel {
         )?;
         let design = self.design();
         let fit = self.user_fit(&design);
-        // nobody is fitted who has nothing to predict, and no model is kept
+        // users without held-out records are not fitted, and no model is stored
         let asked = (0..own.n_users()).filter(|&user| !held_out.user(user).is_empty());
         let asked: Vec<usize> = asked.collect();
         let pairs = asked.par_chunks(USERS_AT_ONCE).map(|users| {
@@ -341,9 +349,10 @@ impl FactorModel {
         }
     }
 
-    /// The `k` best items of every user who has `held_out` records, best first, without those in the user's `own` records; a user
-    /// without own records gets the list of everybody who has none. An empty list for every other user: a table of users dealt to parts
-    /// has empty rows of those who are elsewhere. Private, like the data they come from.
+    /// The `k` best items of every user who has `held_out` records, best first, excluding those in
+    /// the user's `own` records; a user without own records gets the common list of all such users.
+    /// An empty list for every other user: a table of users distributed over parts has empty rows
+    /// for users who are elsewhere. Private, like the data they come from.
     ///
     /// # Errors
     /// [`crate::Error::Shape`] when `own` has more items than the model, or the tables differ in their number of users.
@@ -362,7 +371,7 @@ impl FactorModel {
         self.check_n_items(own)?;
         let design = self.design();
         let fit = self.user_fit(&design);
-        // without tastes all who take the item biases in full share one ranking
+        // without taste factors, all users who use the item biases in full have the same ranking
         let shared = (self.dim() == 1).then(|| ItemRanking::new(&self.item_factors));
         let asked = (0..own.n_users()).filter(|&user| !held_out.user(user).is_empty());
         let asked: Vec<usize> = asked.collect();
@@ -394,7 +403,8 @@ impl FactorModel {
         Ok(Private::new(all))
     }
 
-    /// Predicted rating of one item, data units; with implicit feedback a score that ranks items.
+    /// Predicted rating of one item, in data units; with implicit feedback a score that ranks
+    /// items.
     ///
     /// # Panics
     /// When `item` is not below [`n_items`](Self::n_items).
@@ -409,9 +419,10 @@ impl FactorModel {
         personal.offset + personal.bias_weight * row[0] + taste
     }
 
-    /// Standard deviation of the mechanism's noise in [`predict`](Self::predict): `sqrt(b^2 e_0^2 + sum_k v_k^2 e_k^2)` for
-    /// [standard errors](Self::standard_errors) `e` of the item's row. The user's own `b` and `v` are taken as they are, though they were
-    /// fitted to noisy factors. `None` where the errors are not known.
+    /// Standard deviation of the mechanism's noise in [`predict`](Self::predict):
+    /// `sqrt(b^2 e_0^2 + sum_k v_k^2 e_k^2)` for [standard errors](Self::standard_errors) `e` of
+    /// the item's row. The user's own `b` and `v` are treated as exact, although they were fitted
+    /// to noisy factors. `None` if the errors are not known.
     ///
     /// # Panics
     /// When `item` is not below [`n_items`](Self::n_items).
@@ -423,8 +434,9 @@ impl FactorModel {
         Some(squares.sum::<f64>().sqrt())
     }
 
-    /// The `k` items with the highest lower bound `predict - width * predict_stddev`, with that bound, best first, without those in
-    /// `exclude` (sorted, increasing). `None` where standard errors are not known.
+    /// The `k` items with the highest lower bound `predict - width * predict_stddev`, with that
+    /// bound, best first, excluding those in `exclude` (sorted, increasing). `None` if standard
+    /// errors are not known.
     ///
     /// # Errors
     /// As [`recommend`](Self::recommend).
@@ -446,7 +458,7 @@ impl FactorModel {
         Ok(Some(best.map(|of| (of.item, of.score)).collect()))
     }
 
-    /// The `k` items with the highest predicted rating, best first, without those in `exclude`
+    /// The `k` items with the highest predicted rating, best first, excluding those in `exclude`
     /// (sorted, increasing).
     ///
     /// # Errors
@@ -464,8 +476,9 @@ impl FactorModel {
             .collect())
     }
 
-    /// The `k` items nearest to each item, nearest first: by the cosine of their taste coordinates, the item itself
-    /// left out. Nothing for an item without tastes, and none for all items where `dim` is 1.
+    /// The `k` nearest items of each item, nearest first, by the cosine of their taste factors,
+    /// excluding the item itself. Empty for an item without taste factors, and for all items if
+    /// `dim` is 1.
     ///
     /// Post-processing of the factors, and as public as they are.
     ///
@@ -506,7 +519,7 @@ impl FactorModel {
     }
 }
 
-/// One user's own model. Private to the user.
+/// One user's personal model. Private to the user.
 #[derive(Clone, PartialEq)]
 #[allow(
     missing_debug_implementations,
@@ -519,21 +532,22 @@ pub struct PersonalModel {
 }
 
 impl PersonalModel {
-    /// What a row of the item factors is multiplied with: the inner product and the [`offset`](Self::offset) are the predicted rating, so items
-    /// ranked by it are ranked as [`FactorModel::recommend`] ranks them. Length `dim`.
+    /// The vector that rows of the item factors are multiplied with: the predicted rating is the
+    /// inner product plus the [`offset`](Self::offset), so the inner product ranks items as
+    /// [`FactorModel::recommend`] does. Length `dim`.
     #[must_use]
     pub fn vector(&self) -> Vec<f64> {
         let tastes = self.factor.iter().copied();
         std::iter::once(self.bias_weight).chain(tastes).collect()
     }
 
-    /// The public centre plus everything the user rates above or below it, data units.
+    /// The public centre plus the user's own deviation from it, in data units.
     #[must_use]
     pub const fn offset(&self) -> f64 {
         self.offset
     }
 
-    /// How much of the item biases the user takes, 0 to 1; 1 where the model has fixed penalties.
+    /// The share of the item biases that the user uses, 0 to 1; 1 if the model has fixed penalties.
     #[must_use]
     pub const fn bias_weight(&self) -> f64 {
         self.bias_weight
@@ -578,7 +592,7 @@ mod tests {
         let errors = vec![0.6, 0.2, 0.0, 0.0, 0.1, 0.0];
         let model = bare.with_standard_errors(errors).unwrap();
         let found = [0, 1, 2].map(|item| model.predict_stddev(&own, item).unwrap());
-        // sqrt(.3^2 + .4^2), nothing, .5 * .1
+        // sqrt(.3^2 + .4^2), 0, .5 * .1
         for (found, expected) in found.into_iter().zip([0.5, 0.0, 0.05]) {
             assert!((found - expected).abs() < 1e-12, "{found}");
         }

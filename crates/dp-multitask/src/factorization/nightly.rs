@@ -1,4 +1,5 @@
-//! Item biases and tastes that are learnt night by night, on one budget for each user's lifetime.
+//! Item biases and taste factors that are learned night by night, with one budget for each user's
+//! lifetime.
 
 use dp_accounting::{CertificateBuilder, ReleaseRequest, Requests};
 use dp_core::{Adjacency, ApproxDp, Interactions, Private, ReplaceFactor, UserRow, params};
@@ -23,51 +24,61 @@ use crate::checked::taken_on_trust;
 use crate::regression::GradientClip;
 use crate::{Error, NoisyCounts, Result, TaskWeights};
 
-/// Keeps rounding from pushing a contribution over its bound, where the kernel would drop it.
+/// Keeps rounding from pushing a contribution over its bound, in which case the kernel would drop
+/// it.
 const INSIDE: f64 = 1.0 - 1e-9;
-/// Most votes of a user that count in full.
+/// Maximum number of a user's votes that count in full.
 const WHOLE_VOTES: f64 = 9.0;
-/// Ridge of items' tastes that are learnt from likes, for sums over one user.
+/// Ridge of items' taste factors learned from likes, for sums divided by the number of users.
 const LIKES_PENALTY: f64 = 4e-4;
-/// Nights of likes with tastes count by this power of how many such nights there were before: first nights' tastes are of other axes.
+/// Power of the number of earlier nights with taste factors by which a night of likes is weighted:
+/// the taste factors of the first nights have other axes.
 const LATE: i32 = 2;
-/// Largest of the counts that stand for popularity.
+/// Largest of the counts that represent popularity.
 const POPULAR: f64 = 1e3;
-/// The label of the one release that pays for all nights.
+/// The label of the single release that pays for all nights.
 const NIGHTS: &str = "nights";
 
-/// Settings of [`NightlyFactorization`], not yet checked. All are public.
+/// Settings of [`NightlyFactorization`] before validation. All are public.
 ///
-/// Defaults were found on the validation part of MovieLens-1M with users who arrive evenly over a year (`docs/nights.md`).
+/// Defaults were chosen on the validation part of MovieLens-1M with users who arrive evenly over a
+/// year (`docs/nights.md`).
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NightlyParams {
-    /// Scale of the ratings, the user step and the fold-in: those of [`FactorizationParams`], whose rounds and shares have no part here.
+    /// Scale of the ratings, the user step and the fold-in: those of [`FactorizationParams`], whose
+    /// rounds and shares are not used here.
     pub base: FactorizationParams,
-    /// Nights that the lifetime pays for, 1 to 100,000: more than will be made. They cost delta next to nothing.
+    /// Number of nights that the lifetime pays for, 1 to 100,000; choose more than will be made.
+    /// Additional nights hardly increase delta.
     pub most_nights: u32,
-    /// Items that the catalogue may grow to, 1 or above. They cost delta next to nothing.
+    /// Maximum size of the catalogue, 1 or above. Additional items hardly increase delta.
     pub most_items: usize,
-    /// Tastes once they begin, 0 to 64; 0 learns item biases alone, or with likes popularity.
+    /// Number of taste factors once they start, 0 to 64; 0 learns only item biases, or for likes
+    /// popularity.
     pub n_tastes: usize,
-    /// Tastes begin when the released weight of an item in use is so many times the noise, 0 or above.
+    /// Taste factors start when the released weight of an item in use is this many times the noise,
+    /// 0 or above.
     pub least_signal: f64,
-    /// Share of a user's squared norm that says that the user is there.
+    /// Share of a user's squared norm that counts the user.
     pub count_share: f64,
-    /// The same for the matrix of users' factors, once there are tastes.
+    /// The same for the matrix of users' factors, once there are taste factors.
     pub matrix_share: f64,
     /// The same for the items' total weights.
     pub weight_share: f64,
-    /// Bound on a user's residuals, in bounds on labels.
+    /// Bound on a user's residuals, in units of the label bound.
     pub residual_bound: f64,
-    /// How much of a residual passes its bound, about; from 0.1 to 1. What is learnt converges with any: it says how far one night moves the model.
+    /// Approximate part of a residual that its bound does not clip; from 0.1 to 1. The result
+    /// converges with any value: it determines how far one night moves the model.
     pub passes: f64,
-    /// Whether nights of the past lose weight where releases show that items drift. Not by default: `docs/nights.md` says what it cost.
+    /// Whether past nights lose weight if releases show that items drift. Off by default:
+    /// `docs/nights.md` states its cost.
     pub forgets: bool,
 }
 
 impl NightlyParams {
-    /// Defaults for ratings from `low` to `high`, finite and `low < high`: in the middle is the centre, a quarter of the range the unit.
+    /// Defaults for ratings from `low` to `high`, finite and `low < high`: the centre is the middle
+    /// of the range, the unit is a quarter of it.
     ///
     /// # Examples
     /// ```
@@ -95,7 +106,8 @@ impl NightlyParams {
         }
     }
 
-    /// Defaults for likes: the popularity of items, and then tastes. Found on the validation users of MovieLens-1M (`docs/nights.md`).
+    /// Defaults for likes: the popularity of items, and then taste factors. Chosen on the
+    /// validation users of MovieLens-1M (`docs/nights.md`).
     ///
     /// # Examples
     /// ```
@@ -105,7 +117,7 @@ impl NightlyParams {
     #[must_use]
     pub fn for_likes(most_items: usize) -> Self {
         let mut base = FactorizationParams::implicit_plain_for_target(any_target());
-        base.dim = Some(2); // with tastes of which there are n_tastes
+        base.dim = Some(2); // with taste factors, of which there are n_tastes
         base.weight_exponent = 0.0;
         base.item_l2_penalty = LIKES_PENALTY;
         Self {
@@ -118,8 +130,9 @@ impl NightlyParams {
     /// Checks every range.
     ///
     /// # Errors
-    /// [`crate::Error::Param`] naming the first setting out of range; [`crate::Error::Unsupported`] for scores of ratings without biases, which nights
-    /// do not learn, and for tastes of likes with them.
+    /// [`crate::Error::Param`] naming the first setting out of range; [`crate::Error::Unsupported`]
+    /// for scores of ratings without biases, which nights do not learn, and for taste factors of
+    /// likes with biases.
     pub fn check(self) -> Result<NightlyFactorization> {
         let fit = self.base.clone().check()?;
         if !self.is_of_likes() && !self.base.score_model.is_biased() {
@@ -174,7 +187,8 @@ impl NightlyParams {
         self.base.feedback.implicit().is_some()
     }
 
-    /// Length of users' factors, and numbers of the matrix of their products, with so many tastes.
+    /// Dimension of users' factors, and number of entries of the matrix of their products, with
+    /// this many taste factors.
     const fn of_users(&self, n_tastes: usize) -> (usize, usize) {
         let dim = if self.is_of_likes() {
             n_tastes
@@ -185,13 +199,13 @@ impl NightlyParams {
         (dim, n_packed)
     }
 
-    /// Numbers of a night with so many items and tastes.
+    /// Number of coordinates of a night with this many items and taste factors.
     const fn len(&self, n_items: usize, n_tastes: usize) -> usize {
         let (dim, n_packed) = self.of_users(n_tastes);
         1 + n_packed + n_items * (1 + dim)
     }
 
-    /// How many items a night of `len` numbers is about.
+    /// Number of items of a night with `len` coordinates.
     const fn items_of(&self, len: usize, n_tastes: usize) -> Option<usize> {
         let of_items = len.saturating_sub(self.len(0, n_tastes));
         let of_one = self.len(1, n_tastes) - self.len(0, n_tastes);
@@ -204,7 +218,7 @@ impl NightlyParams {
     }
 }
 
-/// The target that no setting of nights follows.
+/// A target on which no setting of nights depends.
 fn any_target() -> ApproxDp {
     ApproxDp {
         epsilon: 1.0,
@@ -212,7 +226,8 @@ fn any_target() -> ApproxDp {
     }
 }
 
-/// Matrix factorisation on a [`PacedLifetime`](dp_mechanism::PacedLifetime): checked settings, a [`Trainer`].
+/// Matrix factorisation on a [`PacedLifetime`](dp_mechanism::PacedLifetime): validated settings, a
+/// [`Trainer`].
 ///
 /// ```text
 /// user j    f_j, w_ij, e_ij, s_ij   as in a round on residuals around the model so far: ItemResiduals, with equal weights
@@ -226,16 +241,23 @@ fn any_target() -> ApproxDp {
 /// model     popularity V_i;  x_i = (a0 PSD(C) + ridge I)^-1 b_i        C, b_i means over users, the m-th night with tastes by m^2
 /// ```
 ///
-/// Nights are weighed by one number each, `N_t`, and divided by the latest weights `w_i`: quotients of what single nights say would keep the errors
-/// of the first nights. The prior of item biases has a trend in `ln w_i`; that of tastes one variance for each axis of `C`. Its parameters are those
-/// of the largest likelihood of the releases (empirical Bayes). [Public columns](NightlyFactorization::with_columns) shift the means of both. Where releases show that items drift, all sums over nights lose weight from night to night, by a factor
-/// that foretold the nights so far best. Until tastes begin, `C` is 1 and users' factors are `[1]`. Before tastes a night of likes is `N_t` and
-/// the votes. `u_ij` are equal over the user's items that are among the most popular by released votes, with `sum_i u_ij^2 = 1`; only these have tastes.
+/// Nights are weighted by one number each, `N_t`, and divided by the latest weights `w_i`:
+/// quotients of single nights would keep the errors of the first nights. The prior of item biases
+/// has a trend in `ln w_i`; that of taste factors one variance for each axis of `C`. Its parameters
+/// maximise the likelihood of the releases (empirical Bayes). [Public
+/// columns](NightlyFactorization::with_columns) shift the means of both. If releases show that
+/// items drift, all sums over nights lose weight from night to night, by the factor that best
+/// predicted the nights so far. Until taste factors start, `C` is 1 and users' factors are `[1]`.
+/// Before taste factors, a night of likes is `N_t` and the votes. `u_ij` are equal over the user's
+/// items that are among the most popular by released votes, with `sum_i u_ij^2 = 1`; only these
+/// items have taste factors.
 ///
 /// # Privacy
-/// Blocks have squared norms of at most `p_n`, `p_C`, `p_w` and `p_r`, since `||f_j|| <= 1` (`F` with likes), `sum_i w_ij^2 <= 1`, `sum_i v_ij^2 <= 1`, `sum_i u_ij^2 <= 1` and `sum_i s_ij^2 <= c^2`: one user's
-/// vector has norm 1 at most, before the kernel scales it to `D_a` and checks that in integers. All nights together are one Gaussian event
-/// for the user's whole lifetime. The model is post-processing.
+/// Blocks have squared norms of at most `p_n`, `p_C`, `p_w` and `p_r`, since `||f_j|| <= 1` (`F`
+/// with likes), `sum_i w_ij^2 <= 1`, `sum_i v_ij^2 <= 1`, `sum_i u_ij^2 <= 1` and
+/// `sum_i s_ij^2 <= c^2`: one user's vector has norm 1 at most, before the kernel scales it to
+/// `D_a` and checks that in integers. All nights together are one Gaussian event for the user's
+/// whole lifetime. The model is post-processing.
 ///
 /// # Examples
 /// ```
@@ -256,7 +278,7 @@ pub struct NightlyFactorization {
     assumptions: Vec<String>,
 }
 
-/// Public numbers of items, row by row, in the order in which the items came.
+/// Public columns of items, row by row, in the order in which the items were added.
 #[derive(Debug, Clone, PartialEq)]
 struct PublicRows {
     rows: Vec<f64>,
@@ -296,10 +318,10 @@ impl Trainer for NightlyFactorization {
         taken_on_trust(certificate, &self.assumptions)
     }
 
-    /// Nights from the list and tonight's, as far as the run has any.
+    /// Uses the nights in the list and tonight's, if the run has any.
     ///
     /// # Errors
-    /// [`dp_mechanism::Error::EndOfList`] when there is none at all; those of [`Run::night`].
+    /// [`dp_mechanism::Error::EndOfList`] when there are none; errors of [`Run::night`].
     fn train(&self, data: &Private<Interactions>, run: &mut Run<'_>) -> Result<NightlyModel> {
         let mut nights = Nights::new(self);
         if let (Some(kept), Some(last)) = (&self.kept, run.last_listed())
@@ -319,7 +341,7 @@ impl Trainer for NightlyFactorization {
             nights.grow_to(n_items)?;
             let night = nights.tonight(|len, own| Ok(run.night(data, (len, 1.0), own)?))?;
             let Some(night) = night else {
-                // made before: the model is that of its items, as in a replay
+                // made before: the model has that night's items, as in a replay
                 nights.resize(before)?;
                 break;
             };
@@ -340,8 +362,9 @@ impl Trainer for NightlyFactorization {
 }
 
 impl NightlyFactorization {
-    /// The same with what was [kept](NightlyModel::state) after an earlier night. It stands for the nights of a list that ends with that night; with any
-    /// other list it is left aside, and all nights are gone through again. The model is the same either way.
+    /// The same starting from the [state](NightlyModel::state) after an earlier night. It replaces
+    /// the nights of a list that ends with that night; with any other list it is ignored, and all
+    /// nights are processed again. The model is the same in both cases.
     #[must_use]
     pub fn continuing(mut self, kept: NightState) -> Self {
         self.kept = Some(kept);
@@ -350,15 +373,17 @@ impl NightlyFactorization {
 }
 
 impl NightlyFactorization {
-    /// The same with public columns of the items: the mean of the prior of an item's bias and tastes is linear in them, with weights that are learnt from
-    /// the releases ([`ItemPrior`]). Rows of `n_columns` in the order in which items came, for as many items as the last night has; those of items that were there on an earlier
-    /// night have to be what they were.
+    /// The same with public columns of the items: the mean of the prior of an item's bias and taste
+    /// factors is linear in them, with weights that are learned from the releases ([`ItemPrior`]).
+    /// Rows of `n_columns` in the order in which items were added, for as many items as the last
+    /// night has; rows of items of an earlier night must not change.
     ///
     /// # Privacy
-    /// Columns are public and were not made from the records that are trained on. What is released is the same without them.
+    /// Columns are public and were not computed from the training records. The releases are the
+    /// same without them.
     ///
     /// # Errors
-    /// [`crate::Error::Unsupported`] with likes; those of [`ItemPrior::new`].
+    /// [`crate::Error::Unsupported`] with likes; errors of [`ItemPrior::new`].
     pub fn with_columns(mut self, rows: Vec<f64>, n_columns: usize) -> Result<Self> {
         if self.params.is_of_likes() {
             let what = "public columns of items with likes";
@@ -369,7 +394,7 @@ impl NightlyFactorization {
         Ok(self)
     }
 
-    /// The same for the model after so many nights of a list that may have more.
+    /// The same for the model after `n_nights` nights of a list that may have more.
     #[must_use]
     pub const fn until(mut self, n_nights: usize) -> Self {
         self.until = Some(n_nights);
@@ -377,7 +402,7 @@ impl NightlyFactorization {
     }
 }
 
-/// For nights that are not made: users are not asked.
+/// For replayed nights: users contribute nothing.
 struct Nothing;
 
 impl VectorContribution for Nothing {
@@ -388,17 +413,17 @@ impl VectorContribution for Nothing {
     fn contribute(&self, _: UserRow<'_>, (): &mut (), _: &mut SparseBuffer) {}
 }
 
-/// The model of a night, and what was released about it. Public.
+/// The model of a night, and its released properties. Public.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NightlyModel {
     /// Item factors.
     pub model: FactorModel,
-    /// What the nights say: for the next one.
+    /// The evidence of the nights, for the next one.
     pub state: NightState,
 }
 
 impl NightState {
-    /// Nights that were made.
+    /// Number of nights that were made.
     #[must_use]
     pub const fn n_nights(&self) -> usize {
         self.n_nights
@@ -410,20 +435,22 @@ impl NightState {
         self.last_night
     }
 
-    /// Tastes of an item, 0 until they begin.
+    /// Number of taste factors of an item, 0 until they start.
     #[must_use]
     pub const fn n_tastes(&self) -> usize {
         self.n_tastes
     }
 
-    /// What the weight of a night is multiplied by with every further night: 1 unless releases showed that items drift.
+    /// Factor by which the weight of a night is multiplied with every further night: 1 unless
+    /// releases showed that items drift.
     #[must_use]
     pub fn forgets_by(&self) -> f64 {
         self.forgetting.factor()
     }
 
-    /// How far the item biases moved in the last night: root mean square over the items that there were before, data units; with likes as a share of the
-    /// largest. Nothing after the first night.
+    /// How far the item biases moved in the last night: root mean square over the items that
+    /// existed before, in data units; for likes as a share of the largest. None after the first
+    /// night.
     #[must_use]
     pub const fn moved(&self) -> Option<f64> {
         self.moved
@@ -436,7 +463,7 @@ fn moved(before: &[f64], now: &[f64]) -> Option<f64> {
     (!before.is_empty()).then(|| mean.sqrt())
 }
 
-/// What users send on a night.
+/// A user's contribution to a night.
 #[derive(Debug)]
 pub struct NightContribution<'a> {
     n_items: usize,
@@ -444,16 +471,16 @@ pub struct NightContribution<'a> {
     records: Records<'a>,
 }
 
-/// What a night says of users' records.
+/// What a night uses of users' records.
 #[derive(Debug)]
 enum Records<'a> {
-    /// Likes before tastes.
+    /// Likes before taste factors.
     Popularity,
     Likes(ItemStatistics<'a>),
     Ratings(ItemResiduals<'a>),
 }
 
-/// What the blocks of a user's vector are multiplied by.
+/// Factors by which the blocks of a user's vector are multiplied.
 #[derive(Debug, Clone, Copy)]
 struct Scales {
     count: f64,
@@ -511,7 +538,8 @@ impl VectorContribution for NightContribution<'_> {
 }
 
 impl NightContribution<'_> {
-    /// The matrix of a user's factor from coordinate `at` on; gives the first one behind it.
+    /// Adds the matrix of a user's factor starting at coordinate `at`; returns the first coordinate
+    /// after it.
     fn push_matrix(&self, mut at: u32, factor: &[f64], out: &mut SparseBuffer) -> u32 {
         for_each_pair(factor.len(), |a, b, root| {
             out.push(at, self.scales.matrix * root * factor[a] * factor[b]);
@@ -520,7 +548,7 @@ impl NightContribution<'_> {
         at
     }
 
-    /// One vote for each of the user's items, from coordinate `at` on.
+    /// Adds one vote for each of the user's items, starting at coordinate `at`.
     fn push_votes(&self, at: u32, user: UserRow<'_>, out: &mut SparseBuffer) {
         let vote = (user.len() as f64).max(WHOLE_VOTES).sqrt().recip();
         let votes = user.items().iter();
@@ -536,7 +564,8 @@ impl NightContribution<'_> {
     }
 }
 
-/// Entries on and above the diagonal, with what keeps the norm of a matrix that of its list.
+/// Entries on and above the diagonal, with the factor that makes the norm of their list that of the
+/// matrix.
 fn for_each_pair(dim: usize, mut each: impl FnMut(usize, usize, f64)) {
     for a in 0..dim {
         for b in a..dim {
@@ -550,20 +579,20 @@ fn for_each_pair(dim: usize, mut each: impl FnMut(usize, usize, f64)) {
     }
 }
 
-/// Sums over nights, each night by `N_t`.
+/// Sums over nights, with each night weighted by `N_t`.
 #[derive(Debug, Clone, PartialEq, Default, serde::Serialize, serde::Deserialize)]
 struct Evidence {
-    /// `G`: `sum_t N_t^2` less what noise adds to it.
+    /// `G`: `sum_t N_t^2` minus the contribution of noise.
     precision: f64,
     /// `sum_t N_t^2` as released.
     squares: f64,
     /// `sum_t N_t r_t`.
     sums: Vec<f64>,
-    /// `sum_t N_t^2 x_t`, less what noise adds.
+    /// `sum_t N_t^2 x_t`, minus the contribution of noise.
     positions: Vec<f64>,
 }
 
-/// `N_t`, and its square less what noise adds to it.
+/// `N_t`, and its square minus the contribution of noise.
 type Speakers = (f64, f64);
 
 impl Evidence {
@@ -580,7 +609,8 @@ impl Evidence {
         }
     }
 
-    /// Nights so far count by so much less. `squares` is what becomes of the squares of their weights.
+    /// Multiplies the weight of the nights so far by `kept`, and the squares of their weights by
+    /// `squares`.
     fn fade(&mut self, kept: f64, squares: f64) {
         self.precision *= kept;
         self.squares *= squares;
@@ -592,33 +622,34 @@ impl Evidence {
         self.precision <= 0.0
     }
 
-    /// Standard deviation of the noise of sums over `G`, for that of one night.
+    /// Standard deviation of the noise of sums divided by `G`, given that of one night.
     fn noise_stddev(&self, of_night: f64) -> f64 {
         of_night * self.squares.sqrt() / self.precision.max(f64::MIN_POSITIVE)
     }
 }
 
-/// What all nights so far say: made of releases alone, and as public as they are. To be handed to
-/// [`NightlyFactorization::continuing`], so that a night takes as long as one, however many were before.
+/// The evidence of all nights so far: computed from releases alone, and as public as they are. Pass
+/// it to [`NightlyFactorization::continuing`], so that the time of a night does not depend on the
+/// number of earlier nights.
 #[derive(Debug, Clone, PartialEq, Default, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NightState {
-    /// Hash of the last night, which stands for all.
+    /// Hash of the last night, which identifies all of them.
     list_head: String,
     n_items: usize,
     n_nights: usize,
     last_night: u32,
-    /// 0 until tastes begin.
+    /// 0 until taste factors start.
     n_tastes: usize,
-    /// Nights since then.
+    /// Number of nights since then.
     n_with_tastes: u32,
     weights: Evidence,
-    /// Residual sums of nights without tastes, and with.
+    /// Residual sums of nights without taste factors, and with.
     biases: Evidence,
     tastes: Evidence,
     matrices: Evidence,
     forgetting: Forgetting,
-    /// Noise of one number of a night.
+    /// Noise of one coordinate of a night.
     noise_stddev: f64,
     /// Item factors `[h_i, q_i]`.
     rows: Vec<f64>,
@@ -627,10 +658,10 @@ pub struct NightState {
     moved: Option<f64>,
 }
 
-/// The same with the settings.
+/// The state together with the settings.
 struct Nights<'a> {
     of: &'a NightlyFactorization,
-    /// Public columns of the items of the night, of mean 0 and variance 1 over these.
+    /// Public columns of the items of the night, standardised to mean 0 and variance 1 over these.
     columns: Vec<f64>,
     state: NightState,
 }
@@ -662,12 +693,12 @@ impl<'a> Nights<'a> {
         1 + self.n_tastes
     }
 
-    /// Length of users' factors, and numbers of the matrix of their products.
+    /// Dimension of users' factors, and number of entries of the matrix of their products.
     fn of_users(&self) -> (usize, usize) {
         self.of.params.of_users(self.n_tastes)
     }
 
-    /// Items that a listed night of `len` numbers is about.
+    /// Number of items of a listed night with `len` coordinates.
     fn items_of(&self, len: usize) -> Result<usize> {
         let found = self.of.params.items_of(len, self.n_tastes);
         let wrong = || RunError::List {
@@ -676,7 +707,7 @@ impl<'a> Nights<'a> {
         Ok(found.ok_or_else(wrong)?)
     }
 
-    /// More items: nobody has rated them so far. The first items stay the ones they are.
+    /// Adds items: nobody has rated them so far. Existing items keep their numbers.
     fn grow_to(&mut self, n_items: usize) -> Result<()> {
         let expected = "no fewer items than on the night before, and no more than most_items";
         let most = self.of.params.most_items;
@@ -710,7 +741,7 @@ impl<'a> Nights<'a> {
 
     fn scales(&self) -> Scales {
         let of = &self.of.params;
-        // norms of a user's factor, and of residuals or likes times it
+        // norm of a user's factor, and of residuals or likes times it
         let (factor, unit) = match of.is_of_likes() {
             true => (of.base.clip_norm, of.base.clip_norm),
             false => (1.0, of.residual_bound * of.base.label_bound),
@@ -735,7 +766,8 @@ impl<'a> Nights<'a> {
         }
     }
 
-    /// Coefficients in the coordinates of users' factors. Of tastes nothing is known on their first night, when users are described by public ones.
+    /// Coefficients in the coordinates of users' factors. Nothing is known about taste factors on
+    /// their first night, when users' factors are based on public ones.
     fn coefficients(&self) -> Vec<f64> {
         let dim = self.dim();
         let mut x = self.of.fit.coefficients(&self.rows, dim);
@@ -745,7 +777,7 @@ impl<'a> Nights<'a> {
         x
     }
 
-    /// Calls `make` with the length of the next night and what users add to it.
+    /// Calls `make` with the length of the next night and users' contribution to it.
     fn tonight<T>(
         &self,
         make: impl FnOnce(usize, &NightContribution<'_>) -> Result<T>,
@@ -783,7 +815,7 @@ impl<'a> Nights<'a> {
         )
     }
 
-    /// Takes over a night.
+    /// Adds a night.
     fn observe(&mut self, night: &ReleasedNight) -> Result<()> {
         let released = night.sum.values();
         let noise = night.sum.noise_stddev();
@@ -795,7 +827,7 @@ impl<'a> Nights<'a> {
         let (weights, residuals) = rest.split_at(self.n_items);
         let gap = night.number.saturating_sub(self.last_night);
         self.forget(gap);
-        // a night's votes have the scale that they had then
+        // a night's votes have the scale of that night
         let scale = scales.weight;
         let votes = (n * scale, n_speakers.1 * scale * scale);
         self.weights.observe(votes, weights, 1.0, &[]);
@@ -834,7 +866,7 @@ impl<'a> Nights<'a> {
         self.begin_tastes()
     }
 
-    /// Nights so far lose weight, `gap` nights after the last.
+    /// Discounts the nights so far, `gap` nights after the last.
     fn forget(&mut self, gap: u32) {
         let factor = self.forgetting.factor();
         if factor < 1.0 {
@@ -846,12 +878,12 @@ impl<'a> Nights<'a> {
                 &mut state.tastes,
                 &mut state.matrices,
             ] {
-                evidence.fade(kept, kept); // news since then counts as noise
+                evidence.fade(kept, kept); // drift since then counts as noise
             }
         }
     }
 
-    /// How well each factor foretold this night's biases, or likes.
+    /// Compares how well each factor predicted this night's biases, or likes.
     fn compare(
         &mut self,
         (n, n_squared): Speakers,
@@ -899,7 +931,7 @@ impl<'a> Nights<'a> {
         self.state.forgetting.observe(&night, gap)
     }
 
-    /// `w_i`, at least so many standard deviations of their noise, and that.
+    /// `w_i`, at least `least` standard deviations of their noise, and that noise.
     fn item_weights(&self, least: f64) -> (Vec<f64>, f64) {
         let g = self.weights.precision.max(f64::MIN_POSITIVE);
         let noise = self.weights.noise_stddev(self.noise_stddev);
@@ -907,8 +939,9 @@ impl<'a> Nights<'a> {
         (of.collect(), noise)
     }
 
-    /// The mean weight of an item in use, weighted by itself, over the noise of a number of this size with the whole norm:
-    /// `sqrt(G) sum_i w_i^2 / sum_i w_i`, less three standard deviations of what noise adds to the squares.
+    /// Ratio of the self-weighted mean weight of an item in use to the noise of a coordinate of
+    /// this size with the whole norm: `sqrt(G) sum_i w_i^2 / sum_i w_i`, minus three standard
+    /// deviations of the noise in the squares.
     fn signal(&self) -> f64 {
         if self.weights.is_empty() {
             return 0.0;
@@ -924,7 +957,7 @@ impl<'a> Nights<'a> {
         squares / total * whole / self.noise_stddev
     }
 
-    /// Tastes begin from public ones, when items are known well enough.
+    /// Starts taste factors from public ones, once items are known well enough.
     fn begin_tastes(&mut self) -> Result<()> {
         let of = &self.of.params;
         if self.n_tastes > 0 || of.n_tastes == 0 {
@@ -951,12 +984,12 @@ impl<'a> Nights<'a> {
         Ok(())
     }
 
-    /// Standard deviation of the noise in the `y_i` of some nights.
+    /// Standard deviation of the noise in the `y_i` of these nights.
     fn noise_of(&self, evidence: &Evidence) -> f64 {
         evidence.noise_stddev(self.noise_stddev / self.scales().residual / self.of.params.passes)
     }
 
-    /// One number for each item, with what is known of items of these weights.
+    /// The estimate of one parameter per item, for items with these weights and public columns.
     fn given_columns(&self, evidence: ItemEvidence, weights: &[f64]) -> Result<Vec<f64>> {
         let known = Known {
             columns: &self.columns,
@@ -969,7 +1002,7 @@ impl<'a> Nights<'a> {
         .estimates(&known)
     }
 
-    /// The model that the releases make most likely.
+    /// Computes the model that maximises the likelihood of the releases.
     fn combine(&mut self) -> Result<()> {
         if self.weights.is_empty() {
             return Ok(());
@@ -993,7 +1026,8 @@ impl<'a> Nights<'a> {
             .collect();
         let axes = symmetric_eigen(&of_tastes, d)?;
         let mut x = self.of.fit.coefficients(&self.rows, dim);
-        // biases given tastes, then tastes given biases: what is left after two turns the next night makes
+        // biases given taste factors, then taste factors given biases: the next night removes the
+        // error that remains after two iterations
         for _ in 0..2 {
             let precision = (constant / noise).powi(2);
             let all = precision + of_biases.1;
@@ -1028,7 +1062,7 @@ impl<'a> Nights<'a> {
         Ok(())
     }
 
-    /// Tastes along an axis, from their sums `y_i ~ N(w_i q_i, noise)`.
+    /// Taste factors along an axis, from their sums `y_i ~ N(w_i q_i, noise)`.
     fn tastes_along(&self, y: Vec<f64>, weights: &[f64], noise: f64) -> Result<Vec<f64>> {
         let unit = self.of.params.base.label_bound;
         if !self.columns.is_empty() && weights.iter().all(|w| *w > 0.0) {
@@ -1052,7 +1086,8 @@ impl<'a> Nights<'a> {
         NoisyCounts::released_elsewhere(values, noise / unit, false)
     }
 
-    /// Popularity, and tastes of the items that are most popular: `x_i = (a0 PSD(C) + ridge I)^-1 b_i` for means `C`, `b_i` over users.
+    /// Popularity, and taste factors of the most popular items:
+    /// `x_i = (a0 PSD(C) + ridge I)^-1 b_i` for means `C`, `b_i` over users.
     fn combine_likes(&mut self) -> Result<()> {
         let popularity = self.popularity()?;
         let of = &self.of.params;
@@ -1096,7 +1131,8 @@ impl<'a> Nights<'a> {
         self.tastes.noise_stddev(of_night)
     }
 
-    /// `y_i` of the nights before tastes, and the precision of their noise; 0 where there were none.
+    /// `y_i` of the nights before taste factors, and the precision of their noise; 0 if there were
+    /// none.
     fn seen_without_tastes(&self, weights: &[f64]) -> (Vec<f64>, f64) {
         let of = &self.biases;
         if of.is_empty() {
@@ -1108,7 +1144,7 @@ impl<'a> Nights<'a> {
         (y.collect(), self.noise_of(of).powi(-2))
     }
 
-    /// `y_i` of the nights with tastes, rows of length `dim`.
+    /// `y_i` of the nights with taste factors, rows of length `dim`.
     fn seen_with_tastes(&self, weights: &[f64], c: &[f64]) -> Vec<f64> {
         let (dim, of, passes) = (self.dim(), &self.tastes, self.of.params.passes);
         let items = of
@@ -1137,7 +1173,7 @@ impl<'a> Nights<'a> {
         full
     }
 
-    /// The model so far.
+    /// The current model.
     fn model(&self, provenance: Provenance) -> Result<FactorModel> {
         let (dim, base) = (self.dim(), &self.of.params.base);
         if self.tastes.is_empty() {
@@ -1167,7 +1203,7 @@ impl<'a> Nights<'a> {
     }
 }
 
-/// The `v` of the largest likelihood of `y_i ~ N(0, w_i^2 v + noise)`, for pairs `(y_i, w_i)`.
+/// The `v` that maximises the likelihood of `y_i ~ N(0, w_i^2 v + noise)`, for pairs `(y_i, w_i)`.
 fn most_likely_variance(seen: &[(f64, f64)], noise: f64, unit: f64) -> f64 {
     let likelihood = |v: f64| -> f64 {
         let of_one = |(y, w): &(f64, f64)| {

@@ -1,4 +1,4 @@
-//! How strongly a user's own fit is held back, chosen by each user from own records. Local.
+//! Regularisation of a user's personal fit, chosen by each user from their own records. Local.
 
 use std::sync::LazyLock;
 
@@ -8,9 +8,10 @@ use dp_linalg::{cholesky_in_place, cholesky_solve_in_place};
 use super::model::PersonalModel;
 use super::user_step::{Design, UserScratch};
 
-/// Penalties of the offset that are weighed, in ratings.
+/// Candidate penalties of the offset, in ratings.
 const OFFSETS: [f64; 3] = [1.0, 5.0, 25.0];
-/// Penalties of the tastes that are weighed, in units of squared item factors; and no tastes at all.
+/// Candidate penalties of the taste factors, in units of squared item factors; and no taste factors
+/// at all.
 const TASTES: [Option<f64>; 6] = [
     Some(1.0),
     Some(4.0),
@@ -19,10 +20,10 @@ const TASTES: [Option<f64>; 6] = [
     Some(256.0),
     None,
 ];
-/// Parts of the item biases that are weighed: all of them, half, and nothing that was shared.
+/// Candidate shares of the item biases: all of them, half, and none.
 const BIASES: [f64; 3] = [1.0, 0.5, 0.0];
 
-/// One way to fit a user, and how well it explains the user's records.
+/// One candidate fit of a user, and how well it explains the user's records.
 #[derive(Clone, Copy)]
 struct Candidate {
     bias_weight: f64,
@@ -37,8 +38,9 @@ static LOG_PRIORS: LazyLock<[[f64; 9]; 6]> = LazyLock::new(|| {
     TASTES.map(|taste| std::array::from_fn(|at| log_prior(OFFSETS[at / 3], taste, BIASES[at % 3])))
 });
 
-/// Logarithm of the public prior weight of a candidate, with its mode in the middle of the grid and at the whole of the item biases. Chosen
-/// on splits of `MovieLens`, Jester and `InstEval` (`docs/results.md`).
+/// Logarithm of the public prior weight of a candidate, with its mode in the middle of the grid and
+/// at the full item biases. Chosen on splits of `MovieLens`, Jester and `InstEval`
+/// (`docs/results.md`).
 fn log_prior(offset: f64, taste: Option<f64>, bias_weight: f64) -> f64 {
     let step = |x: f64, middle: f64, ratio: f64| ((x / middle).ln() / ratio.ln()).powi(2);
     let taste = step(taste.unwrap_or(1024.0), 16.0, 4.0);
@@ -46,8 +48,9 @@ fn log_prior(offset: f64, taste: Option<f64>, bias_weight: f64) -> f64 {
     -(0.75 * taste + 0.75 * offset + 4.5 * (1.0 - bias_weight))
 }
 
-/// What is known of one user before any penalty: `X^T X`, `X^T y`, `X^T h`, `y^T y`, `y^T h` and `h^T h` over the user's records,
-/// with rows `x_i = [1, q_i]`, labels `y_i` above the public centre and item biases `h_i`.
+/// Sufficient statistics of one user, independent of penalties: `X^T X`, `X^T y`, `X^T h`, `y^T y`,
+/// `y^T h` and `h^T h` over the user's records, with rows `x_i = [1, q_i]`, labels `y_i` minus the
+/// public centre and item biases `h_i`.
 struct Evidence<'a> {
     dim: usize,
     gram: &'a [f64],
@@ -68,18 +71,19 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
 }
 
 impl Evidence<'_> {
-    /// The candidates with this penalty of the tastes: one for each penalty of the offset and weight of the item biases. None when
-    /// the system cannot be solved.
+    /// The candidates with this penalty of the taste factors: one for each penalty of the offset
+    /// and share of the item biases. None when the system cannot be solved.
     ///
-    /// With label `y - b h`, noise of unknown variance `s^2` (all scales alike likely) and `o ~ N(0, s^2/lambda_o)`,
-    /// `v ~ N(0, s^2/lambda_v)`, the evidence of `n` records is, up to a constant,
+    /// With label `y - b h`, noise of unknown variance `s^2` (with a scale-invariant prior) and
+    /// `o ~ N(0, s^2/lambda_o)`, `v ~ N(0, s^2/lambda_v)`, the evidence of `n` records is, up to a
+    /// constant,
     ///
     /// ```text
     /// -n/2 ln((y - b h)^T (y - b h - X w)) - 1/2 (ln |A| - ln lambda_o - d ln lambda_v),    A = X^T X + diag(lambda)
     /// ```
     ///
-    /// The offset is eliminated: with `c = n + lambda_o - s^T B^-1 s` and `s = sum q_i`, `|A| = c |B|`, and one factor of `B` serves all
-    /// penalties of the offset.
+    /// The offset is eliminated: with `c = n + lambda_o - s^T B^-1 s` and `s = sum q_i`,
+    /// `|A| = c |B|`, and one factorisation of `B` serves all penalties of the offset.
     fn candidates(&self, taste: usize) -> Option<(Solved, [Candidate; 9])> {
         let (penalty, priors) = (TASTES[taste], LOG_PRIORS[taste]);
         let k = penalty.map_or(0, |_| self.dim - 1);
@@ -117,7 +121,7 @@ impl Evidence<'_> {
             let explained =
                 quadratic[0] - 2.0 * b * quadratic[1] + b * b * quadratic[2] + left * left / c;
             let square = yy - 2.0 * b * yh + b * b * hh;
-            // rounding may leave nothing of the rest of a user whose records are all explained
+            // if all records of a user are explained, rounding may leave a remainder of 0 or below
             let rest = (square - explained).max(1e-9 * (1.0 + yy));
             Candidate {
                 bias_weight: b,
@@ -136,10 +140,11 @@ impl Evidence<'_> {
 }
 
 impl Design {
-    /// The user's own model around the public `center`, with penalties by the evidence of the user's own records: the mean of the candidates' fits, by
-    /// their posterior weights. Without records all weights are those of the prior.
+    /// The user's personal model around the public `center`, with penalties weighted by the
+    /// evidence of the user's own records: the mean of the candidates' fits, by their posterior
+    /// weights. Without records all weights are those of the prior.
     ///
-    /// Cost O(n d^2) for the sums and O(d^3) for each penalty of the tastes.
+    /// Cost O(n d^2) for the sums and O(d^3) for each penalty of the taste factors.
     pub(crate) fn weighed_model(
         &self,
         center: f64,
@@ -173,7 +178,7 @@ impl Design {
             biases: &biases,
             squares,
         };
-        // without tastes in the model they are no choice
+        // if the model has no taste factors, there is nothing to choose
         let tastes = (0..TASTES.len()).filter(|&taste| dim > 1 || TASTES[taste].is_none());
         let found: Vec<_> = tastes.filter_map(|at| evidence.candidates(at)).collect();
         let all = || found.iter().flat_map(|(_, candidates)| candidates);
@@ -183,7 +188,7 @@ impl Design {
             .fold(f64::NEG_INFINITY, f64::max);
         let weight = |candidate: &Candidate| match candidate.log_weight - best {
             less if less > -40.0 => less.exp(),
-            _ => 0.0, // also where it is no number
+            _ => 0.0, // also if it is not a number
         };
         let total: f64 = all().map(weight).sum();
         if best.is_finite() && total > 0.0 {
@@ -223,7 +228,8 @@ mod tests {
     const DIM: usize = 3;
     const N_ITEMS: usize = 60;
 
-    /// Rows `[h_i, q_i]` and, for one user, ratings of every second item by `rating`, of the item's row and noise.
+    /// Rows `[h_i, q_i]` and, for one user, ratings of every second item computed by `rating` from
+    /// the item's row and noise.
     fn user(seed: u64, rating: impl Fn(&[f64], f64) -> f64) -> (Vec<f64>, Interactions) {
         let mut rng = ChaCha20Rng::seed_from_u64(seed);
         let mut draw = |scale: f64| {
@@ -317,7 +323,8 @@ mod tests {
 
     #[test]
     fn what_was_shared_is_taken_by_who_gains_from_it() {
-        // 40 users of each kind, 30 records each; means of what they take lie many standard errors apart
+        // 40 users of each kind, 30 records each; the means of their shares are many standard
+        // errors apart
         let mean = |rating: fn(&[f64], f64) -> f64| {
             let mut found = [0.0; 2];
             for seed in 0..40 {

@@ -15,95 +15,101 @@ use crate::regression::{GradientClip, ResidualBounds};
 use crate::{Error, LocalBias, NoisyCounts, Result, WeightTotals};
 
 /// Settings of private matrix factorisation by task-weighted sufficient statistics (AdaDPALS) or
-/// gradients, not yet checked. All are public and must not be chosen by looking at the data.
+/// gradients, before validation. All are public and must not be chosen by looking at the data.
 ///
 /// Defaults come from [`for_target`](Self::for_target): some follow from epsilon, the others are
-/// constants. Ranges are checked by [`check`](Self::check), which rejects NaN everywhere.
+/// constants. [`check`](Self::check) checks the ranges and rejects NaN everywhere.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FactorizationParams {
-    /// Length of the item factors, 1 to 256: an item bias and `dim - 1` tastes. `None` chooses it by
-    /// rule from the released counts (or from epsilon when the run releases none); see
+    /// Dimension of the item factors, 1 to 256: an item bias and `dim - 1` taste factors. `None`
+    /// chooses it by rule from the released counts (or from epsilon if the run releases none); see
     /// [`rule_dim`](Self::rule_dim).
     pub dim: Option<usize>,
-    /// Privacy target that the rule for `dim` looks at, nats; finite and above 0.
+    /// Privacy target used by the rule for `dim`, in nats; finite and above 0.
     pub rule_epsilon: f64,
-    /// Rounds of alternating minimisation `T`, 1 to 1000; each releases the item statistics once. With implicit feedback also 0: the
-    /// counts get the whole budget, and items are ranked by them alone ([`popularity_for_target`](Self::popularity_for_target)).
+    /// Number of rounds of alternating minimisation `T`, 1 to 1000; each releases the item
+    /// statistics once. With implicit feedback also 0: the whole budget is spent on the counts,
+    /// which alone rank the items ([`popularity_for_target`](Self::popularity_for_target)).
     pub n_rounds: usize,
-    /// Budget share of a round relative to the round before it, above 0.
+    /// Ratio of a round's budget share to that of the previous round, above 0.
     pub round_growth: f64,
-    /// Exponent of the adaptive weights `n_i^-mu`, 0 or above; 0 weighs all items of a user alike
-    /// and needs no counts, unless tail sampling, a head or implicit feedback does.
+    /// Exponent of the adaptive weights `n_i^-mu`, 0 or above; 0 gives all items of a user equal
+    /// weight and needs no counts, unless tail sampling, a head or implicit feedback does.
     pub weight_exponent: f64,
     /// Share of the budget (of the squared Gaussian-DP parameter) spent on the counts, strictly
-    /// between 0 and 1; without effect when none are released, or nothing else.
+    /// between 0 and 1; no effect if none are released, or if nothing else is.
     pub count_share: f64,
-    /// Largest L2 norm of one user's votes in the count release, above 0: a user with up to its
+    /// Maximum L2 norm of one user's votes in the count release, above 0: a user with up to its
     /// square of items counts in full.
     pub count_clip_norm: f64,
-    /// Noisy counts below this are raised to it, above 0.
+    /// Lower bound on noisy counts, above 0.
     pub count_floor: f64,
     /// Share of each round's budget spent on the matrices (or on the one for all items), strictly between 0 and 1; the rest goes
     /// to the right-hand sides.
     pub matrix_share: f64,
     /// Norm of the taste part of a user's factor, above 0 and below 1; the constant coordinate,
-    /// which learns the item bias, gets the rest of the norm 1.
+    /// which learns the item bias, completes it to norm 1.
     pub clip_norm: f64,
-    /// Share of the budget spent on the [scale of the ratings](super::RatingScale), 0 or above and below 1: centre and unit are learnt, as
-    /// [`at_scale`](Self::at_scale) says. 0 takes the settings as they are. Without effect with implicit feedback.
+    /// Share of the budget spent on the [scale of the ratings](super::RatingScale), 0 or above and
+    /// below 1: centre and unit are learned, as described at [`at_scale`](Self::at_scale). 0 uses
+    /// the settings unchanged. No effect with implicit feedback.
     #[serde(default, skip_serializing_if = "is_nothing")]
     pub scale_share: f64,
-    /// Public centre of the ratings, data units.
+    /// Public centre of the ratings, in data units.
     pub label_center: f64,
-    /// Bound on the weighted root mean square of a user's labels after centre and offset, above 0,
-    /// data units; single labels are first clipped to three times this.
+    /// Bound on the weighted root mean square of a user's labels after subtracting centre and
+    /// offset, above 0, in data units; single labels are first clipped to three times this.
     pub label_bound: f64,
     /// Shrinkage of the local user bias, in ratings, 0 or above.
     pub bias_shrinkage: f64,
-    /// Penalties of the local user step while training.
+    /// Penalties of the local user step during training.
     pub training_penalties: UserPenalties,
-    /// Penalties of the local user step with the finished factors (fold-in). `None`, for ratings with biases: by each user's own records;
-    /// see [`FactorModel::fold_in`](crate::FactorModel::fold_in).
+    /// Penalties of the local user step with the finished factors (fold-in). `None`, for ratings
+    /// with biases: chosen by each user's own records; see
+    /// [`FactorModel::fold_in`](crate::FactorModel::fold_in).
     #[serde(default)]
     pub fold_in_penalties: Option<UserPenalties>,
-    /// Ridge of the item step in units of `noise stddev * sqrt(dim)`, above 0: noise of the matrices where each
-    /// item has one, of the right-hand sides where they are pooled.
+    /// Ridge of the item step in units of `noise stddev * sqrt(dim)`, above 0: the noise of the
+    /// matrices if each item has one, that of the right-hand sides if they are pooled.
     pub item_ridge_factor: f64,
-    /// Constant ridge of the item step on top, 0 or above.
+    /// Constant added to the ridge of the item step, 0 or above.
     pub item_l2_penalty: f64,
     /// Standard deviation of the initial item factors, above 0.
     pub init_stddev: f64,
-    /// Seed of the initial item factors. Public; it has no part in the noise.
+    /// Seed of the initial item factors. Public; it does not affect the noise.
     pub init_seed: u64,
-    /// What records mean. With implicit feedback the settings of labels and of the local bias have no effect.
+    /// Meaning of the records. With implicit feedback the settings of labels and of the local bias
+    /// have no effect.
     #[serde(default)]
     pub feedback: Feedback,
-    /// What a predicted rating is made of.
+    /// Components of a predicted rating.
     #[serde(default)]
     pub score_model: ScoreModel,
     /// Which of a user's records enter the item statistics.
     #[serde(default)]
     pub record_sampling: RecordSampling,
-    /// The head: this fraction of the items, strictly between 0 and 1, those with the largest released counts, is all that is
-    /// learnt. Users spend nothing on other items, whose factors are 0. `None` learns all items, and needs no counts for it.
-    /// See [`TaskWeights::head`](crate::TaskWeights::head).
+    /// The head: only this fraction of the items, strictly between 0 and 1, those with the largest
+    /// released counts, is learned. Users spend nothing on other items, whose factors are 0. `None`
+    /// learns all items, and does not need counts for this. See
+    /// [`TaskWeights::head`](crate::TaskWeights::head).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub head_fraction: Option<f64>,
-    /// The head has at least this many items, or all there are; without effect when `head_fraction` is `None`. In a small
-    /// catalogue a fraction of the items may be fewer than a list needs.
+    /// Minimum number of items in the head (all, if there are fewer); no effect if `head_fraction`
+    /// is `None`. In a small catalogue a fraction of the items may be fewer than a list needs.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub least_head: usize,
-    /// How items learn.
+    /// The item update.
     #[serde(default)]
     pub item_update: ItemUpdate,
-    /// One matrix for all items in place of one each; for ratings with biases, and rounds of statistics. Implicit
-    /// feedback has [`ItemGramian`](super::ItemGramian).
+    /// One matrix for all items instead of one each; for ratings with biases, and rounds of
+    /// statistics. Implicit feedback has [`ItemGramian`](super::ItemGramian).
     #[serde(default)]
     pub pooled_matrices: Option<PooledMatrices>,
 }
 
-/// Penalties of the fold-in of models of ratings that have the same for all users. Found on the validation part of MovieLens-1M.
+/// Fold-in penalties for models of ratings that use the same for all users. Chosen on the
+/// validation part of MovieLens-1M.
 const COMMON_FOLD_IN: UserPenalties = UserPenalties {
     offset: 20.0,
     factor: 5.0,
@@ -111,8 +117,9 @@ const COMMON_FOLD_IN: UserPenalties = UserPenalties {
 };
 
 impl FactorizationParams {
-    /// Defaults that follow from the privacy target alone: one matrix for all items, rounds of statistics and then
-    /// of residuals. Found on the validation part of MovieLens-1M (`docs/results.md`).
+    /// Defaults that follow from the privacy target alone: one matrix for all items, rounds of
+    /// statistics and then of residuals. Chosen on the validation part of MovieLens-1M
+    /// (`docs/results.md`).
     ///
     /// # Examples
     /// ```
@@ -146,8 +153,8 @@ impl FactorizationParams {
         }
     }
 
-    /// Defaults of the published algorithm with biases: a matrix of its own for every item, released anew in
-    /// every round (AdaDPALS, Krichene et al. 2023, Algorithms 1 and 3).
+    /// Defaults of the published algorithm with biases: a separate matrix for every item, released
+    /// again in every round (AdaDPALS, Krichene et al. 2023, Algorithms 1 and 3).
     ///
     /// # Examples
     /// ```
@@ -194,8 +201,10 @@ impl FactorizationParams {
         }
     }
 
-    /// The same for training with an [`ItemPrior`](crate::ItemPrior): users are described well from the first round on, and the item biases get more of the norm,
-    /// since tastes have less to learn. Found on the validation part of MovieLens-1M with MovieLens-100K as public ratings.
+    /// The same for training with an [`ItemPrior`](crate::ItemPrior): users' factors are accurate
+    /// from the first round on, and the item biases get a larger part of the norm, since the taste
+    /// factors have less to learn. Chosen on the validation part of MovieLens-1M with
+    /// MovieLens-100K as public ratings.
     #[must_use]
     pub fn with_public_tastes(mut self) -> Self {
         self.clip_norm = 0.7;
@@ -205,8 +214,9 @@ impl FactorizationParams {
         self
     }
 
-    /// The same with one set of fold-in penalties for all users, those of [`adadpals_for_target`](Self::adadpals_for_target): for
-    /// comparisons of models in which only the models differ.
+    /// The same with one set of fold-in penalties for all users, those of
+    /// [`adadpals_for_target`](Self::adadpals_for_target): for comparisons of models in which only
+    /// the models differ.
     #[must_use]
     pub const fn with_common_fold_in(mut self) -> Self {
         self.fold_in_penalties = Some(COMMON_FOLD_IN);
@@ -215,8 +225,8 @@ impl FactorizationParams {
 
     /// Checks every range.
     ///
-    /// Besides the ranges of the fields, every magnitude must lie between 1e-6 and 1e6 (or be 0
-    /// where 0 is allowed): outside, a run could overflow after its budget is spent.
+    /// In addition to the ranges of the fields, every magnitude must be between 1e-6 and 1e6 (or 0
+    /// where 0 is allowed): otherwise a run could overflow after its budget is spent.
     ///
     /// # Errors
     /// [`crate::Error::Param`] naming the first setting out of range.
@@ -280,7 +290,7 @@ impl FactorizationParams {
         })
     }
 
-    /// Settings that are in range each but do not go together.
+    /// Checks for settings that are each in range but conflict.
     fn check_together(&self) -> Result<()> {
         let implicit = self.feedback.implicit().is_some();
         if implicit && self.item_update != ItemUpdate::Ssp {
@@ -323,7 +333,7 @@ impl FactorizationParams {
         }
     }
 
-    /// The constants that users of a finished model of length `dim` need.
+    /// The constants that users of a finished model of dimension `dim` need.
     #[must_use]
     pub const fn scoring(&self, dim: usize) -> Scoring {
         Scoring {
@@ -339,9 +349,9 @@ impl FactorizationParams {
     }
 
     /// Defaults for implicit feedback, which follow from the privacy target alone: pooled Gramian,
-    /// and settings found on the validation users of MovieLens-1M (`docs/results.md`). Where there is little data for the
-    /// epsilon, items get a bias and no tastes; where there is more, lists of
-    /// [`implicit_plain_for_target`](Self::implicit_plain_for_target) are better.
+    /// and settings chosen on the validation users of MovieLens-1M (`docs/results.md`). If there
+    /// are few data for the epsilon, items get a bias and no taste factors; if there are more,
+    /// lists of [`implicit_plain_for_target`](Self::implicit_plain_for_target) are better.
     ///
     /// # Examples
     /// ```
@@ -353,7 +363,7 @@ impl FactorizationParams {
     /// ```
     #[must_use]
     pub fn implicit_for_target(target: ApproxDp) -> Self {
-        // from little noise to much: what the noise does not drown, the user step may use
+        // from low noise to high: the user step may use what is above the noise
         let noisy = target.epsilon < 3.0;
         Self {
             n_rounds: 3,
@@ -385,8 +395,9 @@ impl FactorizationParams {
         }
     }
 
-    /// Implicit feedback with the whole budget for the item counts: one ranking for everybody, in which the bias of an item is its
-    /// released count over the largest one. Each user's list leaves out the user's own items.
+    /// Implicit feedback with the whole budget spent on the item counts: the same ranking for all
+    /// users, in which the bias of an item is its released count divided by the largest one. Each
+    /// user's list excludes the user's own items.
     ///
     /// # Examples
     /// ```
@@ -408,9 +419,9 @@ impl FactorizationParams {
         }
     }
 
-    /// Defaults for implicit feedback without biases: pooled Gramian, users' factors cut short to a small norm, and only the
-    /// head of the items learnt, at least 250. Found on the validation users of MovieLens-1M (`docs/results.md`, which says
-    /// for which data these are the better ones).
+    /// Defaults for implicit feedback without biases: pooled Gramian, users' factors shortened to a
+    /// small norm, and only the head of the items learned, at least 250. Chosen on the validation
+    /// users of MovieLens-1M (`docs/results.md`, which states for which data these are better).
     ///
     /// # Examples
     /// ```
@@ -455,15 +466,17 @@ impl FactorizationParams {
         }
     }
 
-    /// The same for ratings from `low` to `high`, finite and `low < high`: in the middle is the centre, and a quarter of the range is the unit. Nothing is
-    /// spent on the scale. Public: a range that was read off the data is not.
+    /// The same for ratings from `low` to `high`, finite and `low < high`: the centre is the middle
+    /// of the range, and the unit is a quarter of it. Nothing is spent on the scale. The range must
+    /// be public: a range read from the data is not.
     #[must_use]
     pub fn with_rating_range(self, low: f64, high: f64) -> Self {
         self.at_scale(low.midpoint(high), (high - low) / 4.0)
     }
 
-    /// The same for ratings around `center`, finite, with `unit`, above 0, as the unit of labels, item factors and penalties, as 1 is for ratings from
-    /// 1 to 5. Nothing is spent on the scale. Both are public, or were released.
+    /// The same for ratings around `center`, finite, with `unit`, above 0, as the unit of labels,
+    /// item factors and penalties, corresponding to 1 for ratings from 1 to 5. Nothing is spent on
+    /// the scale. Both must be public, or released.
     #[must_use]
     pub fn at_scale(mut self, center: f64, unit: f64) -> Self {
         self.scale_share = 0.0;
@@ -497,7 +510,7 @@ impl FactorizationParams {
         !is_nothing(&self.scale_share) && self.feedback.implicit().is_none()
     }
 
-    /// Bound on the right-hand sides: that on the labels, or 1 where every label is a yes.
+    /// Bound on the right-hand sides: that on the labels, or 1 if every label is a positive.
     pub(super) const fn rhs_bound(&self) -> f64 {
         match self.feedback {
             Feedback::Explicit => self.label_bound,
@@ -513,7 +526,7 @@ impl FactorizationParams {
         }
     }
 
-    /// Releases of the first `n_rounds` rounds together.
+    /// Total number of releases of the first `n_rounds` rounds.
     pub(super) fn releases_of(&self, n_rounds: usize) -> usize {
         let Some(implicit) = self.feedback.implicit() else {
             return self.item_update.releases_of(n_rounds);
@@ -522,9 +535,9 @@ impl FactorizationParams {
         n_rounds * (1 + sums.into_iter().map(usize::from).sum::<usize>())
     }
 
-    /// Whether the run releases counts: with ratings, weights with exponent 0 need none, unless rare items are
-    /// sampled or the head alone is learnt. With implicit feedback they are always released; they choose the length of the factors and are
-    /// the popularity baseline.
+    /// Whether the run releases counts: for ratings, weights with exponent 0 need none, unless rare
+    /// items are sampled or only the head is learned. With implicit feedback they are always
+    /// released; they determine the dimension of the factors and are the popularity baseline.
     #[must_use]
     pub fn releases_counts(&self) -> bool {
         self.weight_exponent > 0.0
@@ -533,8 +546,9 @@ impl FactorizationParams {
             || self.feedback.implicit().is_some()
     }
 
-    /// How many of `n_items` items are learnt; `None` where it is all of them. With a [least head](Self::least_head) the fraction is of the
-    /// [items in use](NoisyCounts::items_in_use), where the released counts show them.
+    /// How many of `n_items` items are learned; `None` if all of them are. With a [minimum head
+    /// size](Self::least_head) the fraction is of the [items in use](NoisyCounts::items_in_use), if
+    /// their number can be determined from the released counts.
     #[must_use]
     pub fn n_head(&self, n_items: usize, counts: Option<&NoisyCounts>) -> Option<usize> {
         let by_rule = counts.filter(|_| self.least_head > 0);
@@ -544,7 +558,7 @@ impl FactorizationParams {
         (n_head < n_items).then_some(n_head)
     }
 
-    /// Whether a round sums vectors, whose coordinates are numbered in 32 bits.
+    /// Whether a round sums vectors, whose coordinates have 32-bit indices.
     pub(super) fn needs_vector_sums(&self) -> bool {
         self.feedback.implicit().is_some() || self.item_update != ItemUpdate::Ssp
     }
@@ -574,12 +588,12 @@ const fn is_zero(n: &usize) -> bool {
     *n == 0
 }
 
-/// Octaves from the least to the largest magnitude of a setting.
+/// Octaves from the smallest to the largest magnitude of a setting.
 const MOST_OCTAVES: usize = 40;
 const LEAST: f64 = 1e-6;
 const MOST: f64 = 1e6;
 
-/// Accepts magnitudes that no sum or solve on the way can overflow.
+/// Accepts magnitudes for which no sum or solve can overflow.
 pub(crate) fn in_public_range(name: &'static str, value: f64) -> Result<()> {
     if (LEAST..=MOST).contains(&value) {
         return Ok(());
@@ -587,29 +601,30 @@ pub(crate) fn in_public_range(name: &'static str, value: f64) -> Result<()> {
     Err(ParamError::new(name, value, "a number from 1e-6 to 1e6").into())
 }
 
-/// Checked settings of private matrix factorisation: a [`Trainer`](crate::Trainer).
+/// Validated settings of private matrix factorisation: a [`Trainer`](crate::Trainer).
 #[derive(Debug, Clone, PartialEq)]
 pub struct MatrixFactorization {
     params: FactorizationParams,
     assumptions: Vec<String>,
     pub(super) prior: Option<ItemPrior>,
-    /// In front of the labels of all releases.
+    /// Prefix of the labels of all releases.
     pub(super) label: String,
 }
 
 settings_and_assumptions!(MatrixFactorization, FactorizationParams);
 
 impl MatrixFactorization {
-    /// The same with `label` in front of the labels of its releases, for runs of several fits.
+    /// The same with `label` as a prefix of the labels of its releases, for runs of several fits.
     pub(crate) fn labelled(mut self, label: &str) -> Self {
         label.clone_into(&mut self.label);
         self
     }
 
-    /// The same with public columns of the items that it will be trained on. Factors have the prior's tastes at least, unless their length is set.
+    /// The same with public columns of the items that it will be trained on. Factors contain at
+    /// least the prior's taste directions, unless their dimension is set.
     ///
     /// # Errors
-    /// [`crate::Error::Unsupported`] where items do not share one matrix.
+    /// [`crate::Error::Unsupported`] if items do not share one matrix.
     pub fn with_prior(mut self, prior: ItemPrior) -> Result<Self> {
         let is_pooled = self.params.pooled_matrices.is_some();
         if !is_pooled || !matches!(self.params.item_update, ItemUpdate::Residual(_)) {
@@ -620,8 +635,8 @@ impl MatrixFactorization {
         Ok(self)
     }
 
-    /// The scale of ratings that these settings learn from its released sum, the unit as near to the released one as settings stay in their ranges.
-    /// Post-processing.
+    /// The scale of ratings that these settings learn from its released sum, with the unit as close
+    /// to the released one as the ranges of the settings permit. Post-processing.
     #[must_use]
     pub fn scale_from(&self, released: &ReleasedVector) -> RatingScale {
         let own = RatingScale::of_settings(self.params.label_center, self.params.label_bound);
@@ -645,7 +660,7 @@ impl MatrixFactorization {
         }
     }
 
-    /// What the caller takes on trust.
+    /// The caller's assumptions.
     #[must_use]
     pub fn assumptions(&self) -> &[String] {
         &self.assumptions
@@ -657,7 +672,7 @@ const ITEM_WEIGHTS: &str = "item weights";
 const RIGHT_HAND_SIDES: &str = "item right-hand sides";
 
 impl MatrixFactorization {
-    /// Whether sums over so many items can be made.
+    /// Checks that sums over this many items can be made.
     fn check_items(&self, n_items: usize) -> Result<()> {
         params::at_least_one("n_items", n_items)?;
         if self.params().needs_vector_sums() {
@@ -668,7 +683,7 @@ impl MatrixFactorization {
         Ok(())
     }
 
-    /// What a fit over `n_items` releases, with this fit's label in front.
+    /// The releases of a fit over `n_items`, with this fit's label as a prefix.
     ///
     /// # Errors
     /// [`crate::Error::Param`] when `n_items` is 0 or too large.
@@ -681,7 +696,7 @@ impl MatrixFactorization {
         Ok(requests)
     }
 
-    /// The noise multiplier that a round's right-hand sides are planned with.
+    /// The noise multiplier planned for a round's right-hand sides.
     pub(super) fn rhs_noise(&self, plan: &Plan, round: usize) -> Result<f64> {
         let label = format!("{}round {round}: {RIGHT_HAND_SIDES}", self.label);
         let mut releases = plan.releases().iter();
@@ -764,8 +779,8 @@ fn requests(settings: &FactorizationParams, n_items: usize) -> Vec<ReleaseReques
     requests
 }
 
-/// One round of implicit feedback: the Gramian of all users, the matrices of the items, and the right-hand sides, as
-/// far as they are released.
+/// One round of implicit feedback: those of the Gramian of all users, the matrices of the items,
+/// and the right-hand sides that are released.
 fn implicit_requests(
     implicit: &ImplicitFeedback,
     matrix_share: f64,
@@ -814,9 +829,9 @@ fn implicit_requests(
     requests
 }
 
-/// Shares of the rounds: each `round_growth` times the one before, summing to 1.
+/// Shares of the rounds: each `round_growth` times the previous one, summing to 1.
 fn round_shares(settings: &FactorizationParams) -> Vec<f64> {
-    // counted from the last round, so that growth to a high power cannot overflow
+    // relative to the last round, so that growth to a high power cannot overflow
     let mut shares: Vec<f64> = Vec::with_capacity(settings.n_rounds);
     let toward_last = settings.round_growth.min(1.0);
     let toward_first = settings.round_growth.max(1.0).recip();
@@ -829,25 +844,27 @@ fn round_shares(settings: &FactorizationParams) -> Vec<f64> {
 }
 
 fn power(base: f64, exponent: usize) -> f64 {
-    // a share that underflowed would ask for infinite noise
+    // a share that underflows would require infinite noise
     base.powf(exponent as f64).max(1e-12)
 }
 
-/// Longest factor that the rule chooses: an item bias and 24 tastes.
+/// Maximum dimension that the rule chooses: an item bias and 24 taste factors.
 const LARGEST_RULE_DIM: usize = 25;
-/// Most tastes that the rule for implicit feedback chooses.
+/// Maximum number of taste factors that the rule for implicit feedback chooses.
 const IMPLICIT_TASTES: usize = 32;
-/// The rule for implicit feedback has at most one taste for so many items: more fit what each user happens to have.
+/// The rule for implicit feedback has at most one taste factor for this many items: more would fit
+/// each user's chance items.
 const ITEMS_PER_TASTE: usize = 20;
-/// Fewer tastes than this cost more in noise than they tell.
+/// With fewer taste factors than this, the noise costs more than they gain.
 const LEAST_TASTES: usize = 2;
-/// Below this many by released counts, before rounding, item biases alone are better.
+/// If the counts give fewer than this, before rounding, item biases alone are better.
 const LEAST_BY_COUNTS: f64 = 1.75;
 
-/// Fewest items in the head of the model without biases: lists of smaller catalogues need all of them.
+/// Minimum number of items in the head of the model without biases: lists of smaller catalogues
+/// need all items.
 const LEAST_HEAD: usize = 250;
 
-/// What the model without biases has otherwise at little, middle and much privacy loss.
+/// Remaining settings of the model without biases at a small, medium and large epsilon.
 struct ImplicitPlain {
     tastes: usize,
     n_rounds: usize,
@@ -857,12 +874,12 @@ struct ImplicitPlain {
     count_share: f64,
     count_clip_norm: f64,
     clip_norm: f64,
-    /// Of the user step: training, fold-in.
+    /// Penalties of the user step: training, fold-in.
     penalties: [f64; 2],
     ridge: f64,
     l2_penalty: f64,
     init_stddev: f64,
-    /// Weights of the unobserved: training, fold-in, items.
+    /// Weights of unobserved items: training, fold-in, items.
     unobserved: [f64; 3],
 }
 
@@ -916,20 +933,23 @@ impl ImplicitPlain {
 }
 
 impl FactorizationParams {
-    /// The length of the factors when `dim` is not set: an item bias, and as many tastes as the
-    /// signal carries above the noise.
+    /// The dimension of the factors if `dim` is not set: an item bias, and as many taste factors as
+    /// the signal supports above the noise.
     ///
     /// ```text
     /// tastes = round(0.3 sqrt(mu * count) - 0.6)     with counts
     /// tastes = round(log2(epsilon) + 0.68)             without
     /// ```
     ///
-    /// `mu` is the Gaussian-DP parameter of the training's own releases, `count` the mean released count of the [items in use](NoisyCounts::mean_in_use). Below two tastes, with counts below 1.75 before rounding, there are none, above
-    /// twenty-four there are twenty-four. With implicit feedback `tastes = mu * count / 4`
-    /// (`4 epsilon` without counts), at most 32, and without biases 8, 24 or 40 by epsilon; either way at most one taste for every 20 items. Found on MovieLens-1M, see `docs/results.md`.
+    /// `mu` is the Gaussian-DP parameter of the training's own releases, `count` the mean released
+    /// count of the [items in use](NoisyCounts::mean_in_use). Below two taste factors, or with
+    /// counts below 1.75 before rounding, there are none; above twenty-four there are twenty-four.
+    /// With implicit feedback `tastes = mu * count / 4` (`4 epsilon` without counts), at most 32,
+    /// and without biases 8, 24 or 40 by epsilon; in both cases at most one taste factor for every
+    /// 20 items. Chosen on MovieLens-1M, see `docs/results.md`.
     ///
     /// # Privacy
-    /// Post-processing: looks at released counts and public settings only.
+    /// Post-processing: uses released counts and public settings only.
     #[must_use]
     pub fn rule_dim(&self, mu: f64, count: Option<f64>, n_items: usize) -> usize {
         if self.feedback.implicit().is_some() {
@@ -954,7 +974,7 @@ impl FactorizationParams {
     }
 
     /// The rule for implicit feedback: `tastes = mu * count / 4`, or `4 epsilon` without counts, at
-    /// most 32; below two there are none. Found on MovieLens-1M as the other.
+    /// most 32; below two there are none. Chosen on MovieLens-1M like the other rule.
     fn rule_tastes_implicit(&self, mu: f64, count: Option<f64>) -> usize {
         let tastes = count.map_or(4.0 * self.rule_epsilon, |count| mu * count / 4.0);
         (LEAST_TASTES..=IMPLICIT_TASTES)
@@ -963,7 +983,7 @@ impl FactorizationParams {
             .unwrap_or(0)
     }
 
-    /// The longest factor that a fit with these settings can release.
+    /// The maximum dimension of factors that a fit with these settings can release.
     pub(super) fn largest_dim(&self) -> usize {
         self.dim.unwrap_or(match self.feedback {
             Feedback::Explicit => LARGEST_RULE_DIM,
@@ -1085,7 +1105,8 @@ mod tests {
 
     #[test]
     fn the_rule_for_dim_is_the_documented_one() {
-        // (epsilon, mu, tastes found best on MovieLens-1M, whose mean released count is 147)
+        // (epsilon, mu, the best number of taste factors on MovieLens-1M, whose mean released count
+        // is 147)
         for (epsilon, mu, tastes) in [
             (0.5, 0.1422, 0),
             (1.0, 0.2681, 0),

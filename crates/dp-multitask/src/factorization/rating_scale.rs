@@ -1,4 +1,5 @@
-//! The scale of ratings, learnt within the budget: how far users' ratings lie from their means, and where the means are.
+//! The scale of ratings, learned within the budget: how far users' ratings are from their means,
+//! and where the means are.
 
 use dp_core::UserRow;
 use dp_mechanism::{ReleasedVector, SparseBuffer, VectorContribution};
@@ -6,26 +7,33 @@ use dp_mechanism::{ReleasedVector, SparseBuffer, VectorContribution};
 /// Buckets of distances: the first begins at `2^(FIRST_DISTANCE / 2)`, each is half an octave wide.
 const FIRST_DISTANCE: i32 = -20;
 const N_DISTANCES: usize = 55;
-/// Buckets of means of one sign, from `2^(FIRST_MEAN / 2)` on; what is nearer to zero has one of its own.
+/// Buckets of means of one sign, from `2^(FIRST_MEAN / 2)` on; means closer to zero have a separate
+/// bucket.
 const FIRST_MEAN: i32 = -6;
 const N_MEANS: usize = 41;
-/// Places within an octave, for means far from zero.
+/// Number of positions within an octave, for means far from zero.
 const N_PLACES: usize = 32;
-/// A user's shares of distances count this often, as far as the norm 1 allows.
+/// A user's shares of distances are multiplied by this, as far as norm 1 permits.
 const SHARES: f64 = 2.0;
-/// Units that are learnt, in half octaves: from 1/256 to 1,024, for which default settings stay in their ranges.
+/// Units that can be learned, in half octaves: from 1/256 to 1,024, for which default settings stay
+/// in their ranges.
 const UNITS: std::ops::RangeInclusive<i32> = -16..=20;
-/// Keeps rounding from pushing a contribution over its bound, where the kernel would drop it.
+/// Keeps rounding from pushing a contribution over its bound, in which case the kernel would drop
+/// it.
 const INSIDE: f64 = 1.0 - 1e-12;
-/// Standard deviations of noise above which a unit is believed: of 37, a false one in 1 % of the runs on ratings that show nothing.
+/// Number of standard deviations of noise above which a unit is accepted: among 37, a false one in
+/// 1 % of the runs on uninformative ratings.
 const LEAST_OF_UNIT: f64 = 3.5;
-/// The same for a centre, which may be anywhere, where the unit stays: of 81, a false one in less than 1 of 10,000 runs.
+/// The same for a centre, which may be anywhere, if the unit does not change: among 81, a false one
+/// in less than 1 of 10,000 runs.
 const LEAST_OF_CENTER: f64 = 5.0;
-/// The unit is raised until at most this share of ratings is far from their user's mean: the distances of most may be far smaller than those that matter.
+/// The unit is raised until at most this share of ratings is far from their user's mean: most
+/// distances may be far smaller than the ones that matter.
 const MOST_FAR: f64 = 0.025;
-/// A unit is believed where at least this share of the users has distances, so that a few with wild ratings do not speak for all.
+/// A unit is accepted if at least this share of the users has distances, so that a few users with
+/// extreme ratings do not determine it.
 const LEAST_USERS: f64 = 0.1;
-/// What one user adds to the sum that the scale of ratings is read from.
+/// One user's contribution to the sum from which the scale of ratings is learned.
 ///
 /// ```text
 /// d_i = |y_i - m| sqrt(n / (n - 1))            distance of rating i from the user's mean m of n ratings, where n > 1
@@ -58,7 +66,7 @@ fn bucket(x: f64, first: i32, n: usize) -> usize {
     usize::try_from(at).unwrap_or(0).min(n - 1)
 }
 
-/// The place of a positive number in its octave.
+/// The position of a positive number in its octave.
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -69,7 +77,7 @@ fn place(x: f64) -> usize {
     ((octaves - octaves.floor()) * N_PLACES as f64) as usize % N_PLACES
 }
 
-/// Geometric middle of a bucket.
+/// Geometric centre of a bucket.
 fn middle(at: usize, first: i32) -> f64 {
     2_f64.powf((f64::from(first) + at as f64 + 0.5) / 2.0)
 }
@@ -116,32 +124,36 @@ impl VectorContribution for ScaleContribution {
     }
 }
 
-/// Where ratings lie and how far apart, from a release. Public.
+/// The location and scale of ratings, from a release. Public.
 ///
-/// The unit is the standard deviation of the normal distribution whose distances fit the released ones best, to half an octave, raised until one
-/// rating in forty is further than `sqrt(8)` units from its user's mean. It is taken where it fits clearly better than the unit of the settings, differs from that by more than half an octave, and a
-/// tenth of the users have distances. The centre is the mean of the users' means in the window of three units that stands furthest out of the noise, known to 1 part in 45: the settings' centre
-/// stays where that is within a unit of it and the unit stays, or where the window does not stand out clearly.
+/// The unit is the standard deviation of the normal distribution whose distances fit the released
+/// ones best, to half an octave, raised until one rating in forty is further than `sqrt(8)` units
+/// from its user's mean. It is used if it fits clearly better than the unit of the settings,
+/// differs from that by more than half an octave, and a tenth of the users have distances. The
+/// centre is the mean of the users' means in the window of three units that is furthest above the
+/// noise, known to 1 part in 45; the settings' centre is kept if that is within a unit of it and
+/// the unit does not change, or if the window is not clearly above the noise.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RatingScale {
-    /// Centre of the ratings, data units.
+    /// Centre of the ratings, in data units.
     pub center: f64,
-    /// Whether the centre was learnt, or is that of the settings.
+    /// Whether the centre was learned instead of taken from the settings.
     pub center_is_learnt: bool,
-    /// The unit of labels, data units: what 1 is for ratings from 1 to 5.
+    /// The unit of labels, in data units: corresponds to 1 for ratings from 1 to 5.
     pub unit: f64,
-    /// Whether the unit was learnt, or is that of the settings.
+    /// Whether the unit was learned instead of taken from the settings.
     pub unit_is_learnt: bool,
-    /// Whether the unit was learnt and is at least twice what fits most ratings.
+    /// Whether the unit was learned and is at least twice the one that fits most ratings.
     pub has_long_tails: bool,
-    /// Estimated share of ratings further than `sqrt(8)` units from their user's mean, and the standard deviation of its noise; users with few
-    /// ratings count less. `None` where noise hides how many users there are. Single ratings are cut to three units.
+    /// Estimated share of ratings further than `sqrt(8)` units from their user's mean, and the
+    /// standard deviation of its noise; users with few ratings have less weight. `None` if noise
+    /// hides the number of users. Single ratings are clipped to three units.
     pub share_far: Option<[f64; 2]>,
 }
 
 impl RatingScale {
-    /// That of settings with this centre and this unit of labels.
+    /// The scale of settings with this centre and this unit of labels.
     pub(super) const fn of_settings(center: f64, unit: f64) -> Self {
         Self {
             center,
@@ -153,13 +165,13 @@ impl RatingScale {
         }
     }
 
-    /// Whether anything was learnt.
+    /// Whether anything was learned.
     #[must_use]
     pub const fn is_learnt(&self) -> bool {
         self.center_is_learnt || self.unit_is_learnt
     }
 
-    /// The same, half an octave nearer to `unit`; that one where it is near.
+    /// The same, half an octave closer to `unit`, or `unit` itself if it is near.
     pub(super) fn nearer(self, unit: f64) -> Self {
         let half_octave = std::f64::consts::SQRT_2;
         Self {
@@ -172,7 +184,7 @@ impl RatingScale {
         }
     }
 
-    /// What a released sum makes of it. Post-processing.
+    /// The scale learned from a released sum. Post-processing.
     pub(super) fn learnt_from(&self, released: &ReleasedVector) -> Self {
         self.learnt_from_sums(&released.values(), released.noise_stddev())
     }
@@ -183,7 +195,7 @@ impl RatingScale {
         let distances = Distances::new(distances, noise);
         let found = distances.unit(self.unit, means.iter().sum());
         let (unit, has_long_tails) = found.unwrap_or((self.unit, false));
-        // ratings that show another unit show where they are
+        // if ratings show another unit, a smaller signal suffices for the centre
         let least = if found.is_some() {
             LEAST_OF_UNIT
         } else {
@@ -207,10 +219,10 @@ impl RatingScale {
 struct Distances<'a> {
     sums: &'a [f64],
     noise: f64,
-    /// Those of a normal distribution, from `FIRST_OF_SHAPE` on, and their norm.
+    /// Distribution of distances of a normal distribution, from `FIRST_OF_SHAPE` on, and its norm.
     shape: Vec<f64>,
     norm: f64,
-    /// The standard deviation that fits best, in half octaves.
+    /// The standard deviation with the best fit, in half octaves.
     best: i32,
 }
 
@@ -240,7 +252,8 @@ impl<'a> Distances<'a> {
         products.sum::<f64>() / self.norm
     }
 
-    /// Another unit than that of the settings, and whether it is far above what fits most ratings. `n_users` is a noisy number of all users.
+    /// A unit other than that of the settings, and whether it is far above the one that fits most
+    /// ratings. `n_users` is a noisy number of all users.
     fn unit(&self, own: f64, n_users: f64) -> Option<(f64, bool)> {
         #[allow(clippy::cast_possible_truncation, reason = "the logarithm of a number")]
         let own = (2.0 * own.log2()).round() as i32;
@@ -266,10 +279,11 @@ impl<'a> Distances<'a> {
         (shows && (raised - own).abs() > 1).then(|| (unit(raised), raised - self.best > 1))
     }
 
-    /// The share of distances in the buckets from `sqrt(8) unit` on, with the standard deviation of its noise.
+    /// The share of distances in the buckets from `sqrt(8) unit` on, with the standard deviation of
+    /// its noise.
     fn share_far(&self, unit: f64) -> Option<[f64; 2]> {
         let [total, of_total] = [self.fit(self.best), self.noise].map(|x| x / self.norm);
-        // the first bucket that has nothing nearer
+        // the first bucket that contains no smaller distance
         let first = bucket(4.0 * unit * (1.0 - 1e-9), FIRST_DISTANCE, N_DISTANCES);
         let far = self.sums.get(first..)?;
         let share = (far.iter().sum::<f64>() / total).clamp(0.0, 1.0);
@@ -279,12 +293,13 @@ impl<'a> Distances<'a> {
     }
 }
 
-/// The mean of users' means in the window of three units that stands furthest out of the noise; `None` where none does, or not clearly more than the
-/// window of the settings: by `least` for one sum.
+/// The mean of users' means in the window of three units that is furthest above the noise; `None`
+/// if none is above it, or not clearly more than the window of the settings: by `least` for one
+/// sum.
 fn center_of(means: &[f64], least: f64, (own, unit): (f64, f64)) -> Option<f64> {
     let value = |at: usize| match at {
         0 => Some(0.0),
-        // what lies beyond all buckets has no value
+        // values beyond all buckets are unknown
         at if at % N_MEANS == 0 => None,
         at if at < N_MEANS => Some(middle(at - 1, FIRST_MEAN)),
         at => Some(-middle(at - 1 - N_MEANS, FIRST_MEAN)),
@@ -301,7 +316,8 @@ fn center_of(means: &[f64], least: f64, (own, unit): (f64, f64)) -> Option<f64> 
     (found.height() > least && is_ahead).then_some(found.mean)
 }
 
-/// A centre that its bucket knows to half an octave, to a 32nd of one: by the places in their octaves that means near it have.
+/// Refines a centre, known to half an octave from its bucket, to a 32nd of an octave, using the
+/// positions in their octaves of the means near it.
 fn refined(center: f64, places: &[f64], noise: f64, unit: f64) -> f64 {
     let octave = center.abs().log2().floor();
     let octaves = [octave - 1.0, octave, octave + 1.0].into_iter();
@@ -312,7 +328,7 @@ fn refined(center: f64, places: &[f64], noise: f64, unit: f64) -> f64 {
             .enumerate()
             .map(move |(at, n)| (value(at), *n))
     });
-    // each place once: where it is nearest
+    // each position once: where it is closest
     let root = std::f64::consts::SQRT_2;
     let near = all.filter(|(x, _)| (center.abs() / root..center.abs() * root).contains(x));
     let found = best_window(&near.collect::<Vec<_>>(), unit);
@@ -320,7 +336,7 @@ fn refined(center: f64, places: &[f64], noise: f64, unit: f64) -> f64 {
     found.map_or(center, |of| of.mean.copysign(center))
 }
 
-/// Users whose means lie within a unit and a half of a value.
+/// Users whose means are within one and a half units of a value.
 struct Window {
     /// Their number with the noise of `k` sums.
     n: f64,
@@ -345,16 +361,17 @@ impl Window {
     }
 }
 
-/// The window that stands furthest out of the noise, around values with noisy numbers of users.
+/// The window that is furthest above the noise, around values with noisy numbers of users.
 fn best_window(values: &[(f64, f64)], unit: f64) -> Option<Window> {
     let all = values.iter().map(|(x, _)| Window::around(*x, values, unit));
     all.max_by(|a, b| a.height().total_cmp(&b.height()))
 }
 
-/// The bucket that [`normal_distances`] begins with, for a standard deviation of 1.
+/// The bucket with which [`normal_distances`] begins, for a standard deviation of 1.
 const FIRST_OF_SHAPE: i32 = -12;
 
-/// The probabilities that the absolute value of a standard normal variable is in the buckets from `2^-6` to `2^2`.
+/// The probabilities that the absolute value of a standard normal variable is in the buckets from
+/// `2^-6` to `2^2`.
 fn normal_distances() -> Vec<f64> {
     const STEPS: i32 = 32;
     let density = |x: f64| (-0.5 * x * x).exp() * (2.0 / std::f64::consts::PI).sqrt();
@@ -377,7 +394,8 @@ mod tests {
 
     use super::*;
 
-    /// Users with 2 to 40 ratings of standard deviation `spread` around means that scatter as much around `center`.
+    /// Users with 2 to 40 ratings of standard deviation `spread` around means with the same
+    /// standard deviation around `center`.
     #[allow(clippy::cast_possible_truncation, reason = "ratings are single")]
     fn ratings(n_users: u32, center: f64, spread: f64) -> Interactions {
         let mut rng = ChaCha20Rng::seed_from_u64(1);
@@ -441,7 +459,7 @@ mod tests {
             assert!(norm > 0.0, "{values:?}");
             most = most.max(norm / grid.l2_bound() as f64);
         }
-        assert!(most > 0.999 && most <= 1.0, "{most}"); // and the bound is reached
+        assert!(most > 0.999 && most <= 1.0, "{most}"); // and the bound is attained
     }
 
     #[test]
@@ -469,7 +487,7 @@ mod tests {
 
     #[test]
     fn a_thousand_users_at_epsilon_1_show_a_scale_of_percent_and_where_it_is() {
-        // sqrt(3) over a hundredth of mu^2 at (1, 1e-5)
+        // sqrt(3) divided by a hundredth of mu^2 at (1, 1e-5)
         let found = OWN.learnt_from_sums(&sums(&ratings(900, 70.0, 20.0)), 64.6);
         assert!(found.unit_is_learnt && found.center_is_learnt, "{found:?}");
         assert!((found.center - 70.0).abs() < 20.0, "{found:?}");
@@ -484,7 +502,8 @@ mod tests {
                 (3.0, 1.0, false)
             );
             let [far, noise] = found.share_far.unwrap();
-            // 1 - erf(2 / spread), of users whose shares count alike but for few ratings
+            // 1 - erf(2 / spread), for users whose shares have equal weight except those with few
+            // ratings
             assert!(
                 (far - [0.0002, 0.005, 0.03][(spread > 0.9) as usize + (spread > 1.1) as usize])
                     .abs()
@@ -494,8 +513,9 @@ mod tests {
         }
     }
 
-    /// 1,000 draws of noise alone: units moved in more than 40 of them would be the bug. At most 9 are expected, so that a false alarm has
-    /// probability below 1e-12 (Poisson); and of the shares, at three deviations, at most 50.
+    /// 1,000 draws of noise alone: more than 40 changed units would indicate a bug. At most 9 are
+    /// expected, so a false alarm has probability below 1e-12 (Poisson); and for the shares, at
+    /// three deviations, at most 50.
     #[test]
     fn noise_alone_seldom_moves_the_scale() {
         let mut rng = ChaCha20Rng::seed_from_u64(2);
@@ -512,7 +532,7 @@ mod tests {
             n_shares += usize::from(found.share_far.is_some());
         }
         assert!(n_moved <= 40 && n_shares <= 120, "{n_moved} {n_shares}");
-        // the chance of one is below 1 in 10,000 draws
+        // the probability of one is below 1 in 10,000 draws
         assert!(n_centers <= 3, "{n_centers}");
     }
 }

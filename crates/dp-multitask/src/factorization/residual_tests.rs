@@ -1,4 +1,4 @@
-//! The privacy argument of rounds on residuals, on the sums that training really makes.
+//! The privacy argument of residual rounds, tested on the sums that training makes.
 
 use dp_core::Private;
 use dp_mechanism::{Grid, VectorSum, gram_contribution};
@@ -26,8 +26,8 @@ fn settings(score_model: ScoreModel, leave_one_out: bool) -> FactorizationParams
     params
 }
 
-/// Every (score model, clip, sampling, coefficients of this size) that the tests go through, with the
-/// sensitivity that the documentation states.
+/// Every (score model, clip, sampling, coefficients of this size) that the tests use, with the
+/// sensitivity stated in the documentation.
 fn for_each_setting(
     data: &Private<dp_core::Interactions>,
     mut check: impl FnMut(&ItemResiduals<'_>, f64),
@@ -72,8 +72,8 @@ fn no_user_moves_the_residual_sums_by_more_than_the_bound_and_none_is_rejected()
         for row in data.expose().users() {
             let squared = squared_norm(&grid, n, residuals, row);
             assert!(squared <= bound);
-            // with biases every user has a constant coordinate, and the kernel would drop whoever is above the
-            // bound; ratings at the centre leave no residual around the first factors
+            // with biases every user has a constant coordinate, and the kernel would drop a user
+            // above the bound; ratings at the centre leave no residual around the first factors
             let has_share =
                 sensitivity > 0.29 && row.values().iter().any(|y| (y - 3.0).abs() > 0.0);
             assert!(squared > 0 || !has_share);
@@ -113,7 +113,7 @@ fn without_biases_statistics_stay_within_their_smaller_bounds() {
     let fit = settings(ScoreModel::Plain, false).check().unwrap();
     let weights = TaskWeights::uniform(N_ITEMS);
     let grids = fit.grids(11.0, 5.5).unwrap();
-    // short item factors make long user vectors, which are clipped; long ones make short vectors
+    // small item factors give long user vectors, which are clipped; large ones give short vectors
     for (size, clipped) in [(0.05, true), (1e6, false)] {
         let factors = initial_factors(N_ITEMS, 4, size, 3).unwrap();
         let statistics = fit.statistics(4, &factors, &weights).unwrap();
@@ -136,7 +136,7 @@ fn without_biases_statistics_stay_within_their_smaller_bounds() {
 
 #[test]
 fn a_users_residuals_are_those_of_the_documented_formula() {
-    // one coordinate: f = 1, so that the share of item i is w (y - x_i) with w = 1/sqrt(2)
+    // one coordinate: f = 1, so the contribution to item i is w (y - x_i) with w = 1/sqrt(2)
     let mut builder = dp_core::InteractionsBuilder::new(2);
     builder.push(0, 0, 4.0).unwrap();
     builder.push(0, 1, 3.0).unwrap();
@@ -144,7 +144,7 @@ fn a_users_residuals_are_those_of_the_documented_formula() {
     let mut params = params(1.0);
     params.dim = Some(1);
     params.label_center = 3.0;
-    params.bias_shrinkage = 1e6; // no user bias to speak of, nor an offset
+    params.bias_shrinkage = 1e6; // the user bias and the offset are negligible
     params.training_penalties.offset = 1e6;
     let fit = params.check().unwrap();
     let weights = TaskWeights::uniform(2);

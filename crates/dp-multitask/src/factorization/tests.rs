@@ -1,4 +1,4 @@
-//! The privacy argument of the item step, on the statistics that training really sums.
+//! The privacy argument of the item step, tested on the statistics that training sums.
 #![allow(clippy::disallowed_types, reason = "tests pay for single releases")]
 
 use dp_accounting::{Budget, Ledger, Plan, PlannedRelease, Spend};
@@ -24,7 +24,7 @@ pub(super) fn params(epsilon: f64) -> FactorizationParams {
     FactorizationParams::adadpals_for_target(ApproxDp::target(epsilon, 1e-5).unwrap())
 }
 
-/// Ordinary users, and users who do everything a user must not do.
+/// Ordinary users, and users who behave adversarially in every way.
 pub(super) fn users_of_all_kinds(seed: u64) -> Interactions {
     let mut rng = ChaCha20Rng::seed_from_u64(seed);
     let mut builder = InteractionsBuilder::new(N_ITEMS);
@@ -47,7 +47,7 @@ pub(super) fn users_of_all_kinds(seed: u64) -> Interactions {
     ];
     for (user, value) in (200..).zip(everything) {
         for item in ITEMS {
-            builder.push(user, item, value).unwrap(); // one value everywhere
+            builder.push(user, item, value).unwrap(); // one value for all items
         }
         builder.push(user + 20, user % 7, value).unwrap(); // a single rating
         for item in ITEMS {
@@ -98,7 +98,7 @@ pub(super) fn share_of(square: u128, grid: &Grid) -> f64 {
     (square as f64).sqrt() / grid.l2_bound() as f64
 }
 
-/// Every (dim, weights, label bound, grids) that the tests below go through.
+/// Every (dim, weights, label bound, grids) that the tests below use.
 fn for_each_setting(
     data: &Private<Interactions>,
     mut check: impl FnMut(&ItemStatistics<'_>, &GramGrids, usize),
@@ -138,7 +138,7 @@ fn every_user_uses_the_whole_matrix_budget_and_none_is_rejected() {
         for row in data.expose().users().filter(|row| !row.is_empty()) {
             let one = gram_contribution(grids, statistics, row).unwrap();
             let share = share_of(squared_norms(&one, dim).0, grids.matrix());
-            // a user whose taste came out as zero keeps only the constant coordinate
+            // a user whose taste vector is zero has only the constant coordinate
             assert!(
                 share > 0.95 || (share - 0.0975).abs() < 0.001,
                 "share {share}"
@@ -185,7 +185,7 @@ fn the_released_difference_of_neighbours_is_one_users_contribution() {
             }
         }
         let without = release(&Private::new(builder.build().0));
-        // equal noise cancels: what is left is S - S', exactly
+        // equal noise cancels: the difference is S - S', exactly
         let moved = |a: &[i64], b: &[i64]| -> Vec<i64> {
             a.iter().zip(b).map(|(a, b)| a.wrapping_sub(*b)).collect()
         };
@@ -224,7 +224,7 @@ fn a_users_contribution_ignores_all_other_users() {
     });
 }
 
-/// Exact squared norm of one user's share of a vector sum.
+/// Exact squared norm of one user's contribution to a vector sum.
 pub(super) fn squared_norm<C: VectorContribution>(
     grid: &Grid,
     n: usize,
@@ -267,7 +267,8 @@ fn no_user_moves_the_implicit_sums_by_more_than_one_and_none_is_rejected() {
             let sums = squared_norm(&grid, all, &ImplicitSums(&statistics), row);
             assert!(gramian <= bound && sums <= bound);
             for squared in [gramian, sums] {
-                // all of the bound, or that of the constant coordinate alone where tastes came out as zero
+                // the full bound, or only that of the constant coordinate if the taste vector is
+                // zero
                 let share = share_of(squared, &grid);
                 let least = 0.0975 - 0.001;
                 assert!(row.is_empty() == (squared == 0) && (row.is_empty() || share > least));

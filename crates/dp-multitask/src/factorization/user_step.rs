@@ -1,4 +1,4 @@
-//! The user step: one user's offset and factor from own records and the item factors. Local.
+//! The user step: one user's offset and factor from their own records and the item factors. Local.
 
 use dp_core::UserRow;
 use dp_linalg::{AlignedVec, GramAccumulator, Real, cholesky_in_place, cholesky_solve_in_place};
@@ -7,7 +7,7 @@ use super::item_update::ScoreModel;
 use super::model::{PersonalModel, UserPenalties};
 use crate::LocalBias;
 
-/// Item factors as the user step needs them: rows `[1, q_i]` and the item biases `h_i`.
+/// Item factors in the form that the user step needs: rows `[1, q_i]` and the item biases `h_i`.
 pub(crate) struct Design {
     dim: usize,
     rows: Rows,
@@ -16,10 +16,11 @@ pub(crate) struct Design {
     unobserved: Option<Unobserved>,
 }
 
-/// The rows in the precision that a user's equations are summed in; they are solved in double precision.
+/// The rows in the precision in which a user's equations are summed; they are solved in double
+/// precision.
 ///
-/// Sums in single precision take half the time. Their relative error, 2^-24 a term, stays far below
-/// the penalties as long as no entry is large, which noise can make it.
+/// Sums in single precision take half the time. Their relative error, 2^-24 per term, is far below
+/// the penalties as long as no entry is large, which noise may cause.
 enum Rows {
     Single(AlignedVec<f32>),
     Double(AlignedVec<f64>),
@@ -27,7 +28,7 @@ enum Rows {
 
 /// Leverages are below 1 with any penalty, up to rounding.
 const LARGEST_LEVERAGE: f64 = 1.0 - 1e-6;
-/// Largest entry, in absolute value, of rows that are summed in single precision.
+/// Largest absolute value of an entry for which rows are summed in single precision.
 const LARGEST_SINGLE: f64 = 16.0;
 
 impl Rows {
@@ -47,7 +48,7 @@ impl Rows {
         }
     }
 
-    /// Copies entries from `start` on.
+    /// Copies entries starting at `start`.
     fn copy(&self, start: usize, to: &mut [f64]) {
         match self {
             Self::Single(rows) => {
@@ -68,7 +69,8 @@ impl Rows {
     }
 }
 
-/// What all items together add to a user's equations when an item without a record is a weak no.
+/// The contribution of all items together to a user's equations if an item without a record is a
+/// weak negative.
 struct Unobserved {
     /// `a0 sum_i x_i x_i^T` over the rows `x_i`, row-major.
     gramian: Vec<f64>,
@@ -77,8 +79,8 @@ struct Unobserved {
 }
 
 impl Design {
-    /// From rows `[h_i, q_i]` of length `dim`. Without biases the first column is 0 instead of 1, so that the
-    /// offset comes out as 0.
+    /// From rows `[h_i, q_i]` of length `dim`. Without biases the first column is 0 instead of 1,
+    /// so that the offset is 0.
     pub(crate) fn new(item_factors: &[f64], dim: usize, score_model: ScoreModel) -> Self {
         let first = if score_model.is_biased() { 1.0 } else { 0.0 };
         let mut rows = item_factors.to_vec();
@@ -96,7 +98,8 @@ impl Design {
         }
     }
 
-    /// For implicit feedback, with the weight `a0` of every item. Public: made from released factors.
+    /// For implicit feedback, with the weight `a0` of every item. Public: computed from released
+    /// factors.
     pub(crate) fn with_unobserved(mut self, weight: f64) -> Self {
         let dim = self.dim;
         let mut gramian = vec![0.0; dim * dim];
@@ -185,10 +188,11 @@ impl Design {
 /// (o, v) = argmin sum_i (y_i - h_i - o - <q_i, v>)^2 + lambda_o o^2 + (lambda + n lambda_n) ||v||^2
 /// ```
 ///
-/// Without biases, `bias`, `o` and `h_i` are 0. All `n` items of the user count alike; nothing of other users enters. Cost O(n d^2 + d^3).
+/// Without biases, `bias`, `o` and `h_i` are 0. All `n` items of the user have equal weight; no
+/// data of other users are used. Cost O(n d^2 + d^3).
 ///
-/// With implicit feedback every label `y_i` is 1 and all items of the catalogue, with weight `a0`, pull the
-/// score `h_i + o + <q_i, v>` to 0. A user without records then has the zero factor.
+/// With implicit feedback every label `y_i` is 1 and all items of the catalogue, with weight `a0`,
+/// pull the score `h_i + o + <q_i, v>` to 0. A user without records then has the zero factor.
 #[derive(Clone, Copy)]
 pub(crate) struct UserStep<'a> {
     pub(crate) design: &'a Design,
@@ -196,7 +200,7 @@ pub(crate) struct UserStep<'a> {
     pub(crate) penalties: UserPenalties,
 }
 
-/// Working memory of the user step, one per thread.
+/// Scratch memory of the user step, one per thread.
 #[allow(
     missing_debug_implementations,
     reason = "holds one user's labels; printing them is never wanted"
@@ -207,7 +211,7 @@ pub struct UserScratch {
     labels: Vec<f64>,
     matrix: Vec<f64>,
     solution: Vec<f64>,
-    /// Whether `matrix` holds the factor that `solution` was solved by.
+    /// Whether `matrix` contains the factorisation with which `solution` was computed.
     is_factored: bool,
     inverse: Vec<f64>,
     row: Vec<f64>,
@@ -221,7 +225,7 @@ struct Sums<T> {
     matrix: Vec<T>,
 }
 
-/// One user's solution: the offset on top of the bias, and the factor.
+/// One user's solution: the offset in addition to the bias, and the factor.
 pub(crate) struct UserSolution<'a> {
     /// Bias plus offset, relative to the public centre.
     pub(crate) offset: f64,
@@ -246,7 +250,8 @@ impl UserScratch {
 }
 
 impl UserScratch {
-    /// Overwrites `inverse` by that of the matrix whose factor is in `matrix`; by 0 where there is none.
+    /// Overwrites `inverse` with that of the matrix whose factorisation is in `matrix`; with 0 if
+    /// there is none.
     fn invert(&mut self, dim: usize) {
         self.inverse.fill(0.0);
         if !self.is_factored {
@@ -295,8 +300,8 @@ impl<T: Real + Into<f64>> Sums<T> {
 }
 
 impl UserStep<'_> {
-    /// Solves for one user. A system that cannot be solved, because released factors overflowed,
-    /// gives the zero factor.
+    /// Solves for one user. If the system cannot be solved because released factors overflowed, the
+    /// result is the zero factor.
     pub(crate) fn solve<'s>(
         &self,
         user: UserRow<'_>,
@@ -329,16 +334,17 @@ impl UserStep<'_> {
         }
     }
 
-    /// Calls `each` with every record's place and what [`solve`](Self::solve), which has just been called for this user of ratings, would find without
-    /// the record: the offset, and `[o, v]`, of which `each` may overwrite what it likes.
+    /// Calls `each` with the index of every record and the result that [`solve`](Self::solve),
+    /// which must just have been called for this user of ratings, would have without the record:
+    /// the offset, and `[o, v]`, which `each` may overwrite.
     ///
     /// ```text
     /// w_(i) = w - A^-1 x_i e_i / (1 - l_i),     e_i = y_i - <x_i, w>,     l_i = x_i^T A^-1 x_i
     /// ```
     ///
-    /// for `A w = sum y_i x_i` (Allen 1974), labels above the shrunken mean of all records; the offset is then above the mean of the others. Cost
-    /// O(d^2) a record and O(d^3) a user. Where `A` could not be
-    /// factored all are the zero factor.
+    /// for `A w = sum y_i x_i` (Allen 1974), with labels minus the shrunken mean of all records;
+    /// the offset is then relative to the mean of the others. Cost O(d^2) per record and O(d^3) per
+    /// user. If `A` could not be factorised, all are the zero factor.
     pub(crate) fn leave_one_out(
         &self,
         user: UserRow<'_>,
@@ -403,7 +409,7 @@ impl UserStep<'_> {
         cholesky_solve_in_place(&scratch.matrix, dim, &mut scratch.solution)
     }
 
-    /// The user's own model.
+    /// The user's personal model.
     pub(crate) fn personal_model(
         &self,
         user: UserRow<'_>,
@@ -417,7 +423,7 @@ impl UserStep<'_> {
         }
     }
 
-    /// What offsets are relative to.
+    /// The reference value of offsets.
     pub(crate) const fn center(&self) -> f64 {
         if self.design.is_implicit() {
             0.0

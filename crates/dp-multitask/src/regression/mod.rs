@@ -27,33 +27,33 @@ const OUTPUT: &str = "task coefficients, noisy task counts, settings";
 /// Public settings of a multi-task regression: per-task coefficients `theta_i` that predict user
 /// `j`'s label for task `i` from the user's own features, `y_ij ~ <theta_i, x_j>`.
 ///
-/// Tasks are the items of the table. There is no intercept: give users a constant feature where
-/// one is wanted. Magnitudes must lie between 1e-6 and 1e6.
+/// Tasks are the items of the table. There is no intercept: give users a constant feature if one is
+/// wanted. Magnitudes must lie between 1e-6 and 1e6.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TaskSetup {
-    /// Length of the features `d`, 1 to 256.
+    /// Dimension of the features `d`, 1 to 256.
     pub dim: usize,
     /// Bound `Gamma_x` on the norm of a user's features; longer vectors are shortened to it.
     pub feature_norm: f64,
-    /// Bound `Gamma_y` on a label, data units; larger ones are clipped to it.
+    /// Bound `Gamma_y` on a label, in data units; larger labels are clipped to it.
     pub label_bound: f64,
     /// Bound `B` on the weighted root mean square `sqrt(sum_i w_ij^2 y_ij^2)` of a user's labels,
-    /// data units; a user above it has all labels scaled down together. At `label_bound` and
-    /// above it never acts.
+    /// in data units; all labels of a user above it are scaled down together. It has no effect at
+    /// `label_bound` and above.
     pub label_norm: f64,
-    /// Radius of the ball `C` around 0 that the coefficients are kept in.
+    /// Radius of the ball `C` around 0 to which the coefficients are restricted.
     pub radius: f64,
-    /// How a user's budget is spread over the user's tasks.
+    /// How a user's budget is divided among the user's tasks.
     pub allocation: BudgetAllocation,
 }
 
 impl TaskSetup {
-    /// Settings for features and coefficients in the unit ball, so that labels lie in [-1, 1],
-    /// with all of a user's tasks weighed alike.
+    /// Settings for features and coefficients in the unit ball, so that labels are in [-1, 1], with
+    /// equal weights for all of a user's tasks.
     ///
     /// The joint label norm is `1/sqrt(3)`, the root mean square of labels that are uniform on
-    /// their range: smaller labels lose nothing by it and the noise shrinks by as much.
+    /// their range: smaller labels are not affected, and the noise decreases in proportion.
     #[must_use]
     pub fn unit_ball(dim: usize) -> Self {
         Self {
@@ -79,12 +79,12 @@ impl TaskSetup {
         self.allocation.check()
     }
 
-    /// `min(B, Gamma_y)`: what a user's weighted labels can amount to.
+    /// `min(B, Gamma_y)`: the largest norm of a user's weighted labels.
     const fn label_reach(&self) -> f64 {
         self.label_norm.min(self.label_bound)
     }
 
-    /// A user's features, shortened to norm `Gamma_x`. Cells that are missing count as 0.
+    /// A user's features, shortened to norm `Gamma_x`. Missing cells count as 0.
     fn write_features(&self, user: UserRow<'_>, out: &mut [f64]) {
         out.fill(0.0);
         for (out, &x) in out.iter_mut().zip(user.features()) {
@@ -97,13 +97,13 @@ impl TaskSetup {
         f64::from(y).clamp(-self.label_bound, self.label_bound)
     }
 
-    /// The table must have features of the length that the settings say.
+    /// Checks that the table's features have the length given in the settings.
     fn check_table(&self, data: &Private<Interactions>) -> Result<()> {
         let found = data.expose().feature_dim();
         Ok(params::same_size("users' features", found, self.dim)?)
     }
 
-    /// The counts, released if the allocation asks for it, and the weights they give.
+    /// Releases the counts if the allocation requires it, and computes the weights.
     fn weights(
         &self,
         data: &Private<Interactions>,
@@ -118,7 +118,7 @@ impl TaskSetup {
         Ok((weights, counts))
     }
 
-    /// What is known of the task sizes.
+    /// The known task sizes.
     fn task_counts<'a>(&'a self, released: Option<&'a NoisyCounts>) -> Option<&'a [f64]> {
         match self.allocation.counts() {
             Some(TaskCounts::Public { values }) => Some(values),
@@ -145,13 +145,13 @@ impl TaskSetup {
         }
     }
 
-    /// The Euclidean projection on the ball.
+    /// The Euclidean projection onto the ball.
     fn project(&self, coefficients: &mut [f64]) {
         shorten(coefficients, self.radius);
     }
 }
 
-/// Scales a vector down to norm `bound`; one that is not finite, to zero.
+/// Scales a vector down to norm `bound`; a vector that is not finite becomes zero.
 pub(crate) fn shorten(vector: &mut [f64], bound: f64) {
     let norm = vector.iter().map(|v| v * v).sum::<f64>().sqrt();
     if !norm.is_finite() {
@@ -165,12 +165,12 @@ pub(crate) fn shorten(vector: &mut [f64], bound: f64) {
 /// A convex loss of one record, `l(theta; x, y)`.
 ///
 /// # Privacy
-/// An implementation sees one record of one user and the released coefficients. What it captures
-/// must be public. However large its gradients, the clipping and the kernel's check bound what a
-/// user adds; a gradient that is not finite takes the user's whole share out.
+/// An implementation sees one record of one user and the released coefficients. Everything else it
+/// captures must be public. However large its gradients, the clipping and the kernel's check bound
+/// a user's contribution; a gradient that is not finite removes the user's whole contribution.
 ///
 /// # Examples
-/// A loss of one's own, here the squared hinge for labels -1 and 1:
+/// A custom loss, here the squared hinge for labels -1 and 1:
 /// ```
 /// use dp_multitask::Loss;
 /// struct SquaredHinge;
@@ -209,11 +209,11 @@ pub trait Loss: Sync {
 pub enum RegressionLoss {
     /// `(p - y)^2 / 2`.
     Squared,
-    /// `log(1 + exp(-s p))` with `s = 1` for labels above 0 and -1 else.
+    /// `log(1 + exp(-s p))` with `s = 1` for labels above 0 and -1 otherwise.
     Logistic,
-    /// `(p - y)^2 / 2` up to `|p - y| = threshold`, from there on linear.
+    /// `(p - y)^2 / 2` up to `|p - y| = threshold`, and linear beyond.
     Huber {
-        /// Where the loss turns linear, label units, from 1e-6 to 1e6.
+        /// The threshold, in label units, from 1e-6 to 1e6.
         threshold: f64,
     },
 }
@@ -230,7 +230,7 @@ impl RegressionLoss {
         }
     }
 
-    /// Largest second derivative in the prediction: 1, or 1/4 for the logistic loss.
+    /// Largest second derivative with respect to the prediction: 1, or 1/4 for the logistic loss.
     #[must_use]
     pub const fn smoothness(self) -> f64 {
         match self {

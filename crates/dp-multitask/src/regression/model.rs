@@ -1,11 +1,11 @@
-//! What a regression leaves behind.
+//! The result of a regression.
 
 use dp_core::{Interactions, Private, ShapeError, UserRow, params};
 use dp_linalg::{GramAccumulator, cholesky_in_place, cholesky_solve_in_place};
 
 use crate::{NoisyCounts, Provenance, Result};
 
-/// Coefficients of every task. Public when they were released.
+/// Coefficients of every task. Public if they were released.
 ///
 /// ```text
 /// prediction of task i for a user with features x:  <theta_i, x>
@@ -58,7 +58,7 @@ impl TaskModels {
         self
     }
 
-    /// The released task counts, where the run made any.
+    /// The released task counts, if the run made any.
     #[must_use]
     pub const fn counts(&self) -> Option<&NoisyCounts> {
         self.counts.as_ref()
@@ -118,7 +118,7 @@ impl TaskModels {
         self.coefficients.len() / self.dim
     }
 
-    /// How the coefficients came about.
+    /// The origin of the coefficients.
     #[must_use]
     pub const fn provenance(&self) -> Provenance {
         self.provenance

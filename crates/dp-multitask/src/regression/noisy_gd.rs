@@ -14,26 +14,26 @@ use crate::{Error, Result, TaskWeights};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Iterate {
-    /// Those after the last step.
+    /// The coefficients after the last step.
     #[default]
     Last,
-    /// The mean of those after each step.
+    /// The mean of the coefficients after each step.
     Average,
 }
 
-/// Settings of [`MultiTaskNoisyGd`], not yet checked. All are public.
+/// Settings of [`MultiTaskNoisyGd`] before validation. All are public.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MultiTaskNoisyGdParams {
     /// Bounds, weights and domain.
     pub setup: TaskSetup,
-    /// The loss; see [`MultiTaskNoisyGd::with_loss`] for one's own.
+    /// The loss; see [`MultiTaskNoisyGd::with_loss`] for a custom one.
     pub loss: RegressionLoss,
     /// Steps `T`, 1 to 1000.
     pub n_steps: usize,
     /// Bound `Gamma` on a user's share of the gradients, in units of label times feature.
     pub gradient_norm: f64,
-    /// What is clipped to it.
+    /// How gradients are clipped to it.
     pub clip: GradientClip,
     /// The step size.
     pub step_size: StepSize,
@@ -47,9 +47,10 @@ pub struct MultiTaskNoisyGdParams {
 impl MultiTaskNoisyGdParams {
     /// Defaults by rule, for the squared loss.
     ///
-    /// A user's share of the gradient at 0 has norm at most `R = Gamma_x min(B, Gamma_y)`. The
-    /// clip is a quarter of that, so that four full steps can cross the distance, and two more settle;
-    /// a smaller clip means less noise in the last step and more steps to get there. The curvature is that of features
+    /// A user's contribution to the gradient at 0 has norm at most `R = Gamma_x min(B, Gamma_y)`. The
+    /// clipping norm is a quarter of that, so that four full steps can cover the distance, and two
+    /// more let the iterates settle; a smaller clipping norm means less noise in the last step and
+    /// more steps to reach the optimum. The curvature is that of features
     /// spread evenly over directions, `Gamma_x^2 / d`.
     #[must_use]
     pub fn new(setup: TaskSetup) -> Self {
@@ -157,7 +158,7 @@ impl Trainer for MultiTaskNoisyGd {
     }
 }
 
-/// [`MultiTaskNoisyGd`] on a loss of the caller's; that of the settings is not used.
+/// [`MultiTaskNoisyGd`] with a custom loss; that of the settings is not used.
 #[derive(Clone, Copy)]
 #[allow(missing_debug_implementations, reason = "a loss need not be printed")]
 pub struct WithLoss<'a> {
@@ -202,7 +203,7 @@ impl Trainer for WithLoss<'_> {
 }
 
 impl MultiTaskNoisyGd {
-    /// The same descent on a loss of the caller's: a [`Trainer`] of its own.
+    /// The same descent with a custom loss: a separate [`Trainer`].
     #[must_use]
     pub const fn with_loss<'a>(&'a self, loss: &'a dyn Loss) -> WithLoss<'a> {
         let descent = self;
@@ -279,26 +280,27 @@ pub enum StepSize {
         convexity: f64,
     },
     /// `rate / (f_i W_i h + damping r_i)`: a constant step in units of the curvature `h` of one
-    /// record. `f_i = 1 + d/n_i` keeps small tasks from overshooting, for the `n_i` that are known,
-    /// else `W_i`; `r_i = d s^2 / (radius^2 f_i W_i h)` shortens steps where noise outweighs the data.
+    /// record. `f_i = 1 + d/n_i` prevents small tasks from overshooting, with known `n_i` if
+    /// available and otherwise `W_i`; `r_i = d s^2 / (radius^2 f_i W_i h)` shortens steps if noise
+    /// exceeds the data.
     Curvature {
         /// The step in units of a Newton step, above 0.
         rate: f64,
-        /// Second derivative of one record's loss along a direction, on average.
+        /// Average second derivative of one record's loss along a direction.
         curvature: f64,
         /// Damping, 0 or above.
         damping: f64,
     },
 }
 
-/// Where a descent stands.
+/// State of a descent.
 pub(crate) struct Descent {
-    /// From 1.
+    /// The step, from 1.
     pub(crate) step: usize,
     pub(crate) dim: usize,
-    /// Of the ball that coefficients are kept in.
+    /// Radius of the ball to which coefficients are restricted.
     pub(crate) radius: f64,
-    /// Bound `Gamma` on a user's share of the gradients.
+    /// Bound `Gamma` on a user's contribution to the gradients.
     pub(crate) gradient_norm: f64,
     /// Noise `s` of the step.
     pub(crate) noise_stddev: f64,
@@ -345,7 +347,7 @@ impl StepSize {
     }
 }
 
-/// Equal requests for the steps of a descent, `share` of the budget among them.
+/// Equal requests for the steps of a descent, which together have `share` of the budget.
 pub(super) fn step_requests(
     name: &str,
     n_steps: usize,
@@ -362,7 +364,7 @@ pub(super) fn step_requests(
     })
 }
 
-/// Coordinates are numbered in 32 bits.
+/// Checks the number of coordinates, which have 32-bit indices.
 pub(super) fn check_coordinates(n_tasks: usize, dim: usize) -> Result<()> {
     let most = u32::MAX as usize / dim.max(1);
     let expected = "a whole number, 1 or above, at most 2^32 / dim";
@@ -370,18 +372,19 @@ pub(super) fn check_coordinates(n_tasks: usize, dim: usize) -> Result<()> {
     Ok(())
 }
 
-/// How a user's gradients are bounded. Both keep the user's whole share at norm `Gamma` or below.
+/// How a user's gradients are bounded. Both variants keep the norm of the user's whole contribution
+/// at `Gamma` or below.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum GradientClip {
-    /// The stacked weighted gradients of all of a user's tasks, together.
+    /// The stacked weighted gradients of all of a user's tasks, jointly.
     #[default]
     Joint,
-    /// Each task's gradient by itself, before its weight.
+    /// Each task's gradient separately, before weighting.
     PerTask,
 }
 
-/// One user's share of the gradients of all tasks.
+/// One user's contribution to the gradients of all tasks.
 ///
 /// ```text
 /// h_ij = gradient of the loss at theta_i, features shortened to Gamma_x, label clipped to Gamma_y
@@ -391,10 +394,10 @@ pub enum GradientClip {
 ///
 /// # Privacy
 /// User `j` adds the blocks `g_ij`, one per task of the user. Joint: `sum_i ||g_ij||^2 <= Gamma^2`
-/// by construction. Per task: `sum_i w_ij^2 Gamma^2 <= Gamma^2`, because `sum_i w_ij^2 <= 1`. Either
-/// way the L2 sensitivity under add/remove is `Gamma`, without any assumption on the loss. Clipping
-/// the sum over users instead, as Algorithm 2 is printed, would let a user with `k` tasks move it by
-/// `2 Gamma sqrt(k)`.
+/// by construction. Per task: `sum_i w_ij^2 Gamma^2 <= Gamma^2`, because `sum_i w_ij^2 <= 1`. In
+/// both cases the L2 sensitivity under add/remove is `Gamma`, without any assumption on the loss.
+/// Clipping the sum over users instead, as Algorithm 2 is printed, would allow a user with `k`
+/// tasks to move it by `2 Gamma sqrt(k)`.
 #[allow(
     missing_debug_implementations,
     reason = "settings, weights and coefficients; print those instead"
@@ -414,7 +417,7 @@ pub struct WeightedGradients<'a> {
     pub clip: GradientClip,
 }
 
-/// Working memory of one thread.
+/// Scratch memory of one thread.
 #[derive(Default)]
 #[allow(
     missing_debug_implementations,
@@ -451,7 +454,7 @@ impl WeightedGradients<'_> {
         }
     }
 
-    /// Releases the sum over all users; `(n_tasks, dim)` noisy gradients.
+    /// Releases the sum over all users; returns `(n_tasks, dim)` noisy gradients.
     pub(super) fn release(
         &self,
         data: &Private<Interactions>,
@@ -483,7 +486,7 @@ impl VectorContribution for WeightedGradients<'_> {
     }
 }
 
-/// Place of coordinate `k` of a task. Settings are checked so that all places fit.
+/// Index of coordinate `k` of a task. Settings are checked so that all indices fit.
 #[allow(
     clippy::cast_possible_truncation,
     reason = "dim is at most 256 and n_tasks * dim below 2^32, both checked when planning"

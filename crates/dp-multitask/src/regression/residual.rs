@@ -14,7 +14,7 @@ use crate::factorization::in_public_range;
 use crate::solve::solve_systems;
 use crate::{Error, Result, TaskWeights};
 
-/// Bounds `c_t` on a user's share of the residuals, step by step.
+/// Bounds `c_t` on a user's contribution to the residuals, step by step.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(
     rename_all = "kebab-case",
@@ -52,7 +52,8 @@ impl ResidualBounds {
         }
     }
 
-    /// The bound of step `step` where that of step 0 is `first`; geometric ones are never below 1e-9 of it.
+    /// The bound of step `step` if that of step 0 is `first`; geometric ones are never below 1e-9
+    /// of it.
     pub(crate) fn at(&self, first: f64, step: usize) -> f64 {
         match self {
             Self::Geometric { ratio } => first * ratio.powf(step as f64).max(1e-9),
@@ -61,7 +62,7 @@ impl ResidualBounds {
     }
 }
 
-/// Where the matrices `A_i` of the solves come from.
+/// Source of the matrices `A_i` of the solves.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(
     rename_all = "kebab-case",
@@ -71,43 +72,44 @@ impl ResidualBounds {
 )]
 pub enum Gramian {
     /// `A_i = f_i W_i G`: one released average `G` of `x_j x_j^T` for all tasks, and each task's
-    /// released total weight `W_i`. Noise on d(d+1)/2 numbers instead of that many per task. Right
-    /// when users' features do not depend on their tasks; else the steps still converge as long as
-    /// `A_i` is more than half of the true one. `f_i = 1 + d/n_i` sees to that in tasks with
-    /// few users, for the `n_i` that are known, else `W_i`.
+    /// released total weight `W_i`. Requires noise on d(d+1)/2 numbers instead of that many per
+    /// task. Exact when users' features do not depend on their tasks; otherwise the steps still
+    /// converge as long as `A_i` is more than half of the true one. `f_i = 1 + d/n_i` ensures that
+    /// in tasks with few users, with known `n_i` if available and otherwise `W_i`.
     Pooled {
-        /// Share of the budget spent on `G`, and again on the `W_i`; above 0 and below 1/2.
+        /// Share of the budget for `G`, and the same share again for the `W_i`; above 0 and below
+        /// 1/2.
         share: f64,
     },
-    /// Each task's own released matrix. The right-hand sides of the same release are the first
-    /// step.
+    /// A separate released matrix for each task. The right-hand sides of the same release are the
+    /// first step.
     PerTask {
         /// Share of the budget spent on the matrices, strictly between 0 and 1.
         share: f64,
     },
 }
 
-/// Settings of [`ResidualSsp`], not yet checked. All are public.
+/// Settings of [`ResidualSsp`] before validation. All are public.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ResidualSspParams {
     /// Bounds, weights and domain.
     pub setup: TaskSetup,
-    /// Where the matrices come from.
+    /// Source of the matrices.
     pub gramian: Gramian,
-    /// Steps, 1 to 1000; with [`Gramian::PerTask`] the first one is plain SSP.
+    /// Number of steps, 1 to 1000; with [`Gramian::PerTask`] the first one is plain SSP.
     pub n_steps: usize,
-    /// The shrinking bounds.
+    /// The decreasing bounds.
     pub bounds: ResidualBounds,
     /// Ridge of every solve in units of `d (s_t^2 + s_A^2 R^2) / (R^2 a_i)`, as in
-    /// [`SspSolve::Shrinkage`](super::SspSolve::Shrinkage): `s_t` the noise of the step, `s_A` that
-    /// of the matrices where there is one per task; from 1e-6 to 1e6.
+    /// [`SspSolve::Shrinkage`](super::SspSolve::Shrinkage): `s_t` is the noise of the step, `s_A`
+    /// that of the matrices if there is one per task; from 1e-6 to 1e6.
     pub ridge_factor: f64,
 }
 
 impl ResidualSspParams {
-    /// Defaults by rule: pooled Gramian at 2 % of the budget twice, five steps, bounds halved from
-    /// step to step.
+    /// Defaults by rule: pooled Gramian with 2 % of the budget twice, five steps, bounds halved
+    /// from step to step.
     #[must_use]
     pub const fn new(setup: TaskSetup) -> Self {
         Self {
@@ -144,26 +146,27 @@ impl ResidualSspParams {
         })
     }
 
-    /// `c_t`, `t` from 0; never below 1e-9 of the first.
+    /// `c_t`, with `t` from 0; never below 1e-9 of the first.
     fn bound(&self, step: usize) -> f64 {
         let first = self.setup.feature_norm * self.setup.label_reach();
         self.bounds.at(first, step)
     }
 }
 
-/// Repeated small releases around what is known already.
+/// Repeated small releases of the residuals of the current coefficients.
 ///
 /// ```text
 /// r_i = sum_j w_ij (y_ij - <theta_i, x_j>) x_j + c_t z xi,   a user's share clipped to norm c_t
 /// theta_i <- P_C[theta_i + (PSD(A_i) + ridge)^-1 r_i]
 /// ```
 ///
-/// The noise of a step is in proportion to `c_t`. As the residuals shrink so can the bound, and
-/// with it the noise, which plain SSP has to scale to the labels themselves. The residual share is
-/// that of [`WeightedGradients`] for the squared loss, clipped jointly: sensitivity `c_t`.
+/// The noise of a step is proportional to `c_t`. As the residuals shrink, so can the bound, and
+/// with it the noise, whereas the noise of plain SSP scales with the labels themselves. The
+/// residual contribution is that of [`WeightedGradients`] for the squared loss, clipped jointly:
+/// sensitivity `c_t`.
 ///
 /// # Privacy
-/// Releases: the counts if the allocation asks for them; then for [`Gramian::Pooled`] the pooled
+/// Releases: the counts if the allocation requires them; then for [`Gramian::Pooled`] the pooled
 /// Gramian (sensitivity `sqrt(2) Gamma_x^2`), the total weights (1) and the steps (`c_t` each); for
 /// [`Gramian::PerTask`] the two sums of SSP and the steps after the first.
 ///
@@ -354,7 +357,7 @@ impl ResidualSsp {
     }
 }
 
-/// All right-hand sides of a release, one after the other.
+/// All right-hand sides of a release, concatenated.
 fn right_hand_sides(released: &ReleasedGrams) -> Vec<f64> {
     let dim = released.dim();
     let mut all = vec![0.0; released.n_items() * dim];

@@ -16,7 +16,7 @@ use crate::factorization::in_public_range;
 use crate::solve::solve_systems;
 use crate::{Error, Result, TaskWeights};
 
-/// Settings of [`MultiTaskSsp`], not yet checked. All are public.
+/// Settings of [`MultiTaskSsp`] before validation. All are public.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MultiTaskSspParams {
@@ -25,11 +25,11 @@ pub struct MultiTaskSspParams {
     /// Share of the budget (after the counts) spent on the matrices, strictly between 0 and 1;
     /// the rest goes to the right-hand sides.
     pub matrix_share: f64,
-    /// What is done with the noisy statistics.
+    /// How coefficients are computed from the noisy statistics.
     pub solve: SspSolve,
 }
 
-/// From noisy statistics to coefficients.
+/// How coefficients are computed from noisy statistics.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(
     rename_all = "kebab-case",
@@ -38,16 +38,16 @@ pub struct MultiTaskSspParams {
     deny_unknown_fields
 )]
 pub enum SspSolve {
-    /// `theta_i = P_C[(PSD(A_i) + r_i I)^-1 b_i]`, `P_C` the projection on the ball of radius `R`,
-    /// and
+    /// `theta_i = P_C[(PSD(A_i) + r_i I)^-1 b_i]`, where `P_C` is the projection onto the ball of
+    /// radius `R`, and
     ///
     /// ```text
     /// r_i = d (s_b^2 + s_A^2 R^2) / (R^2 a_i),   a_i = max(tr(A_i) / d, s_A)
     /// ```
     ///
     /// with `s_A`, `s_b` the standard deviations of the noise: the ridge of the best linear
-    /// estimate of a `theta_i` of norm `R` and any direction, where all eigenvalues are `a_i`. It
-    /// costs large tasks next to nothing and pulls to 0 those that the noise outweighs.
+    /// estimate of a `theta_i` of norm `R` and any direction, if all eigenvalues are `a_i`. It
+    /// hardly affects large tasks and shrinks those in which noise dominates to 0.
     Shrinkage,
     /// The same with `r = noise_factor * s_A * sqrt(d) + l2_penalty` for all tasks.
     Ridge {
@@ -56,18 +56,19 @@ pub enum SspSolve {
         /// Constant ridge, 0 to 1e6, in units of summed squared features.
         l2_penalty: f64,
     },
-    /// `theta_i = pinv(PSD(A_i)) b_i`, Algorithm 1 to the letter, neither ridge nor projection on
-    /// the ball. A baseline only: an eigenvalue that is small by chance blows it up.
+    /// `theta_i = pinv(PSD(A_i)) b_i`, exactly Algorithm 1, with neither ridge nor projection onto
+    /// the ball. A baseline only: an eigenvalue that is small by chance makes it very large.
     PseudoInverse,
 }
 
 impl MultiTaskSspParams {
-    /// Half the budget on each sum, shrinkage by the noise, and the joint label norm raised to `sqrt(1/3 + sqrt(4/45)) label_bound` (0.795 of it) where it
-    /// is below.
+    /// Half the budget for each sum, shrinkage by the noise, and the joint label norm raised to
+    /// `sqrt(1/3 + sqrt(4/45)) label_bound` (0.795 of it) if it is below.
     ///
-    /// Plain SSP never gets back what the joint clip took away. The root is that of the mean plus one
-    /// standard deviation of the square of one label that is uniform on its range: it leaves most
-    /// users whole even when their weight sits on a single task, as it does for large exponents.
+    /// Plain SSP cannot recover what the joint clipping removed. The root is that of the mean plus
+    /// one standard deviation of the square of one label that is uniform on its range: most users
+    /// are then not clipped even if their weight is on a single task, as is the case for large
+    /// exponents.
     #[must_use]
     pub fn new(mut setup: TaskSetup) -> Self {
         let one_label = (1.0 / 3.0 + (4.0_f64 / 45.0).sqrt()).sqrt();
@@ -107,9 +108,9 @@ impl MultiTaskSspParams {
 /// Task-weighted SSP: one release of all `A_i = sum_j w_ij x_j x_j^T` and one of all
 /// `b_i = sum_j w_ij y_ij x_j`, then one small solve per task.
 ///
-/// Source: Krichene et al. 2023, Algorithm 1, corrected (`docs/errata.md`): the regulariser is added
-/// after the release, never inside the private sum; noise in the isometric coordinates of symmetric
-/// matrices; projection on the ball.
+/// Source: Krichene et al. 2023, Algorithm 1, corrected (`docs/errata.md`): the regulariser is
+/// added after the release, never inside the private sum; noise in the isometric coordinates of
+/// symmetric matrices; projection onto the ball.
 ///
 /// # Privacy
 /// See [`SspStatistics`] for the sensitivities. The coefficients are post-processing of the
@@ -143,7 +144,7 @@ pub struct MultiTaskSsp {
 
 settings_and_assumptions!(MultiTaskSsp, MultiTaskSspParams);
 
-/// Releases the counts if the allocation asks for them, the matrices and the right-hand sides.
+/// Releases the counts if the allocation requires them, the matrices and the right-hand sides.
 impl Trainer for MultiTaskSsp {
     type Data = Private<Interactions>;
     type Model = TaskModels;
@@ -237,8 +238,8 @@ fn pseudo_inverses(released: &ReleasedGrams, mut coefficients: Vec<f64>) -> Resu
     Ok(coefficients)
 }
 
-/// `pinv(PSD(A)) b` as `(P^2 + t I)^-1 P b`, `P = PSD(A)` and `t` far below the largest squared
-/// eigenvalue.
+/// `pinv(PSD(A)) b` as `(P^2 + t I)^-1 P b`, where `P = PSD(A)` and `t` is far below the largest
+/// squared eigenvalue.
 fn pseudo_inverse_solve(
     matrix: &mut [f64],
     theta: &mut [f64],
@@ -259,7 +260,7 @@ fn pseudo_inverse_solve(
     Ok(())
 }
 
-/// One user's share of the statistics of all tasks.
+/// One user's contribution to the statistics of all tasks.
 ///
 /// ```text
 /// x_j  = features, shortened to norm Gamma_x
@@ -268,17 +269,17 @@ fn pseudo_inverse_solve(
 /// ```
 ///
 /// # Privacy
-/// Adding or removing user `j` changes the stacked matrices by the blocks `w_ij x_j x_j^T`, each
-/// of Frobenius norm `w_ij ||x_j||^2`, and every task has its own block. So
+/// Adding or removing user `j` changes the stacked matrices by the blocks `w_ij x_j x_j^T`, each of
+/// Frobenius norm `w_ij ||x_j||^2`, and every task has its own block. So
 ///
 /// ```text
 /// matrices:          sqrt(sum_i w_ij^2 ||x_j||^4)        <= Gamma_x^2
 /// right-hand sides:  sqrt(sum_i w_ij^2 y_ij^2 ||x_j||^2) <= Gamma_x min(B, Gamma_y)
 /// ```
 ///
-/// No regulariser is part of the sums: `lambda I` in each user's share would add the terms
-/// `lambda (2 ||x||^2 + d lambda)` to the first bound and print the weighted count of each task
-/// on its diagonal.
+/// The sums contain no regulariser: `lambda I` in each user's contribution would add the terms
+/// `lambda (2 ||x||^2 + d lambda)` to the first bound and reveal the weighted count of each task on
+/// its diagonal.
 #[allow(
     missing_debug_implementations,
     reason = "settings and weights; print those instead"
@@ -289,7 +290,7 @@ pub struct SspStatistics<'a> {
 }
 
 impl<'a> SspStatistics<'a> {
-    /// The contribution for checked settings, and weights that are public or released.
+    /// The contribution for validated settings, and weights that are public or released.
     #[must_use]
     pub const fn new(setup: &'a TaskSetup, weights: &'a TaskWeights) -> Self {
         Self { setup, weights }
@@ -336,7 +337,7 @@ impl FactorContribution for SspStatistics<'_> {
     }
 }
 
-/// The two requests of a Gram release, `share` of the budget between them.
+/// The two requests of a Gram release, which split its budget by `share`.
 pub(super) fn gram_requests(
     name: &str,
     dim: usize,
@@ -360,7 +361,7 @@ pub(super) fn gram_requests(
     ]
 }
 
-/// One user's share of the total weight of every task, `W_i = sum_j w_ij`.
+/// One user's contribution to the total weight of every task, `W_i = sum_j w_ij`.
 ///
 /// # Privacy
 /// User `j` adds the vector `(w_ij)_i`, whose norm is at most 1 by the allocation.
@@ -393,7 +394,8 @@ impl WeightTotals<'_> {
         ReleaseRequest::new(label, share, ReplaceFactor::Two, n_tasks as u64)
     }
 
-    /// What the noisy totals say; `counts` are what is known of the task sizes. Post-processing.
+    /// The scales derived from the noisy totals; `counts` are the known task sizes.
+    /// Post-processing.
     pub(crate) fn scales(&self, released: &ReleasedVector, counts: Option<&[f64]>) -> TaskScales {
         let sd = released.noise_stddev();
         let totals: Vec<f64> = released.values().iter().map(|w| w.max(sd)).collect();
@@ -405,11 +407,11 @@ impl WeightTotals<'_> {
     }
 }
 
-/// What the released totals say about the curvature of each task.
+/// The curvature of each task, estimated from the released totals.
 pub(crate) struct TaskScales {
     /// `W_i`, at least the standard deviation of its noise.
     pub(super) totals: Vec<f64>,
-    /// On the scale of `W_i`, what a step is measured by so as not to overshoot.
+    /// On the scale of `W_i`, the curvature used for steps, so that they do not overshoot.
     pub(super) curvature: Vec<f64>,
 }
 
@@ -420,24 +422,25 @@ impl TaskScales {
 }
 
 /// `1 + d/n`: the mean of the largest and the smallest eigenvalue of an average of `n` independent
-/// `x x^T`, over the average one, by the edges `(1 +- sqrt(d/n))^2` of Marchenko and Pastur (1967). A
-/// step in units of it contracts fastest over all directions and overshoots in none by more than
-/// twice, as a full step by the pooled Gramian would in a task with few users.
+/// `x x^T`, divided by the average one, from the edges `(1 +- sqrt(d/n))^2` of Marchenko and Pastur
+/// (1967). A step in units of it contracts fastest over all directions and overshoots in none by
+/// more than a factor of two, which a full step with the pooled Gramian would do in a task with few
+/// users.
 fn spread(dim: usize, n_users: f64) -> f64 {
     1.0 + dim as f64 / n_users.max(1.0)
 }
 
 /// `d s^2 / (R^2 a)`: the ridge of the best linear estimate of coefficients of norm `R` and any
 /// direction, from sums with noise of standard deviation `s` and matrices with eigenvalues `a > 0`.
-/// Large tasks hardly feel it; steps shrink where noise outweighs the data. At least `1e-9 a`, so that
-/// a matrix without full rank can be solved however small the noise.
+/// It hardly affects large tasks; steps shrink if noise exceeds the data. At least `1e-9 a`, so
+/// that a rank-deficient matrix can be solved however small the noise.
 pub(super) fn noise_ridge(dim: usize, radius: f64, noise_stddev: f64, eigenvalue: f64) -> f64 {
     let ridge = dim as f64 * (noise_stddev / radius).powi(2) / eigenvalue;
     ridge.max(1e-9 * eigenvalue)
 }
 
-/// One user's share of the pooled Gramian: `x_j x_j^T` once, whatever the number of tasks, and a
-/// count of users to divide by.
+/// One user's contribution to the pooled Gramian: `x_j x_j^T` once, whatever the number of tasks,
+/// and a count of users to divide by.
 ///
 /// The packed upper triangle with off-diagonal entries times `sqrt 2`, then `Gamma_x^2`.
 ///

@@ -1,4 +1,5 @@
-//! A run goes on only with what it was begun with: every row of the table of settings is changed in turn.
+//! A run can be resumed only with the inputs it was begun with: every row of the table of settings
+//! is changed in turn.
 
 use std::fs;
 use std::ops::ControlFlow;
@@ -13,7 +14,7 @@ use dp_personal::watch::{Progress, Silent, Stage, Watch};
 use dp_personal::workflows::{federate, personalize, train, tune};
 use tempfile::TempDir;
 
-/// Whether a run that was to be interrupted was, and says how to go on.
+/// Whether a run that was to be interrupted was interrupted, and its error says how to resume.
 fn is_interrupted(ended: Result<()>) -> bool {
     match ended {
         Err(
@@ -27,7 +28,7 @@ fn is_interrupted(ended: Result<()>) -> bool {
     }
 }
 
-/// Ends a run behind its first release.
+/// Ends a run after its first release.
 struct Interrupt;
 
 impl Watch for Interrupt {
@@ -44,7 +45,7 @@ struct Command {
     name: &'static str,
     table: fn() -> Vec<Setting>,
     run: fn(&Given, &mut dyn Watch) -> Result<()>,
-    /// What is given, beside what all commands are given.
+    /// Its settings, in addition to those common to all commands.
     given: &'static [(&'static str, &'static str)],
 }
 
@@ -144,7 +145,7 @@ fn commands() -> Vec<Command> {
     ]
 }
 
-/// Inputs of all commands, each with a second column of every kind.
+/// Inputs of all commands, with a second column of every kind.
 fn folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let (mut ratings, mut rows) = (
@@ -185,7 +186,7 @@ fn folder() -> TempDir {
     folder
 }
 
-/// What a command is given in a folder, with some settings replaced.
+/// The settings of a command in a folder, with some replaced.
 fn given(command: &Command, folder: &Path, replaced: &[(&str, Vec<String>)]) -> Given {
     let path = |name: &str| folder.join(name).into_os_string().into_string().unwrap();
     let fixed = [
@@ -224,7 +225,7 @@ fn given(command: &Command, folder: &Path, replaced: &[(&str, Vec<String>)]) -> 
     })
 }
 
-/// Other values of a setting than the one that a command is given.
+/// Values of a setting other than the one that a command is given.
 fn others(command: &Command, folder: &Path, row: &Setting) -> Vec<Vec<String>> {
     let own: Vec<&str> = command
         .given
@@ -296,7 +297,8 @@ fn a_setting_that_changes_between_a_run_and_its_end_is_refused_before_anything_i
                 let error = run(&[(row.name, other)], &mut Silent)
                     .expect_err(&what)
                     .to_string();
-                // what cannot be read in that way is refused for that, what can for being another run
+                // a value that cannot be read is refused for that reason; other changes because
+                // they give another run
                 let is_named = error.contains(&format!("`{}` was ", row.name));
                 assert!(
                     is_named || !error.contains("interrupted run"),
@@ -307,7 +309,7 @@ fn a_setting_that_changes_between_a_run_and_its_end_is_refused_before_anything_i
             }
         }
         assert!(n_named >= 10, "{}: {n_named}", command.name);
-        // what shapes nothing may change
+        // settings that do not affect the run may change
         let elsewhere: PathBuf = folder.path().join("moved.csv");
         let (name, file) = command.given[0];
         fs::copy(folder.path().join(file), &elsewhere).unwrap();
@@ -330,7 +332,7 @@ fn a_run_over_another_column_of_users_is_not_finished_as_this_one() {
     };
     assert!(is_interrupted(run(&session, &mut Interrupt)));
     let begun = bytes(&folder);
-    // the users are not those of the ledger, whoever says so
+    // the users are not those of the ledger, whatever the operator declares
     assert!(matches!(
         run(&[], &mut Silent),
         Err(Error::OtherUsers { .. })
@@ -345,7 +347,7 @@ fn a_run_over_another_column_of_users_is_not_finished_as_this_one() {
     run(&session, &mut Silent).unwrap();
 }
 
-/// Ends a run behind its last release.
+/// Ends a run after its last release.
 struct InterruptAtEnd;
 
 impl Watch for InterruptAtEnd {

@@ -1,4 +1,4 @@
-//! Workflows for callers who hold values and not files: plans, tables in memory, models read once.
+//! Workflows for callers with values instead of files: plans, tables in memory, models read once.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -23,7 +23,7 @@ const SEEDED: [(&str, &str); 5] = [
     ("release_metrics", "0.1"),
 ];
 
-/// A plan is what was released.
+/// Checks that a plan matches the releases.
 fn assert_planned(plan: &Plan, certificate: &Certificate) {
     let planned = plan.releases().iter().map(PlannedRelease::label);
     let made = certificate.releases.iter();

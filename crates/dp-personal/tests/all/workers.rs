@@ -1,4 +1,5 @@
-//! Users dealt to several processes: the released files are those of one process, byte for byte.
+//! Users distributed over several processes: the released files are those of one process, byte for
+//! byte.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,7 +24,7 @@ const COUNTS: [usize; 3] = [1, 2, 4];
 
 type Run = fn(&Given, &mut dyn Watch, Place<'_>) -> Result<()>;
 
-/// A command that trains: what it is given beside what all are given, and its workflow.
+/// A command that trains: its settings in addition to the common ones, and its workflow.
 struct Command {
     given: &'static [(&'static str, &'static str)],
     run: Run,
@@ -46,7 +47,8 @@ const fn of_train(given: &'static [(&'static str, &'static str)]) -> Command {
 
 const POOLED: Command = of_train(&[("method", "pooled"), ("items", "items.csv")]);
 
-/// Private statistics of the quality, features of items, and a choice among settings.
+/// Commands that use more than ratings: private quality statistics, features of items, and a choice
+/// among settings.
 const WITH_MORE_THAN_RATINGS: [Command; 3] = [
     of_train(&[
         ("feedback", "implicit"),
@@ -118,7 +120,8 @@ fn given(command: &Command, folder: &Path, out: &str, more: &[(&'static str, Str
     })
 }
 
-/// Runs in so many processes, each with its own settings; what each of them ended with, the coordinator first.
+/// Runs the command in several processes, each with its own settings; returns the result of each,
+/// the coordinator first.
 fn dealt(
     command: &Command,
     settings: &[Given],
@@ -129,7 +132,7 @@ fn dealt(
     let (pool, links) = worker_channels(n_shards);
     thread::scope(|scope| {
         let mut links = links.into_iter().enumerate();
-        let own = links.next(); // a link that is dropped says that its worker has left
+        let own = links.next(); // dropping a link reports that its worker has left
         let workers: Vec<_> = links
             .map(|(shard, link)| {
                 scope.spawn(move || {
@@ -144,7 +147,7 @@ fn dealt(
             })
             .collect();
         let made = (command.run)(&settings[0], watch, Place::Coordinator(&pool));
-        drop((pool, own)); // ends workers that still wait
+        drop((pool, own)); // ends workers that are still waiting
         let workers = workers.into_iter().map(|worker| worker.join().unwrap());
         [made].into_iter().chain(workers).collect()
     })
@@ -154,8 +157,8 @@ fn plain(link: ChannelLink) -> Box<dyn ByteLink> {
     Box::new(link)
 }
 
-/// The files of a folder. In those that are text, what is 64 hexadecimal digits stands for the ids of releases, which are random, and hashes of
-/// files with such ids.
+/// The files of a folder. In text files, every 64 hexadecimal digits are replaced, because they are
+/// ids of releases, which are random, or hashes of files with such ids.
 fn released(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let files = fs::read_dir(folder).unwrap().map(|file| {
         let file = file.unwrap();
@@ -233,7 +236,7 @@ fn any_number_of_processes_releases_what_one_does() {
     }
 }
 
-/// A link of a worker that dies when it is to send its third sum.
+/// A link of a worker that dies when it should send its third sum.
 struct Dies {
     inner: ChannelLink,
     n_posts: usize,
@@ -243,7 +246,7 @@ impl ByteLink for Dies {
     fn post(&mut self, message: &[u8]) -> Result<(), LinkError> {
         self.n_posts += 1;
         if self.n_posts == 4 {
-            return Err(LinkError::Link { what: "died" }); // the first one said that the worker is ready
+            return Err(LinkError::Link { what: "died" }); // the first message reports that the worker is ready
         }
         self.inner.post(message)
     }
@@ -295,7 +298,7 @@ fn a_worker_that_dies_ends_the_run_which_goes_on_and_pays_for_nothing_twice() {
     );
     let n_made = *before.0.last().unwrap();
     assert!(n_made > 0);
-    assert_eq!(n_paid(), n_made); // nothing was paid for the sum that was never whole
+    assert_eq!(n_paid(), n_made); // nothing was paid for the sum that was never complete
 
     let mut after = Count::default();
     let ended = dealt(&command, &settings, &mut after, &plain);
@@ -335,7 +338,8 @@ fn a_worker_with_other_settings_or_another_file_ends_the_run_before_anything_is_
     }
 }
 
-/// The ratings as one file for each shard, and an empty one for the process that coordinates: folders `shard0`, ... and `none`.
+/// Writes the ratings as one file per shard, and an empty one for the coordinating process: folders
+/// `shard0`, ... and `none`.
 fn deal(folder: &Path, n_shards: usize, shard_of: &dyn Fn(&str) -> usize) {
     let text = fs::read_to_string(folder.join("ratings.csv")).unwrap();
     let (header, rows) = text.split_once('\n').unwrap();
@@ -354,7 +358,7 @@ fn deal(folder: &Path, n_shards: usize, shard_of: &dyn Fn(&str) -> usize) {
     }
 }
 
-/// Runs with tasks that are given their users alone; each answers twice, of which once counts.
+/// Runs with tasks that receive only their own users; each answers twice, which counts once.
 fn with_tasks(
     command: &Command,
     (n_shards, dealing): (usize, Dealing),
@@ -433,7 +437,7 @@ fn tasks_that_are_given_their_users_alone_release_what_one_process_does() {
             with_tasks(&command, (n_shards, dealing), &settings).unwrap();
             let found = released(&folder.join(out).join("model"));
             assert_eq!(found.len(), alone.len());
-            // silos are named in certificate and report
+            // the certificate and the report mention silos
             let says_more = |name: &str| {
                 dealing == Dealing::Silos && (name.ends_with(".json") || name.ends_with(".md"))
             };
@@ -545,7 +549,8 @@ fn linear_models_are_learnt_from_users_in_tasks() {
         let settings = |rows: &str| seeded("dealt", rows);
         let made = with_tasks(&command, (2, Dealing::ById), &settings);
         if own.iter().any(|(name, _)| *name == "sampling_probability") {
-            // users train when they are drawn, which no list tells a task that begins anew
+            // users train when they are sampled, which a task that starts over cannot learn from a
+            // list
             let said = made.unwrap_err().to_string();
             assert!(said.contains("train only in rounds"), "{said}");
             continue;
