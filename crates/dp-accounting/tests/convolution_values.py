@@ -9,12 +9,12 @@ end e, D its distance to it and
     G(D) = E[(e^(epsilon - S) - 1)_+]  (removing a user, S >= e, D = epsilon - e)
     G(D) = E[(1 - e^(epsilon - S))_+]  (adding one, S <= e, D = e - epsilon)
 
-one more loss of density f makes it the integral of f(d) G(D - d) over d from 0 to D.  In t = ln(d / (D - d)) that is a
-trapezoidal sum whose integrand falls to nothing at both ends.  Between compositions G is kept as Chebyshev polynomials
-in w = ln(e^D - 1), piece by piece, and the density of a sum follows from G'' and G'.  Under replacement losses have no end:
-there the integral is over outputs, and w = asinh(2 sinh(epsilon / 2) / a).  A single run is in closed form.
+composing one more loss of density f gives the integral of f(d) G(D - d) over d from 0 to D.  In t = ln(d / (D - d)) this is
+a trapezoidal sum whose integrand vanishes at both ends.  Between compositions, G is stored as piecewise Chebyshev polynomials
+in w = ln(e^D - 1), and the density of a sum follows from G'' and G'.  Under replacement losses have no end:
+the integral is then over outputs, and w = asinh(2 sinh(epsilon / 2) / a).  A single run has a closed form.
 
-All in 40 digits; every figure is computed with two resolutions, and what they differ by is in the last column, relative.
+All computations use 40 digits. Every value is computed with two resolutions; their relative difference is in the last column.
 """
 import sys
 
@@ -36,7 +36,7 @@ density = lambda y: NORM * EXP(-y * y / 2)
 
 
 class Run:
-    """One sampled Gaussian: output y in standard deviations, turned round when a user is added so that losses rise with it."""
+    """One sampled Gaussian: output y in standard deviations, negated if a user is added, so that losses increase with it."""
 
     def __init__(self, q, sigma, side):
         self.q, self.k, self.side = mpfr(q), 1 / mpfr(sigma), side
@@ -64,13 +64,13 @@ class Run:
         return p, q
 
     def at_distance(self, d):
-        """y, at which the loss is d from its end."""
+        """The y at which the loss is at distance d from its end."""
         grown = (1 - self.q) * EXPM1(d) / self.q
         y = (LOG(grown) + self.k * self.k / 2) / self.k
         return y if self.side == "remove" else -y
 
     def inverse(self, s):
-        """y of a loss under replacement."""
+        """The y of a loss under replacement."""
         c, e = self.q * gmpy2.exp(-self.k * self.k / 2), EXP(s)
         b = (self.q - 1) * EXPM1(s)
         root = SQRT(b * b + 4 * c * c * e)
@@ -133,7 +133,7 @@ class Pieces:
 
 
 class Single:
-    """A single loss as one that is composed."""
+    """A single loss in the form of a composition."""
 
     def __init__(self, run):
         self.run, self.least, self.end, self.scale = run, run.least, run.end, run.k
@@ -146,7 +146,7 @@ class Single:
 
 
 class Composed:
-    """Losses with an end that were composed, up to a largest distance."""
+    """A composition of losses with an end, up to a largest distance."""
 
     def __init__(self, a, b, largest, fine):
         self.end, self.scale, self.least = a.end + b.end, min(a.scale, b.scale), min(a.least, b.least)
@@ -189,7 +189,7 @@ def convolved(a, b, largest, fine):
 
 
 class Free:
-    """Losses under replacement that were composed, as a function of epsilon."""
+    """A composition of losses under replacement, as a function of epsilon."""
 
     def __init__(self, value, scale, unit, reach, fine):
         self.unit, self.scale, self.reach = unit, scale, reach
@@ -215,7 +215,7 @@ class Free:
 
 
 def replaced(run, profile, epsilon, unit, fine):
-    """The profile at epsilon of a run and of what has `profile`."""
+    """The profile at epsilon of a run composed with mechanisms that have `profile`."""
     centre = run.inverse(epsilon)
     b = unit / run.k / 4
     reach = DEPTH + run.k + abs(centre)
@@ -230,10 +230,10 @@ def replaced(run, profile, epsilon, unit, fine):
 
 
 def both(a, epsilon, fine):
-    """The profile at epsilon of twice the losses of `a`, under replacement."""
+    """The profile at epsilon of the losses of `a` composed with themselves, under replacement."""
     end = gmpy2.asinh(2 * a.reach / a.unit)
     n = int(end / min(mpfr("0.06"), a.scale / 8) * mpfr(fine)) + 1
-    # losses that are near 0 and losses near epsilon: two centres, one weight that leaves each only one
+    # losses near 0 and losses near epsilon: two centres, with a weight that assigns one to each part
     total = mpfr(0)
     for centre, sign in [(mpfr(0), 1), (epsilon, -1)]:
         step = end / n
@@ -248,7 +248,7 @@ def both(a, epsilon, fine):
 
 
 def delta(runs, side, epsilon, fine):
-    """delta(epsilon) of the runs (q, sigma), each once; alike where there are more than three."""
+    """delta(epsilon) of the runs (q, sigma), each once; identical if there are more than three."""
     epsilon = mpfr(epsilon)
     runs = [Run(q, sigma, side) for q, sigma in runs]
     n = len(runs)
@@ -299,7 +299,7 @@ def run_profile(runs, epsilon, fine):
 
 
 def near(runs, sides):
-    """An epsilon of three digits at which single runs have a delta of 1e-5 over their number, about."""
+    """An epsilon with three digits at which single runs have a delta of about 1e-5 divided by their number."""
     def miss(e):
         ones = lambda side: sum(delta([r], side, mpfr(e), 1) for r in runs)
         return max(ones(side) for side in sides) - mpfr(10) ** -5

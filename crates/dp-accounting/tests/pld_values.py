@@ -1,4 +1,4 @@
-"""Values for tests of the single-mechanism profile: closed form at 50 digits."""
+"""Values for tests of the single-mechanism profile: closed form with 50 digits."""
 from mpmath import mp, mpf, log, exp, erfc, sqrt
 mp.dps = 50
 def above(x, m, s): return erfc((x - m) / (s * sqrt(mpf(2)))) / 2

@@ -1,5 +1,5 @@
-"""Prints the tables of tests/rdp/matches_50_digits.rs and src/loss/mgf/tests.rs, from the definitions at 50 digits:
-Renyi divergences, and ln E e^{sL} of the privacy loss L at orders 1 + s that the first cannot reach.
+"""Prints the tables of tests/all/rdp.rs and src/engines/loss/mgf/tests.rs, computed from the definitions with 50 digits:
+Renyi divergences, and ln E e^{sL} of the privacy loss L at orders 1 + s that the former does not cover.
 
 Needs mpmath. Sampled mechanisms: trapezoidal sums (or, at integer orders, binomial sums) in the
 noise's own variable. Random allocation: the coefficient formula of Feldman and Shenfeld for the

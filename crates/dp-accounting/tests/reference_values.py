@@ -1,6 +1,6 @@
-# Makes the tables of reference_values.rs: python3 reference_values.py (mpmath, 420 digits; about 20 s).
-# Both come from the definition, delta = Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu), in which 420
-# digits leave nothing to cancel; epsilon by bisection. Inputs are the doubles nearest to the literals.
+# Prints the tables of all/reference_values.rs: python3 reference_values.py (mpmath, 420 digits; about 20 s).
+# Both are computed from the definition, delta = Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu), with enough
+# digits (420) that cancellation does not matter; epsilon by bisection. Inputs are the doubles nearest to the literals.
 from mpmath import mp, mpf, ncdf, exp, nstr
 mp.dps = 420
 def delta(mu, eps):

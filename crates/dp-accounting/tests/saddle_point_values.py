@@ -1,4 +1,4 @@
-"""Privacy profiles to 20 digits with mpmath, for tests/saddle_point.rs.
+"""Privacy profiles to 20 digits with mpmath, for tests/all/saddle_point.rs.
 
 delta(eps) = E_P[(1 - e^(eps - L))_+] by integrating the contour formula at two different
 abscissas and two different steps in 40-digit arithmetic; a case is printed only when they agree.

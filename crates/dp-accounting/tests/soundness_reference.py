@@ -1,10 +1,10 @@
-"""Exact privacy profiles of random compositions, by routes that the crate does not take.
+"""Exact privacy profiles of random compositions, computed by methods that the crate does not use.
 
     python3 soundness_reference.py SEED COUNT > FILE
     SOUNDNESS_FILE=FILE cargo test --release -p dp-accounting --test all -- --ignored exact_values_from_a_file
 
-One line of JSON for each case: adjacency, events with counts, epsilon, delta as text, and a bound
-on the relative error of delta. Two routes:
+One line of JSON per case: adjacency, events with counts, epsilon, delta as text, and a bound
+on the relative error of delta. Two methods:
 
 direct   delta = sum or integral over the losses of all but one part of that part's closed-form
          profile (at negative epsilon too), 30 digits with mpmath
@@ -124,7 +124,7 @@ def finite_event(r, replace):
     G = mp.mpf(sig)
     reach = int(13 * sig) + 3
     w = [(x, mp.exp(-mp.mpf(x - S) ** 2 / (2 * G * G))) for x in range(S - reach, S + reach + 1)]
-    # far tail where the loss is largest matters at tiny delta: extend by what tilting needs
+    # the far tail, where the loss is largest, matters at tiny delta: extend the range as tilting requires
     w += [(x, mp.exp(-mp.mpf(x - S) ** 2 / (2 * G * G))) for x in range(S + reach + 1, S + 2 * reach)]
     z = mp.fsum(p for _, p in w)
     # normalise with all integers
@@ -239,7 +239,7 @@ def direct_case(r):
             bottom = mp.log1p(-qq)
             def at(e):
                 k = {'remove': [e - bottom], 'add': [e + bottom], 'replace': []}[side]
-                # the profile bends within about the spread of the loss around e
+                # the profile curves within about the spread of the loss around e
                 w = float(d / z * min(1, 3 * q)) + 1e-9
                 k = k + [e + mp.mpf(x) * w for x in (-8, -4, -2, -1, 0, 1, 2, 4, 8)]
                 k = k + ([e - bottom - w * mp.mpf(10) ** -j for j in range(0, 12, 2)] if side != 'replace' else [])
@@ -293,7 +293,7 @@ class Sampled:
         return out
 
     def K0(self, c):
-        # E e^{cL} - 1, minus what normalisation leaves
+        # E e^{cL} - 1, minus the error of normalisation
         e = self.w + c * self.l
         if e.max() < 11000 and (c * self.l).max() < 11000:
             return np.log1p(np.sum(np.exp(self.w) * np.expm1(c * self.l)))

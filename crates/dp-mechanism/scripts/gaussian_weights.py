@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes src/sampler/weights.rs, the bin weights of the floored Gaussian sampler.
+"""Generates src/sampler/weights.rs, the bin weights of the floored Gaussian sampler.
 
     weight(j) = 2^128 exp(-j^2/512) / sum_i exp(-i^2/512),   j = 0, 1, 2, ...
 
@@ -7,7 +7,7 @@ rounded to integers by largest remainders, so that each is within one unit of th
 and all add up to 2^128 exactly. Trailing zero weights are left out.
 
     gaussian_weights.py            write the table
-    gaussian_weights.py --check    compare the checked-in table with a fresh one, print the bounds
+    gaussian_weights.py --check    compare the checked-in table with a new one, print the bounds
 """
 
 import pathlib
