@@ -256,7 +256,7 @@ mod tests {
         let of = |users: &[&[f32]]| scale_of(users.iter().copied(), 1.0);
         let stars: &[f32] = &[1.0, 5.0, 4.0, 4.0];
         assert!(of(&[stars, &[2.0], &[]]).is_empty() && of(&[]).is_empty());
-        let percent: &[f32] = &[20.0, 100.0, 80.0, 77.0]; // the last lies 7.75 from the mean, all are far
+        let percent: &[f32] = &[20.0, 100.0, 80.0, 77.0]; // the last is 7.75 from the mean, all are far
         let found = of(&[stars, percent]);
         assert!(
             found[0].starts_with("50 % of a user's ratings are more than 3 "),

@@ -9,26 +9,33 @@ use crate::init::{ProjectorSum, SamplePairs};
 use crate::subspace::describe;
 use crate::{Error, Result, Subspace};
 
-/// Private alternating minimisation: a first release, then `T` steps. In a step every user fits a model of their own in the current
-/// subspace, and the server fits the subspace to these models under noise.
+/// Private alternating minimisation: a first release, then `T` steps. In each step every user fits
+/// a personal model in the current subspace, and the server fits the subspace to these models with
+/// noise.
 ///
 /// Source: Jain et al. 2021, Algorithm 1, corrected (`docs/errata.md`).
 ///
 /// # Privacy
-/// Released to everybody: the subspace (and with it all that led to it). Unit: the user with all rows. Every release is a bounded sum over users, whose sensitivity
-/// stands with its contribution: [`SamplePairs`](crate::SamplePairs) or
-/// [`ProjectorSum`](crate::ProjectorSum), [`SspMatrix`](crate::SspMatrix) and [`SspRhs`](crate::SspRhs) or [`SubspaceGradients`](crate::SubspaceGradients). Everything between releases is
-/// post-processing; personal models are made inside the contributions and never leave them.
+/// Released to everybody: the subspace (and with it everything that led to it). Unit: the user with
+/// all rows. Every release is a bounded sum over users, whose sensitivity is derived at its
+/// contribution: [`SamplePairs`](crate::SamplePairs) or [`ProjectorSum`](crate::ProjectorSum),
+/// [`SspMatrix`](crate::SspMatrix) and [`SspRhs`](crate::SspRhs) or
+/// [`SubspaceGradients`](crate::SubspaceGradients). Everything between releases is post-processing;
+/// personal models are computed inside the contributions and never leave them.
 ///
-/// With [`UserBatches::All`] the plan lists all releases, which add up. With [`UserBatches::Disjoint`] it lists what *one* user pays: the first release and one step.
-/// A user's batch follows from the user's own rows, so adding or removing a user changes one batch, and replacing
-/// one changes at most two, each by one share: `D^2 + D^2`, less than the `(2 D)^2` that the plan counts.
-/// Every batch then has an account ([`n_accounts`](Trainer::n_accounts)): [`fit`](Trainer::fit) takes the reservations of `T` ledgers, one after the
-/// other.
+/// With [`UserBatches::All`] the plan lists all releases, which add up. With
+/// [`UserBatches::Disjoint`] it lists what *one* user pays: the first release and one step. A
+/// user's batch follows from the user's own rows, so adding or removing a user changes one batch,
+/// and replacing one changes at most two, each by one contribution: `D^2 + D^2`, less than the
+/// `(2 D)^2` that the plan counts. Every batch then has a separate account
+/// ([`n_accounts`](Trainer::n_accounts)): [`fit`](Trainer::fit) takes the reservations of `T`
+/// ledgers, one after the other.
 ///
 /// # Errors
-/// [`plan`](Trainer::plan): [`crate::Error::Param`] unless `dim` is at least the rank and `dim * rank` at most 1024.
-/// [`train`](Trainer::train): those of [`check_rows`](Self::check_rows); [`crate::Error::Shape`] when a given start has another length.
+/// [`plan`](Trainer::plan): [`crate::Error::Param`] unless `dim` is at least the rank and
+/// `dim * rank` at most 1024. [`train`](Trainer::train): errors of
+/// [`check_rows`](Self::check_rows); [`crate::Error::Shape`] when a given start has another
+/// dimension.
 ///
 /// # Examples
 /// ```
@@ -74,8 +81,9 @@ impl AltMin {
         Ok(())
     }
 
-    /// Checks that users with at most `max_rows` rows have enough for every computation: a pair for Algorithm 3, a row for the
-    /// others. [`train`](Trainer::train) checks it again; call this before the spends are reserved.
+    /// Checks that users with at most `max_rows` rows have enough for every computation: a pair for
+    /// Algorithm 3, a row for the others. [`train`](Trainer::train) checks this again; call this
+    /// method before the spends are reserved.
     ///
     /// # Errors
     /// [`crate::Error::Param`] naming `max_rows`.
@@ -133,7 +141,7 @@ impl AltMin {
         requests
     }
 
-    /// The subspace that the first step starts from.
+    /// The subspace from which the first step starts.
     fn start(&self, samples: &UserSamples, run: &mut Run<'_>) -> Result<Subspace> {
         let (dim, rank) = (samples.n_features(), self.params.rank);
         match &self.params.init {
@@ -153,7 +161,8 @@ impl AltMin {
             Initialisation::Projectors => ProjectorSum::new(dim).release(samples, rank, run),
             Initialisation::Given(start) => {
                 params::same_size("features", dim, start.dim())?;
-                // a start without privacy stays without, however little the steps change
+                // if the start is not private, neither is the result, however little the steps
+                // change
                 run.taint(start.provenance() == Provenance::SeededNoise);
                 Ok(start.clone())
             }
@@ -228,7 +237,7 @@ impl Trainer for AltMin {
     }
 }
 
-/// Where alternating minimisation starts.
+/// The initial subspace of alternating minimisation.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(
     rename_all = "kebab-case",
@@ -266,8 +275,9 @@ pub enum Embedding {
 pub enum UserBatches {
     /// Every step reads all users: steps add up.
     All,
-    /// Every step reads a batch of its own. Users are dealt to batches by a hash of their own rows, so one user more or less changes nobody
-    /// else's batch, and a user pays for the first release and one step.
+    /// Every step reads a separate batch. Users are assigned to batches by a hash of their own
+    /// rows, so adding or removing a user does not change anyone else's batch, and a user pays for
+    /// the first release and one step.
     Disjoint,
 }
 
@@ -275,36 +285,37 @@ pub enum UserBatches {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RowSplit {
-    /// All rows for everything.
+    /// All rows for all computations.
     Shared,
-    /// Quarters, as in the proofs: personal models, embedding, first release; the last quarter is for nothing
-    /// but the user's final fit.
+    /// Quarters, as in the proofs: personal models, embedding, first release; the last quarter is
+    /// used only for the user's final fit.
     Quarters,
 }
 
-/// Settings of [`AltMin`], not yet checked. All are public.
+/// Settings of [`AltMin`] before validation. All are public.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AltMinParams {
     /// Dimension of the subspace `k`.
     pub rank: usize,
-    /// Where it starts.
+    /// The initial subspace.
     pub init: Initialisation,
-    /// Share of a user's budget for the first release, strictly between 0 and 1; not used for a given start.
+    /// Share of a user's budget for the first release, strictly between 0 and 1; not used for a
+    /// given start.
     pub init_share: f64,
     /// The private step.
     pub embedding: Embedding,
     /// Number of steps `T`, 0 for the first release alone.
     pub n_rounds: usize,
-    /// Users of a step.
+    /// The users read by a step.
     pub batches: UserBatches,
-    /// Rows of a step.
+    /// The rows read by a step.
     pub rows: RowSplit,
 }
 
 impl AltMinParams {
-    /// The experiment of section 6 of the paper: Algorithm 3, then one step of Algorithm 2 on all users and rows, all labels and designs
-    /// clipped to 1e-4.
+    /// The experiment of section 6 of the paper: Algorithm 3, then one step of Algorithm 2 on all
+    /// users and rows, with all labels and designs clipped to 1e-4.
     ///
     /// # Examples
     /// ```
@@ -347,8 +358,8 @@ impl AltMinParams {
     /// Checks every range.
     ///
     /// # Errors
-    /// [`crate::Error::Param`] naming the first setting out of range, among them neither a first release nor a
-    /// step.
+    /// [`crate::Error::Param`] naming the first setting out of range, or if there is neither a
+    /// first release nor a step.
     pub fn check(self) -> Result<AltMin> {
         params::in_range("rank", self.rank, 1, 1024, "a whole number from 1 to 1024")?;
         params::open_unit("init_share", self.init_share)?;

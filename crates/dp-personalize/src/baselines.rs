@@ -1,4 +1,5 @@
-//! What a private shared representation is measured against, without privacy: alternating minimisation without noise, a user's own data, zero.
+//! Baselines without privacy for the shared representation: alternating minimisation without noise,
+//! a user's own data, zero.
 
 use dp_core::{SampleRows, UserSamples, params};
 use dp_linalg::{GramAccumulator, cholesky_in_place, cholesky_solve_in_place};
@@ -11,12 +12,12 @@ use crate::{PersonalModel, Result, Subspace};
 /// Alternating minimisation without privacy, on all rows: exact projector sum, then steps in which users
 /// fit their models and `U` is the exact least-squares solution.
 ///
-/// Not private: its output may only be seen by who may see the data.
+/// Not private: its output may be seen only by those who may see the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NonPrivateAltMin {
     /// Dimension of the subspace.
     pub rank: usize,
-    /// Steps.
+    /// Number of steps.
     pub n_rounds: usize,
 }
 
@@ -90,8 +91,8 @@ fn step(subspace: &Subspace, samples: &UserSamples) -> Result<Subspace> {
     Subspace::spanned_by(dim, rank, &solution, Provenance::NonPrivate)
 }
 
-/// A user's model from own rows alone: the least-squares solution of smallest norm, `X_j^+ y_j`, without any subspace. Local and
-/// free.
+/// A user's model from their own rows alone: the least-squares solution of smallest norm,
+/// `X_j^+ y_j`, without any subspace. Local and free.
 #[must_use]
 pub fn own_data_model(rows: SampleRows<'_>, n_features: usize) -> PersonalModel {
     let (mut x, mut y) = (Vec::new(), Vec::new());

@@ -1,30 +1,30 @@
-//! Batched work on users, one user in each vector lane: the fast way where every user has a few rows.
+//! Batched computation with one user per vector lane, which is faster if every user has few rows.
 
 use dp_linalg::{Across, BatchedRows, StridedRows};
 
 use crate::Result;
 use crate::user_rows::UserCells;
 
-/// Users at a time.
+/// Number of users per batch.
 pub(crate) const USERS: usize = BatchedRows::SETS;
-/// Where users may have more rows than this, each is worked on alone.
+/// If users may have more rows than this, each is processed separately.
 const MOST_ROWS: usize = 64;
 
-/// Whether users whose table has room for so many rows are batched.
+/// Whether users are batched, given the maximum number of rows in the table.
 pub(crate) const fn is_batched(user: UserCells<'_>) -> bool {
     user.n_rows() <= MOST_ROWS
 }
 
-/// Users who are worked on together, and those who come after them.
+/// Users who are processed together, and the users of the next block.
 #[derive(Clone, Copy)]
 pub(crate) struct UserBlock<'a> {
     pub(crate) users: &'a [UserCells<'a>],
-    /// Fetched from memory meanwhile.
+    /// Prefetched from memory meanwhile.
     pub(crate) next: &'a [UserCells<'a>],
 }
 
 impl<'a> UserBlock<'a> {
-    /// One user.
+    /// A block of one user.
     pub(crate) const fn alone(user: &'a UserCells<'a>) -> Self {
         Self {
             users: std::slice::from_ref(user),
@@ -35,9 +35,10 @@ impl<'a> UserBlock<'a> {
 
 /// Rows and labels of up to [`USERS`] users.
 pub(crate) struct BatchedUsers {
-    /// Rows, those of each user times a power of two.
+    /// Rows, with those of each user multiplied by a power of two.
     pub(crate) rows: BatchedRows,
-    /// One for each row, those of each user times another power of two: sizes are below 4.
+    /// One for each row, with those of each user multiplied by another power of two: absolute
+    /// values are below 4.
     pub(crate) labels: Vec<Across>,
 }
 
@@ -49,7 +50,7 @@ impl BatchedUsers {
         })
     }
 
-    /// Reads other users.
+    /// Loads other users.
     pub(crate) fn load(&mut self, UserBlock { users, next }: UserBlock<'_>) -> Result<()> {
         let (sets, n) = strided(users, |user| user.without_padding().rows());
         let (upcoming, n_upcoming) = strided(next, UserCells::rows);
@@ -72,7 +73,7 @@ impl BatchedUsers {
     }
 }
 
-/// The rows of up to [`USERS`] users, and how many they are.
+/// The rows of up to [`USERS`] users, and the number of users.
 fn strided<'a>(
     users: &[UserCells<'a>],
     rows: impl Fn(UserCells<'a>) -> StridedRows<'a>,
@@ -90,7 +91,8 @@ fn strided<'a>(
     (sets, users.len().min(USERS))
 }
 
-/// The power of two that brings the largest number to between 1 and 4, or less if that is subnormal or 0.
+/// The power of two that scales the largest absolute value to between 1 and 4, or less if that is
+/// subnormal or 0.
 fn scale_of(numbers: impl Iterator<Item = f32>) -> f32 {
     const LARGEST_EXPONENT: u32 = 254;
     let sizes = numbers.map(|x| x.to_bits() & 0x7fff_ffff);
@@ -98,7 +100,7 @@ fn scale_of(numbers: impl Iterator<Item = f32>) -> f32 {
     f32::from_bits(exponent.max(1) << 23)
 }
 
-/// `sum + a b`, user by user.
+/// `sum + a b`, for each user.
 #[inline(always)]
 pub(crate) fn add_product(sum: &mut Across, a: &Across, b: &Across) {
     for ((sum, a), b) in sum.0.iter_mut().zip(&a.0).zip(&b.0) {
@@ -106,7 +108,7 @@ pub(crate) fn add_product(sum: &mut Across, a: &Across, b: &Across) {
     }
 }
 
-/// `1 / sqrt(x)`, and 0 where that is not a number.
+/// `1 / sqrt(x)`, and 0 if that is not a number.
 #[inline(always)]
 pub(crate) fn inverse_roots(x: &Across) -> Across {
     Across(x.0.map(|x| if x > 0.0 { 1.0 / x.sqrt() } else { 0.0 }))

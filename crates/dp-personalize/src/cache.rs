@@ -1,7 +1,8 @@
-//! Caches of numbers that a user's contribution would compute more than once.
+//! Caches of numbers that a user's contribution would otherwise compute more than once.
 //!
-//! What a cache holds of a user is a function of that user's own rows and of public values, and only that user's contribution reads it: an entry is found by the
-//! key of the user's row. A row of another table has no entry, and is computed anew with the same result.
+//! A cache entry of a user is a function of that user's own rows and of public values, and only
+//! that user's contribution reads it: an entry is found by the key of the user's row. A row of
+//! another table has no entry, and its numbers are recomputed with the same result.
 
 use dp_core::{PerUser, UserRow, UserSamples};
 use dp_linalg::prefetch;
@@ -10,23 +11,23 @@ use rayon::prelude::*;
 use crate::batched::{USERS, UserBlock};
 use crate::user_rows::UserCells;
 
-/// A cache takes this much memory at most; beyond it everything is computed anew.
+/// Maximum memory of a cache; if it would need more, everything is recomputed.
 const MOST_BYTES: usize = 1 << 30;
-/// Users of one task.
+/// Number of users per task.
 pub(crate) const USERS_PER_TASK: usize = 512;
 
-/// Whether so many bytes for each user are few enough.
+/// Whether this many bytes for each user fit into a cache.
 pub(crate) fn fits(samples: &UserSamples, bytes_per_user: usize) -> bool {
     samples.users().len() <= MOST_BYTES / bytes_per_user.max(1)
 }
 
-/// Finds where the entry of a user lies, from 0, by the key of the user's row.
+/// Looks up the index of a user's entry, from 0, by the key of the user's row.
 pub(crate) fn user_index(samples: &UserSamples) -> PerUser<()> {
     let table = samples.table().expose();
     PerUser::from_values(table, vec![(); table.n_users()])
 }
 
-/// Hands the users of a task their entries, with working memory.
+/// Calls a function for the users of a task with their entries and scratch memory.
 pub(crate) fn fill<E, S>(
     samples: &UserSamples,
     task: usize,
@@ -41,13 +42,13 @@ pub(crate) fn fill<E, S>(
             prefetch(table.user(user + 1).features());
         }
         if cfg!(debug_assertions) {
-            own = scratch(); // what one user left there shows in tests
+            own = scratch(); // fresh scratch makes state left by one user visible in tests
         }
         write(table.user(user), &mut own, entry);
     }
 }
 
-/// Some numbers of every user, computed for [`USERS`] users at a time.
+/// Several numbers for every user, computed for [`USERS`] users at a time.
 pub(crate) struct Cache {
     index: PerUser<()>,
     width: usize,
@@ -56,8 +57,9 @@ pub(crate) struct Cache {
 }
 
 impl Cache {
-    /// `width` numbers of every user, if they fit into memory; `write` is given users, working memory and where their numbers go. What it writes of a
-    /// user must not depend on the others. `memory` is used again.
+    /// `width` numbers for every user, if they fit into memory; `write` receives users, scratch
+    /// memory and the destination of their numbers. The numbers of a user must not depend on other
+    /// users. `memory` is reused.
     pub(crate) fn of<S>(
         samples: &UserSamples,
         width: usize,
@@ -79,7 +81,7 @@ impl Cache {
             let blocks = part.chunks_mut(USERS * width);
             for (first, out) in (task * USERS_PER_TASK..).step_by(USERS).zip(blocks) {
                 if cfg!(debug_assertions) {
-                    own = scratch(); // what one user left there shows in tests
+                    own = scratch(); // fresh scratch makes state left by one user visible in tests
                 }
                 with_block(samples, first, |block| write(block, &mut own, out));
             }
@@ -91,7 +93,7 @@ impl Cache {
         })
     }
 
-    /// Those of the user whose row this is.
+    /// The numbers of the user with this row.
     pub(crate) fn find(&self, user: UserRow<'_>) -> Option<&[f32]> {
         let at = self.index.place(user.key())?;
         #[cfg(privacy_mutants)]
@@ -99,13 +101,13 @@ impl Cache {
         self.numbers.get(at * self.width..(at + 1) * self.width)
     }
 
-    /// The memory of a cache that is not needed any more.
+    /// The memory of a cache that is no longer needed.
     pub(crate) fn into_memory(self) -> Vec<f32> {
         self.numbers
     }
 }
 
-/// Hands over the users of a block that begins with user `first`.
+/// Calls `work` with the users of a block that begins with user `first`.
 fn with_block(samples: &UserSamples, first: usize, work: impl FnOnce(UserBlock<'_>)) {
     let (table, n_features) = (samples.table().expose(), samples.n_features());
     let last = table.n_users() - 1;
@@ -116,7 +118,7 @@ fn with_block(samples: &UserSamples, first: usize, work: impl FnOnce(UserBlock<'
     work(UserBlock { users, next });
 }
 
-/// Some numbers of every user of one block, computed when the first of them is asked for.
+/// Several numbers for every user of one block, computed when the first of them is requested.
 #[derive(Default)]
 pub(crate) struct BlockCache {
     first: Option<usize>,
@@ -124,8 +126,8 @@ pub(crate) struct BlockCache {
 }
 
 impl BlockCache {
-    /// Those of the user at place `at` of the table, as [`Cache::of`] would write them. One block serves one table, one width and one
-    /// `write`.
+    /// The numbers of the user at index `at` of the table, as [`Cache::of`] would write them. One
+    /// block serves one table, one width and one `write`.
     pub(crate) fn find(
         &mut self,
         (samples, at): (&UserSamples, usize),

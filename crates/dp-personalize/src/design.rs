@@ -1,18 +1,19 @@
-//! One user's rows seen through a basis, and least squares on them. Nothing here leaves the user.
+//! One user's rows projected onto a basis, and least squares on them. Nothing here leaves the user.
 
 use dp_core::SampleRows;
 use dp_linalg::{cholesky_in_place, cholesky_solve_in_place};
 
 use crate::small::inner;
 
-/// Ridge relative to the mean eigenvalue of the user's own Gramian, where nothing else is said: enough to solve a
-/// matrix without full rank, too little to matter otherwise.
+/// Default ridge relative to the mean eigenvalue of the user's own Gramian: large enough to solve
+/// with a rank-deficient matrix, too small to matter otherwise.
 pub(crate) const TINY_RIDGE: f64 = 1e-9;
 
-/// The same for designs in single precision, whose rounding could make up directions that the rows do not have.
+/// The same for designs in single precision, in which rounding could introduce directions that the
+/// rows do not have.
 pub(crate) const SINGLE_RIDGE: f64 = 1e-5;
 
-/// Working memory for one user: rows through the basis `(n_rows, rank)`, labels, solution.
+/// Scratch memory for one user: projected rows `(n_rows, rank)`, labels, solution.
 #[derive(Default)]
 pub(crate) struct UserDesign {
     pub(crate) rank: usize,
@@ -22,11 +23,11 @@ pub(crate) struct UserDesign {
     gram: Vec<f64>,
     /// The basis by columns.
     columns: Vec<f64>,
-    /// What a constant adds to every row's leverage: 0 unless rows are centred.
+    /// The intercept's contribution to every row's leverage: 0 unless rows are centred.
     leverage_of_level: f64,
 }
 
-/// Inner product of features and a column, eight sums side by side.
+/// Inner product of features and a column, with eight partial sums.
 fn mixed_inner(x: &[f32], b: &[f64]) -> f64 {
     let (eights, others) = (x.chunks_exact(8), b.chunks_exact(8));
     let rest = eights.remainder().iter().zip(others.remainder());
@@ -67,7 +68,7 @@ impl UserDesign {
         }
     }
 
-    /// Takes the means off the rows: from here on there is a constant beside them, which no ridge touches.
+    /// Centres the rows: from here on there is an unpenalised intercept.
     pub(crate) fn center(&mut self) {
         take_off_means(&mut self.projected, self.rank);
         take_off_means(&mut self.labels, 1);
@@ -96,7 +97,8 @@ impl UserDesign {
         (gram, trace)
     }
 
-    /// `v = (Z^T Z + ridge tr(Z^T Z)/k I)^-1 Z^T y` into `own`. Where that has no finite solution: zeros, and false.
+    /// Writes `v = (Z^T Z + ridge tr(Z^T Z)/k I)^-1 Z^T y` to `own`. If there is no finite
+    /// solution, writes zeros and returns false.
     pub(crate) fn solve(&mut self, ridge: f64) -> bool {
         let solved = match self.rank {
             1 => self.solve_few::<1>(ridge),
@@ -128,7 +130,7 @@ impl UserDesign {
             .is_ok()
     }
 
-    /// The same for a rank known to the compiler, all in registers.
+    /// The same for a rank known at compile time, in registers.
     fn solve_few<const K: usize>(&mut self, ridge: f64) -> bool {
         let (mut a, mut x) = ([[0.0; K]; K], [0.0; K]);
         let (rows, _) = self.projected.as_chunks::<K>();
@@ -159,12 +161,12 @@ impl UserDesign {
         })
     }
 
-    /// Mean squared error over the rows when each is left out of the fit at this ridge, by the diagonal of the hat
-    /// matrix: of centred rows that of the fit with a constant. Infinite where a row cannot be left out.
+    /// Mean squared leave-one-out error with this ridge, by the diagonal of the hat matrix; for
+    /// centred rows, that of the fit with an intercept. Infinite if a row cannot be left out.
     pub(crate) fn leave_one_out(&mut self, ridge: f64) -> f64 {
         if !self.solve(ridge) {
             return f64::INFINITY;
-        } // the factor is left in `gram`
+        } // the factorisation is left in `gram`
         let rank = self.rank;
         let mut total = 0.0;
         for (z, y) in self.projected.chunks_exact(rank).zip(&self.labels) {
@@ -184,7 +186,8 @@ impl UserDesign {
     }
 }
 
-/// [`cholesky_in_place`] and [`cholesky_solve_in_place`] for a system too small to be worth vectors. False where the matrix is not positive definite.
+/// [`cholesky_in_place`] and [`cholesky_solve_in_place`] for a system that is too small for vector
+/// instructions. Returns false if the matrix is not positive definite.
 fn solve_in_registers<const K: usize>(a: &mut [[f64; K]; K], x: &mut [f64; K]) -> bool {
     for k in 0..K {
         let pivot = a[k][k];
@@ -192,7 +195,7 @@ fn solve_in_registers<const K: usize>(a: &mut [[f64; K]; K], x: &mut [f64; K]) -
             return false;
         }
         let inverse = pivot.sqrt().recip();
-        a[k].iter_mut().for_each(|u| *u *= inverse); // what is left of the diagonal is never read
+        a[k].iter_mut().for_each(|u| *u *= inverse); // the remaining part of the diagonal is never read
         x[k] *= inverse;
         for r in k + 1..K {
             for c in r..K {
@@ -210,7 +213,7 @@ fn solve_in_registers<const K: usize>(a: &mut [[f64; K]; K], x: &mut [f64; K]) -
     true
 }
 
-/// Takes the mean row off rows of length `dim`, and returns it.
+/// Subtracts the mean row from rows of length `dim`, and returns it.
 pub(crate) fn take_off_means(rows: &mut [f64], dim: usize) -> Vec<f64> {
     let mut means = vec![0.0; dim];
     let share = 1.0 / (rows.len() / dim).max(1) as f64;
@@ -225,7 +228,7 @@ pub(crate) fn take_off_means(rows: &mut [f64], dim: usize) -> Vec<f64> {
     means
 }
 
-/// All rows of a user, for what wants them in double precision: `(n_rows, n_features)`.
+/// All rows of a user in double precision: `(n_rows, n_features)`.
 pub(crate) fn read_rows(rows: SampleRows<'_>, x: &mut Vec<f64>, y: &mut Vec<f64>) {
     x.clear();
     y.clear();
@@ -235,8 +238,8 @@ pub(crate) fn read_rows(rows: SampleRows<'_>, x: &mut Vec<f64>, y: &mut Vec<f64>
     }
 }
 
-/// Least squares of smallest norm, `X^+ y`, of rows `(n_rows, dim)`, up to a ridge of [`TINY_RIDGE`]; zeros where
-/// that has no finite solution.
+/// Least squares of smallest norm, `X^+ y`, of rows `(n_rows, dim)`, up to a ridge of
+/// [`TINY_RIDGE`]; zeros if there is no finite solution.
 pub(crate) fn min_norm_least_squares(x: &[f64], y: &[f64], dim: usize) -> Vec<f64> {
     let n_rows = y.len();
     if n_rows >= dim {
@@ -263,8 +266,8 @@ pub(crate) fn min_norm_least_squares(x: &[f64], y: &[f64], dim: usize) -> Vec<f6
     theta
 }
 
-/// `a = (K + ridge tr(K)/m I)^-1 y` over `y`, with the ridge [`TINY_RIDGE`]: the solution of smallest norm is `X^T a`, for `K = X X^T`. False
-/// where that has no solution.
+/// Overwrites `y` with `a = (K + ridge tr(K)/m I)^-1 y`, with the ridge [`TINY_RIDGE`]: for
+/// `K = X X^T` the solution of smallest norm is `X^T a`. Returns false if there is no solution.
 pub(crate) fn solve_dual(kernel: &mut [f64], y: &mut [f64]) -> bool {
     let n = y.len();
     let trace: f64 = kernel.iter().step_by(n + 1).sum();

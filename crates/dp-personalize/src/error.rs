@@ -7,13 +7,13 @@ pub enum Error {
     /// A parameter is out of range.
     #[error(transparent)]
     Param(#[from] ParamError),
-    /// A dimension does not fit.
+    /// Dimensions do not match.
     #[error(transparent)]
     Shape(#[from] ShapeError),
-    /// Planning, ledger or certificate.
+    /// An error of the planner, ledger or certificate.
     #[error(transparent)]
     Accounting(#[from] dp_accounting::Error),
-    /// A run, its plan, its noise or one of its releases.
+    /// An error of a run, its plan, its noise or one of its releases.
     #[error(transparent)]
     Mechanism(dp_mechanism::Error),
     /// A linear solve on released values failed.
@@ -30,5 +30,5 @@ impl From<dp_mechanism::Error> for Error {
     }
 }
 
-/// Result with this crate's [`Error`].
+/// Result with this crate's [`Error`] by default.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

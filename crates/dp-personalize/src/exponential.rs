@@ -1,4 +1,4 @@
-//! Algorithm 4: a subspace chosen among public candidates by the exponential mechanism.
+//! Algorithm 4: selection of a subspace among public candidates by the exponential mechanism.
 
 use dp_accounting::{CertificateBuilder, PlannedRelease, Requests};
 use dp_core::{Adjacency, ParamError, SampleRows, UserRow, UserSamples, params};
@@ -11,10 +11,10 @@ use crate::small::{clip_factor, inner, norm};
 use crate::subspace::describe;
 use crate::{Error, Result, Subspace};
 
-/// Label of the one release.
+/// Label of the single release.
 const LABEL: &str = "selected subspace";
 
-/// Settings of [`ExponentialSelection`], not yet checked. All are public.
+/// Settings of [`ExponentialSelection`] before validation. All are public.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExponentialSelectionParams {
@@ -49,26 +49,31 @@ impl ExponentialSelectionParams {
     }
 }
 
-/// Selects one of public candidates with probability growing with the sum of the users' gains.
+/// Selects one of several public candidates with a probability that grows with the sum of the
+/// users' gains.
 ///
 /// ```text
 /// P(U) ~ exp(rate sum_j gain_j(U)),   gain_j in [0, R]
 /// rate = epsilon / R   (add/remove),   epsilon / (2 R)   (replace)
 /// ```
 ///
-/// Source: Jain et al. 2021, Algorithm 4, with the exponent corrected: as printed, `epsilon n / (8 L_f C xi)` times a score that is a
-/// sum over users already, it is n epsilon / 4 differentially private (`docs/errata.md`).
+/// Source: Jain et al. 2021, Algorithm 4, with a corrected exponent: as printed,
+/// `epsilon n / (8 L_f C xi)` times a score that already is a sum over users, it is n epsilon / 4
+/// differentially private (`docs/errata.md`).
 ///
 /// # Privacy
-/// Released to everybody: the index of a candidate. Unit: the user with all rows. Under add/remove one user's gains come or go, all of one sign and each
-/// at most `R`: a monotone score. Under replacement each score moves by at most `R` either way. [`ScoreSum`](dp_mechanism::ScoreSum) clamps
-/// every share in exact integers, so the bound does not rest on the loss, and the mechanism samples exactly:
-/// (epsilon, 0), with a loss of bounded range. What it costs is part of the settings: [`plan`](Trainer::plan) states it at the target's delta, which it
-/// does not need, and refuses a target with a smaller epsilon. Reserve it on a [`Budget::schedule`](dp_accounting::Budget::schedule).
+/// Released to everybody: the index of a candidate. Unit: the user with all rows. Under add/remove
+/// one user's gains are added or removed, all of one sign and each at most `R`: a monotone score.
+/// Under replacement each score moves by at most `R` in either direction.
+/// [`ScoreSum`](dp_mechanism::ScoreSum) clamps every contribution in exact integers, so the bound
+/// does not depend on the loss, and the mechanism samples exactly: (epsilon, 0), with a loss of
+/// bounded range. The cost is part of the settings: [`plan`](Trainer::plan) states it at the
+/// target's delta, which it does not need, and refuses a target with a smaller epsilon. Reserve it
+/// on a [`Budget::schedule`](dp_accounting::Budget::schedule).
 ///
 /// # Errors
-/// [`plan`](Trainer::plan): [`crate::Error::Shape`] when the candidates have another length than the features;
-/// [`crate::Error::Accounting`] when the target is below the cost.
+/// [`plan`](Trainer::plan): [`crate::Error::Shape`] when the dimension of the candidates differs
+/// from the number of features; [`crate::Error::Accounting`] when the target is below the cost.
 ///
 /// # Examples
 /// ```
@@ -101,7 +106,7 @@ impl ExponentialSelection {
         &self.params
     }
 
-    /// What is chosen from.
+    /// The candidates.
     #[must_use]
     pub const fn candidates(&self) -> &Candidates {
         &self.candidates
@@ -152,7 +157,7 @@ impl Trainer for ExponentialSelection {
         };
         let mechanism = self.mechanism(run.plan().adjacency())?;
         let selected = run.select(samples.table(), subspaces.len(), mechanism, &gains)?;
-        // a candidate from seeded noise would be passed on unchanged
+        // a candidate from a run with seeded noise would be passed on unchanged
         let seeded = |one: &Subspace| one.provenance() == Provenance::SeededNoise;
         run.taint(subspaces.iter().any(seeded));
         let chosen = &subspaces[selected.index().min(subspaces.len() - 1)];
@@ -169,13 +174,13 @@ impl Trainer for ExponentialSelection {
     reason = "public values; print those instead"
 )]
 pub struct CandidateGains<'a> {
-    /// How users score.
+    /// How users score candidates.
     pub loss: SelectionLoss,
     /// The candidates.
     pub subspaces: &'a [Subspace],
 }
 
-/// Working memory for one user.
+/// Scratch memory for one user.
 #[allow(
     missing_debug_implementations,
     reason = "holds one user's private rows; printing it is never wanted"
@@ -200,20 +205,20 @@ impl VectorContribution for CandidateGains<'_> {
     }
 }
 
-/// Most candidates of a net.
+/// Maximum number of candidates of a net.
 const MOST: f64 = (1 << 20) as f64;
 
-/// Public candidates for the shared subspace, all of one shape.
+/// Public candidates for the shared subspace, all of the same shape.
 ///
 /// # Privacy
-/// Must not depend on the private data, other than through released values.
+/// They must not depend on the private data, except through released values.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Candidates {
     subspaces: Vec<Subspace>,
 }
 
 impl Candidates {
-    /// Any list: a published catalogue, released subspaces of other runs.
+    /// Any list of candidates: a published catalogue, released subspaces of other runs.
     ///
     /// # Errors
     /// [`crate::Error::Param`] for an empty list, [`crate::Error::Shape`] when shapes differ.
@@ -226,17 +231,20 @@ impl Candidates {
         Ok(Self { subspaces })
     }
 
-    /// A net over all subspaces of dimension `rank`: from every one some candidate is at most
-    /// `sqrt((dim - rank) rank) / cells` away, in the Frobenius distance of [`Subspace::frobenius_distance`].
+    /// A net over all subspaces of dimension `rank`: every subspace has a candidate at a distance
+    /// of at most `sqrt((dim - rank) rank) / cells`, in the Frobenius distance of
+    /// [`Subspace::frobenius_distance`].
     ///
     /// ```text
     /// candidates: span of [I; B] with rows permuted, for each of the C(dim, rank) sets of rows that may hold I,
     ///             entries of B the centres of `cells` equal cells of [-1, 1]
     /// ```
     ///
-    /// Why it covers: let the `rank` rows of a basis with the determinant of largest magnitude hold `I`; by Cramer's rule all entries of `B` then lie in
-    /// [-1, 1]. The nearest centres are at most `1/cells` away each, so some `B'` has `||B - B'||_F <= sqrt((dim - rank) rank) / cells`.
-    /// With an orthonormal basis `U` of the span of `[I; B]`, `[I; B] = U T` with `T^T T = I + B^T B`, so `||T^-1|| <= 1` and
+    /// Proof of coverage: let the `rank` rows of a basis with the determinant of largest magnitude
+    /// hold `I`; by Cramer's rule all entries of `B` then lie in [-1, 1]. The nearest centres are
+    /// at most `1/cells` away each, so some `B'` has
+    /// `||B - B'||_F <= sqrt((dim - rank) rank) / cells`. With an orthonormal basis `U` of the span
+    /// of `[I; B]`, `[I; B] = U T` with `T^T T = I + B^T B`, so `||T^-1|| <= 1` and
     /// `||(I - P') U||_F = ||(I - P') ([I; B] - [I; B']) T^-1||_F <= ||B - B'||_F`.
     ///
     /// # Errors
@@ -273,7 +281,7 @@ fn n_choose_k(n: usize, k: usize) -> f64 {
     (0..k).map(|i| (n - i) as f64 / (i + 1) as f64).product()
 }
 
-/// The next set of increasing numbers below `n`, in lexicographic order.
+/// The next increasing set of numbers below `n`, in lexicographic order.
 fn next_set(set: &mut [usize], n: usize) -> bool {
     let k = set.len();
     let Some(at) = (0..k).rev().find(|&i| set[i] < n - k + i) else {
@@ -317,17 +325,20 @@ fn chart(dim: usize, chosen: &[usize], cells: usize, out: &mut Vec<Subspace>) ->
     }
 }
 
-/// Iterations of projected gradient descent for losses without a closed form: the same for all users.
+/// Number of iterations of projected gradient descent for losses without a closed form: the same
+/// for all users.
 const N_ITERATIONS: usize = 60;
 
-/// What a user reports of a candidate: by how much the best own model in it beats predicting 0.
+/// A user's score of a candidate: the improvement of the best personal model in it over predicting
+/// 0.
 ///
 /// ```text
 /// gain_j(U) = loss_j(0) - min_v loss_j(v)    in [0, R]
 /// ```
 ///
-/// The printed score is the loss itself. Subtracting it from the loss at `v = 0`, which is the same for all candidates, changes no
-/// probability under a fixed data set and puts one user's term into `[0, R]` (`docs/errata.md`).
+/// The printed score is the loss itself. Subtracting it from the loss at `v = 0`, which is the same
+/// for all candidates, changes no probability under a fixed data set and puts one user's term into
+/// `[0, R]` (`docs/errata.md`).
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(
     rename_all = "kebab-case",
@@ -336,13 +347,13 @@ const N_ITERATIONS: usize = 60;
     deny_unknown_fields
 )]
 pub enum SelectionLoss {
-    /// Squared loss relative to that of predicting 0: the share of the user's own label variance that a model in the
-    /// candidate explains. `R = 1` without any bound on features or labels.
+    /// Squared loss relative to that of predicting 0: the share of the user's own label variance
+    /// that a model in the candidate explains. `R = 1` without any bound on features or labels.
     Explained,
     /// Mean Huber loss, with slopes of at most `slope` (`xi`), features in the subspace clipped to `feature_clip` (`L_f`) and `||v|| <= model_bound`
     /// (`C`): `R = xi L_f C`, as in the paper, for a loss that is `xi`-Lipschitz in the prediction.
     Huber {
-        /// `xi`, label units: residuals beyond it count linearly.
+        /// `xi`, in label units: residuals beyond it count linearly.
         slope: f64,
         /// `L_f`.
         feature_clip: f64,
@@ -380,7 +391,7 @@ impl SelectionLoss {
         }
     }
 
-    /// The user's gain, not yet bounded: the kernel bounds it.
+    /// The user's gain before it is bounded by the kernel.
     fn gain(&self, subspace: &Subspace, rows: SampleRows<'_>, own: &mut UserDesign) -> f64 {
         own.read(rows.iter(), subspace.basis());
         match *self {
@@ -420,7 +431,8 @@ fn mean_huber(own: &UserDesign, slope: f64) -> f64 {
     terms.sum::<f64>() / own.n_rows().max(1) as f64
 }
 
-/// Projected gradient descent from 0 with the step that the largest possible curvature allows.
+/// Projected gradient descent from 0, with the step size that the largest possible curvature
+/// allows.
 fn descend(own: &mut UserDesign, slope: f64, model_bound: f64) {
     let curvature = inner(&own.projected, &own.projected); // trace of Z^T Z, at least its largest eigenvalue
     if !(curvature > 0.0 && curvature.is_finite()) {

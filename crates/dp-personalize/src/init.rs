@@ -1,4 +1,4 @@
-//! First estimates of the subspace, each from one release.
+//! Initial estimates of the subspace, each from one release.
 
 use dp_accounting::ReleaseRequest;
 use dp_core::{ReplaceFactor, SampleRows, UserRow, UserSamples};
@@ -18,33 +18,37 @@ use crate::small::{norm, transposed};
 use crate::user_rows::{UserCells, single};
 use crate::{Result, Subspace};
 
-/// Share of the release's budget that the right-hand sides of the Gram sum get. They hold nothing.
+/// Share of the release's budget for the right-hand sides of the Gram sum, which contain only
+/// zeros.
 const RHS_SHARE: f64 = 1e-6;
 
-/// One user's share of `P = sum_j u_j u_j^T`, `u_j` the unit vector along the least-squares solution of smallest norm of the
-/// user's own rows.
+/// One user's contribution to `P = sum_j u_j u_j^T`, with `u_j` the unit vector along the
+/// least-squares solution of smallest norm of the user's own rows.
 ///
 /// ```text
 /// u_j = theta_j / ||theta_j||,   theta_j = X_j^+ y_j
 /// ```
 ///
-/// With fewer rows than features `theta_j` is the projection of the true coefficients on the span of the user's
-/// rows, and for isotropic features `E[u u^T] = a U U^T + b (I - U U^T)` with `a > b`: the top eigenvectors of `P`
-/// span the shared subspace. Unlike Algorithm 3 it uses all rows at once, and a user's share has norm 1 whatever
-/// the scale of features and labels, so that nothing needs a clip.
+/// With fewer rows than features `theta_j` is the projection of the true coefficients onto the span
+/// of the user's rows, and for isotropic features `E[u u^T] = a U U^T + b (I - U U^T)` with
+/// `a > b`: the top eigenvectors of `P` span the shared subspace. Unlike Algorithm 3 it uses all
+/// rows at once, and a user's contribution has norm 1 whatever the scale of features and labels, so
+/// nothing needs clipping.
 ///
 /// # Privacy
-/// Adding or removing a user changes `P` by `u u^T`, of Frobenius norm exactly `||u||^2 = 1` (or 0). Both
-/// shares of a replaced user are positive semidefinite, so `||u u^T - w w^T||_F^2 = 2 - 2 <u, w>^2 <= 2`: sensitivity 1 under
-/// add/remove and sqrt 2 under replacement. The kernel checks `||u||^4` in exact integers. The Gram sum of the
-/// kernel also releases a vector, here of zeros whatever the data; it has a millionth of the budget.
+/// Adding or removing a user changes `P` by `u u^T`, of Frobenius norm exactly `||u||^2 = 1` (or
+/// 0). Both contributions of a replaced user are positive semidefinite, so
+/// `||u u^T - w w^T||_F^2 = 2 - 2 <u, w>^2 <= 2`: sensitivity 1 under add/remove and sqrt 2 under
+/// replacement. The kernel checks `||u||^4` in exact integers. The Gram sum of the kernel also
+/// releases a vector, which here contains zeros whatever the data; it has a millionth of the
+/// budget.
 #[allow(
     missing_debug_implementations,
     reason = "public numbers; print those instead"
 )]
 pub struct ProjectorSum {
     n_features: usize,
-    /// Rows are multiplied by this before the fit; nothing stands for the identity.
+    /// Rows are multiplied by this before the fit; none for the identity.
     transform: Option<PaddedMatrix>,
     /// The transform `W`, lower triangular, in single precision; empty for the identity.
     lower: Vec<f32>,
@@ -61,7 +65,8 @@ impl ProjectorSum {
         }
     }
 
-    /// The same on rows `W x`, with a lower triangular `W` of shape `(n_features, n_features)` that is public or released.
+    /// The same for rows `W x`, with a lower triangular `W` of shape `(n_features, n_features)`
+    /// that is public or released.
     pub(crate) fn transformed(n_features: usize, transform: Option<&[f64]>) -> Result<Self> {
         let Some(transform) = transform else {
             return Ok(Self::new(n_features));
@@ -78,12 +83,13 @@ impl ProjectorSum {
         &self.lower
     }
 
-    /// Whether users whose table has so many rows are batched: few, and fewer than features.
+    /// Whether users are batched, given the maximum number of rows in their table: if there are
+    /// few, and fewer than features.
     const fn is_batched(&self, user: UserCells<'_>) -> bool {
         is_batched(user) && user.n_rows() < self.n_features
     }
 
-    /// Makes a factor with a direction a unit vector, of weight 1.
+    /// Scales a non-zero factor to a unit vector, of weight 1.
     fn normalise(out: &mut FactorBuffer) {
         let length = norm(&out.factor);
         if length > 0.0 && length.is_finite() {
@@ -121,7 +127,7 @@ impl ProjectorSum {
     }
 }
 
-/// Working memory for one user.
+/// Scratch memory for one user.
 #[allow(
     missing_debug_implementations,
     reason = "holds one user's private rows; printing it is never wanted"
@@ -129,7 +135,7 @@ impl ProjectorSum {
 pub struct ProjectorScratch {
     batched: Directions,
     direction: Vec<f32>,
-    /// Rows as they are and multiplied by the transform.
+    /// Rows unchanged and multiplied by the transform.
     rows: [WideRows; 2],
     labels: Vec<f64>,
     pairs: Vec<f64>,
@@ -158,7 +164,7 @@ impl FactorContribution for ProjectorSum {
     fn contribute(&self, user: UserRow<'_>, scratch: &mut Self::Scratch, out: &mut FactorBuffer) {
         let user = UserCells::of(user, self.n_features);
         let Some(scratch) = scratch else {
-            return; // not for any user: the length of the features is public
+            return; // does not happen for any user: the number of features is public
         };
         if self.is_batched(user) {
             let direction = &mut scratch.direction;
@@ -193,7 +199,7 @@ impl ProjectorSum {
             }
             None => &*given,
         };
-        // rows of zeros are none, whatever their labels
+        // rows of zeros are not counted, whatever their labels
         let label = |row| f64::from(user.label(row)) * f64::from(u8::from(user.is_used(row)));
         let labels = &mut own.labels;
         labels.clear();
@@ -213,7 +219,7 @@ impl ProjectorSum {
     }
 }
 
-/// Working memory for least-squares directions of users, batched.
+/// Scratch memory for least-squares directions of users, batched.
 struct Directions {
     users: BatchedUsers,
     moved: BatchedRows,
@@ -232,11 +238,12 @@ impl Directions {
         })
     }
 
-    /// Writes for each user a vector along `Z^T (Z Z^T + ridge tr(Z Z^T)/m I)^-1 y`, `Z` the rows times the transform (a lower triangular matrix, or the
-    /// identity): the least-squares solution of smallest norm of fewer rows than features.
+    /// Writes for each user a vector along `Z^T (Z Z^T + ridge tr(Z Z^T)/m I)^-1 y`, with `Z` the
+    /// rows times the transform (a lower triangular matrix, or the identity): the least-squares
+    /// solution of smallest norm of fewer rows than features.
     fn write(&mut self, users: UserBlock<'_>, transform: &[f32], out: &mut [f32]) {
         if self.solve(users, transform, out).is_err() {
-            out.fill(0.0); // not for any user: lengths are public
+            out.fill(0.0); // does not happen for any user: lengths are public
         }
     }
 
@@ -257,7 +264,7 @@ impl Directions {
     }
 }
 
-/// The ridge times the mean of what is on the diagonal, rows of zeros left out.
+/// The ridge times the mean of the diagonal, excluding rows of zeros.
 fn lifts(kernel: &[Across], n_rows: usize) -> Across {
     let (mut traces, mut counts) = ([0.0_f32; USERS], [0.0_f32; USERS]);
     let mut at = 0;
@@ -275,21 +282,21 @@ fn lifts(kernel: &[Across], n_rows: usize) -> Across {
     }))
 }
 
-/// A [`ProjectorSum`] with the directions of all users computed before, if they fit into memory.
+/// A [`ProjectorSum`] with precomputed directions of all users, if they fit into memory.
 struct CachedDirections<'a> {
     sum: &'a ProjectorSum,
     cache: Option<Cache>,
 }
 
 impl<'a> CachedDirections<'a> {
-    /// With a cache where there is `to_be` one.
+    /// With a cache if `to_be` is set.
     fn of(sum: &'a ProjectorSum, samples: &UserSamples, to_be: bool) -> Self {
         let (dim, first) = (sum.dim(), samples.table().expose().users().next());
         let is_batched = first.is_some_and(|user| sum.is_batched(UserCells::of(user, dim)));
         let write = |users: UserBlock<'_>, own: &mut Option<Directions>, out: &mut [f32]| {
             match own {
                 Some(own) => own.write(users, sum.lower(), out),
-                None => out.fill(0.0), // not for any user: the length of the features is public
+                None => out.fill(0.0), // does not happen for any user: the number of features is public
             }
         };
         let scratch = || Directions::new(dim).ok();
@@ -328,20 +335,21 @@ impl FactorContribution for CachedDirections<'_> {
     }
 }
 
-/// One user's share of `M = sum_j sum_i W_ij` of Jain et al. 2021, Algorithm 3.
+/// One user's contribution to `M = sum_j sum_i W_ij` of Jain et al. 2021, Algorithm 3.
 ///
 /// ```text
 /// W_ij = sym( x_a x_b^T / (||x_a|| ||x_b||) ) clip(y_a; zeta) clip(y_b; zeta),   a = 2i-1, b = 2i
 /// ```
 ///
-/// over the pairs of the user's rows, `sym(W) = (W + W^T)/2`. Two corrections (`docs/errata.md`): pairs begin at the first row, so that
-/// none runs past the last, and symmetrisation averages, where copying the upper triangle would double the variance.
+/// over the pairs of the user's rows, with `sym(W) = (W + W^T)/2`. Two corrections
+/// (`docs/errata.md`): pairs begin at the first row, so that none exceeds the last, and
+/// symmetrisation averages, because copying the upper triangle would double the variance.
 ///
 /// # Privacy
-/// `||W_ij||_F <= zeta^2`, and averaging with the transpose does not raise it. With at most `m` rows a user has `m/2` pairs (rounded
-/// down), so adding or removing one moves `M` by at most `(m/2) zeta^2` in Frobenius norm, and replacing one by
-/// twice that: the shares need not be positive semidefinite. The kernel checks each user's whole share in exact
-/// integers.
+/// `||W_ij||_F <= zeta^2`, and averaging with the transpose does not increase it. With at most `m`
+/// rows a user has `m/2` pairs (rounded down), so adding or removing a user moves `M` by at most
+/// `(m/2) zeta^2` in Frobenius norm, and replacing one by twice that: the contributions need not be
+/// positive semidefinite. The kernel checks each user's whole contribution in exact integers.
 #[allow(
     missing_debug_implementations,
     reason = "public numbers; print those instead"
@@ -350,18 +358,19 @@ impl FactorContribution for CachedDirections<'_> {
 pub struct SamplePairs {
     /// Length of the features.
     pub n_features: usize,
-    /// Most rows of a user.
+    /// Maximum number of rows of a user.
     pub max_rows: usize,
     /// Bound `zeta` on a label.
     pub label_bound: f64,
     /// Coordinates of the release.
     pub symmetric_noise: SymmetricNoise,
-    /// Rows that pairs are made of.
+    /// Rows from which pairs are formed.
     pub rows: RowUse,
 }
 
 impl SamplePairs {
-    /// `floor(m/2) zeta^2`, `m` the most rows looked at: the sensitivity under add/remove.
+    /// `floor(m/2) zeta^2`, with `m` the maximum number of rows used: the sensitivity under
+    /// add/remove.
     #[must_use]
     pub fn clip_norm(&self) -> f64 {
         (self.rows.most(self.max_rows) / 2) as f64 * self.label_bound * self.label_bound
@@ -447,7 +456,7 @@ mod tests {
         }
     }
 
-    /// What the kernel is handed.
+    /// The values passed to the kernel.
     fn bits(out: &FactorBuffer) -> Vec<u64> {
         let numbers = out.factor.iter().chain(&out.weights).chain(&out.labels);
         numbers.map(|x| x.to_bits()).collect()
@@ -476,7 +485,7 @@ mod tests {
         let (samples, less, others) = (samples(0), samples(1), samples(0));
         let table = samples.table().expose();
         let (copy, less_table) = (table.clone(), less.table().expose());
-        let others = others.table().expose(); // the same rows, of which no cache knows anything
+        let others = others.table().expose(); // the same rows, which are in no cache
         for transform in [None, Some(&transform()[..])] {
             let sum = ProjectorSum::transformed(DIM, transform).unwrap();
             let cached = CachedDirections::of(&sum, &samples, true);

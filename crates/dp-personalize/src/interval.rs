@@ -1,4 +1,4 @@
-//! Means over seeds, with how sure they are.
+//! Means over seeds, with their uncertainty.
 
 use std::f64::consts::{FRAC_2_PI, FRAC_PI_2};
 
@@ -6,7 +6,7 @@ use dp_core::params;
 
 use crate::Result;
 
-/// Mean of a few independent runs.
+/// Mean of several independent runs.
 ///
 /// # Examples
 /// ```
@@ -21,9 +21,9 @@ use crate::Result;
 pub struct SeedMean {
     /// Mean.
     pub mean: f64,
-    /// Standard deviation of the runs over `sqrt n`.
+    /// Standard deviation of the runs divided by `sqrt n`.
     pub standard_error: f64,
-    /// Runs.
+    /// Number of runs.
     pub n_runs: usize,
 }
 
@@ -92,7 +92,7 @@ fn central_probability(freedom: usize, theta: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// Against scipy.stats.t.ppf.
+    /// Compared with scipy.stats.t.ppf.
     #[test]
     fn quantiles_are_students() {
         for (freedom, at_95, at_99) in [

@@ -1,25 +1,26 @@
-//! Users for tests of batched work: of all sizes and numbers of rows, and ways to put them together.
+//! Users for tests of batched computation: of all sizes and numbers of rows, and ways to combine
+//! them.
 
 use dp_core::{UserSamples, UserSamplesBuilder};
 
 use crate::batched::{USERS, UserBlock};
 use crate::user_rows::UserCells;
 
-/// More features than lanes, not a whole number of lanes.
+/// More features than lanes, and not a multiple of the number of lanes.
 pub(crate) const DIM: usize = 19;
-/// Two blocks of five rows and three single rows at most.
+/// At most two blocks of five rows and three single rows.
 pub(crate) const ROWS: usize = 13;
 const N_USERS: u16 = 60;
 const N_KINDS: u16 = 11;
 const NOT_FINITE: u16 = 7;
 
-/// A number between -1 and 1 that looks like any other.
+/// A pseudo-random number between -1 and 1.
 fn number(user: u16, row: u16, column: u16) -> f32 {
     let angle = f32::from(user) * 1.7 + f32::from(row) * 12.9 + f32::from(column) * 78.2;
     (angle.sin() * 43.7).fract()
 }
 
-/// What number (row, column) of a user is multiplied by.
+/// Factor of the number (row, column) of a user.
 fn size(user: u16, row: u16, column: u16) -> f32 {
     let label = usize::from(column) == DIM;
     match user % N_KINDS {
@@ -37,11 +38,12 @@ fn size(user: u16, row: u16, column: u16) -> f32 {
     }
 }
 
-/// Rows of one user, each followed by its label, zeros behind the last. Some hold what no table admits: infinities and NaN.
+/// Rows of one user, each followed by its label, with zeros after the last. Some contain values
+/// that no table admits: infinities and NaN.
 fn table(user: u16) -> Vec<f32> {
     let mut cells = Vec::new();
     for row in 0..1 + user * 7 % 13 {
-        let from = if user % N_KINDS == 2 { 0 } else { row }; // one row again and again
+        let from = if user % N_KINDS == 2 { 0 } else { row }; // the same row repeatedly
         for column in 0..=19 {
             cells.push(number(user, from, column) * size(user, row, column));
         }
@@ -54,7 +56,7 @@ fn table(user: u16) -> Vec<f32> {
     cells
 }
 
-/// All of them.
+/// The tables of all users.
 pub(crate) fn tables() -> Vec<Vec<f32>> {
     (0..N_USERS).map(table).collect()
 }
@@ -88,8 +90,8 @@ pub(crate) fn columns() -> Vec<f64> {
     (0..38).map(|at| number(88, 0, at).into()).collect()
 }
 
-/// Checks that what `write` writes of a user, read by `read`, is the same in every bit alone and among any others, with working memory that is fresh and with
-/// memory that others have used.
+/// Checks that what `write` writes for a user, read by `read`, is bit for bit the same alone and
+/// among any others, with fresh scratch memory and with memory that others have used.
 pub(crate) fn each_user_alone_decides<S, R: PartialEq>(
     width: usize,
     fresh: impl Fn() -> S,

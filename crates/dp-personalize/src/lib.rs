@@ -52,7 +52,7 @@ pub use subspace::Subspace;
 pub use theory::UtilityRates;
 pub use weighed::{OwnLevel, SharedParts, WeighedFit};
 
-// What a fit needs of the crates below.
+// Types from lower-level crates that a fit needs.
 pub use dp_accounting::{Budget, Certificate, Ledger, Plan};
 pub use dp_core::{Adjacency, ApproxDp, Private, SampleRows, UserSamples, UserSamplesBuilder};
 pub use dp_mechanism::{

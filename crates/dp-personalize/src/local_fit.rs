@@ -1,4 +1,4 @@
-//! A user's own model, fitted by the user.
+//! A user's personal model, fitted by the user.
 
 use dp_core::{SampleRows, params};
 use dp_linalg::{cholesky_in_place, cholesky_solve_in_place};
@@ -8,28 +8,30 @@ use crate::embedding::ConvexLoss;
 use crate::small::inner;
 use crate::{Result, Subspace};
 
-/// How a user fits the own model `theta = U v` on the own rows, once the subspace is public.
+/// How a user fits the personal model `theta = U v` to their own rows, once the subspace is public.
 ///
 /// ```text
 /// v = argmin sum_i (y_i - <U^T x_i, v>)^2 + lambda t ||v||^2,   t = tr(Z^T Z) / k,  Z = X U
 /// ```
 ///
-/// Source: Jain et al. 2021, Theorem 4.2, the last step of Algorithm 1, on all rows of the user instead of the second
-/// half. The ridge is relative, so that it does not depend on units.
+/// Source: Jain et al. 2021, Theorem 4.2, the last step of Algorithm 1, on all rows of the user
+/// instead of the second half. The ridge is relative, so it does not depend on units.
 ///
-/// Users who differ from each other by more than the subspace can go beyond it:
+/// For users whose models differ by more than the subspace allows there are extensions:
 ///
 /// ```text
 /// sparse residual   theta = U v + s,  ||s||_0 <= q      [`with_sparse_residual`](Self::with_sparse_residual)
 /// soft prior        theta near the span of U            [`with_soft_prior`](Self::with_soft_prior)
 /// ```
 ///
-/// With [`with_own_level`](Self::with_own_level) there is a level `b` beside any of these, the user's own and without penalty: `X` and `y` are taken less their
-/// means, and `b = mean(y) - <mean(x), theta>`. Wherever rows are left out, the level is fitted anew without them.
+/// [`with_own_level`](Self::with_own_level) adds to any of these a level `b`, an unpenalised
+/// intercept of the user: `X` and `y` are centred, and `b = mean(y) - <mean(x), theta>`. Whenever
+/// rows are left out, the level is refitted without them.
 ///
 /// # Privacy
-/// Local: a function of the user's own rows and the released subspace, seen by nobody else. The whole is then
-/// jointly private (billboard model), and choosing the ridge by leaving rows out costs nothing.
+/// Local: a function of the user's own rows and the released subspace, seen by nobody else. The
+/// whole is then jointly private (billboard model), and choosing the ridge by leave-one-out costs
+/// nothing.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LocalFit {
     penalties: Vec<f64>,
@@ -38,25 +40,26 @@ pub struct LocalFit {
     own_level: bool,
 }
 
-/// Errors closer than this share are ties: of two rows and a level, one left out, nothing speaks for any ridge.
+/// Errors closer than this relative difference are ties: with two rows and a level, leaving one out
+/// does not distinguish between ridges.
 const TIE: f64 = 1e-9;
 
 fn better(error: f64, than: f64) -> bool {
     error < than * (1.0 - TIE)
 }
 
-/// What a model has beside the subspace.
+/// Coefficients of a model outside the subspace.
 #[derive(Debug, Clone, PartialEq)]
 enum Beyond {
     Nothing,
-    /// Up to so many coordinates of the user's own.
+    /// Up to this many coordinates of the user's own.
     Sparse(usize),
-    /// Anything, at one of these penalties.
+    /// Any deviation, with one of these penalties.
     Near(Vec<f64>),
 }
 
 impl Default for LocalFit {
-    /// A ridge of 1e-9: plain least squares wherever that has a solution.
+    /// A ridge of 1e-9: plain least squares whenever that has a solution.
     fn default() -> Self {
         Self {
             penalties: vec![TINY_RIDGE],
@@ -88,11 +91,12 @@ impl LocalFit {
         })
     }
 
-    /// Every user takes the one of `penalties` with the least error on own rows left out one at a time; the first of those
-    /// that differ by less than a part in 1e9, and of a single row.
+    /// Every user takes the one of `penalties` with the smallest leave-one-out error on their own
+    /// rows; the first of those that differ by less than a part in 1e9, and the first if there is a
+    /// single row.
     ///
     /// # Errors
-    /// [`crate::Error::Param`] for no penalty at all, and one that is not finite and positive.
+    /// [`crate::Error::Param`] if there is no penalty, or one that is not finite and positive.
     pub fn leave_one_out(penalties: Vec<f64>) -> Result<Self> {
         params::at_least_one("penalties", penalties.len())?;
         for &penalty in &penalties {
@@ -106,20 +110,23 @@ impl LocalFit {
         })
     }
 
-    /// Low rank plus sparse: up to `most` coordinates of the user's own beside the subspace, for the squared loss.
+    /// Low rank plus sparse: up to `most` coordinates of the user's own outside the subspace, for
+    /// the squared loss.
     ///
     /// ```text
     /// min over v, s  sum_i (y_i - <U^T x_i, v> - <x_i, s>)^2 + lambda t ||(v, s)||^2,   ||s||_0 <= q
     /// ```
     ///
-    /// by orthogonal matching pursuit: coordinates join one by one, each time the one most correlated with the residual, and `v` and `s` are
-    /// solved for together. The user takes the `q` of 0 to `most` with the least error on own rows left out one at a time,
-    /// coordinates chosen anew each time. The model class is that of alternating minimisation with hard thresholding
-    /// (AMHT-LRS); here the shared part is learned without knowing of `s`, which is noise to it, and the sparse part is local and costs no privacy.
-    /// A `most` above the number of features means all of them.
+    /// by orthogonal matching pursuit: coordinates are added one by one, each time the one most
+    /// correlated with the residual, and `v` and `s` are solved for together. The user takes the
+    /// `q` of 0 to `most` with the smallest leave-one-out error on their own rows, with coordinates
+    /// chosen again each time. The model class is that of alternating minimisation with hard
+    /// thresholding (AMHT-LRS); here the shared part is learned without taking `s` into account,
+    /// which acts as noise, and the sparse part is local and costs no privacy. A `most` above the
+    /// number of features means all of them.
     ///
     /// # Errors
-    /// [`crate::Error::Param`] for 0 and for another loss than the squared one.
+    /// [`crate::Error::Param`] for 0 and for a loss other than the squared one.
     pub fn with_sparse_residual(mut self, most: usize) -> Result<Self> {
         params::at_least_one("coordinates of the sparse residual", most)?;
         self.needs_squared_loss()?;
@@ -133,11 +140,13 @@ impl LocalFit {
     /// min over theta  sum_i (y_i - <x_i, theta>)^2 + lambda t ||U^T theta||^2 + kappa e ||(I - U U^T) theta||^2,   e = ||X||_F^2 / d
     /// ```
     ///
-    /// `kappa` is the one of `penalties` with the least error on own rows left out one at a time, and no deviation at all where that
-    /// is no worse. Many own rows so lead from the subspace to the user's own least squares.
+    /// `kappa` is the one of `penalties` with the smallest leave-one-out error on the user's own
+    /// rows; there is no deviation at all if that is no worse. With many rows the model thus moves
+    /// from the subspace to the user's own least squares.
     ///
     /// # Errors
-    /// [`crate::Error::Param`] for no penalty, one that is not finite and positive, and another loss than the squared one.
+    /// [`crate::Error::Param`] if there is no penalty, for one that is not finite and positive, and
+    /// for a loss other than the squared one.
     pub fn with_soft_prior(mut self, penalties: Vec<f64>) -> Result<Self> {
         params::at_least_one("penalties", penalties.len())?;
         for &penalty in &penalties {
@@ -148,15 +157,18 @@ impl LocalFit {
         Ok(self)
     }
 
-    /// The same for models with a level of every user's own, for the squared loss.
+    /// The same for models with a level for every user, for the squared loss.
     ///
-    /// Rows may be centred already: the level is then 0. It makes a difference to what is left out even so, since means of all rows know the one
-    /// that is left out. A row is left out by the diagonal of the hat matrix, `1/m + z_i^T (Z^T Z + lambda t I)^-1 z_i` of centred `z_i`, which is exact for the
-    /// ridge `lambda t` of all rows and costs no fit of its own. Rows whose features are all 0 are no rows here either
-    /// ([`SampleRows::iter`](dp_core::SampleRows::iter)), although they would say something of the level: code features so that no row is 0.
+    /// Rows may be centred already: the level is then 0. Even then it affects leave-one-out errors,
+    /// because means of all rows depend on the row that is left out. A row is left out by the
+    /// diagonal of the hat matrix, `1/m + z_i^T (Z^T Z + lambda t I)^-1 z_i` of centred `z_i`,
+    /// which is exact for the ridge `lambda t` of all rows and needs no additional fit. Rows whose
+    /// features are all 0 do not count here either
+    /// ([`SampleRows::iter`](dp_core::SampleRows::iter)), although they would carry information
+    /// about the level: encode features so that no row is 0.
     ///
     /// # Errors
-    /// [`crate::Error::Param`] for another loss than the squared one.
+    /// [`crate::Error::Param`] for a loss other than the squared one.
     ///
     /// # Examples
     /// ```
@@ -245,7 +257,7 @@ impl LocalFit {
         }
     }
 
-    /// The user's own choice.
+    /// The user's choice of ridge.
     fn ridge_of(&self, design: &mut UserDesign) -> f64 {
         let mut best = (f64::INFINITY, self.penalties[0]);
         if self.penalties.len() > 1 {
@@ -273,7 +285,7 @@ pub struct PersonalModel {
 }
 
 impl PersonalModel {
-    /// `U v + s`, unless that is not finite.
+    /// `U v + s`, if that is finite.
     fn plus_sparse(self, subspace: &Subspace, found: &Sparse) -> Self {
         let (own, values) = found.solution.split_at(subspace.rank());
         let mut model = Self::new(subspace, own.to_vec());
@@ -287,9 +299,10 @@ impl PersonalModel {
         }
     }
 
-    /// The model near the subspace that does best on rows left out, this one where none does better.
+    /// The model near the subspace with the smallest leave-one-out error, or this one if none is
+    /// better.
     fn near(self, subspace: &Subspace, own: &OwnRows, ridge: f64, penalties: &[f64]) -> Self {
-        // a deviation this dear is none
+        // such a large penalty allows no deviation
         let least = own.near(ridge, 1e12).map_or(f64::INFINITY, |found| found.1);
         let mut best = (least, None);
         for &penalty in penalties {
@@ -305,7 +318,7 @@ impl PersonalModel {
         let mut model = Self::new(subspace, inside.to_vec());
         let both = model.coefficients.iter_mut().zip(outside);
         both.for_each(|(t, o)| *t += o);
-        // <u, theta>, as the basis is orthonormal
+        // <u, theta>, because the basis is orthonormal
         let rank = subspace.rank();
         for (k, v) in model.own.iter_mut().enumerate() {
             let column = subspace.basis().iter().skip(k).step_by(rank);
@@ -323,7 +336,8 @@ impl PersonalModel {
         }
     }
 
-    /// The same model with the level that its rows leave, `mean(y) - <mean(x), theta>`; 0 where that is not finite.
+    /// The same model with the level that follows from its rows, `mean(y) - <mean(x), theta>`; 0 if
+    /// that is not finite.
     fn with_level(self, means: &Means) -> Self {
         let level = means.y - inner(&means.x, &self.coefficients);
         self.at_level(if level.is_finite() { level } else { 0.0 })
@@ -349,7 +363,8 @@ impl PersonalModel {
         &self.own
     }
 
-    /// The user's `theta`, length `dim`: `U v`, and what lies beyond the subspace where the fit allows for that.
+    /// The user's `theta`, length `dim`: `U v`, plus the part outside the subspace if the fit
+    /// allows one.
     #[must_use]
     pub fn coefficients(&self) -> &[f64] {
         &self.coefficients
@@ -369,14 +384,14 @@ impl PersonalModel {
     }
 }
 
-/// One user's rows: as they are, through the basis, and labels.
+/// One user's rows: unchanged, projected onto the basis, and labels.
 struct OwnRows {
     dim: usize,
     rank: usize,
     x: Vec<f64>,
     z: Vec<f64>,
     y: Vec<f64>,
-    /// Whether there is a constant that is not penalised: rows are less their means.
+    /// Whether there is an unpenalised intercept: rows are then centred.
     own_level: bool,
 }
 
@@ -388,7 +403,7 @@ struct Means {
 }
 
 impl OwnRows {
-    /// The rows of a design that has read them, and with an own level their means.
+    /// The rows that a design has read, and their means if there is a level.
     fn of(
         rows: SampleRows<'_>,
         subspace: &Subspace,
@@ -414,7 +429,8 @@ impl OwnRows {
         (x, z, self.y[i])
     }
 
-    /// The rows but one, and that one alone: both less the means of the rows that are kept, where there is an own level.
+    /// All rows except one, and that row alone: both minus the means of the remaining rows if there
+    /// is a level.
     fn without(&self, left_out: usize) -> (Self, Self) {
         let part = |one: bool| {
             let rows = (0..self.y.len()).filter(|&i| (i == left_out) == one);
@@ -442,7 +458,7 @@ impl OwnRows {
         (kept, one)
     }
 
-    /// Takes the means off.
+    /// Centres the rows and returns their means.
     fn center(&mut self) -> Means {
         Means {
             x: take_off_means(&mut self.x, self.dim),
@@ -459,8 +475,8 @@ impl OwnRows {
     /// theta = P X^T a,   a = (X P X^T + I)^-1 y,   P = U U^T / (lambda t) + (I - U U^T) / (kappa e)
     /// ```
     ///
-    /// with the squared error on rows left out, `sum_i (a_i / (((X P X^T + I)^-1)_ii - b))^2`, `b = 1/n` for an own level fitted anew each time and otherwise 0. `None` where
-    /// that is not finite.
+    /// with the squared leave-one-out error, `sum_i (a_i / (((X P X^T + I)^-1)_ii - b))^2`, where
+    /// `b = 1/n` for a level refitted each time and otherwise 0. `None` if that is not finite.
     fn near(&self, inside: f64, outside: f64) -> Option<(Vec<f64>, f64)> {
         let n = self.y.len();
         let t = inner(&self.z, &self.z) / self.rank as f64;
@@ -485,7 +501,7 @@ impl OwnRows {
             cholesky_solve_in_place(&kernel, n, &mut unit).ok()?;
             left_out += (a / (unit[i] - lift)).powi(2);
         }
-        // X^T a and Z^T a: what lies inside comes back through the basis
+        // X^T a and Z^T a: the part inside is mapped back by the basis
         let mut pulled = vec![0.0; self.dim + self.rank];
         for (i, a) in dual.iter().enumerate() {
             let (x, z, _) = self.row(i);
@@ -497,10 +513,12 @@ impl OwnRows {
         fine.then_some((pulled, left_out))
     }
 
-    /// With an own level, adds `c = tr K / n` to every entry of `K = X P X^T` and gives what `b` then is, `1 / (n (1 + c n))`.
+    /// With a level, adds `c = tr K / n` to every entry of `K = X P X^T` and returns the
+    /// corresponding `b`, `1 / (n (1 + c n))`.
     ///
-    /// Rows are less their means, so that `K 1 = 0` and `1^T y = 0`: the dual stays, and along `1` the inverse falls from `1/n` to that. Without it the difference of the inverse and
-    /// `1/n` would be lost to rounding for few rows and small penalties.
+    /// Rows are centred, so `K 1 = 0` and `1^T y = 0`: the dual does not change, and along `1` the
+    /// inverse decreases from `1/n` to that. Without this the difference of the inverse and `1/n`
+    /// would be lost to rounding for few rows and small penalties.
     fn lift_level(&self, kernel: &mut [f64]) -> f64 {
         if !self.own_level {
             return 0.0;
@@ -513,7 +531,7 @@ impl OwnRows {
     }
 }
 
-/// Coordinates of `s` that are not 0, and the solution: `v`, then their values.
+/// Non-zero coordinates of `s`, and the solution: `v`, then their values.
 #[derive(Clone)]
 struct Sparse {
     support: Vec<usize>,
@@ -534,8 +552,9 @@ impl OwnRows {
         design
     }
 
-    /// Matching pursuit: solutions with 0, 1, ... up to `most` coordinates, each the one before with the coordinate added that
-    /// is most correlated with what is left. Ends early where rows run out.
+    /// Matching pursuit: solutions with 0, 1, ... up to `most` coordinates, each adding to the
+    /// previous one the coordinate most correlated with the residual. Ends early if there are too
+    /// few rows.
     fn path(&self, most: usize, ridge: f64) -> Vec<Sparse> {
         let mut support = Vec::new();
         let mut path = Vec::new();
@@ -574,8 +593,9 @@ impl OwnRows {
             .max_by(|&a, &b| size(a).total_cmp(&size(b)))
     }
 
-    /// The solution with the number of coordinates, up to `most`, that has the least squared error on rows left out one at a time; the
-    /// sparsest of equals. Coordinates and level are found anew for every row left out. There are no more than the features.
+    /// The solution with the number of coordinates, up to `most`, that has the smallest squared
+    /// leave-one-out error; among equals, the sparsest. Coordinates and level are determined again
+    /// for every row left out. There are no more coordinates than features.
     fn sparse(&self, most: usize, ridge: f64) -> Sparse {
         let most = most.min(self.dim);
         let mut errors = vec![0.0; most + 1];
@@ -657,7 +677,7 @@ mod tests {
         solution
     }
 
-    /// Squared errors on rows left out, summed.
+    /// Sum of squared leave-one-out errors.
     fn left_out_error(rows: &[(Vec<f64>, f64)], penalty: &[f64]) -> f64 {
         let errors = (0..rows.len()).map(|out| {
             let mut kept = rows.to_vec();
@@ -685,7 +705,7 @@ mod tests {
         at.iter().map(row).collect()
     }
 
-    /// The same through the basis.
+    /// The same for projected rows.
     fn rows_in(plane: &Subspace, at: &[usize]) -> Vec<(Vec<f64>, f64)> {
         let rank = plane.rank();
         let through = |(x, y): (Vec<f64>, f64)| {
@@ -729,7 +749,7 @@ mod tests {
     #[test]
     fn a_soft_prior_leaves_rows_out_of_the_level_too() {
         check_soft_prior(&[0, 1, 2, 3, 4], 0.3, 0.7, 1e-8);
-        // few rows and next to no penalty: the fits from scratch have lost half of their digits
+        // few rows and a very small penalty: the fits from scratch have lost half of their digits
         for outside in [0.1, 10.0] {
             check_soft_prior(&[0, 1, 2], 1e-9, outside, 1e-4);
         }
@@ -826,7 +846,7 @@ mod tests {
             ([0.1, 0.9], 3.0),
         ];
         let identity = [1.0, 0.0, 0.0, 1.0];
-        // the relative ridge of all rows, as an absolute one
+        // the relative ridge of all rows, converted to an absolute one
         let trace: f64 = rows
             .iter()
             .flat_map(|(x, _)| x)
@@ -879,7 +899,7 @@ mod tests {
         }
     }
 
-    /// Users whose models are a plane's plus two coordinates of their own, 20 features.
+    /// Users whose models are those of a plane plus two coordinates of their own, 20 features.
     fn plane_and_more(
         beyond: f64,
         n_rows: usize,
@@ -929,7 +949,7 @@ mod tests {
     fn low_rank_plus_sparse_is_found_where_it_is_true_and_costs_little_where_not() {
         let sparse = LocalFit::default().with_sparse_residual(4).unwrap();
         let plain = LocalFit::default();
-        // fewer rows than features: own data alone cannot do it
+        // fewer rows than features: own data alone are not sufficient
         let data = plane_and_more(1.0, 16);
         let with = mean_error(|rows| sparse.fit(&data.0, rows), &data);
         let without = mean_error(|rows| plain.fit(&data.0, rows), &data);
@@ -956,7 +976,7 @@ mod tests {
             let without = mean_error(|rows| plain.fit(&data.0, rows), &data);
             assert!(with < factor * without, "{n_rows}: {with} {without}");
         }
-        // the dual is the primal: normal equations of the objective hold
+        // the dual solution equals the primal one: the normal equations of the objective hold
         let data = plane_and_more(0.5, 9);
         let rows = data.1.rows(3);
         let mut design = UserDesign::new(2);

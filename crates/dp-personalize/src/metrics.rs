@@ -1,11 +1,13 @@
-//! Errors against a known truth, for made data only; and what scores say of two classes.
+//! Errors with respect to a known truth, for generated data only; and metrics of classification
+//! scores.
 
 use dp_core::{UserSamples, params};
 
 use crate::design::UserDesign;
 use crate::{LocalFit, PersonalModel, Result, Subspace};
 
-/// What is known of made data: every user's true coefficients, and the second moments of the features.
+/// Known properties of generated data: every user's true coefficients, and the second moments of
+/// the features.
 #[derive(Debug, Clone, Copy)]
 pub struct GroundTruth<'a> {
     /// True coefficients `theta_j`, shape `(n_users, dim)`, row-major.
@@ -21,11 +23,11 @@ impl GroundTruth<'_> {
     /// (1/n) sum_j E_x (b_j + <x, theta^_j - theta_j>)^2 = (1/n) sum_j b_j^2 + sum_c E[x_c^2] (theta^_jc - theta_jc)^2
     /// ```
     ///
-    /// for features of mean 0 and truths without a level.
-    /// The mean squared error on new rows is this plus the variance of the label noise.
+    /// for features of mean 0 and true models without a level. The mean squared error on new rows
+    /// is this plus the variance of the label noise.
     ///
     /// # Errors
-    /// [`crate::Error::Shape`] when there are not as many models as users.
+    /// [`crate::Error::Shape`] when the number of models differs from the number of users.
     pub fn population_mse(&self, models: impl Iterator<Item = PersonalModel>) -> Result<f64> {
         let dim = self.feature_variances.len();
         let mut truth = self.coefficients.chunks_exact(dim);
@@ -46,10 +48,10 @@ impl GroundTruth<'_> {
         Ok(total / n.max(1) as f64)
     }
 
-    /// The same for the models that `local` fits in `subspace` on each user's rows.
+    /// The same for the models that `local` fits in `subspace` to each user's rows.
     ///
     /// # Errors
-    /// [`crate::Error::Shape`] when truth, samples and subspace do not fit each other.
+    /// [`crate::Error::Shape`] when truth, samples and subspace do not match.
     pub fn subspace_mse(
         &self,
         subspace: &Subspace,
@@ -66,7 +68,8 @@ impl GroundTruth<'_> {
     }
 }
 
-/// Scores of rows that are a yes or a no, higher for a likelier yes: of one user or of many. Private where the rows are.
+/// Scores of positive and negative rows, where a higher score means a more likely positive: of one
+/// user or of many. Private if the rows are.
 #[derive(Clone, Default)]
 #[allow(
     missing_debug_implementations,
@@ -77,7 +80,7 @@ pub struct ClassScores {
 }
 
 impl ClassScores {
-    /// Adds a row by its score in logits.
+    /// Adds a row with its score in logits.
     pub fn push(&mut self, logit: f64, yes: bool) {
         self.rows.push((logit, yes));
     }
@@ -87,13 +90,15 @@ impl ClassScores {
         self.rows.extend_from_slice(&other.rows);
     }
 
-    /// How many of the rows are a yes, or a no.
+    /// Number of positive or negative rows.
     #[must_use]
     pub fn count(&self, yes: bool) -> usize {
         self.rows.iter().filter(|row| row.1 == yes).count()
     }
 
-    /// Area under the ROC curve: how often a yes has a higher score than a no, ties counted half. None without rows of both kinds, or where a score is not a number.
+    /// Area under the ROC curve: the probability that a positive row has a higher score than a
+    /// negative one, with ties counted half. None without rows of both classes, or if a score is
+    /// not a number.
     ///
     /// # Examples
     /// ```
@@ -125,7 +130,8 @@ impl ClassScores {
         Some(wins / pairs)
     }
 
-    /// Mean of `log(1 + exp(-s logit))`, `s` 1 for a yes and -1 for a no. None without rows.
+    /// Mean of `log(1 + exp(-s logit))`, with `s` 1 for positive rows and -1 for negative ones.
+    /// None without rows.
     #[must_use]
     pub fn log_loss(&self) -> Option<f64> {
         let loss = |&(logit, yes): &(f64, bool)| {
@@ -136,7 +142,8 @@ impl ClassScores {
         (!self.rows.is_empty()).then(|| total / self.rows.len() as f64)
     }
 
-    /// Share of the rows of one kind that a logit above 0 for a yes, and any other for a no, gets right. None without such rows.
+    /// Share of the rows of one class that are classified correctly, with a logit above 0 meaning
+    /// positive and any other negative. None without such rows.
     #[must_use]
     pub fn recall(&self, yes: bool) -> Option<f64> {
         let n = self.count(yes);

@@ -1,5 +1,5 @@
-//! Releases of a data set and of its neighbours with the same noise: it cancels in integers, and what is left is
-//! what one user can move.
+//! Releases of neighbouring data sets with the same noise: it cancels in integers, and the
+//! difference is what one user can move.
 
 use dp_accounting::{Budget, Ledger, Plan, ReleaseRequest, Spend};
 use dp_core::{Adjacency, ApproxDp, ReplaceFactor, UserSamples, UserSamplesBuilder};
@@ -20,7 +20,7 @@ use crate::{
 const DIM: usize = 3;
 const ROWS: usize = 4;
 
-/// Users who try to be larger than they may: huge, tiny, aligned, not finite, empty.
+/// Adversarial users: huge, tiny, aligned, not finite, empty.
 fn users() -> Vec<Vec<([f32; DIM], f32)>> {
     let big = f32::MAX;
     let nan = f32::NAN;
@@ -54,7 +54,7 @@ fn users() -> Vec<Vec<([f32; DIM], f32)>> {
     ]
 }
 
-/// All users but `gone`.
+/// All users except `gone`.
 fn samples(gone: Option<usize>) -> UserSamples {
     let mut builder = UserSamplesBuilder::new(DIM, ROWS).unwrap();
     for (user, rows) in (0..).zip(users()) {
@@ -79,7 +79,8 @@ fn spends(requests: &[ReleaseRequest]) -> Vec<Spend> {
     ledger.reserve(&plan).unwrap()
 }
 
-/// Exact squared norm of what each user alone moves, and of what replacing one user by another moves.
+/// Exact squared norm of what each user alone moves, and of what replacing one user by another
+/// moves.
 fn check(shares: &[Vec<i128>], weights: &dyn Fn(usize) -> i128, bound: u64, replaced_squared: f64) {
     let bound_squared = i128::from(bound).pow(2);
     let square = |v: &[i128]| -> i128 {
@@ -101,7 +102,7 @@ fn check(shares: &[Vec<i128>], weights: &dyn Fn(usize) -> i128, bound: u64, repl
             assert!(square(&between) as f64 <= replaced_squared * bound_squared as f64);
         }
     }
-    // somebody comes near the bound: it is not needlessly wide, and the test has teeth
+    // some user comes close to the bound: it is not unnecessarily loose, and the test can fail
     assert!(
         reached as f64 > 0.2 * bound_squared as f64,
         "{reached} of {bound_squared}"
@@ -126,7 +127,7 @@ fn vector_shares<C: VectorContribution>(
     shares_of(release)
 }
 
-/// What each user moves, from releases of all and of all but one.
+/// What each user moves, computed from releases of all users and of all but one.
 fn shares_of(release: impl Fn(&UserSamples) -> (u64, Vec<i64>)) -> (u64, Vec<Vec<i128>>) {
     let (bound, whole) = release(&samples(None));
     let share = |user| {
@@ -160,7 +161,7 @@ fn kronecker_shares<C: KroneckerContribution>(
     shares_of(release)
 }
 
-/// The same for a symmetric matrix: places off the diagonal stand for two.
+/// The same for a symmetric matrix: off-diagonal positions represent two entries.
 fn check_kronecker<C: KroneckerContribution>(
     contribution: &C,
     clip_norm: f64,
@@ -252,7 +253,7 @@ fn a_user_moves_nothing_in_the_batches_of_others() {
     let plane = plane();
     let settings = SspEmbedding::section_6();
     let moved = |share: &Vec<i128>| share.iter().any(|x| *x != 0);
-    // by user: batches whose matrix, and whose right-hand side, the user moves
+    // by user: the batches whose matrix, and whose right-hand side, the user moves
     let mut moved_in = vec![[Vec::<usize>::new(), Vec::new()]; users().len()];
     for batch in 0..3 {
         let user = SspUser {
@@ -277,7 +278,8 @@ fn a_user_moves_nothing_in_the_batches_of_others() {
     let (mut n_batches, mut n_moving) = (std::collections::BTreeSet::<usize>::new(), [0; 2]);
     for [matrix, rhs] in &moved_in {
         assert!(matrix.len() <= 1 && rhs.len() <= 1, "{moved_in:?}");
-        // a label of 0 moves the matrix alone, and no row moves neither: never two batches
+        // a label of 0 moves the matrix only, and a user without rows moves neither: never two
+        // batches
         assert!(
             rhs.iter().all(|batch| matrix.contains(batch)),
             "{moved_in:?}"
@@ -378,7 +380,8 @@ fn projectors_move_by_one_and_by_root_two_when_replaced() {
             .collect::<Vec<_>>()
     };
     let shares: Vec<_> = (0..users().len()).map(share).collect();
-    // packed triangle of 3 by 3: places 0, 3 and 5 are the diagonal, the others stand for two
+    // packed triangle of 3 by 3: positions 0, 3 and 5 are the diagonal, the others represent two
+    // entries
     let twice = |at: usize| if matches!(at, 0 | 3 | 5) { 1 } else { 2 };
     check(&shares, &twice, bound, 2.0);
 }

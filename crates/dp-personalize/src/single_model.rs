@@ -1,4 +1,4 @@
-//! One private linear model for everybody.
+//! One private linear model for all users.
 
 use dp_accounting::{CertificateBuilder, ReleaseRequest, Requests};
 use dp_core::{Adjacency, ReplaceFactor, SampleRows, UserRow, UserSamples, params};
@@ -9,7 +9,7 @@ use crate::small::{clip_factor, norm, read_symmetric, write_symmetric};
 use crate::subspace::describe;
 use crate::{Error, PersonalModel, Result};
 
-/// Settings of [`SingleModel`], not yet checked. All are public.
+/// Settings of [`SingleModel`] before validation. All are public.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SingleModelParams {
@@ -25,7 +25,8 @@ pub struct SingleModelParams {
 /// theta = (PSD(A) + r I)^-1 b,   A = sum_ij x_ij x_ij^T + noise,  b = sum_ij y_ij x_ij + noise
 /// ```
 ///
-/// with rows clipped to `eta` and labels to `zeta`, and `r` the spectral norm of the noise of `A`.
+/// with rows clipped to `eta` and labels to `zeta`, where `r` is the spectral norm of the noise of
+/// `A`.
 ///
 /// # Privacy
 /// See [`SingleModelStatistics`]. Released to everybody: the coefficients. Unit: the user with all rows.
@@ -38,7 +39,7 @@ pub struct SingleModel {
 }
 
 impl SingleModelParams {
-    /// Clips in data units: there are no honest defaults for them.
+    /// Clipping norms in data units: there are no sensible defaults for them.
     #[must_use]
     pub const fn new(design_clip: f64, label_clip: f64) -> Self {
         Self {
@@ -50,7 +51,7 @@ impl SingleModelParams {
     /// Checks every range.
     ///
     /// # Errors
-    /// [`crate::Error::Param`] when a clip is not finite and positive.
+    /// [`crate::Error::Param`] when a clipping norm is not finite and positive.
     pub fn check(self) -> Result<SingleModel> {
         params::finite_positive("design_clip", self.design_clip)?;
         params::finite_positive("label_clip", self.label_clip)?;
@@ -99,7 +100,7 @@ impl Trainer for SingleModel {
     }
 }
 
-/// One user's share of both sums: `(A_j / (m eta^2), b_j / (m eta zeta))`.
+/// One user's contribution to both sums: `(A_j / (m eta^2), b_j / (m eta zeta))`.
 ///
 /// # Privacy
 /// `||x x^T||_F <= eta^2` and `||y x|| <= eta zeta` for each of at most `m` rows, so each part has norm at most 1 and both
@@ -109,11 +110,11 @@ impl Trainer for SingleModel {
     reason = "public numbers; print those instead"
 )]
 pub struct SingleModelStatistics {
-    /// Clips.
+    /// Clipping norms.
     pub params: SingleModelParams,
     /// Length of the features.
     pub n_features: usize,
-    /// Most rows of a user, `m`.
+    /// Maximum number of rows of a user, `m`.
     pub max_rows: usize,
 }
 

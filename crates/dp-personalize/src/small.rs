@@ -4,7 +4,7 @@ use std::f64::consts::SQRT_2;
 
 use dp_linalg::packed_len;
 
-/// Inner product, four sums side by side.
+/// Inner product, with four partial sums.
 pub(crate) fn inner(a: &[f64], b: &[f64]) -> f64 {
     let (fours, others) = (a.chunks_exact(4), b.chunks_exact(4));
     let rest = fours.remainder().iter().zip(others.remainder());
@@ -22,7 +22,7 @@ pub(crate) fn norm(a: &[f64]) -> f64 {
     inner(a, a).sqrt()
 }
 
-/// The norm of a row of features. Eight sums side by side.
+/// The norm of a row of features, with eight partial sums.
 pub(crate) fn norm_of_row(x: &[f32]) -> f64 {
     let mut sums = [0.0_f64; 8];
     let eights = x.chunks_exact(8);
@@ -36,7 +36,7 @@ pub(crate) fn norm_of_row(x: &[f32]) -> f64 {
     sums.iter().sum::<f64>().sqrt()
 }
 
-/// `min(1, bound / norm)`, and 0 where the norm is not finite: the factor of clipping.
+/// `min(1, bound / norm)`, and 0 if the norm is not finite: the factor of clipping.
 pub(crate) fn clip_factor(norm: f64, bound: f64) -> f64 {
     if !norm.is_finite() {
         0.0
@@ -47,8 +47,8 @@ pub(crate) fn clip_factor(norm: f64, bound: f64) -> f64 {
     }
 }
 
-/// Writes `scale` times the symmetric matrix with the upper triangle of `matrix` in coordinates that keep the Frobenius norm: the packed
-/// triangle with off-diagonal entries times sqrt 2.
+/// Writes `scale` times the symmetric matrix with the upper triangle of `matrix` in coordinates
+/// that preserve the Frobenius norm: the packed triangle with off-diagonal entries times sqrt 2.
 pub(crate) fn write_symmetric(out: &mut [f64], matrix: &[f64], dim: usize, scale: f64) {
     let mut rest = out;
     for (a, row) in matrix.chunks_exact(dim).enumerate() {
@@ -70,7 +70,7 @@ pub(crate) fn write_symmetric_square(out: &mut [f64], w: &[f64], scale: f64) {
     }
 }
 
-/// A matrix of `n_rows` rows, row by row, as its transpose.
+/// The transpose of a row-major matrix with `n_rows` rows.
 pub(crate) fn transposed(matrix: &[f64], n_rows: usize) -> Vec<f64> {
     let n = matrix.len() / n_rows;
     (0..n)
@@ -78,7 +78,7 @@ pub(crate) fn transposed(matrix: &[f64], n_rows: usize) -> Vec<f64> {
         .collect()
 }
 
-/// The full matrix behind released coordinates of [`write_symmetric`].
+/// The full matrix from released coordinates of [`write_symmetric`].
 pub(crate) fn read_symmetric(values: &[f64], dim: usize) -> Vec<f64> {
     let mut matrix = vec![0.0; dim * dim];
     let mut packed = values.iter().take(packed_len(dim));

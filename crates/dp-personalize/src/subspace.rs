@@ -1,4 +1,4 @@
-//! Orthonormal bases of the shared subspace, and how far apart two are.
+//! Orthonormal bases of the shared subspace, and distances between subspaces.
 
 use dp_accounting::CertificateBuilder;
 use dp_core::{ParamError, ShapeError, params};
@@ -11,8 +11,8 @@ use crate::small::{inner, norm};
 /// The shared representation: an orthonormal basis `U`, shape `(dim, rank)`. User `j`'s model is
 /// `theta_j = U v_j` with the user's own `v_j`.
 ///
-/// One that is read from a file must be orthonormal, and is [`Provenance::NonPrivate`] where the file calls it private: that is for a
-/// certificate to say.
+/// A subspace that is read from a file must be orthonormal, and becomes [`Provenance::NonPrivate`]
+/// if the file calls it private: only a certificate can establish that.
 ///
 /// # Examples
 /// ```
@@ -31,7 +31,7 @@ pub struct Subspace {
     provenance: Provenance,
 }
 
-/// A subspace as a file has it.
+/// A subspace as stored in a file.
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Unchecked {
@@ -41,14 +41,15 @@ struct Unchecked {
     provenance: Provenance,
 }
 
-/// How far inner products of a basis from a file may be from 0 and 1.
+/// Tolerance for inner products of a basis from a file, which should be 0 and 1.
 const FILE_TOLERANCE: f64 = 1e-9;
 
 impl TryFrom<Unchecked> for Subspace {
     type Error = crate::Error;
 
     fn try_from(read: Unchecked) -> Result<Self> {
-        // that it was released under a guarantee is for its certificate to say, which a file of it alone lacks
+        // only its certificate can establish that it was released under a guarantee, and a file of
+        // the subspace alone has none
         let provenance = match read.provenance {
             Provenance::Private => Provenance::NonPrivate,
             known => known,
@@ -58,7 +59,7 @@ impl TryFrom<Unchecked> for Subspace {
 }
 
 impl Subspace {
-    /// A basis as it is, every bit of it.
+    /// A subspace with exactly this basis, bit for bit.
     fn of_orthonormal(
         (dim, rank): (usize, usize),
         basis: Vec<f64>,
@@ -86,7 +87,8 @@ impl Subspace {
 
     /// The subspace after a round, as an [`Observer`](dp_mechanism::Observer) sees it.
     ///
-    /// `provenance` is that of the run ([`Fitted::provenance`](dp_mechanism::Fitted::provenance)); at round 0 of a fit whose start was given, that of the start.
+    /// `provenance` is that of the run ([`Fitted::provenance`](dp_mechanism::Fitted::provenance));
+    /// at round 0 of a fit with a given start, that of the start.
     ///
     /// # Errors
     /// [`crate::Error::Shape`] or [`crate::Error::Param`] when the parameters of the round are not an orthonormal basis.
@@ -135,13 +137,13 @@ impl Subspace {
         });
     }
 
-    /// The span of the columns of a matrix of shape `(dim, rank)`, row-major, by Gram-Schmidt in the order of
-    /// the columns. A column that is (numerically) in the span of those before it, or not finite, is
-    /// replaced by the first unit vector that is not.
+    /// The span of the columns of a matrix of shape `(dim, rank)`, row-major, by Gram-Schmidt in
+    /// the order of the columns. A column that is (numerically) in the span of the previous ones,
+    /// or not finite, is replaced by the first unit vector that is not.
     ///
     /// # Errors
     /// [`crate::Error::Param`] unless `rank` is from 1 to `dim` and `dim` at most 1024;
-    /// [`crate::Error::Shape`] when the length is another.
+    /// [`crate::Error::Shape`] when the length does not match.
     pub fn spanned_by(
         dim: usize,
         rank: usize,
@@ -191,7 +193,7 @@ impl Subspace {
         Self::spanned_by(dim, rank, &columns, provenance)
     }
 
-    /// Length of the features, `d`.
+    /// Number of features, `d`.
     #[must_use]
     pub const fn dim(&self) -> usize {
         self.dim
@@ -203,7 +205,7 @@ impl Subspace {
         self.rank
     }
 
-    /// How it came about.
+    /// Its origin.
     #[must_use]
     pub const fn provenance(&self) -> Provenance {
         self.provenance
@@ -220,7 +222,8 @@ impl Subspace {
         &self.basis
     }
 
-    /// `||(I - W W^T) U||_F`, `W` the other basis: 0 for the same subspace, at most sqrt `rank`.
+    /// `||(I - W W^T) U||_F`, with `W` the other basis: 0 for the same subspace, at most sqrt
+    /// `rank`.
     ///
     /// # Errors
     /// [`crate::Error::Shape`] when the dimensions differ.
@@ -266,7 +269,7 @@ impl Subspace {
     }
 }
 
-/// What the certificates of this crate say, whatever the trainer.
+/// Adds what the certificates of all trainers of this crate state.
 pub(crate) fn describe(certificate: CertificateBuilder, output: &str) -> CertificateBuilder {
     certificate
         .released_output(output, "anyone")
@@ -284,7 +287,8 @@ fn not_orthonormal(product: f64) -> ParamError {
     }
 }
 
-/// The unit vector along the part of `column` that is orthogonal to `basis`; `None` when hardly anything is left.
+/// The unit vector along the part of `column` that is orthogonal to `basis`; `None` if that part is
+/// negligible.
 fn orthogonal_part(mut column: Vec<f64>, basis: &[Vec<f64>]) -> Option<Vec<f64>> {
     let largest = column.iter().fold(0.0_f64, |most, x| most.max(x.abs()));
     if !(largest > 0.0 && largest.is_finite()) {

@@ -1,13 +1,15 @@
-//! How errors scale, by the theorems of Jain et al. 2021: for planning.
+//! How errors scale according to the theorems of Jain et al. 2021, for planning.
 
 use dp_core::params;
 
 use crate::Result;
 
-/// A linear problem with a shared subspace, as the theorems see it: isotropic features, all users with `n_rows` rows.
+/// A linear problem with a shared subspace under the assumptions of the theorems: isotropic
+/// features, all users with `n_rows` rows.
 ///
-/// Every method is a rate: what stands between `O(...)` in the paper, without its constant and its polylogarithms in `d` and `n`. Ratios mean something (twice
-/// the users, half the noise), values do not.
+/// Every method returns a rate: the expression inside `O(...)` in the paper, without its constant
+/// and its polylogarithms in `d` and `n`. Ratios are meaningful (twice the users, half the noise),
+/// values are not.
 ///
 /// # Examples
 /// ```
@@ -19,11 +21,11 @@ use crate::Result;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct UtilityRates {
-    /// Users `n`.
+    /// Number of users `n`.
     pub n_users: usize,
-    /// Rows of a user, `m`.
+    /// Number of rows of a user, `m`.
     pub n_rows: usize,
-    /// Features `d`.
+    /// Number of features `d`.
     pub dim: usize,
     /// Dimension of the subspace `k`.
     pub rank: usize,
@@ -33,8 +35,8 @@ pub struct UtilityRates {
     pub signal: f64,
     /// `mu = max_j ||v_j|| / sqrt(k lambda_k)`.
     pub incoherence: f64,
-    /// `Delta`: noise over sensitivity of each release; the paper's is `sqrt(8 ln(1/delta))/epsilon`, the plan's noise multiplier
-    /// is the exact one.
+    /// `Delta`: noise divided by the sensitivity of each release; the paper's is
+    /// `sqrt(8 ln(1/delta))/epsilon`, the plan's noise multiplier is the exact one.
     pub noise_multiplier: f64,
 }
 
@@ -88,7 +90,8 @@ impl UtilityRates {
         size * (self.noise_multiplier * d.powf(1.5) / n + (d / (n * m)).sqrt())
     }
 
-    /// Theorem 4.2: excess population risk of Algorithm 1 with users' own fits, above the label noise that nobody can predict.
+    /// Theorem 4.2: excess population risk of Algorithm 1 with users' personal fits, above the
+    /// irreducible label noise.
     ///
     /// ```text
     /// Delta^2 (sigma_F^2 + mu^2 k^2 d lambda_k) mu^4 k^3 d^2 / n^2 + sigma_F^2 mu^4 k^2 d / (n m) + sigma_F^2 k / m
@@ -104,8 +107,9 @@ impl UtilityRates {
         private + label * mu.powi(4) * k * k * d / (n * m) + label * k / m
     }
 
-    /// Theorem 5.2: excess population risk of the exponential mechanism over a net of all subspaces (Algorithm 4), for a loss that is
-    /// `slope`-Lipschitz (`xi`) and models of norm at most `model_bound` (`C`). Neither the label noise nor the signal enters.
+    /// Theorem 5.2: excess population risk of the exponential mechanism over a net of all subspaces
+    /// (Algorithm 4), for a loss that is `slope`-Lipschitz (`xi`) and models of norm at most
+    /// `model_bound` (`C`). It depends on neither the label noise nor the signal.
     ///
     /// ```text
     /// xi C ( sqrt(k^2 d^3) / (epsilon n) + sqrt(d) / sqrt(n m) + sqrt(k) / sqrt(m) )
@@ -144,7 +148,8 @@ mod tests {
         ] {
             assert!((found / expected - 1.0).abs() < 1e-12, "{found} {expected}");
         }
-        // the risk is the squared distance times the signal where privacy dominates, up to a power of k and mu
+        // if privacy dominates, the risk is the squared distance times the signal, up to a power of
+        // k and mu
         let (half, whole) = (
             UtilityRates {
                 noise_multiplier: 4.0,

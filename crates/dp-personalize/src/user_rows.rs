@@ -1,4 +1,5 @@
-//! One sweep over a user's rows, in single precision as the rows are: inner products with a public basis, norms, weighted sums.
+//! A single pass over a user's rows, in the rows' single precision: inner products with a public
+//! basis, norms, weighted sums.
 
 use dp_core::UserRow;
 use dp_linalg::{StridedRows, row_products, weighted_row_sum};
@@ -8,16 +9,17 @@ use crate::design::UserDesign;
 use crate::embedding::RowUse;
 use crate::small::norm_of_row;
 
-/// Norms come out of single precision so much on the high side at least, which is above the error of sums of up to 1024 squares: what is
-/// clipped by them stays below its clip.
+/// Minimum factor by which norms computed in single precision are overestimated, which exceeds the
+/// error of sums of up to 1024 squares: rows clipped by them stay below the clipping norm.
 pub(crate) const NORM_MARGIN: f64 = 1.0 + 1e-5;
-/// So many rows are summed in single precision before they join a sum in double precision. Even and odd rows are summed apart, so
-/// rounding adds at most 34 2^-24 = 2.1e-6 of the sum of the norms, however many rows there are: [`NORM_MARGIN`] has room for it.
+/// Number of rows that are summed in single precision before they are added to a sum in double
+/// precision. Even and odd rows are summed separately, so rounding adds at most 34 2^-24 = 2.1e-6
+/// of the sum of the norms, however many rows there are: [`NORM_MARGIN`] allows for it.
 const ROWS_IN_SINGLE: usize = 64;
-/// Squares outside of this may have lost digits or overflowed.
+/// Squares outside of this range may have lost digits or overflowed.
 const SAFE_SQUARES: std::ops::Range<f32> = 1e-25..1e30;
 
-/// A user's rows as they lie in the table, each followed by its label.
+/// A user's rows as stored in the table, each followed by its label.
 #[derive(Clone, Copy)]
 pub(crate) struct UserCells<'a> {
     cells: &'a [f32],
@@ -32,7 +34,7 @@ impl<'a> UserCells<'a> {
         }
     }
 
-    /// Cells that no table holds.
+    /// Cells that are not in a table.
     #[cfg(test)]
     pub(crate) const fn raw(cells: &'a [f32], n_features: usize) -> Self {
         Self { cells, n_features }
@@ -55,7 +57,7 @@ impl<'a> UserCells<'a> {
         }
     }
 
-    /// The same rows, so many at a time.
+    /// The same rows in blocks of `n_rows`.
     fn blocks(self, n_rows: usize) -> impl Iterator<Item = Self> {
         let blocks = self.cells.chunks(n_rows * self.stride());
         blocks.map(move |cells| Self { cells, ..self })
@@ -69,7 +71,7 @@ impl<'a> UserCells<'a> {
         self.cells[row * self.stride() + self.n_features]
     }
 
-    /// The rows up to the last that says something.
+    /// The rows up to the last non-zero one.
     pub(crate) fn without_padding(self) -> Self {
         let end = (0..self.n_rows()).rev().find(|&row| self.is_used(row));
         let n_rows = end.map_or(0, |last| last + 1);
@@ -79,24 +81,24 @@ impl<'a> UserCells<'a> {
         }
     }
 
-    /// Whether the row says something: zeros stand behind the last one.
+    /// Whether the row is non-zero: zeros follow the last row.
     pub(crate) fn is_used(self, row: usize) -> bool {
         self.features(row).iter().any(|&x| x != 0.0)
     }
 }
 
-/// What a sweep found, and working memory.
+/// The results of a pass, and scratch memory.
 #[derive(Default)]
 pub(crate) struct Sweep {
     rank: usize,
     /// The basis by columns.
     columns: Vec<f32>,
-    /// Per row of the table: products with the columns, and the squared norm.
+    /// For each row of the table: products with the columns, and the squared norm.
     found: Vec<f32>,
-    /// Rows that say something, in order.
+    /// Non-zero rows, in order.
     used: Vec<usize>,
     coefficients: Vec<f32>,
-    /// Of one block of rows, then of all.
+    /// Sum of one block of rows, then of all.
     sum: Vec<f32>,
     total: Vec<f64>,
 }
@@ -125,7 +127,7 @@ impl Sweep {
     pub(crate) fn read(&mut self, user: UserCells<'_>) {
         self.used.clear();
         if row_products(user.rows(), &self.columns, &mut self.found).is_err() {
-            return; // not for any user: lengths are those of the table and the basis
+            return; // does not happen for any user: lengths are those of the table and the basis
         }
         let squares = self.found.chunks_exact(self.rank + 1);
         let used = squares.enumerate().filter(|(row, found)| {
@@ -134,7 +136,7 @@ impl Sweep {
         self.used.extend(used.map(|(row, _)| row));
     }
 
-    /// The rows that say something and belong to `rows`.
+    /// The non-zero rows that belong to `rows`.
     pub(crate) fn used(
         &self,
         (rows, max_rows): (RowUse, usize),
@@ -144,7 +146,8 @@ impl Sweep {
             .map(|(_, &row)| row)
     }
 
-    /// Hands `(x^T B, y)` of these rows over, to be solved with [`SINGLE_RIDGE`](crate::design::SINGLE_RIDGE) or more.
+    /// Copies `(x^T B, y)` of these rows, to be solved with
+    /// [`SINGLE_RIDGE`](crate::design::SINGLE_RIDGE) or more.
     pub(crate) fn fill(&self, design: &mut UserDesign, user: UserCells<'_>, rows: (RowUse, usize)) {
         design.projected.clear();
         design.labels.clear();
@@ -167,12 +170,13 @@ impl Sweep {
         }
     }
 
-    /// The norm of a row, up to 2e-5 above it and not below.
+    /// The norm of a row, overestimated by up to 2e-5 and never underestimated.
     pub(crate) fn norm(&self, user: UserCells<'_>, row: usize) -> f64 {
         self.square(user, row).sqrt() * NORM_MARGIN
     }
 
-    /// `sum_i c_i x_i` over the rows that [`used`](Self::used) names, `c_i x_i` of about the size 1.
+    /// `sum_i c_i x_i` over the rows returned by [`used`](Self::used), with `c_i x_i` of about size
+    /// 1.
     pub(crate) fn weighted_sum(
         &mut self,
         user: UserCells<'_>,

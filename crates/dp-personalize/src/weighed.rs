@@ -1,4 +1,5 @@
-//! A user's own model as a mean of many fits, weighed by how well each explains the user's own rows.
+//! A user's personal model as a mean of many fits, weighted by how well each explains the user's
+//! own rows.
 
 use dp_core::{ParamError, SampleRows};
 use dp_linalg::{cholesky_in_place, cholesky_solve_in_place, symmetric_eigen};
@@ -8,47 +9,52 @@ use crate::embedding::ConvexLoss;
 use crate::small::inner;
 use crate::{PersonalModel, Result, Subspace};
 
-/// Prior variances of the own part's score at an average row, in units of the noise.
+/// Candidate prior variances of the own part's score at an average row, in units of the noise.
 const SIGNALS: [f64; 9] = [1e-2, 0.1, 1.0, 10.0, 1e2, 1e3, 1e4, 1e6, 1e8];
-/// The same for the logistic loss, in logits: of separable classes more would say no more.
+/// The same for the logistic loss, in logits: for separable classes larger values would add no
+/// information.
 const LOGISTIC_SIGNALS: [f64; 7] = [1e-2, 0.1, 1.0, 10.0, 1e2, 1e3, 1e4];
-/// How much less coefficients within the subspace are shrunk than those outside: ratios of standard deviations.
+/// Candidate ratios of the prior standard deviation of coefficients within the subspace to that of
+/// coefficients outside.
 const TILTS: [f64; 3] = [3.0, 10.0, 30.0];
-/// Weights on a shared model.
+/// Candidate weights on a shared model.
 const WEIGHTS: [f64; 2] = [0.5, 1.0];
-/// Prior variance of a level that lies near the shared model's, in units of the noise.
+/// Prior variance of a level that is near the shared model's, in units of the noise.
 const LEVEL: f64 = 100.0;
 /// The same for the logistic loss, where 5 is a probability of .993.
 const LOGISTIC_LEVEL: f64 = 25.0;
-/// Rows that are looked at where there are more features than this.
+/// Number of rows that are used if there are more features than this.
 const MOST_ROWS: usize = 256;
-/// Directions with a smaller share of the largest squared singular value are rounding.
+/// Directions with a smaller share of the largest squared singular value are considered rounding
+/// errors.
 const NEGLIGIBLE: f64 = 1e-12;
 /// Newton's method stops when a step would lower the objective by less than half of this.
 const DECREMENT: f64 = 1e-10;
 const NEWTON_STEPS: usize = 100;
 
-/// Where a user's level comes from.
+/// How a user's level is modelled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OwnLevel {
-    /// There is none: the rows' features say everything.
+    /// There is none: scores depend on the features only.
     None,
-    /// Any level is as likely as any other.
+    /// All levels are equally likely.
     Free,
     /// Near that of the shared model, and near 0 without one.
     Near,
 }
 
-/// What a server released for all users.
+/// The values that a server released for all users.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SharedParts<'a> {
-    /// Users' coefficients lie near it.
+    /// Users' coefficients are near it.
     pub subspace: Option<&'a Subspace>,
-    /// Coefficients of whole models, such as the rounds of one run; the last is taken as it is where there is nothing to weigh.
+    /// Coefficients of whole models, such as the rounds of one run; the last is used unchanged if
+    /// there are no rows to weight fits by.
     pub models: &'a [&'a [f64]],
 }
 
-/// A user's own model: the mean of many fits, each weighed by the marginal likelihood of the user's own rows.
+/// A user's personal model: the mean of many fits, each weighted by the marginal likelihood of the
+/// user's own rows.
 ///
 /// ```text
 /// y_i = c <w, x_i> + b + <x_i - mean(x), T v> + noise,    v ~ N(0, I tau^2)
@@ -62,16 +68,20 @@ pub struct SharedParts<'a> {
 /// model         sum_k p_k theta_k,   p_k proportional to prior_k times p(y | X, k)
 /// ```
 ///
-/// Half of the prior is for models that use nothing shared, evenly among them, and half for all others. For the squared loss the likelihood is exact, with the noise variance integrated out under its
-/// Jeffreys prior; of a free level too. For the logistic loss it is Laplace's approximation at the minimiser, which Newton's method finds up to a decrease of `5e-11` in the log likelihood;
-/// `s` is in logits then, and 10^4 at most.
+/// Half of the prior is divided evenly among models that use nothing shared, and half among all
+/// others. For the squared loss the likelihood is exact, with the noise variance integrated out
+/// under its Jeffreys prior, and also a free level. For the logistic loss it is Laplace's
+/// approximation at the minimiser, which Newton's method finds up to a decrease of `5e-11` in the
+/// log likelihood; `s` is in logits then, and 10^4 at most.
 ///
 /// # Privacy
-/// Local: a function of the user's own rows and of released values, seen by nobody else. Weighing costs nothing, however many candidates there are.
+/// Local: a function of the user's own rows and of released values, seen by nobody else. Weighting
+/// costs nothing, however many candidates there are.
 ///
 /// # Numerics
-/// One eigendecomposition of size `min(m, d)` for each `T`, from which all strengths and shared parts follow in O(m d); for the logistic loss a few Cholesky factors
-/// of that size for each candidate. With more than 256 features the first 256 rows are looked at.
+/// One eigendecomposition of size `min(m, d)` for each `T`, from which all strengths and shared
+/// parts follow in O(m d); for the logistic loss a few Cholesky factorisations of that size for
+/// each candidate. With more than 256 features only the first 256 rows are used.
 ///
 /// # Examples
 /// ```
@@ -110,10 +120,11 @@ impl WeighedFit {
         Ok(Self { loss, level })
     }
 
-    /// The user's model. Where the rows say nothing, the last shared model as it is, or zeros.
+    /// The user's model. If the rows carry no information, the last shared model unchanged, or
+    /// zeros.
     ///
     /// # Panics
-    /// When the rows or the shared parts are of different dimensions.
+    /// When the rows or the shared parts have different dimensions.
     #[must_use]
     pub fn fit(&self, shared: &SharedParts<'_>, rows: SampleRows<'_>) -> PersonalModel {
         let own = OwnRows::read(rows, shared, *self);
@@ -131,19 +142,19 @@ impl WeighedFit {
     }
 }
 
-/// The rows of a user, less their means where there is a level.
+/// The rows of a user, centred if there is a level.
 struct OwnRows {
     of: WeighedFit,
     dim: usize,
     x: Vec<f64>,
-    /// Of the squared loss as they are, of the logistic loss 1 or -1.
+    /// For the squared loss unchanged, for the logistic loss 1 or -1.
     y: Vec<f64>,
     means: Vec<f64>,
     /// Scores of the shared models at every row.
     scores: Vec<Vec<f64>>,
 }
 
-/// Coefficients `T v` of an own part in as many numbers as there are directions in the rows.
+/// Coefficients `T v` of an own part, with one coordinate for each direction of the rows.
 struct Shape {
     uses_shared: bool,
     n_directions: usize,
@@ -153,18 +164,18 @@ struct Shape {
     columns: Vec<f64>,
     /// Coefficients of each direction, one after the other.
     back: Vec<f64>,
-    /// Mean squared length of a row.
+    /// Mean squared norm of a row.
     length: f64,
 }
 
 /// One model for the user's rows.
 struct Candidate {
     log_likelihood: f64,
-    /// Which shared model and its weight; none without.
+    /// Index of the shared model and its weight; none without one.
     base: Option<(usize, f64)>,
-    /// Which shape, and the own part in its directions.
+    /// Index of the shape, and the own part in its directions.
     own: Option<(usize, Vec<f64>)>,
-    /// What the level adds at the mean row.
+    /// The level at the mean row.
     level: f64,
 }
 
@@ -208,7 +219,7 @@ impl OwnRows {
         self.x.chunks_exact(self.dim.max(1))
     }
 
-    /// The mean of all candidates; none where there are none.
+    /// The mean of all candidates; none if there are none.
     fn weighed(&self, shared: &SharedParts<'_>) -> Option<PersonalModel> {
         let free = usize::from(self.of.level == OwnLevel::Free);
         if self.y.len() <= free {
@@ -229,7 +240,7 @@ impl OwnRows {
         self.mean_of(shared, &shapes, &candidates)
     }
 
-    /// Their mean by prior and likelihood.
+    /// Their mean, weighted by prior and likelihood.
     fn mean_of(
         &self,
         shared: &SharedParts<'_>,
@@ -273,7 +284,7 @@ impl OwnRows {
         Some(PersonalModel::of_coefficients(coefficients).at_level(level))
     }
 
-    /// The last shared model, or zeros; with a free level the one that the rows leave.
+    /// The last shared model, or zeros; with a free level, the level that follows from the rows.
     fn as_it_is(&self, shared: &SharedParts<'_>) -> PersonalModel {
         let last = shared.models.last();
         let coefficients = last.map_or_else(|| vec![0.0; self.dim], |w| w.to_vec());
@@ -326,7 +337,7 @@ impl OwnRows {
         shapes
     }
 
-    /// The rows through a symmetric `T`.
+    /// The rows transformed by a symmetric `T`.
     fn shape(&self, uses_shared: bool, through: &dyn Fn(&mut [f64])) -> Shape {
         let (m, d) = (self.y.len(), self.dim);
         let mut a = self.x.clone();
@@ -394,12 +405,12 @@ impl OwnRows {
         )
     }
 
-    /// All own parts beside this shared one, by Gaussian likelihoods.
+    /// All own parts for this shared part, by Gaussian likelihoods.
     fn squared(&self, base: Option<(usize, f64)>, shapes: &[Shape], out: &mut Vec<Candidate>) {
         let m = self.y.len() as f64;
         let offsets = self.offsets(base);
         let mut left: Vec<f64> = self.y.iter().zip(&offsets).map(|(y, o)| y - o).collect();
-        // labels are single precision
+        // labels have single precision
         let floor = NEGLIGIBLE * inner(&self.y, &self.y) + f64::MIN_POSITIVE;
         let as_it_is = -0.5 * m * (inner(&left, &left) + floor).ln();
         let (mut level, mut quadratic, mut log, mut freedom) = (0.0, floor, 0.0, m);
@@ -429,7 +440,7 @@ impl OwnRows {
             push(as_it_is, None, 0.0);
         }
         if !quadratic.is_finite() {
-            return; // a shared model beyond all numbers
+            return; // a shared model that overflows
         }
         push(log - 0.5 * freedom * quadratic.ln(), None, level);
         for (at, shape) in shapes.iter().enumerate().filter(|of| of.1.n_directions > 0) {
@@ -471,7 +482,7 @@ impl OwnRows {
         }
     }
 
-    /// All own parts beside this shared one, by Laplace's approximation.
+    /// All own parts for this shared part, by Laplace's approximation.
     fn logistic(&self, base: Option<(usize, f64)>, shapes: &[Shape], out: &mut Vec<Candidate>) {
         let offsets = self.offsets(base);
         let has_level = self.of.level != OwnLevel::None;
@@ -574,7 +585,8 @@ impl Logistic<'_> {
         (down, hessian)
     }
 
-    /// Newton's method with halved steps. None where numbers are not finite or the minimum is not reached.
+    /// Newton's method with step halving. None if numbers are not finite or the minimum is not
+    /// reached.
     fn fit(&self, mut own: Vec<f64>) -> Option<Fitted> {
         let n = self.penalties.len();
         let (mut margins, mut value) = self.at(&own);
@@ -606,7 +618,7 @@ impl Logistic<'_> {
                 }
                 length *= 0.5;
                 if length < 1e-9 {
-                    // as near as rounding allows, or lost
+                    // either as close as rounding allows, or failed
                     stuck = decrement < 1e-6;
                     if stuck {
                         break;
@@ -667,7 +679,9 @@ mod tests {
         (2.0 * log, solution)
     }
 
-    /// For every candidate without a base: `-log det(I + A A^T / l + k 1 1^T) / 2 - m/2 log(y^T (...)^-1 y)`, and `E[v | y]`, from dense matrices.
+    /// For every candidate without a shared part:
+    /// `-log det(I + A A^T / l + k 1 1^T) / 2 - m/2 log(y^T (...)^-1 y)`, and `E[v | y]`, from
+    /// dense matrices.
     #[test]
     fn likelihoods_and_means_are_those_of_the_gaussian_prior() {
         for n in [3, 9] {
@@ -701,7 +715,8 @@ mod tests {
         }
     }
 
-    /// Through rows and through features, all shapes give back the rows that they were made of.
+    /// Computed through rows and through features, all shapes reproduce the rows that they were
+    /// computed from.
     #[test]
     fn directions_give_the_rows_back() {
         let u = [1.0, 0.2, 0.4, 1.0, -0.3, 0.5, 0.1, 0.7];
@@ -744,7 +759,7 @@ mod tests {
         let (margins, value) = of.at(&fitted.own);
         let (down, _) = of.slopes(&fitted.own, &margins);
         assert!(down.iter().all(|s| s.abs() < 1e-4), "{down:?}");
-        // curvature by differences of slopes
+        // curvature by finite differences of gradients
         let mut hessian = Vec::new();
         for k in 0..3 {
             let slopes = [1e-5, -1e-5].map(|step| {

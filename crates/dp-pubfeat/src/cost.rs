@@ -32,7 +32,7 @@ pub fn batches_with_item(
     size("batch_size", batch_size)?;
     let each = probabilities.iter().map(|&p| {
         params::closed_unit("probability", p)?;
-        let never = batch_size * (-p).ln_1p(); // log of the probability that the item is in no draw
+        let never = batch_size * (-p).ln_1p(); // log of the probability that no draw is the item
         Ok(n_examples / batch_size * -never.exp_m1())
     });
     each.collect()

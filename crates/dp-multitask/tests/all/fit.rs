@@ -1,4 +1,4 @@
-//! Whole fits: what they need, what they repeat, what they recover.
+//! Complete fits: requirements, repeatability, and recovery of known parameters.
 
 use dp_accounting::{CertificateBuilder, Plan, ReleaseRequest, Requests, Spend};
 use dp_core::{
@@ -69,7 +69,7 @@ fn order_of_users_and_threads_do_not_change_a_single_bit() {
     assert_ne!(other.model, reference.model);
 }
 
-/// A training, and three times its budget for something else.
+/// A training, with three times its budget for another release.
 struct Beside(MatrixFactorization);
 
 impl Trainer for Beside {
@@ -200,7 +200,7 @@ fn a_fit_takes_exactly_the_spends_of_its_plan() {
         Err(Error::Mechanism(RunError::Spends { .. }))
     ));
 
-    // spends for less noise than the plan promises
+    // spends with less noise than the plan promises
     let (_, spends) = plan_and_spends(&fit, 150, target(2.0));
     assert!(matches!(
         run(&plan, spends),
@@ -278,7 +278,7 @@ fn fold_in_is_the_minimiser_of_its_objective() {
     let personal = model.fold_in(row).unwrap();
     let scoring = *model.scoring();
     let start = scoring.bias.center + scoring.bias.of(row.values());
-    // written out from the definition: squared errors plus penalties
+    // computed from the definition: squared errors plus penalties
     let objective = |offset: f64, v: &[f64]| {
         let mut sum = penalties.offset * offset * offset;
         let per_user = penalties.factor + row.len() as f64 * penalties.factor_per_record;
@@ -342,7 +342,8 @@ fn an_empty_table_trains_to_noise_without_an_error() {
     assert!(fitted.model.item_factors().iter().all(|v| v.is_finite()));
 }
 
-/// Generated ratings `3 + h_i + taste a_j b_i + noise`, 25 of 60 items for each of 1,500 users, as `scale` times the rating and `shift`.
+/// Generated ratings `3 + h_i + taste a_j b_i + noise`, 25 of 60 items for each of 1,500 users,
+/// multiplied by `scale` and shifted by `shift`.
 fn made(taste: f64, (scale, shift): (f64, f64)) -> Private<Interactions> {
     let mut rng = ChaCha20Rng::seed_from_u64(11);
     let mut builder = InteractionsBuilder::new(60);
@@ -371,7 +372,7 @@ fn tastes_are_learnt_where_ratings_show_them() {
         for seed in 0..3 {
             let params = FactorizationParams::for_target(target(20.0));
             let fitted = fit_seeded(&made(taste, (1.0, 0.0)), params, seed);
-            // by counts alone the rule would have 13 tastes either way
+            // from the counts alone the rule would choose 13 taste factors in both cases
             let dim = fitted.model.dim();
             assert_eq!(
                 dim,
@@ -379,7 +380,8 @@ fn tastes_are_learnt_where_ratings_show_them() {
                 "taste {taste}, seed {seed}"
             );
         }
-        // with little budget errors of the item biases look like tastes that all users share; with more the energy of the noise looks like much
+        // with a small budget, errors of the item biases look like a taste factor common to all
+        // users; with a larger one, the energy of the noise looks like signal
         for (epsilon, by_counts) in [(1.0, 4), (2.0, 6), (5.0, 8)] {
             for seed in 0..3 {
                 let params = FactorizationParams::for_target(target(epsilon));
@@ -394,7 +396,7 @@ fn tastes_are_learnt_where_ratings_show_them() {
                 );
             }
         }
-        // a length that was asked for stays
+        // a requested dimension is kept
         let mut params = FactorizationParams::for_target(target(20.0));
         params.dim = Some(3);
         let fitted = fit_seeded(&made(taste, (1.0, 0.0)), params, 0);
@@ -402,7 +404,8 @@ fn tastes_are_learnt_where_ratings_show_them() {
     }
 }
 
-/// Ratings that are the same for all items but for noise: what is left of the biases is shrunk, however wide the noise of their sums is.
+/// Ratings that are the same for all items except for noise: the remaining biases are shrunk,
+/// however large the noise of their sums is.
 #[test]
 fn item_biases_that_noise_drowns_are_held_back() {
     let mut rng = ChaCha20Rng::seed_from_u64(5);
@@ -426,7 +429,7 @@ fn item_biases_that_noise_drowns_are_held_back() {
     assert!(root_mean_square < 0.2, "{root_mean_square}");
 }
 
-/// Others' opinion of the items, which is the truth or that of other items.
+/// Item information from others, either the true one or that of other items.
 #[test]
 fn a_prior_counts_by_what_it_says() {
     let mut rng = ChaCha20Rng::seed_from_u64(6);
@@ -507,7 +510,7 @@ fn the_scale_of_ratings_is_learnt_where_nobody_said_it() {
         assert!(none.is_none());
         assert!(learnt < 1.03 * stars, "{units:?}: {learnt}, {stars}");
     }
-    // what it is worth: noise for stars on hundredths of them
+    // the benefit: without it, noise calibrated for stars on ratings that are hundredths of stars
     let (told_nothing, _) = rmse((0.01, -0.03), unspent(params()));
     assert!(told_nothing > 1.1 * stars, "{told_nothing}, {stars}");
 }

@@ -1,4 +1,4 @@
-//! Training on implicit feedback: releases, plan, certificate, quality on made-up data.
+//! Training on implicit feedback: releases, plan, certificate, quality on generated data.
 
 use dp_core::{Interactions, InteractionsBuilder, Private};
 use dp_data::{CatalogueSource, ItemCatalogue, RankingSums, Ratings, SplitFractions, UserSplit};
@@ -14,7 +14,7 @@ use crate::support::{ADJACENCY, See, pay, target};
 
 const N_ITEMS: usize = 60;
 
-/// Users of three tastes: mostly items of one's own third, the first items of it more often.
+/// Users of three groups: mostly items of their own third, its first items more often.
 fn split() -> UserSplit {
     let mut rng = ChaCha20Rng::seed_from_u64(2);
     let mut builder = InteractionsBuilder::new(N_ITEMS);
@@ -61,7 +61,7 @@ fn fit(split: &UserSplit, params: FactorizationParams, epsilon: f64) -> Fitted<F
     fit_seen(split, &params.check().unwrap(), epsilon, |_| ())
 }
 
-/// A fit, with what it releases shown to `see`.
+/// A fit whose releases are shown to `see`.
 fn fit_seen(
     split: &UserSplit,
     fit: &MatrixFactorization,
@@ -119,7 +119,7 @@ fn with_little_noise_lists_beat_popularity_by_far_in_every_mode() {
     }
 }
 
-/// The published model: no biases, each item's own matrix.
+/// The published model: no biases, a separate matrix for each item.
 fn published(epsilon: f64) -> FactorizationParams {
     let mut params = params(epsilon);
     params.score_model = ScoreModel::Plain;
@@ -138,7 +138,7 @@ fn without_biases_lists_beat_popularity_and_no_item_has_one() {
     assert!(rows.clone().all(|row| (0.0..=1e-6).contains(&row[0])));
 }
 
-/// The defaults without biases, at a length for few items.
+/// The defaults without biases, with a dimension for few items.
 fn plain(epsilon: f64) -> FactorizationParams {
     FactorizationParams {
         dim: Some(5),
@@ -179,7 +179,7 @@ fn too_few_likes_for_tastes_refine_the_popularity_of_items_in_all_rounds() {
     assert_eq!(fitted.model.dim(), 1);
     let counts = fitted.model.counts().unwrap();
     assert!(stddev < 0.5 * counts.noise_stddev());
-    // with so much less noise the ranking is closer to the truth than the counts are
+    // with so much less noise the ranking is closer to the truth than that of the counts
     let mut truth = vec![0.0; N_ITEMS];
     for user in split.train.expose().users() {
         let vote = (user.len() as f64).sqrt().recip();
@@ -202,7 +202,8 @@ fn too_few_likes_for_tastes_refine_the_popularity_of_items_in_all_rounds() {
     assert!(by_rule(5.0).0.model.dim() > 1);
 }
 
-/// Users with four of the items each: counts show at budgets where likes are few.
+/// Users with four of the items each: at budgets where likes are few, the counts are still
+/// informative.
 fn few_likes() -> Private<Interactions> {
     let mut rng = ChaCha20Rng::seed_from_u64(6);
     let mut builder = InteractionsBuilder::new(N_ITEMS);
@@ -215,7 +216,7 @@ fn few_likes() -> Private<Interactions> {
     Private::new(builder.build().0)
 }
 
-/// The default settings without biases on [`few_likes`], half of the budget on counts.
+/// The default settings without biases on [`few_likes`], with half of the budget on counts.
 fn of_few_likes(epsilon: f64) -> FactorizationParams {
     FactorizationParams {
         count_share: 0.5,
@@ -277,7 +278,8 @@ fn popularity_takes_over_no_length_that_was_asked_for_nor_biases_nor_matrices_of
     settings(&mut per_item).item_gramian = ItemGramian::PerItem;
     assert!(fit_few_likes(&data, &per_item).0.dim() > 1);
 
-    // with biases the rule drops tastes and keeps its rounds: those of the length that it chose
+    // with biases the rule drops taste factors but keeps the rounds, with the dimension that it
+    // chose
     let biased = FactorizationParams::implicit_for_target(target(epsilon));
     let mut as_chosen = biased.clone();
     let (chosen, ..) = fit_few_likes(&data, &biased);
@@ -332,8 +334,8 @@ fn without_biases_items_are_solved_by_the_gramian_of_all_users() {
     let [(gramian, _), (rhs, stddev)] = &sums[..] else {
         panic!("{} sums", sums.len());
     };
-    // two tastes: the inverse by hand; the off-diagonal entry carries sqrt 2, and with this little noise G has no part
-    // that is not positive
+    // two taste factors: the inverse by hand; the off-diagonal entry has the factor sqrt 2, and
+    // with this little noise G is positive semidefinite
     let ridge = ridge_factor * stddev * 2.0_f64.sqrt() + l2_penalty;
     let (a, b, c) = (gramian[0], gramian[1] / 2.0_f64.sqrt(), gramian[2]);
     assert!(a * c > b * b && a > 0.0);
@@ -399,12 +401,13 @@ fn a_head_of_at_least_so_many_items_is_all_of_a_small_catalogue() {
     assert_eq!(plain.n_head(250, None), None);
     assert_eq!(plain.n_head(251, None), Some(250));
     assert_eq!(plain.n_head(10_000, None), Some(1500));
-    // 3,000 items alike count as 12,000 in use, of 100,000; noise leaves a little more
+    // 3,000 equally popular items of 100,000 count as 12,000 in use; noise lowers the number
+    // slightly
     let mut counts = vec![100.0; 3_000];
     counts.resize(100_000, 0.0);
     let counts = NoisyCounts::released_elsewhere(counts, 0.01, true).unwrap();
     assert_eq!(plain.n_head(100_000, Some(&counts)), Some(1801));
-    // a head without a least size is a share of the catalogue, whatever the counts say
+    // a head without a minimum size is a share of the catalogue, whatever the counts are
     let mut of_all = plain;
     of_all.least_head = 0;
     assert_eq!(of_all.n_head(100_000, Some(&counts)), Some(15_000));
@@ -465,8 +468,9 @@ fn the_gramian_is_released_once_a_round_for_all_items() {
     assert_eq!(lengths, [15, 5 * N_ITEMS].repeat(fit.params().n_rounds));
 }
 
-/// With biases everybody's factor has norm 1, so a share of the Gramian has the norm that is paid for: a bound that is a percent too small
-/// leaves users out, one that is too large wastes noise.
+/// With biases every user's factor has norm 1, so a contribution to the Gramian has exactly the
+/// norm that is paid for: a bound that is a percent too small leaves users out, one that is too
+/// large wastes noise.
 #[test]
 fn a_share_of_the_gramian_fills_its_bound() {
     let split = split();
@@ -502,7 +506,7 @@ fn settings_and_models_survive_serde() {
         serde_json::from_str::<FactorizationParams>(&text).unwrap(),
         params
     );
-    // settings written before there was a choice mean ratings
+    // settings written before this field existed mean ratings
     let explicit = FactorizationParams::for_target(target(5.0));
     let mut value = serde_json::to_value(&explicit).unwrap();
     value.as_object_mut().unwrap().remove("feedback").unwrap();
@@ -558,7 +562,8 @@ fn a_user_without_history_gets_the_items_that_people_like_in_general() {
     );
 }
 
-/// Three users are asked: one with a history, one without, and one who has everything but two items. Two are not, with records or without.
+/// Three users have held-out records: one with a history, one without, and one who has everything
+/// except two items. Two users have none, one with records and one without.
 #[test]
 fn users_with_held_out_records_get_lists_whether_or_not_they_have_a_history() {
     let table = |records: &[(u32, u32)]| {
@@ -636,7 +641,7 @@ fn without_biases_users_without_records_get_the_most_popular_items() {
     let mut popular: Vec<u32> = (0..40).collect();
     popular.sort_by(|&a, &b| counts[b as usize].total_cmp(&counts[a as usize]));
     assert_eq!(list(&own)[..8], popular[..8]); // the head
-    // and scores of others are tastes alone, up to the sixth digit
+    // and other scores are taste factors alone, up to the sixth digit
     assert!(
         model
             .item_factors()

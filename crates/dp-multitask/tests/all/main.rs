@@ -1,4 +1,4 @@
-//! The tests of this crate, in one binary.
+//! Integration tests of this crate, in one binary.
 
 #![allow(
     clippy::cast_possible_truncation,

@@ -1,4 +1,5 @@
-//! Nights of a paced lifetime: what is learnt, and that the model follows from the list of nights however it is come to.
+//! Nights of a paced lifetime: what is learned, and that the model follows from the list of nights
+//! however it is reached.
 
 use std::path::Path;
 
@@ -20,7 +21,8 @@ const N_ITEMS: u32 = 60;
 const NIGHTS: u32 = 12;
 const MOST_ITEMS: usize = 80;
 
-/// What user `u` thinks of item `i`: biases from -1 to 1, and a taste of one half of the users against the other.
+/// True rating of item `i` by user `u`: biases from -1 to 1, and a taste factor that separates two
+/// halves of the users.
 fn opinion(user: u32, item: u32) -> f64 {
     let bias = f64::from(item % 11) / 5.0 - 1.0;
     let taste = if (user + item).is_multiple_of(2) {
@@ -31,12 +33,12 @@ fn opinion(user: u32, item: u32) -> f64 {
     bias + taste
 }
 
-/// Whoever has arrived by `night`, with twenty items each and some noise.
+/// Users who have arrived by `night`, with twenty items each and some noise.
 fn users(night: u32, n_items: u32) -> Private<Interactions> {
     users_of(night, n_items, n_items)
 }
 
-/// The same of the first items of more.
+/// The same restricted to the first items of a larger catalogue.
 fn users_of(night: u32, n_items: u32, n_all: u32) -> Private<Interactions> {
     let mut builder = InteractionsBuilder::new(n_all as usize);
     let arrived = (0..N_USERS).filter(|user| user % NIGHTS <= night);
@@ -62,7 +64,8 @@ fn nights(n_tastes: usize) -> NightlyFactorization {
     params.check().unwrap()
 }
 
-/// The same with columns that say which items have the same bias, and which half of them a user likes.
+/// The same with columns that identify the items with equal bias, and the half of them that a user
+/// likes.
 fn described(n_tastes: usize) -> NightlyFactorization {
     let rows = (0..MOST_ITEMS).flat_map(|item| {
         let groups = (0..11).map(move |group| f64::from(u8::from(item % 11 == group)));
@@ -101,7 +104,8 @@ fn night(
     fit.run(data, run.listed_in(list))
 }
 
-/// Root mean square of predicted against true opinions, over all users and items of the first hundred.
+/// Root mean square difference between predicted and true ratings, over all users and items of the
+/// first hundred.
 fn error(model: &dp_multitask::FactorModel, data: &Private<Interactions>) -> f64 {
     let table = data.expose();
     let (mut sum, mut n) = (0.0, 0.0);
@@ -141,7 +145,8 @@ fn nights_learn_biases_and_then_tastes() {
         assert!(kept.moved().unwrap() < 0.3);
         errors
     };
-    // opinions have a root mean square of 1.02, tastes alone one of .8; noise is seeded, so these are facts and no tests of chance
+    // true ratings have a root mean square of 1.02, taste factors alone one of .8; noise is seeded,
+    // so the results are deterministic
     let biases = error_with(0);
     let last = biases.last().unwrap();
     assert!((0.78..0.9).contains(last), "{biases:?}");
@@ -173,7 +178,8 @@ fn columns_tell_of_items_that_nobody_has_rated() {
         }
         (squares / 2000.0_f64).sqrt()
     };
-    // opinions have a root mean square of 1.02, and one of .8 where all biases are known; noise is seeded. Without columns the trend is all that is known
+    // true ratings have a root mean square of 1.02, and of .8 if all biases are known; noise is
+    // seeded. Without columns only the trend is known
     let of = [
         errors(nights(0)),
         errors(described(0)),
@@ -223,7 +229,8 @@ fn follows_from_its_list(fit: NightlyFactorization) {
     let last = last.unwrap();
     assert_eq!(last.model.state.last_night(), 6);
     let data = users(6, 70);
-    // again on the same night, with and without what was kept, with what was kept of another list, and without users
+    // again on the same night, with and without the stored state, with the state of another list,
+    // and without users
     let other = NightState::default();
     for fit in [
         fit.clone(),
@@ -241,7 +248,7 @@ fn follows_from_its_list(fit: NightlyFactorization) {
         replayed.model.model.item_factors(),
         last.model.model.item_factors()
     );
-    // nothing was paid for twice
+    // nothing was paid twice
     let adjacency = Adjacency::AddRemoveUser;
     let ledger = Ledger::open(folder.join("ledger"), "d", adjacency).unwrap();
     let id = ledger.lifetimes().next().unwrap().to_owned();
@@ -254,7 +261,7 @@ fn a_night_that_cannot_be_is_refused_before_it_is_paid() {
     let (folder, plan) = (folder.path(), plan_of(&fit));
     begin(folder, &plan);
     night(folder, &fit, 3, &users(3, N_ITEMS)).unwrap();
-    // items that went away, more than the lifetime has room for, a night that has passed
+    // missing items, more items than the lifetime supports, a night that has passed
     for (number, n_items) in [(4, 50), (4, 81)] {
         let refused = night(folder, &fit, number, &users(3, n_items));
         let error = refused.unwrap_err().to_string();
@@ -274,7 +281,7 @@ fn a_night_that_cannot_be_is_refused_before_it_is_paid() {
     assert_eq!(ledger.lifetime(&id).unwrap().n_nights, 1);
 }
 
-/// Squared norms of what users add to a night, as integers.
+/// Squared norms of users' contributions to a night, as integers.
 struct Norms<'a>(&'a Private<Interactions>, Vec<u128>);
 
 impl Observer for Norms<'_> {
@@ -298,7 +305,7 @@ impl Observer for Norms<'_> {
 
 #[test]
 fn users_add_nearly_all_that_they_may_and_never_more() {
-    // likes have tastes from the second night on
+    // likes have taste factors from the second night on
     let likes = |n_tastes| NightlyParams {
         n_tastes,
         least_signal: 0.0,
@@ -334,7 +341,7 @@ fn users_add_nearly_all_that_they_may_and_never_more() {
         let most = u128::from(bounds[made as usize]).pow(2);
         assert_eq!(norms.len(), (N_USERS / NIGHTS) as usize);
         assert!(norms.iter().all(|&z| z <= most));
-        // residuals of ratings are bounded at .7: nearly all users have that much
+        // residuals of ratings are bounded at .7: nearly all users reach the bound
         let full = norms.iter().filter(|&&z| z > most / 10 * 9).count();
         let of = |z: u128| (z as f64 / most as f64).sqrt();
         let shown: Vec<f64> = norms.iter().take(5).map(|&z| of(z)).collect();
@@ -376,7 +383,7 @@ fn popular_items_come_first_where_records_are_likes() {
     assert_eq!(best, [0, 1, 2, 3, 4]);
 }
 
-/// Nights on which item biases turn round slowly, or stay as they are.
+/// Nights on which item biases slowly reverse, or stay constant.
 fn of_drift(is_drifting: bool, forgets: bool) -> (f64, NightlyModel) {
     let params = NightlyParams {
         n_tastes: 0,
@@ -399,7 +406,8 @@ fn of_drift(is_drifting: bool, forgets: bool) -> (f64, NightlyModel) {
     let mut last = None;
     for number in 0..LAST {
         let mut builder = InteractionsBuilder::new(N_ITEMS as usize);
-        // a hundred users come on every night with records of that night, and are there no more after three
+        // a hundred users arrive on every night with records of that night, and are gone after
+        // three nights
         for user in 100 * number..100 * (number + 3) {
             for k in 0..20 {
                 let item = (user * 7 + k * 13) % N_ITEMS;
@@ -438,7 +446,7 @@ fn nights_of_the_past_are_forgotten_where_items_drift_and_kept_where_they_stay()
     let factor = model.state.forgets_by();
     assert!(factor < 1.0, "{factor}");
     assert!(drifted < 0.8 * kept, "{drifted} {kept}");
-    // hardly anything is lost where there is nothing to forget
+    // the cost is very small if there is nothing to forget
     let (with, _) = of_drift(false, true);
     let (without, _) = of_drift(false, false);
     assert!(with < without + 0.02, "{with} {without}");
@@ -453,7 +461,7 @@ fn likes_have_tastes_once_they_are_clear() {
     };
     let (folder, fit) = (tempfile::tempdir().unwrap(), params.check().unwrap());
     begin(folder.path(), &plan_of(&fit));
-    // users of even numbers like even items, the others odd ones
+    // users with even numbers like even items, the others odd ones
     let likes = |users: std::ops::Range<u32>| {
         let mut builder = InteractionsBuilder::new(N_ITEMS as usize);
         for user in users {
@@ -488,7 +496,7 @@ fn likes_have_tastes_once_they_are_clear() {
             n += 1;
         }
     }
-    // popularity alone is right for half of them
+    // popularity alone is correct for half of them
     assert!(n == 500 && right > 450, "{right} of {n}");
     // the model follows from the list
     let list =

@@ -1,4 +1,4 @@
-//! Alternating least squares without privacy: at the end no item factor can be improved.
+//! Alternating least squares without privacy: after convergence no item factor can be improved.
 
 use dp_core::{Interactions, InteractionsBuilder, Private};
 use dp_multitask::{FactorModel, NonPrivateAls};
@@ -24,7 +24,8 @@ fn table() -> Private<Interactions> {
     Private::new(builder.build().0)
 }
 
-/// The largest derivative of the objective, by its definition, in a coordinate of an item.
+/// The largest partial derivative of the objective, computed from its definition, with respect to a
+/// coordinate of an item.
 fn steepest(model: &FactorModel, data: &Private<Interactions>, als: &NonPrivateAls) -> f64 {
     let personal = model.fold_in_all(data).unwrap().into_exposed();
     let mut slopes: Vec<f64> = model

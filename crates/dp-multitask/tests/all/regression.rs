@@ -65,7 +65,7 @@ pub(crate) fn setup(allocation: BudgetAllocation) -> TaskSetup {
     }
 }
 
-/// Users who try to be larger than they may: huge, tiny, not finite, all tasks or one.
+/// Adversarial users: huge, tiny, not finite, with all tasks or one.
 pub(crate) fn hostile_users() -> Interactions {
     let rows: [(&[f32], f32, usize); 7] = [
         (&[1e30, -1e30, 1e30], 1e30, TASKS),
@@ -106,19 +106,19 @@ pub(crate) fn made(n_users: usize, seed: u64) -> TaskData {
         .unwrap()
 }
 
-/// As little noise as the sampler's allowance lets a plan have.
+/// The smallest noise that the sampler's allowance permits in a plan.
 pub(crate) const LITTLE_NOISE: ApproxDp = ApproxDp {
     epsilon: 40.0,
     delta: 1e-5,
 };
 
-/// Exact squared norm of what a user adds.
+/// Exact squared norm of a user's contribution.
 fn squared(entries: &[(usize, i64)]) -> u128 {
     let square = |&(_, z): &(usize, i64)| u128::from(z.unsigned_abs()).pow(2);
     entries.iter().map(square).sum()
 }
 
-/// Norm over bound of every user; a user whom the kernel had to reject shows as 0.
+/// Norm divided by bound for every user; a user whom the kernel had to reject shows as 0.
 fn shares(grid: Grid, n: usize, contribution: &impl VectorContribution) -> Vec<f64> {
     let users = hostile_users();
     let bound = u128::from(grid.l2_bound()).pow(2);
@@ -191,8 +191,8 @@ fn no_user_adds_more_than_the_bounds_to_the_statistics() {
     }
 }
 
-/// The regulariser is no part of a user's share: a user without features moves no matrix at all,
-/// where `lambda I` inside the sum would have moved every task of the user.
+/// The regulariser is not part of a user's contribution: a user without features moves no matrix at
+/// all, whereas `lambda I` inside the sum would have moved every task of the user.
 #[test]
 fn the_regulariser_is_outside_the_private_sum() {
     let setup = setup(BudgetAllocation::equal());
@@ -204,8 +204,8 @@ fn the_regulariser_is_outside_the_private_sum() {
     assert!(own.factors.iter().all(|&x| x == 0));
 }
 
-/// The clip is inside the sum: a user with 20 tasks and large gradients adds `Gamma` in all, where
-/// the clip of the sum over users allows a move of `2 Gamma` in each of the 20 tasks.
+/// The clipping is inside the sum: a user with 20 tasks and large gradients adds `Gamma` in total,
+/// whereas clipping the sum over users permits a move of `2 Gamma` in each of the 20 tasks.
 #[test]
 fn a_user_with_twenty_tasks_is_clipped_as_one() {
     let setup = setup(BudgetAllocation::equal());
@@ -288,7 +288,8 @@ fn residual_steps_close_in_on_ridge_regression() {
         };
         let fitted = seeded(&params.check().unwrap(), &data, 6);
         let found = distance(&fitted.model, &data);
-        // the last bound is 7e-5 of the labels': far below what one release of them could do
+        // the last bound is 7e-5 of that of the labels: far more accurate than a single release of
+        // the labels
         assert!(found < 2e-4, "{gramian:?} {found}");
     }
 }
@@ -301,7 +302,7 @@ fn noisy_gradient_descent_with_little_noise_finds_the_minimum() {
         ..MultiTaskNoisyGdParams::new(TaskSetup::unit_ball(DIM))
     };
     let strongly_convex = StepSize::StronglyConvex { convexity: 0.3 };
-    // steps that shrink as 1/t cannot cross the distance under a small clip
+    // steps that shrink as 1/t cannot cover the distance with a small clipping norm
     for (step_size, gradient_norm) in [(start().step_size, 0.15), (strongly_convex, 0.6)] {
         let params = MultiTaskNoisyGdParams {
             step_size,
@@ -314,7 +315,7 @@ fn noisy_gradient_descent_with_little_noise_finds_the_minimum() {
     }
 }
 
-/// Absolute error, a loss that the crate does not have.
+/// Absolute error, a loss that the crate does not provide.
 struct AbsoluteError;
 
 impl Loss for AbsoluteError {
@@ -381,7 +382,8 @@ fn spends(requests: &[(ReplaceFactor, u64)]) -> Vec<Spend> {
     pay(&Plan::calibrate(TARGET, ADJACENCY, &requests).unwrap())
 }
 
-/// The same noise on both tables cancels in integers, and what is left is one user's share.
+/// The same noise on both tables cancels in integers, and the difference is one user's
+/// contribution.
 #[test]
 fn releases_of_neighbours_differ_by_one_bounded_share() {
     let data = Private::new(hostile_users());
@@ -417,7 +419,7 @@ fn releases_of_neighbours_differ_by_one_bounded_share() {
                 .map(|(at, (a, b))| weight(at) * u128::from(a.abs_diff(*b)).pow(2))
                 .sum()
         };
-        // packed triangle of 3 by 3: places 0, 3 and 5 are the diagonal
+        // packed triangle of 3 by 3: positions 0, 3 and 5 are the diagonal
         let twice = |at: usize| if matches!(at % 6, 0 | 3 | 5) { 1 } else { 2 };
         let matrix = moved(whole.matrix_integers(), part.matrix_integers(), &twice);
         let rhs = moved(whole.rhs_integers(), part.rhs_integers(), &|_| 1);
@@ -540,7 +542,7 @@ fn a_table_of_hostile_users_or_of_nobody_is_fitted() {
     for table in [nobody, hostile_users()] {
         let data = Private::new(table);
         let setup = setup(BudgetAllocation::equal());
-        // bounds that end at 1e-18 of the first leave the solves almost no ridge
+        // bounds that end at 1e-18 of the first leave the solves with almost no ridge
         let long = ResidualSspParams {
             n_steps: 60,
             ..ResidualSspParams::new(setup.clone())

@@ -1,4 +1,4 @@
-//! Runs that are interrupted: what is paid, what is on disk, what comes out.
+//! Interrupted runs: what is paid, what is on disk, and what the result is.
 
 use std::collections::HashSet;
 use std::fs;
@@ -36,7 +36,7 @@ fn plan() -> Plan {
     fit().plan(N_ITEMS, target(10.0), ADJACENCY).unwrap()
 }
 
-/// A budget with room for steps that are paid twice.
+/// A budget that suffices for steps that are paid twice.
 fn open(folder: &Path) -> Ledger {
     let room = target(30.0);
     let budget = Budget::new(room, ADJACENCY).unwrap();
@@ -48,7 +48,7 @@ fn paid(folder: &Path) -> usize {
     summary.releases.len()
 }
 
-/// Ends a process after so many steps of a run, those that are replayed included.
+/// Ends a process after this many steps of a run, including replayed ones.
 struct EndAfter(usize);
 
 impl Observer for EndAfter {
@@ -127,7 +127,7 @@ fn check_whole(folder: &Path, fitted: &Fitted<FactorModel>, split: &RatingSplit,
     );
     let n_twice: usize = twice.iter().map(|&step| 1 + usize::from(step > 0)).sum();
     assert_eq!(summary.releases.len(), plan().releases().len() + n_twice);
-    // the certificate names lines that paid, each once, and holds
+    // the certificate names ledger lines, each once, and verifies
     summary.covers(&fitted.certificate).unwrap();
     let ids = fitted.certificate.releases.iter().map(|r| &r.release_id);
     assert_eq!(ids.collect::<HashSet<_>>().len(), plan().releases().len());
@@ -164,7 +164,7 @@ fn a_crash_between_payment_and_release_counts_the_step_twice() {
         let fitted = run(folder.path(), &split, TO_THE_END).unwrap();
         check_whole(folder.path(), &fitted, &split, &[step]);
     }
-    // and in every process of a run: one step done, the next paid and lost
+    // and in every process of a run: one step done, the next one paid and lost
     let folder = tempfile::tempdir().unwrap();
     for _ in 0..N_STEPS - 1 {
         die(folder.path(), &split, 1);
@@ -185,7 +185,7 @@ fn a_finished_run_is_not_paid_or_made_again() {
     check_whole(folder.path(), &again, &split, &[]);
 }
 
-/// Keeps what is listed.
+/// Records the entries of the list.
 struct Entries(Vec<ReleaseEntry>);
 
 impl Observer for Entries {
@@ -214,7 +214,7 @@ fn a_step_whose_entry_was_lost_is_paid_again_and_gets_other_noise() {
             assert!(run(folder.path(), &split, step).is_err());
         }
         let before = fs::read(&file).ok();
-        // the same step from the same list: the crash came before the entry was whole
+        // the same step from the same list: the crash came before the entry was complete
         let one_more = || {
             match &before {
                 Some(bytes) => fs::write(&file, bytes).unwrap(),
@@ -252,7 +252,7 @@ fn the_file_holds_released_integers_and_no_trace_of_a_generator() {
         for key in &keys {
             assert!(allowed.contains(key.as_str()), "`{key}` in a list");
         }
-        // after the line come the integers, and nothing else
+        // after the line only the integers follow
         let width = head["width"].as_u64().unwrap() as usize;
         assert_eq!(bytes.len() - end - 2, width * entry.integers().len());
     }

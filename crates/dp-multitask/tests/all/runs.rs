@@ -1,4 +1,5 @@
-//! Every trainer's model is a function of its releases, and has the bits that it had.
+//! Every trainer's model is a function of its releases, and has the same bits as in earlier
+//! versions.
 
 use dp_mechanism::{ReleaseEntry, TrainerCheck};
 use dp_multitask::{
@@ -56,7 +57,8 @@ fn every_model_is_a_function_of_its_list_of_releases() {
     for_each_trainer(&mut Laws(users()));
 }
 
-/// Beginnings of SHA-256 of the models' bits under one seed, on processors with AVX-512: shorter vectors add in another order.
+/// Prefixes of SHA-256 of the models' bits with one seed, on processors with AVX-512: shorter
+/// vectors add in another order.
 const GOLDEN: [(&str, &str); 24] = [
     ("statistics", "44d95e3f3d26baf0"),
     ("statistics without tastes", "a3a3adec85ec96a0"),
@@ -127,7 +129,7 @@ fn models_have_the_bits_that_they_had() {
     assert_eq!(pairs.collect::<Vec<_>>(), GOLDEN);
 }
 
-/// Keeps the list and the parameters after each round.
+/// Records the list and the parameters after each round.
 #[derive(Default)]
 struct Keep {
     entries: Vec<ReleaseEntry>,
@@ -182,7 +184,7 @@ fn a_list_that_ends_early_gives_the_model_of_its_last_whole_round() {
 pub(crate) const N_ITEMS: usize = 30;
 pub(crate) const DIM: usize = 3;
 
-/// Users with features and half-star ratings of some items; a few have nothing.
+/// Users with features and half-star ratings of some items; a few have no records.
 pub(crate) fn users() -> Private<Interactions> {
     let mut state = 7_u32;
     let mut draw = move |n: u32| {
@@ -203,13 +205,13 @@ pub(crate) fn users() -> Private<Interactions> {
     Private::new(builder.build().0)
 }
 
-/// Nobody, in the same public shape.
+/// An empty table with the same public shape.
 pub(crate) fn nobody() -> Private<Interactions> {
     let builder = InteractionsBuilder::new(N_ITEMS).with_feature_dim(DIM);
     Private::new(builder.build().0)
 }
 
-/// What makes two models equal.
+/// The numbers by which two models are compared.
 pub(crate) trait Numbers {
     fn numbers(&self) -> Vec<f64>;
 
@@ -242,7 +244,7 @@ impl Numbers for TaskModels {
     }
 }
 
-/// Something that holds for a trainer.
+/// A property that holds for a trainer.
 pub(crate) trait Check {
     fn check<T>(&mut self, name: &str, trainer: &T)
     where
@@ -276,7 +278,7 @@ fn residual(n_statistics_rounds: usize, pull: f64) -> ItemUpdate {
     })
 }
 
-/// The defaults, with a length by rule that is above 1 on few users.
+/// The defaults, with a dimension by rule that is above 1 for few users.
 fn left_out(least_signal: f64) -> FactorizationParams {
     let mut params = FactorizationParams::for_target(target(8.0));
     (params.n_rounds, params.weight_exponent) = (3, 0.0);

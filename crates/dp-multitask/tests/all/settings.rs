@@ -1,4 +1,5 @@
-//! Settings from files: a misspelt field is an error wherever it stands, also one that may be left out.
+//! Settings from files: a misspelt field is an error at every level, including a field that may be
+//! left out.
 
 use std::fmt::Debug;
 
@@ -10,7 +11,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// Whether one is read as it was written, and not with a field more at `place`, `""` for the outermost.
+/// Whether settings can be read back as written, but not with an additional field at `place` (`""`
+/// for the top level).
 fn holds<T: Serialize + DeserializeOwned + PartialEq + Debug>(settings: &T, places: &[&str]) {
     let written = serde_json::to_value(settings).unwrap();
     assert_eq!(

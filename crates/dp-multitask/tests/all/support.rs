@@ -1,4 +1,4 @@
-//! Payment, targets, made ratings and a look at runs.
+//! Payments, targets, generated ratings and observers of runs.
 
 use dp_accounting::{Budget, Ledger, Plan, Spend};
 use dp_core::{Adjacency, ApproxDp};
@@ -13,7 +13,7 @@ pub(crate) fn target(epsilon: f64) -> ApproxDp {
     ApproxDp::target(epsilon, 1e-5).unwrap()
 }
 
-/// The spends of a ledger that holds just enough.
+/// The spends of a ledger with exactly the required budget.
 pub(crate) fn pay(plan: &Plan) -> Vec<Spend> {
     let budget = Budget::new(plan.target(), ADJACENCY).unwrap();
     let mut ledger = Ledger::in_memory("test", budget).unwrap();
@@ -44,7 +44,7 @@ impl<F: FnMut(&Observed<'_>)> Observer for See<F> {
     }
 }
 
-/// How far a run was, release by release.
+/// Records the progress of a run, release by release.
 #[derive(Default)]
 pub(crate) struct Steps(pub(crate) Vec<Progress>);
 

@@ -15,7 +15,7 @@ fn ratings() -> RatingSplit {
     support::ratings(1500, N_ITEMS, 60_000)
 }
 
-/// Label bounds: far too small, as the default, far too large.
+/// Label bounds: much too small, the default, much too large.
 fn candidates(epsilon: f64) -> Vec<MatrixFactorization> {
     [0.01, 1.0, 100.0]
         .map(|label_bound| FactorizationParams {
@@ -64,13 +64,13 @@ fn the_candidate_that_predicts_best_is_chosen_and_everything_is_charged() {
             .label
             .starts_with("candidate 2: item counts")
     );
-    // what is charged is the target, no matter how many candidates
+    // the charge is the target, whatever the number of candidates
     let plan = tuning.plan(N_ITEMS, target(5.0), ADJACENCY).unwrap();
     assert!(plan.guarantee().epsilon <= 5.0 && plan.guarantee().epsilon > 4.999);
     assert!(support::error(&tuned.model, &split) < 1.05);
 }
 
-/// Label and noise multiplier of every release that was seen, by what the release itself tells.
+/// Compares label and noise multiplier of every observed release, as stated by the release itself.
 #[test]
 fn what_is_seen_is_what_the_certificate_lists() {
     let split = ratings();
@@ -122,7 +122,7 @@ fn what_is_seen_is_what_the_certificate_lists() {
 
 #[test]
 fn models_do_not_see_what_they_are_compared_on() {
-    // with nearly everything held out nothing can be learnt, whatever the noise
+    // with nearly everything held out nothing can be learned, whatever the noise
     let split = ratings();
     let error = |held_out_fraction| {
         let params = TuningParams {
@@ -158,7 +158,7 @@ fn lists_are_compared_by_what_they_contain() {
     let split = ratings();
     let mut good = FactorizationParams::implicit_for_target(target(10.0));
     (good.dim, good.n_rounds) = (Some(3), 2);
-    // nearly everything spent on counts: the rest is noise
+    // nearly everything spent on counts: the other releases are noise
     let mut bad = good.clone();
     bad.count_share = 0.9999;
     let fits = [bad, good].map(|params| params.check().unwrap()).to_vec();

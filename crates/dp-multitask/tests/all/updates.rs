@@ -140,7 +140,8 @@ fn plans_list_what_rounds_release() {
     }
 }
 
-/// Factors before and after the one residual round of a run, and the matrices of the round before.
+/// Factors before and after the only residual round of a run, and the matrices of the previous
+/// round.
 struct ResidualRound {
     before: Vec<f64>,
     after: Vec<f64>,
@@ -184,7 +185,8 @@ fn last_round(split: &RatingSplit, mut params: FactorizationParams, pull: f64) -
     }
 }
 
-/// What a pull takes from every item beside its factors before it, without bias coordinates. Nothing else differs.
+/// The difference that a pull makes for every item, together with its previous factors, without
+/// bias coordinates. Everything else is equal.
 fn pulled(
     split: &RatingSplit,
     params: &FactorizationParams,
@@ -202,7 +204,8 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// Without biases the last step of a run differs by `d = ridge (A + ridge I)^-1 x`: a piece of `x`, with `A d = ridge (x - d)`.
+/// Without biases the last step of a run differs by `d = ridge (A + ridge I)^-1 x`, a part of `x`
+/// with `A d = ridge (x - d)`.
 #[test]
 fn a_pull_draws_every_item_toward_zero_by_its_ridge() {
     let mut plain = params(38.0, ItemUpdate::Ssp);
@@ -216,7 +219,7 @@ fn a_pull_draws_every_item_toward_zero_by_its_ridge() {
         matrices.write_item(item, &mut matrix, &mut rhs);
         systems.push((matrix[0] + matrix[4] + matrix[8], matrix, x, d));
     }
-    // where users outweigh noise the matrix is semidefinite as it is
+    // where users outweigh noise the matrix is already semidefinite
     systems.sort_by(|a, b| b.0.total_cmp(&a.0));
     let mut ridges = systems.iter().take(20).flat_map(|(_, matrix, x, d)| {
         let rows = matrix.chunks_exact(3).zip(x.iter().zip(*d));
@@ -248,7 +251,7 @@ fn with_little_noise_every_update_nears_sufficient_statistics() {
 
 #[test]
 fn every_round_moves_the_factors_that_it_should() {
-    // as many rounds of statistics as rounds: nothing is left for residuals
+    // as many rounds of statistics as rounds: none are left for residuals
     let split = ratings();
     let ssp = fit(&split, params(5.0, ItemUpdate::Ssp)).0.model;
     let all = fit(&split, params(5.0, residual(5))).0.model;

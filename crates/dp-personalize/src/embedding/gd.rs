@@ -10,18 +10,20 @@ use crate::design::UserDesign;
 use crate::small::{clip_factor, norm};
 use crate::{Result, Subspace};
 
-/// Weight of the count of users in a release, against the gradient.
+/// Weight of the count of users in a release, relative to the gradient.
 const COUNT_WEIGHT: f64 = 0.25;
 
-/// A step of noisy gradient descent on the subspace, for any [`ConvexLoss`]: the private step of Algorithm 1 by gradients instead of
-/// sufficient statistics (almost no inner loop, with a private shared layer).
+/// A step of noisy gradient descent on the subspace, for any [`ConvexLoss`]: the private step of
+/// Algorithm 1 by gradients instead of sufficient statistics (almost no inner loop, with a private
+/// shared layer).
 ///
 /// ```text
 /// g_j = (1/m_j) sum_i l'(<x_ij, U v_j>; y_ij) x_ij v_j^T,     a_j = min(1, C / ||g_j||_F)
 /// U <- orthonormal basis of U - eta C (sum_j a_j g_j / C + noise) / N,   N = released number of users
 /// ```
 ///
-/// `v_j` is the user's own minimiser in the current subspace, so `g_j` is the gradient of the user's best loss in `U`.
+/// `v_j` is the user's own minimiser in the current subspace, so `g_j` is the gradient of the
+/// user's smallest loss with respect to `U`.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DpGdEmbedding {
@@ -31,7 +33,8 @@ pub struct DpGdEmbedding {
     pub gradient_clip: f64,
     /// Step size `eta`.
     pub learning_rate: f64,
-    /// Relative ridge of users' own models, see [`LocalFit`](crate::LocalFit); for the logistic loss well above 0, where labels are separable.
+    /// Relative ridge of users' personal models, see [`LocalFit`](crate::LocalFit); for the
+    /// logistic loss it must be well above 0 if labels are separable.
     pub l2_penalty: f64,
 }
 
@@ -74,7 +77,7 @@ impl DpGdEmbedding {
             .first()
             .map_or(least, |c| (c / COUNT_WEIGHT).max(least));
         let scale = self.learning_rate * self.gradient_clip / n_users;
-        // a step longer than 1 would be more than a new subspace: shorten it
+        // a step longer than 1 would do more than replace the subspace: shorten it
         let scale = scale * clip_factor(scale * norm(gradient), 1.0);
         let moved = current
             .basis()
@@ -87,11 +90,12 @@ impl DpGdEmbedding {
     }
 }
 
-/// One user's share of a gradient step: `(a_j g_j / C, beta)` with `beta = 1/4`.
+/// One user's contribution to a gradient step: `(a_j g_j / C, beta)` with `beta = 1/4`.
 ///
 /// # Privacy
-/// `||a g / C||_F <= 1`, and every user counts `beta`: the joint share has norm at most `sqrt(1 + beta^2)`, the sensitivity under
-/// add/remove, twice that under replacement, whatever the loss. The sum over users is never clipped.
+/// `||a g / C||_F <= 1`, and every user counts `beta`: the joint contribution has norm at most
+/// `sqrt(1 + beta^2)`, the sensitivity under add/remove, twice that under replacement, whatever the
+/// loss. The sum over users is never clipped.
 #[allow(
     missing_debug_implementations,
     reason = "public numbers; print those instead"
@@ -104,7 +108,7 @@ pub struct SubspaceGradients<'a> {
     pub(crate) users: StepUsers,
 }
 
-/// Working memory for one user.
+/// Scratch memory for one user.
 #[allow(
     missing_debug_implementations,
     reason = "holds one user's private rows; printing it is never wanted"
@@ -115,7 +119,7 @@ pub struct GradientScratch {
 }
 
 impl<'a> SubspaceGradients<'a> {
-    /// The shares of all users, with all of their at most `max_rows` rows.
+    /// The contributions of all users, with all of their at most `max_rows` rows.
     ///
     /// # Errors
     /// [`crate::Error::Param`] naming the first setting out of range.
@@ -197,7 +201,7 @@ impl VectorContribution for SubspaceGradients<'_> {
     }
 }
 
-/// Steps of a user's own fit for losses without a closed form: the same for everybody.
+/// Number of steps of a user's fit for losses without a closed form: the same for all users.
 const N_ITERATIONS: usize = 40;
 
 /// A convex loss `l(p; y)` of the prediction `p = <x, U v>`.
@@ -212,11 +216,11 @@ pub enum ConvexLoss {
     /// `(p - y)^2 / 2`.
     #[default]
     Squared,
-    /// `log(1 + exp(-s p))`, `s = 1` for labels above 0 and -1 for others.
+    /// `log(1 + exp(-s p))`, with `s = 1` for labels above 0 and -1 for others.
     Logistic,
-    /// `(p - y)^2 / 2` up to `|p - y| = threshold`, linear from there on.
+    /// `(p - y)^2 / 2` up to `|p - y| = threshold`, linear beyond.
     Huber {
-        /// Where it turns linear, label units.
+        /// The threshold, in label units.
         threshold: f64,
     },
 }
@@ -250,11 +254,11 @@ impl ConvexLoss {
 }
 
 impl UserDesign {
-    /// `v = argmin sum_i l(<z_i, v>; y_i) + (lambda/2) t ||v||^2`, `t = tr(Z^T Z) / k`, into `own`; zeros where that is not
-    /// finite.
+    /// Writes `v = argmin sum_i l(<z_i, v>; y_i) + (lambda/2) t ||v||^2`, with `t = tr(Z^T Z) / k`,
+    /// to `own`; zeros if that is not finite.
     ///
-    /// By minimising, again and again, the quadratic that has the loss's largest curvature everywhere: every such step lowers the loss, and all
-    /// share one Cholesky factor.
+    /// By repeatedly minimising the quadratic that has the loss's largest curvature everywhere:
+    /// every such step lowers the loss, and all steps share one Cholesky factorisation.
     pub(crate) fn solve_convex(&mut self, loss: ConvexLoss, ridge: f64) {
         if loss == ConvexLoss::Squared {
             self.solve(ridge);

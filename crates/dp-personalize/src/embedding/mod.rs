@@ -15,10 +15,10 @@ pub use ssp_user::SspEmbedding;
 pub(crate) use ssp_user::SspUser;
 pub use ssp_user::{SspMatrix, SspRhs, SspScratch};
 
-/// Which of a user's rows a computation looks at, by their order alone.
+/// Which of a user's rows a computation uses, determined by their order alone.
 ///
-/// The proofs of Jain et al. 2021 want every computation to have rows of its own (Algorithm 1: `m mod 4 = 0`, quarters); using all rows
-/// for everything has a small bias and far less variance.
+/// The proofs of Jain et al. 2021 require separate rows for every computation (Algorithm 1:
+/// `m mod 4 = 0`, quarters); using all rows for everything has a small bias and far less variance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RowUse {
     /// All rows.
@@ -28,7 +28,7 @@ pub enum RowUse {
 }
 
 impl RowUse {
-    /// Most rows that are left of `max_rows`.
+    /// Maximum number of rows used out of `max_rows`.
     #[must_use]
     pub fn most(self, max_rows: usize) -> usize {
         (0..max_rows)
@@ -36,7 +36,7 @@ impl RowUse {
             .count()
     }
 
-    /// The rows that are looked at.
+    /// The rows that are used.
     pub(crate) fn of<'a>(
         self,
         rows: impl Iterator<Item = (&'a [f32], f32)>,
@@ -56,14 +56,14 @@ impl RowUse {
     }
 }
 
-/// The users of one step, and the rows it looks at.
+/// The users of one step, and the rows it uses.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StepUsers {
-    /// The batch and how many there are; none for all users.
+    /// The index of the batch and the number of batches; none for all users.
     pub(crate) batch: Option<(usize, usize)>,
-    /// Rows that personal models are fitted on.
+    /// Rows to which personal models are fitted.
     pub(crate) model_rows: RowUse,
-    /// Rows that the embedding is fitted on.
+    /// Rows to which the embedding is fitted.
     pub(crate) embedding_rows: RowUse,
 }
 
@@ -81,16 +81,17 @@ impl StepUsers {
     }
 }
 
-/// In which coordinates a symmetric matrix is released. Both have the sensitivity of the matrix in Frobenius norm.
+/// The coordinates in which a symmetric matrix is released. Both have the sensitivity of the matrix
+/// in Frobenius norm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SymmetricNoise {
-    /// The upper triangle with off-diagonal entries times sqrt 2, an isometry: noise of variance `s^2` on the
-    /// diagonal and `s^2 / 2` off it.
+    /// The upper triangle with off-diagonal entries times sqrt 2, an isometry: noise of variance
+    /// `s^2` on the diagonal and `s^2 / 2` off the diagonal.
     #[default]
     Isometric,
-    /// The upper triangle as it is, copied to the lower one after the release, as published: noise of variance `s^2` everywhere, at the
-    /// same cost.
+    /// The upper triangle unchanged, copied to the lower one after the release, as published: noise
+    /// of variance `s^2` everywhere, at the same cost.
     Copied,
 }
 
@@ -115,7 +116,7 @@ impl SymmetricNoise {
         }
     }
 
-    /// The full matrix behind released coordinates.
+    /// The full matrix from released coordinates.
     pub(crate) fn read(self, values: &[f64], dim: usize) -> Vec<f64> {
         let mut matrix = read_symmetric(values, dim);
         if self == Self::Copied {

@@ -1,4 +1,4 @@
-//! What a user adds to the sums of Algorithm 2, and a cache of it for both sums.
+//! A user's contribution to the sums of Algorithm 2, and a cache of it for both sums.
 
 use dp_accounting::ReleaseRequest;
 use dp_core::{PerUser, ReplaceFactor, SampleRows, UserRow, UserSamples, params};
@@ -16,30 +16,31 @@ use crate::small::{clip_factor, norm, transposed};
 use crate::user_rows::{Sweep, UserCells};
 use crate::{Result, Subspace};
 
-/// What both sums of Algorithm 2 need to know.
+/// Common inputs of both sums of Algorithm 2.
 #[derive(Clone, Copy)]
 pub(crate) struct SspUser<'a> {
     pub(crate) settings: &'a SspEmbedding,
     pub(crate) subspace: &'a Subspace,
     pub(crate) max_rows: usize,
     pub(crate) users: StepUsers,
-    /// What was computed before, for both sums.
+    /// Precomputed values for both sums.
     pub(crate) cache: Option<&'a ShareCache>,
 }
 
-/// What a user adds to both sums.
+/// A user's contribution to both sums.
 struct Share<'a> {
     /// `v_j`.
     own: &'a [f64],
     /// Clip factors of all rows, 0 for those that are not in the step.
     factors: &'a [f64],
-    /// `sum_i y'_ij f_ij x_ij` with the clip factors `f`, times `||v_j||` and in units of the clips.
+    /// `sum_i y'_ij f_ij x_ij` with the clip factors `f`, times `||v_j||` and in units of the
+    /// clipping norms.
     pulled: &'a [f32],
-    /// Working memory.
+    /// Scratch memory.
     scales: &'a mut Vec<f64>,
 }
 
-/// Working memory: the user's rows and least squares, and the rows of the step.
+/// Scratch memory: the user's rows and least squares, and the rows of the step.
 #[derive(Default)]
 #[allow(
     missing_debug_implementations,
@@ -53,7 +54,7 @@ pub struct SspScratch {
     scales: Vec<f64>,
 }
 
-/// Of a row `x_ij` of the step the clip factor of `W_ij = x_ij v_j^T`, and the clipped label.
+/// For a row `x_ij` of the step, the clip factor of `W_ij = x_ij v_j^T`, and the clipped label.
 struct ClippedRow {
     factor: f64,
     label: f64,
@@ -75,7 +76,7 @@ impl<'a> SspUser<'a> {
 }
 
 impl SspUser<'_> {
-    /// What the user adds. `None` for a user who is not in the step.
+    /// The user's contribution. `None` for a user who is not in the step.
     fn share<'s>(&'s self, user: UserRow<'_>, scratch: &'s mut SspScratch) -> Option<Share<'s>> {
         match self.cache.and_then(|cache| cache.find(user)) {
             Some(cached) => cached.share(&mut scratch.scales),
@@ -112,7 +113,7 @@ impl SspUser<'_> {
                 label: f64::from(user.label(row)).clamp(-zeta, zeta),
             });
         }
-        // in units of the clips, so that tiny ones stay far from underflow
+        // in units of the clipping norms, so that very small ones do not underflow
         let unit = self.unit();
         let coefficients = rows.iter().map(|r| r.factor * r.label * own / unit);
         let rows = (self.users.embedding_rows, most);
@@ -143,12 +144,15 @@ impl SspUser<'_> {
     }
 }
 
-/// One user's share of `A = sum_ij W_ij W_ij^T`, which is `(sum_i x_ij x_ij^T) (x) v_j v_j^T` with the clip factors in the rows.
+/// One user's contribution to `A = sum_ij W_ij W_ij^T`, which is
+/// `(sum_i x_ij x_ij^T) (x) v_j v_j^T` with the clip factors in the rows.
 ///
 /// # Privacy
-/// `||W W^T||_F = ||W||^2 <= eta^2`, so a user with at most `m'` rows in this step moves `A` by at most `m' eta^2` in
-/// Frobenius norm under add/remove, and by at most twice that under replacement. The kernel checks the norm in exact integers ([`KroneckerSum`](dp_mechanism::KroneckerSum)).
-/// `v_j` is computed from the user's own rows inside the contribution and leaves it in these products only.
+/// `||W W^T||_F = ||W||^2 <= eta^2`, so a user with at most `m'` rows in this step moves `A` by at
+/// most `m' eta^2` in Frobenius norm under add/remove, and by at most twice that under replacement.
+/// The kernel checks the norm in exact integers ([`KroneckerSum`](dp_mechanism::KroneckerSum)).
+/// `v_j` is computed from the user's own rows inside the contribution and leaves it only in these
+/// products.
 #[allow(
     missing_debug_implementations,
     reason = "public numbers; print those instead"
@@ -156,7 +160,7 @@ impl SspUser<'_> {
 pub struct SspMatrix<'a>(pub(crate) SspUser<'a>);
 
 impl<'a> SspMatrix<'a> {
-    /// The shares of all users, with all of their at most `max_rows` rows.
+    /// The contributions of all users, with all of their at most `max_rows` rows.
     ///
     /// # Errors
     /// [`crate::Error::Param`] naming the first setting out of range.
@@ -196,7 +200,8 @@ impl KroneckerContribution for SspMatrix<'_> {
     }
 }
 
-/// One user's share of `b = sum_ij y'_ij W_ij = (sum_i y'_ij x_ij) v_j^T`, released column by column.
+/// One user's contribution to `b = sum_ij y'_ij W_ij = (sum_i y'_ij x_ij) v_j^T`, released column
+/// by column.
 ///
 /// # Privacy
 /// `||y' W|| <= zeta eta`, so a user moves `b` by at most `m' zeta eta` under add/remove and twice that under replacement.
@@ -207,7 +212,7 @@ impl KroneckerContribution for SspMatrix<'_> {
 pub struct SspRhs<'a>(pub(crate) SspUser<'a>);
 
 impl<'a> SspRhs<'a> {
-    /// The shares of all users, with all of their at most `max_rows` rows.
+    /// The contributions of all users, with all of their at most `max_rows` rows.
     ///
     /// # Errors
     /// [`crate::Error::Param`] naming the first setting out of range.
@@ -250,15 +255,16 @@ impl VectorContribution for SspRhs<'_> {
         share.scales.extend(scales);
         let out = out.dense(share.pulled.len() * share.own.len());
         if write_outer_product(share.scales, share.pulled, out).is_err() {
-            out.fill(0.0); // not for any user: lengths are public
+            out.fill(0.0); // does not happen for any user: lengths are public
         }
     }
 }
 
-/// Every user's own model, clip factors and weighted sum of rows at one subspace.
+/// Every user's personal model, clip factors and weighted sum of rows at one subspace.
 pub(crate) struct ShareCache {
     index: PerUser<()>,
-    /// Own models and then clip factors, shape `(n_users, rank + max_rows)`. A model that is not a number stands for a user who is not in the step.
+    /// Personal models followed by clip factors, shape `(n_users, rank + max_rows)`. NaN in a model
+    /// marks a user who is not in the step.
     models: Vec<f64>,
     /// Weighted sums of rows, shape `(n_users, dim)`.
     pulled: Vec<f32>,
@@ -268,7 +274,7 @@ pub(crate) struct ShareCache {
 }
 
 impl ShareCache {
-    /// The shares of all users, if they fit into memory.
+    /// The contributions of all users, if they fit into memory.
     pub(super) fn of(step: &SspUser<'_>, samples: &UserSamples) -> Option<Self> {
         let (dim, rank) = (samples.n_features(), step.subspace.rank());
         let (n_users, n) = (samples.users().len(), rank + samples.max_rows());
@@ -303,7 +309,7 @@ impl ShareCache {
         Some(cache)
     }
 
-    /// The entry of the user whose row this is.
+    /// The entry of the user with this row.
     fn find(&self, user: UserRow<'_>) -> Option<CachedShare<'_>> {
         let at = self.index.place(user.key())?;
         let (dim, n) = (self.dim, self.rank + self.max_rows);
@@ -316,7 +322,7 @@ impl ShareCache {
     }
 }
 
-/// One user's share, or that there is none.
+/// One user's contribution, or that there is none.
 struct CachedShare<'a> {
     own: &'a [f64],
     factors: &'a [f64],
@@ -338,8 +344,8 @@ impl<'a> CachedShare<'a> {
     }
 }
 
-/// Settings of Algorithm 2 of Jain et al. 2021: given personal models `v_j`, the subspace is a least-squares
-/// problem in the `d k` entries of `U`, solved from two noisy sums.
+/// Settings of Algorithm 2 of Jain et al. 2021: given personal models `v_j`, the subspace is a
+/// least-squares problem in the `d k` entries of `U`, solved from two noisy sums.
 ///
 /// ```text
 /// W_ij = clip(vec(x_ij v_j^T); eta),   y'_ij = clip(y_ij; zeta)
@@ -347,10 +353,11 @@ impl<'a> CachedShare<'a> {
 /// Z = (PSD(A) + r I)^-1 b,             U = orthonormal basis of Z
 /// ```
 ///
-/// The published step takes the minimiser of a quadratic form that is indefinite when the noise is large and then has none;
-/// here its positive semidefinite part is taken and a ridge `r = ridge_factor s_A sqrt(d k)` added, `s_A` the standard
-/// deviation of the noise: both after the release (`docs/errata.md`). Clip norms far below the data
-/// leave direction and sign only, and what scale is lost does not matter for the span of `Z`.
+/// The published step takes the minimiser of a quadratic form that is indefinite when the noise is
+/// large and then has none; here its positive semidefinite part is used and a ridge
+/// `r = ridge_factor s_A sqrt(d k)` added, with `s_A` the standard deviation of the noise: both
+/// after the release (`docs/errata.md`). Clipping norms far below the data retain direction and
+/// sign only, and the lost scale does not matter for the span of `Z`.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SspEmbedding {
@@ -367,8 +374,8 @@ pub struct SspEmbedding {
 }
 
 impl SspEmbedding {
-    /// The experiment of the paper's section 6: clip norm 1e-4 for both, noise by copying a triangle; half the
-    /// step's budget for either sum, ridge factor 1.
+    /// The experiment of the paper's section 6: clipping norm 1e-4 for both, noise by copying a
+    /// triangle; half the step's budget for each sum, ridge factor 1.
     #[must_use]
     pub const fn section_6() -> Self {
         Self {
@@ -450,7 +457,7 @@ impl SspEmbedding {
         provenance: Provenance,
     ) -> Result<Subspace> {
         let n = rhs.len();
-        // in units of the clips, so that tiny ones stay far from underflow
+        // in units of the clipping norms, so that very small ones do not underflow
         let (a_unit, b_unit) = (self.design_clip.powi(2), self.design_clip * self.label_clip);
         let values: Vec<f64> = matrix.values().iter().map(|a| a / a_unit).collect();
         rhs.iter_mut().for_each(|b| *b /= b_unit);
@@ -470,7 +477,8 @@ mod tests {
     use super::*;
     use crate::RowUse;
 
-    /// Rounding must not carry the sum of many clipped rows over the bound, where the kernel takes the whole share for 0.
+    /// Rounding must not push the sum of many clipped rows over the bound, in which case the kernel
+    /// replaces the whole contribution by 0.
     #[test]
     fn many_equal_rows_at_the_clip_are_not_left_out() {
         const N_ROWS: usize = 8192;
@@ -544,7 +552,7 @@ mod tests {
             )
         };
         let (copy, others) = (samples.table().expose().clone(), self::samples());
-        let others = others.table().expose(); // the same rows, of which the cache knows nothing
+        let others = others.table().expose(); // the same rows, which are not in the cache
         let mut silent = 0;
         for (at, user) in samples.table().expose().users().enumerate() {
             assert!(cache.find(user).is_some() && cache.find(copy.user(at)).is_some());

@@ -1,4 +1,4 @@
-//! What a user computes for a step: the own model, its residual, the gradient of the subspace.
+//! A user's computation in a step: the personal model, its residual, the gradient of the subspace.
 
 use dp_core::{UserRow, UserSamples};
 use dp_linalg::{
@@ -14,36 +14,36 @@ use crate::small::{norm, norm_of_row, transposed};
 use crate::user_rows::{NORM_MARGIN, Sweep, UserCells, single};
 use crate::{Result, Subspace};
 
-/// Public values of a step that users compute with.
+/// Public values of a step that users' computations use.
 #[derive(Clone, Copy)]
 pub(crate) struct Public<'a> {
-    /// Length of the features as they are.
+    /// Number of original features.
     pub(crate) n_features: usize,
     /// The subspace for whitened features.
     pub(crate) subspace: &'a Subspace,
     /// The whitening transform `W`, lower triangular, if any.
     pub(crate) transform: Option<&'a [f64]>,
-    /// `W^T U`: the basis for features as they are.
+    /// `W^T U`: the basis for original features.
     pub(crate) basis: &'a [f64],
-    /// Gradients that were computed before, for a step that reads them twice.
+    /// Precomputed gradients, for a step that reads them twice.
     pub(crate) cache: Option<&'a Cache>,
 }
 
-/// Working memory.
+/// Scratch memory.
 #[allow(
     missing_debug_implementations,
     reason = "holds one user's private rows; printing it is never wanted"
 )]
 pub struct ResidualScratch {
     batched: Option<BatchedGradients>,
-    /// What [`BatchedGradients::write`] found of one user.
+    /// Result of [`BatchedGradients::write`] for one user.
     found: Vec<f32>,
     sweep: Sweep,
     design: UserDesign,
-    /// The columns of the transform in single precision, as the rows are.
+    /// The columns of the transform in single precision, like the rows.
     transform: Vec<f32>,
     whitened: Vec<f32>,
-    /// Unit vector along the own model.
+    /// Unit vector along the personal model.
     direction: Vec<f64>,
     scales: Vec<f64>,
 }
@@ -53,14 +53,14 @@ pub(super) struct Gradient<'a> {
     pub(super) scale: f64,
     pub(super) pulled: &'a [f32],
     pub(super) direction: &'a [f64],
-    /// Working memory.
+    /// Scratch memory.
     pub(super) scales: &'a mut Vec<f64>,
     /// `||R_j||_F`.
     pub(super) size: f64,
 }
 
 impl<'a> Public<'a> {
-    /// A subspace for features as they are.
+    /// A subspace for original features.
     pub(super) fn unwhitened(subspace: &'a Subspace) -> Self {
         Self {
             n_features: subspace.dim(),
@@ -89,8 +89,8 @@ impl Public<'_> {
         }
     }
 
-    /// One user's gradient, or `None` for a user who has nothing to say: no more rows than `rank`, or a model
-    /// that is zero.
+    /// One user's gradient, or `None` for a user without information: no more rows than `rank`, or
+    /// a model that is zero.
     ///
     /// ```text
     /// R_j = m_j/(m_j - k) W X_j^T r_j w_j^T / (||v_j|| e_j),  w_j = v_j/||v_j||,  r_j = y_j - X_j W U v_j,  e_j = ||X_j||_F^2 / d
@@ -112,7 +112,7 @@ impl Public<'_> {
         self.read(&own.found, &mut own.direction, &mut own.scales)
     }
 
-    /// What [`BatchedGradients::write`] has written of one user.
+    /// Reads what [`BatchedGradients::write`] has written for one user.
     pub(super) fn read<'s>(
         &self,
         numbers: &'s [f32],
@@ -179,8 +179,9 @@ impl Public<'_> {
     }
 }
 
-/// Every user's gradient at one subspace: first its size is released, which sets the clip, then the clipped gradient. Nothing where they do not fit into memory
-/// or users may have many rows.
+/// Every user's gradient at one subspace: first its size is released, which determines the clipping
+/// norm, then the clipped gradient. None if they do not fit into memory or users may have many
+/// rows.
 pub(super) fn gradient_cache(
     public: &Public<'_>,
     samples: &UserSamples,
@@ -195,16 +196,16 @@ pub(super) fn gradient_cache(
     let write = |users: UserBlock<'_>, own: &mut Option<BatchedGradients>, out: &mut [f32]| {
         match own {
             Some(own) => own.write(users, out),
-            None => out.fill(f32::NAN), // not for any user: the length of the features is public
+            None => out.fill(f32::NAN), // does not happen for any user: the number of features is public
         }
     };
     Cache::of(samples, width, memory, scratch, write)
 }
 
-/// Numbers that go before the direction and the pulled rows of a user: scale and size.
+/// Number of values before the direction and the pulled rows of a user: scale and size.
 const HEAD: usize = 2;
 
-/// Public values of a step in single precision, and working memory.
+/// Public values of a step in single precision, and scratch memory.
 pub(super) struct BatchedGradients {
     rank: usize,
     /// The basis by columns.
@@ -212,7 +213,7 @@ pub(super) struct BatchedGradients {
     /// The transform; empty for the identity.
     lower: Vec<f32>,
     users: BatchedUsers,
-    /// Of each row its products with the columns and its squared norm.
+    /// For each row its products with the columns and its squared norm.
     products: Vec<Across>,
     gram: Vec<Across>,
     own: Vec<Across>,
@@ -240,19 +241,20 @@ impl BatchedGradients {
         })
     }
 
-    /// Numbers of one user.
+    /// Number of values per user.
     pub(super) const fn width(dim: usize, rank: usize) -> usize {
         HEAD + rank + dim
     }
 
-    /// Writes of each user the scale, the size `||R_j||_F`, the direction `w_j` and the vector `p` of `R_j = scale p w_j^T`. A size that is not a number stands for
-    /// no gradient.
+    /// Writes for each user the scale, the size `||R_j||_F`, the direction `w_j` and the vector `p`
+    /// of `R_j = scale p w_j^T`. A size of NaN means that there is no gradient.
     ///
-    /// Neither the units of features nor those of labels matter to `R_j`, so that both may have been multiplied by powers of two. Sizes are up to 3e-5 above those
-    /// of the gradients written and not below.
+    /// `R_j` does not depend on the units of features or labels, so both may have been multiplied
+    /// by powers of two. Sizes exceed those of the gradients written by up to 3e-5 and are never
+    /// below.
     pub(super) fn write(&mut self, users: UserBlock<'_>, out: &mut [f32]) {
         if self.compute(users, out).is_err() {
-            out.fill(f32::NAN); // not for any user: lengths are public
+            out.fill(f32::NAN); // does not happen for any user: lengths are public
         }
     }
 
@@ -299,8 +301,8 @@ impl BatchedGradients {
     }
 }
 
-/// `Z^T Z` and `Z^T y` of rows `(z, ||x||^2)` with their labels, those of rows of zeros set to zero. Returns the ridges and the numbers of rows that are not
-/// zero.
+/// `Z^T Z` and `Z^T y` of rows `(z, ||x||^2)` with their labels; labels of rows of zeros are set to
+/// zero. Returns the ridges and the numbers of non-zero rows.
 struct NormalEquations<'a> {
     products: &'a [Across],
     labels: &'a mut [Across],
@@ -340,7 +342,8 @@ impl PlainLoops for NormalEquations<'_> {
     }
 }
 
-/// Residuals `y - z^T v` over the labels, divided by their norm, whose square is returned.
+/// Overwrites the labels with the residuals `y - z^T v`, divided by their norm, whose square is
+/// returned.
 struct Residuals<'a> {
     products: &'a [Across],
     own: &'a [Across],
@@ -374,7 +377,7 @@ impl PlainLoops for Residuals<'_> {
     }
 }
 
-/// Scales, sizes and directions from what was computed of the users.
+/// Scales, sizes and directions from users' computed values.
 struct Sizes<'a> {
     rank: f32,
     counts: Across,
@@ -404,7 +407,7 @@ impl PlainLoops for Sizes<'_> {
         }
         let (dim, margin) = (self.pulled.len() as f32, single(NORM_MARGIN));
         let [scales, sizes] = self.head else {
-            return; // not for any user
+            return; // does not happen for any user
         };
         for at in 0..USERS {
             let left = self.counts.0[at] - self.rank;
@@ -465,7 +468,7 @@ mod tests {
         let fresh = public;
         public.cache = Some(&cache);
         let (copy, others) = (samples.table().expose().clone(), self::samples(250));
-        let others = others.table().expose(); // the same rows, of which the cache knows nothing
+        let others = others.table().expose(); // the same rows, which are not in the cache
         let mut without = 0;
         for (at, user) in samples.table().expose().users().enumerate() {
             assert!(cache.find(user).is_some() && cache.find(copy.user(at)).is_some());
@@ -477,10 +480,11 @@ mod tests {
                 assert!(found == expected, "{at}");
             }
         }
-        assert!((100..150).contains(&without), "{without}"); // one row or two say nothing in a plane
+        assert!((100..150).contains(&without), "{without}"); // one or two rows carry no information about a plane
     }
 
-    /// A subspace for features that are multiplied by `transform`, and the public values of a step with it.
+    /// A subspace for features that are multiplied by `transform`, and the public values of a step
+    /// with it.
     fn public<'a>(plane: &'a Subspace, transform: Option<&'a [f64]>) -> Public<'a> {
         Public {
             n_features: DIM,

@@ -1,4 +1,4 @@
-//! Residual refinement: releases whose noise shrinks with what is left to learn.
+//! Residual refinement: releases whose noise decreases with the remaining error.
 
 mod gradient;
 mod whitening;
@@ -27,17 +27,25 @@ use gradient::Public;
 
 /// Alternating minimisation by residual Gauss-Newton steps, for the squared loss.
 ///
-/// 1. Second moments of the features' directions ([`DirectionMoments`](super::DirectionMoments)); features are whitened with them.
-/// 2. [`ProjectorSum`](crate::ProjectorSum) of the users' own least-squares directions: a first subspace.
-/// 3. Steps. Each releases one number, the mean size of residual gradients ([`ResidualEnergy`]), clips at a multiple of it, and releases
-///    the clipped gradients with the moments of the models ([`ResidualStep`]). As the fit gets better the residuals, the clip and with it the noise shrink.
+/// 1. Second moments of the features' directions ([`DirectionMoments`](super::DirectionMoments)),
+///    which are used to whiten the features.
+/// 2. [`ProjectorSum`](crate::ProjectorSum) of the users' own least-squares directions: an initial
+///    subspace.
+/// 3. Steps. Each releases one number, the mean size of residual gradients ([`ResidualEnergy`]),
+///    clips at a multiple of it, and releases the clipped gradients with the moments of the models
+///    ([`ResidualStep`]). As the fit improves, the residuals, the clipping norm and with it the
+///    noise decrease.
 ///
-/// Whitened features make the curvature of the squared loss in `U` a Kronecker product of a `k x k` matrix and the identity, which is why a step needs no
-/// `dk x dk` matrix. Nothing here has a unit: every bound but the clips of steps 2 and later is a fixed number, and those follow from releases.
+/// Whitened features make the curvature of the squared loss in `U` a Kronecker product of a `k x k`
+/// matrix and the identity, which is why a step needs no `dk x dk` matrix. All settings are
+/// dimensionless: every bound except the clipping norms of steps 2 and later is a fixed number, and
+/// those follow from releases.
 ///
 /// # Privacy
-/// Released to everybody: the subspace and what led to it. Unit: the user with all rows. Sensitivities stand with the contributions named above; all releases read
-/// all users and add up, as exact Gaussian differential privacy. Everything else is post-processing; personal models never leave their users.
+/// Released to everybody: the subspace and everything that led to it. Unit: the user with all rows.
+/// Sensitivities are derived at the contributions named above; all releases read all users and add
+/// up, as exact Gaussian differential privacy. Everything else is post-processing; personal models
+/// never leave their users.
 ///
 /// # Errors
 /// [`plan`](Trainer::plan): [`crate::Error::Param`] unless `dim` is from the rank to 256.
@@ -180,8 +188,9 @@ impl Trainer for ResidualAltMin {
     }
 }
 
-/// The released mean of `min(||R_j||, c)`, on the high side: a standard deviation of its noise above the released
-/// sum, over the users' weights in the step before, which are at most their number.
+/// The released mean of `min(||R_j||, c)`, as an overestimate: the released sum plus one standard
+/// deviation of its noise, divided by the users' weights in the previous step, which are at most
+/// their number.
 fn mean_size(
     public: Public<'_>,
     clip_norm: f64,
@@ -195,14 +204,14 @@ fn mean_size(
     Ok(clip_norm * (total + released.noise_stddev()) / weight)
 }
 
-/// The subspace of coefficients for features as they are.
+/// The subspace of coefficients for original features.
 fn of_features_as_they_are(whitened: &Subspace, transform: Option<&[f64]>) -> Result<Subspace> {
     let basis = unwhitened(whitened, transform);
     let (dim, rank) = (whitened.dim(), whitened.rank());
     Subspace::spanned_by(dim, rank, &basis, whitened.provenance())
 }
 
-/// `W^T U`: coefficients for features as they are.
+/// `W^T U`: coefficients for original features.
 fn unwhitened(subspace: &Subspace, transform: Option<&[f64]>) -> Vec<f64> {
     let Some(transform) = transform else {
         return subspace.basis().to_vec();
@@ -218,8 +227,8 @@ fn unwhitened(subspace: &Subspace, transform: Option<&[f64]>) -> Vec<f64> {
     basis
 }
 
-/// Settings of [`ResidualAltMin`], not yet checked. All are public, and none has a unit: they fit features and
-/// labels of any scale.
+/// Settings of [`ResidualAltMin`] before validation. All are public and dimensionless: they suit
+/// features and labels of any scale.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ResidualAltMinParams {
@@ -229,15 +238,17 @@ pub struct ResidualAltMinParams {
     pub whitening: Option<Whitening>,
     /// Share of the budget for the projector sum.
     pub init_share: f64,
-    /// Refinement steps, all of the same share of what is left.
+    /// Number of refinement steps, which share the remaining budget equally.
     pub n_steps: usize,
-    /// Part of a step's share spent on the scalar that sets its clip, strictly between 0 and 1.
+    /// Part of a step's share spent on the scalar that determines its clipping norm, strictly
+    /// between 0 and 1.
     pub energy_share: f64,
-    /// Clip of the first step, in units of `U`: 1 is the size of an error as large as `U` itself.
+    /// Clipping norm of the first step, in units of `U`: 1 is the size of an error as large as `U`
+    /// itself.
     pub first_clip: f64,
-    /// A step's clip over the released mean size of residual gradients.
+    /// Ratio of a step's clipping norm to the released mean size of residual gradients.
     pub clip_factor: f64,
-    /// Weight of the `k x k` part of a release against its residual part.
+    /// Weight of the `k x k` part of a release relative to its residual part.
     pub moment_weight: f64,
 }
 
@@ -247,9 +258,10 @@ pub struct ResidualAltMinParams {
 pub struct Whitening {
     /// Share of the budget.
     pub share: f64,
-    /// Bound on the Frobenius norm of a user's mean `x x^T / ||x||^2`, 0 to 1; a loose one, above `1/sqrt(m) + 1/sqrt(d)` or so.
+    /// Bound on the Frobenius norm of a user's mean `x x^T / ||x||^2`, 0 to 1; a loose one, above
+    /// approximately `1/sqrt(m) + 1/sqrt(d)`.
     pub clip_norm: f64,
-    /// Lift of the eigenvalues in units of the noise's spectral norm.
+    /// Amount by which eigenvalues are raised, in units of the noise's spectral norm.
     pub damping: f64,
 }
 
@@ -300,7 +312,7 @@ impl ResidualAltMinParams {
     }
 }
 
-/// One user's share of a residual Gauss-Newton step.
+/// One user's contribution to a residual Gauss-Newton step.
 ///
 /// ```text
 /// R_j = m_j/(m_j - k) X_j^T r_j w_j^T / (||v_j|| e_j)     shape (d, k)
@@ -308,13 +320,19 @@ impl ResidualAltMinParams {
 /// share: a_j (R_j / c, beta S_j),   a_j = min(1, c / ||R_j||_F)      R_j column by column, then the triangle of S_j
 /// ```
 ///
-/// with `v_j` the user's own least-squares model in the current subspace, `w_j` its direction, `r_j = y_j - X_j U v_j`, `e_j = ||X_j||_F^2 / d` and `X_j` whitened. The user's error
-/// is that of `x^T D v_j` for the missing part `D` of `U`; where features are isotropic the expectation of `R_j` given `v_j` is `D S_j`: `m_j - k` of `m_j` dimensions are left in the residual, which the first factor makes up for.
-/// So `D = (sum a R) (sum a S)^-1` with the *same* weights on both sides, and clipping costs weight without any bias. `d k + k (k+1)/2` numbers replace the `(dk)^2 / 2` of Algorithm 2.
+/// with `v_j` the user's own least-squares model in the current subspace, `w_j` its direction,
+/// `r_j = y_j - X_j U v_j`, `e_j = ||X_j||_F^2 / d` and `X_j` whitened. The user's error is that of
+/// `x^T D v_j` for the missing part `D` of `U`; for isotropic features the expectation of `R_j`
+/// given `v_j` is `D S_j`: `m_j - k` of `m_j` dimensions remain in the residual, for which the
+/// first factor compensates. So `D = (sum a R) (sum a S)^-1` with the *same* weights on both sides,
+/// and clipping costs weight without any bias. `d k + k (k+1)/2` numbers replace the `(dk)^2 / 2`
+/// of Algorithm 2.
 ///
 /// # Privacy
-/// `||a R / c||_F <= 1` and `||a beta S||_F <= beta`, so a user's joint share has norm at most `sqrt(1 + beta^2)`: the sensitivity under
-/// add/remove, twice that under replacement. One clip serves both parts. The user's model leaves the contribution in these products only.
+/// `||a R / c||_F <= 1` and `||a beta S||_F <= beta`, so a user's joint contribution has norm at
+/// most `sqrt(1 + beta^2)`: the sensitivity under add/remove, twice that under replacement. One
+/// clip factor applies to both parts. The user's model leaves the contribution only in these
+/// products.
 #[allow(
     missing_debug_implementations,
     reason = "public numbers; print those instead"
@@ -326,10 +344,10 @@ pub struct ResidualStep<'a> {
 }
 
 impl<'a> ResidualStep<'a> {
-    /// The shares for features as they are.
+    /// The contributions for original features.
     ///
     /// # Errors
-    /// [`crate::Error::Param`] when the clip or the weight is not finite and positive.
+    /// [`crate::Error::Param`] when the clipping norm or the weight is not finite and positive.
     ///
     /// # Examples
     /// ```
@@ -359,14 +377,14 @@ impl<'a> ResidualStep<'a> {
 }
 
 impl ResidualStep<'_> {
-    /// Coordinates of a release.
+    /// Number of coordinates of a release.
     #[must_use]
     pub const fn n_coordinates(dim: usize, rank: usize) -> usize {
         dim * rank + packed_len(rank)
     }
 
-    /// The largest norm of a user's contribution in Euclidean norm, `sqrt(1 + beta^2)` with beta the weight of the moments: the clip norm to
-    /// plan a sum of these contributions with.
+    /// The largest Euclidean norm of a user's contribution, `sqrt(1 + beta^2)` with beta the weight
+    /// of the moments: the clipping norm for planning a sum of these contributions.
     #[must_use]
     pub fn share_norm(moment_weight: f64) -> f64 {
         moment_weight.hypot(1.0)
@@ -397,18 +415,18 @@ impl VectorContribution for ResidualStep<'_> {
         let scales = found.direction.iter().map(|w| scale * w);
         found.scales.extend(scales);
         if write_outer_product(found.scales, found.pulled, gradient).is_err() {
-            gradient.fill(0.0); // not for any user: lengths are public
+            gradient.fill(0.0); // does not happen for any user: lengths are public
         }
         let scale = weight * self.moment_weight;
         write_symmetric_square(moments, found.direction, scale);
     }
 }
 
-/// One user's share of the size of residual gradients: `min(||R_j||_F, c) / c`, with the `R_j` of
-/// [`ResidualStep`] and the clip `c` of the step before.
+/// One user's contribution to the size of residual gradients: `min(||R_j||_F, c) / c`, with the
+/// `R_j` of [`ResidualStep`] and the clipping norm `c` of the previous step.
 ///
 /// # Privacy
-/// A number from 0 to 1: sensitivity 1 under add/remove; paid for 2 under replacement.
+/// A number from 0 to 1: sensitivity 1 under add/remove; paid for as 2 under replacement.
 #[allow(
     missing_debug_implementations,
     reason = "public numbers; print those instead"
@@ -419,10 +437,10 @@ pub struct ResidualEnergy<'a> {
 }
 
 impl<'a> ResidualEnergy<'a> {
-    /// The shares for features as they are, in units of a clip.
+    /// The contributions for original features, in units of a clipping norm.
     ///
     /// # Errors
-    /// [`crate::Error::Param`] when the clip is not finite and positive.
+    /// [`crate::Error::Param`] when the clipping norm is not finite and positive.
     pub fn new(subspace: &'a Subspace, clip_norm: f64) -> Result<Self> {
         Ok(Self {
             public: Public::unwhitened(subspace),
@@ -449,7 +467,7 @@ impl VectorContribution for ResidualEnergy<'_> {
     }
 }
 
-/// What a released step says.
+/// Decoded values of a released step.
 struct Released {
     /// The next subspace.
     subspace: Subspace,
@@ -457,11 +475,12 @@ struct Released {
     weight: f64,
 }
 
-/// Post-processing of a step's release: `U <- orthonormal basis of (U + t D)`, `D = R (PSD(S) + ridge)^-1`.
+/// Post-processing of a step's release: `U <- orthonormal basis of (U + t D)`,
+/// `D = R (PSD(S) + ridge)^-1`.
 ///
-/// The positive-part James-Stein factor `t = max(0, 1 - E||noise of D||^2 / ||D||^2)` leaves the subspace
-/// where it is when `D` is no larger than its noise, and `||t D||_F` is at most 1, so noise can turn the subspace but
-/// not blow it up.
+/// The positive-part James-Stein factor `t = max(0, 1 - E||noise of D||^2 / ||D||^2)` leaves the
+/// subspace unchanged if `D` is no larger than its noise, and `||t D||_F` is at most 1, so noise
+/// can rotate the subspace but cannot make the step arbitrarily large.
 fn advance(
     current: &Subspace,
     released: &ReleasedVector,

@@ -1,4 +1,4 @@
-//! Second moments of the features, and the transform that makes them alike in all directions.
+//! Second moments of the features, and the transform that makes them equal in all directions.
 
 use dp_accounting::ReleaseRequest;
 use dp_core::{PerUser, ReplaceFactor, UserRow, UserSamples};
@@ -15,27 +15,30 @@ use crate::cache::{BlockCache, user_index};
 use crate::small::clip_factor;
 use crate::user_rows::{UserCells, single};
 
-/// One user's share of the second moments of feature directions: `min(1, c/||C_j||_F) C_j`, with
+/// One user's contribution to the second moments of feature directions: `min(1, c/||C_j||_F) C_j`,
+/// with
 ///
 /// ```text
 /// C_j = (1/m_j) sum_i x_ij x_ij^T / ||x_ij||^2
 /// ```
 ///
-/// Directions alone need no bound in data units; the scale comes back through each user's own row norms, and the trace is known.
+/// Directions alone need no bound in data units; the scale is restored by each user's own row
+/// norms, and the trace is known.
 ///
 /// # Privacy
-/// The share has Frobenius norm at most `c = clip_norm`, which the kernel checks in exact integers ([`KroneckerSum`] with `k = 1`); so the
-/// sum moves by at most `c` under add/remove and is paid for `2 c` under replacement (`sqrt 2 c` for shares that are semidefinite
-/// to the last bit, which rounded ones are not).
+/// The contribution has Frobenius norm at most `c = clip_norm`, which the kernel checks in exact
+/// integers ([`KroneckerSum`] with `k = 1`); so the sum moves by at most `c` under add/remove and
+/// is paid for as `2 c` under replacement (`sqrt 2 c` would require exactly semidefinite
+/// contributions, which rounded ones are not).
 #[allow(
     missing_debug_implementations,
     reason = "public numbers; print those instead"
 )]
 #[derive(Clone, Copy)]
 pub struct DirectionMoments {
-    /// Length of the features.
+    /// Number of features.
     pub n_features: usize,
-    /// Bound `c` on a user's share.
+    /// Bound `c` on a user's contribution.
     pub clip_norm: f64,
 }
 
@@ -66,7 +69,7 @@ impl KroneckerContribution for DirectionMoments {
             batched, scales, ..
         } = scratch;
         let Some(batched) = batched else {
-            return; // not for any user: the length of the features is public
+            return; // does not happen for any user: the number of features is public
         };
         scales.resize(user.n_rows(), 0.0);
         batched.write(UserBlock::alone(&user), self.clip_norm, scales);
@@ -74,7 +77,7 @@ impl KroneckerContribution for DirectionMoments {
     }
 }
 
-/// The user's rows with their scales, without those behind the last that says something.
+/// The user's rows with their scales, up to the last non-zero one.
 fn push_rows(stride: usize, scales: &[f32], out: &mut RowsBuffer) {
     let n_rows = scales
         .iter()
@@ -84,7 +87,7 @@ fn push_rows(stride: usize, scales: &[f32], out: &mut RowsBuffer) {
     out.vector.fill(1.0);
 }
 
-/// Working memory.
+/// Scratch memory.
 #[allow(
     missing_debug_implementations,
     reason = "holds one user's private rows; printing it is never wanted"
@@ -107,10 +110,10 @@ impl DirectionMoments {
         out: &mut RowsBuffer,
     ) {
         let Some(rows) = &mut own.rows else {
-            return; // not for any user: the length of the features is public
+            return; // does not happen for any user: the number of features is public
         };
         if rows.load(user.rows()).is_err() {
-            return; // the same
+            return; // likewise
         }
         rows.inner_products(&mut own.products);
         let square = gramian_square(&own.products, user.n_rows(), &mut own.inverses);
@@ -124,7 +127,8 @@ impl DirectionMoments {
     }
 }
 
-/// `||sum_r u_r u_r^T||_F^2` of the directions of rows with these inner products, whose inverse norms are written; 0 for a row of zeros.
+/// `||sum_r u_r u_r^T||_F^2` of the directions of rows with these inner products; also writes the
+/// inverse norms, 0 for a row of zeros.
 fn gramian_square(products: &[f64], n_rows: usize, inverses: &mut Vec<f64>) -> f64 {
     let on_diagonal = (0..n_rows).map(|r| products[packed_index(n_rows, r, r)]);
     inverses.clear();
@@ -146,9 +150,11 @@ impl Whitening {
         ReleaseRequest::new("feature directions", share, ReplaceFactor::Two, draws)
     }
 
-    /// Lower triangular `W` with `W^T W = (d C)^-1`, shape `(d, d)`: `C` the released moments with trace 1, eigenvalues lifted. `W x` then has
-    /// second moments `E||x||^2 / d` in every direction, as with every such `W`: two of them differ by a rotation, and neither the noise nor anything
-    /// that is computed afterwards prefers a direction. `None` where the noise drowns the moments.
+    /// Lower triangular `W` with `W^T W = (d C)^-1`, shape `(d, d)`, where `C` are the released
+    /// moments with trace 1 and raised eigenvalues. `W x` then has second moments `E||x||^2 / d` in
+    /// every direction, as for every such `W`: two of them differ by a rotation, and neither the
+    /// noise nor any later computation prefers a direction. `None` if the noise exceeds the
+    /// moments.
     pub(super) fn release(
         &self,
         samples: &UserSamples,
@@ -194,7 +200,7 @@ impl Whitening {
     }
 }
 
-/// `U^-T` of an upper triangular matrix, row by row, zeros above the diagonal.
+/// `U^-T` of an upper triangular matrix, row by row, with zeros above the diagonal.
 fn inverse_of_transpose(u: &[f64], dim: usize) -> Vec<f64> {
     let mut inverse = vec![0.0; dim * dim];
     for a in 0..dim {
@@ -211,11 +217,12 @@ fn inverse_of_transpose(u: &[f64], dim: usize) -> Vec<f64> {
     inverse
 }
 
-/// Frobenius norms come out of single precision so much on the high side at least: sums of up to 256 products err by 1.5e-5 of the largest that they could
-/// be, and roots of sums of squares by no more.
+/// Minimum factor by which Frobenius norms computed in single precision are overestimated: sums of
+/// up to 256 products err by 1.5e-5 of their largest possible value, and roots of sums of squares
+/// by no more.
 const FROBENIUS_MARGIN: f64 = 1.0 + 5e-5;
 
-/// Working memory for the scales of users, batched.
+/// Scratch memory for the scales of users, batched.
 struct MomentScales {
     users: BatchedUsers,
     products: Vec<Across>,
@@ -231,11 +238,12 @@ impl MomentScales {
         })
     }
 
-    /// Writes the scales of the rows of each user, `min(1, c/||C_j||_F)^1/2 / (m_j^1/2 ||x_ij||)`, zeros for rows of zeros.
+    /// Writes the scales of the rows of each user, `min(1, c/||C_j||_F)^1/2 / (m_j^1/2 ||x_ij||)`,
+    /// and zeros for rows of zeros.
     fn write(&mut self, block: UserBlock<'_>, clip_norm: f64, out: &mut [f32]) {
         out.fill(0.0);
         if self.users.load(block).is_err() {
-            return; // not for any user: lengths are public
+            return; // does not happen for any user: lengths are public
         }
         let rows = &mut self.users.rows;
         rows.inner_products(&mut self.products);
@@ -258,7 +266,8 @@ impl MomentScales {
     }
 }
 
-/// `||sum_r u_r u_r^T||_F^2` of the directions `u_r` of rows with these inner products, whose inverse norms are written, and how many rows are not zero.
+/// `||sum_r u_r u_r^T||_F^2` of the directions `u_r` of rows with these inner products; also writes
+/// the inverse norms, and returns the number of non-zero rows.
 struct SquaredGramians<'a> {
     products: &'a [Across],
     inverses: &'a mut [Across],
@@ -300,7 +309,7 @@ impl PlainLoops for SquaredGramians<'_> {
     }
 }
 
-/// [`DirectionMoments`] of a table, whose scales are computed for several users at a time.
+/// [`DirectionMoments`] of a table, with scales computed for several users at a time.
 struct BlockMoments<'a> {
     moments: &'a DirectionMoments,
     samples: &'a UserSamples,
@@ -335,7 +344,8 @@ impl<'a> BlockMoments<'a> {
         }
     }
 
-    /// What [`MomentScales::write`] writes of the user, if the row is one of the table and rows are not many.
+    /// The scales that [`MomentScales::write`] writes for the user, if the row is in the table and
+    /// users have few rows.
     fn scales<'s>(&self, user: UserRow<'_>, scratch: &'s mut MomentScratch) -> Option<&'s [f32]> {
         let (clip_norm, dim) = (self.moments.clip_norm, self.moments.n_features);
         if !is_batched(UserCells::of(user, dim)) {
@@ -345,9 +355,9 @@ impl<'a> BlockMoments<'a> {
         let batched = scratch.batched.as_mut()?;
         let write = |block: UserBlock<'_>, out: &mut [f32]| batched.write(block, clip_norm, out);
         let max_rows = self.samples.max_rows();
-        // what is written of a user is a function of that user's own rows
+        // the values written for a user are a function of that user's own rows
         let found = scratch.block.find((self.samples, at), max_rows, write);
-        batched.users.rows.fetch_announced(); // while the kernel works on this user
+        batched.users.rows.fetch_announced(); // while the kernel processes this user
         found
     }
 }
@@ -396,7 +406,7 @@ mod tests {
                 assert_eq!(found, expected, "{at}");
             }
             moved += usize::from(!expected.is_empty());
-            // working memory as it is kept from user to user
+            // scratch memory reused from user to user
             let again = bits(blocks.scales(user, &mut used).unwrap());
             let fresh = &mut MOMENTS.scratch();
             assert_eq!(bits(blocks.scales(user, fresh).unwrap()), again, "{at}");

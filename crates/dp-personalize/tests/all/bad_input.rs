@@ -1,4 +1,4 @@
-//! Hostile rows, settings out of range, plans and spends that do not belong.
+//! Hostile rows, settings out of range, and plans and spends that do not match.
 
 use dp_accounting::Plan;
 use dp_core::{UserSamples, UserSamplesBuilder};
@@ -240,7 +240,7 @@ fn plans_and_spends_that_do_not_belong_are_refused() {
         Err(Error::Mechanism(KernelError::Spends { .. }))
     ));
     let mut mixed = pay(&plan, 2);
-    mixed.swap(0, 3); // the accounts' first spends exchanged
+    mixed.swap(0, 3); // the first spends of two accounts exchanged
     assert!(matches!(
         run(&plan, mixed),
         Err(Error::Mechanism(KernelError::Spends { .. }))
@@ -293,7 +293,7 @@ fn the_certificate_states_the_plan_and_not_more() {
     }
 }
 
-/// A start from a run with seeded noise, refined with the operating system's.
+/// A start from a run with seeded noise, refined with the operating system's noise.
 #[test]
 fn a_start_without_a_guarantee_taints_the_result() {
     let data = made(60, 0.0);

@@ -1,4 +1,4 @@
-//! The exponential mechanism on toys small enough to know every probability.
+//! The exponential mechanism on toy problems that are small enough to compute every probability.
 
 use dp_accounting::{Budget, Ledger, Plan, Spend};
 use dp_core::{Adjacency, ApproxDp, UserSamples, UserSamplesBuilder};
@@ -17,7 +17,7 @@ const HUBER: SelectionLoss = SelectionLoss::Huber {
     model_bound: 1.0,
 };
 
-/// Kinds of users in two dimensions: along one axis, the other, in between.
+/// Kinds of users in two dimensions: along one axis, along the other, in between.
 const KINDS: [[f32; 2]; 3] = [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]];
 
 fn samples(counts: [usize; 3]) -> UserSamples {
@@ -27,7 +27,7 @@ fn samples(counts: [usize; 3]) -> UserSamples {
         .zip(KINDS)
         .flat_map(|(&n, kind)| std::iter::repeat_n(kind, n));
     for (user, [a, b]) in (0..).zip(kinds) {
-        // least squares of smallest norm points along the kind
+        // the least-squares solution of smallest norm points along the kind's direction
         builder.push(user, &[a, b], 8.0).unwrap();
         builder.push(user, &[b, -a], 0.0).unwrap();
     }
@@ -42,7 +42,8 @@ fn lines(n: u8) -> Candidates {
     Candidates::new((0..n).map(line).collect()).unwrap()
 }
 
-/// Gain of one user by the definition: the share explained of labels 8 and 0 on rows x and its normal.
+/// Gain of one user by the definition: the explained share of labels 8 and 0 on rows x and its
+/// normal.
 fn explained([a, b]: [f32; 2], line: &Subspace) -> f64 {
     let (u, length) = (line.basis(), f64::from(a * a + b * b).sqrt());
     ((f64::from(a) * u[0] + f64::from(b) * u[1]) / length).powi(2)
@@ -94,8 +95,9 @@ fn select(
     selection.fit(data, &plan, pay(&plan), noise).unwrap().model
 }
 
-/// Draws follow `exp(epsilon score / R)` under add/remove and half the rate under replacement, which pins both exponents
-/// down: 4,000 draws a side, seven standard deviations for each of four candidates, false-alarm rate 2e-11.
+/// Draws follow `exp(epsilon score / R)` under add/remove and half the rate under replacement,
+/// which determines both exponents: 4,000 draws each, seven standard deviations for each of four
+/// candidates, false-alarm rate 2e-11.
 #[test]
 fn draws_follow_the_corrected_exponents() {
     let (net, counts, epsilon, n) = (lines(4), [3, 1, 0], 1.5, 4_000.0);
@@ -120,8 +122,8 @@ fn draws_follow_the_corrected_exponents() {
     }
 }
 
-/// All pairs of neighbours among data sets of up to 12 users: no probability changes by more than `e^epsilon`, and some
-/// by nearly that much.
+/// All pairs of neighbours among data sets of up to 12 users: no probability changes by more than
+/// `e^epsilon`, and some change by nearly that much.
 #[test]
 fn the_worst_ratio_is_at_most_epsilon_and_not_far_below() {
     let (net, epsilon) = (lines(24), 1.0);

@@ -1,4 +1,5 @@
-//! Models under seeded noise, bit by bit, as they were before the trainers were moved onto the kernel's runs.
+//! Models under seeded noise are bit for bit the same as before the trainers used the kernel's
+//! runs.
 
 use dp_core::UserSamples;
 use dp_data::SharedSubspace;

@@ -1,4 +1,4 @@
-//! What is learnt, with little noise and with much.
+//! What is learned, with low noise and with high noise.
 
 use dp_core::{UserSamples, UserSamplesBuilder};
 use dp_personalize::{
@@ -65,7 +65,7 @@ fn refinement_comes_near_the_true_subspace_for_any_features() {
     assert!(distance(&data, &fitted.model) < 0.01);
 }
 
-/// Units of features and labels do not matter to refinement.
+/// Refinement does not depend on the units of features and labels.
 #[test]
 fn refinement_does_not_know_the_units() {
     let data = made(2_000, 0.0);
@@ -86,13 +86,13 @@ fn refinement_does_not_know_the_units() {
             .model
     };
     let plain = fitted(&scaled(1.0, 1.0));
-    // powers of two: the same floats but for exponents
+    // powers of two: the same floats except for exponents
     let other = fitted(&scaled(1024.0, 2.0_f32.powi(-20)));
     assert!(plain.frobenius_distance(&other).unwrap() < 1e-6);
 }
 
-/// Signs of the labels alone: gradient steps with the logistic loss make the subspace better than its start, and models in it
-/// tell most signs of new rows.
+/// Only the signs of the labels: gradient steps with the logistic loss improve the subspace, and
+/// models in it predict most signs of new rows.
 #[test]
 fn logistic_steps_learn_to_classify() {
     let data = made(6_000, 0.0);
@@ -124,7 +124,7 @@ fn logistic_steps_learn_to_classify() {
         ..start.clone()
     };
     let epsilon = target(8.0);
-    // what the first release of the second run would give alone: its share of the budget
+    // the result of the second run's first release alone: its share of the budget
     let first = alt_min(start, &signs, target(0.8), ADJACENCIES[0]).unwrap();
     let fitted = alt_min(steps, &signs, epsilon, ADJACENCIES[0]).unwrap();
     let (before, after) = (
@@ -150,7 +150,8 @@ fn logistic_steps_learn_to_classify() {
     assert!(accuracy > 0.8, "{accuracy}");
 }
 
-/// With noise far above the data, noisy quadratic forms are indefinite; errors stay those of some subspace.
+/// With noise far above the data, noisy quadratic forms are indefinite; errors stay those of some
+/// subspace.
 #[test]
 fn much_noise_never_blows_anything_up() {
     let data = made(300, 0.0);

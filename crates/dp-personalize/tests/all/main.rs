@@ -1,4 +1,5 @@
-//! Whole runs: recovery with little noise, no harm with much, bad data, settings and payments that do not fit.
+//! Complete runs: recovery with low noise, no harm with high noise, bad data, settings and payments
+//! that do not match.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
 #![allow(clippy::disallowed_types, reason = "tests start runs")]

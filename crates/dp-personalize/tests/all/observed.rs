@@ -22,7 +22,7 @@ fn bits(subspace: &Subspace) -> Vec<u64> {
     subspace.basis().iter().map(|x| x.to_bits()).collect()
 }
 
-/// Rounds 0 to `n`, the last of which is what is released.
+/// Checks rounds 0 to `n`, the last of which is the released one.
 #[track_caller]
 fn assert_shows_the_way(seen: &Seen, released: &Fitted<Subspace>, n: usize) {
     let rounds: Vec<usize> = seen.0.iter().map(|(round, _)| *round).collect();
@@ -31,7 +31,8 @@ fn assert_shows_the_way(seen: &Seen, released: &Fitted<Subspace>, n: usize) {
     assert_eq!(released.provenance, Provenance::SeededNoise);
 }
 
-/// The same models, of which the second is made of the noise that the first left: so many numbers were drawn for it.
+/// Checks that the models are the same; the second of each pair is computed with the noise stream
+/// that the first left, so the same number of draws was used.
 #[track_caller]
 fn assert_alike(watched: [&Fitted<Subspace>; 2], alone: [&Fitted<Subspace>; 2]) {
     let plain = |of: &Fitted<Subspace>| {
@@ -96,8 +97,8 @@ fn observers_see_the_start_and_every_residual_step() {
     }
 }
 
-/// A start is shown as it was given; a start that was released with seeded noise leaves nothing private behind it, while the certificate takes one from
-/// outside for public.
+/// A start is shown as it was given; if it was released with seeded noise, the result is not
+/// private, whereas the certificate treats a start from outside as public.
 #[test]
 fn a_given_start_is_shown_first_and_seeded_noise_in_it_stays() {
     let data = made(60, 0.0);

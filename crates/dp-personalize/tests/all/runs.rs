@@ -1,4 +1,5 @@
-//! What every trainer must do: its model is a function of its releases, wherever the users are and however often the run was interrupted.
+//! Requirements on every trainer: its model is a function of its releases, wherever the users are
+//! and however often the run was interrupted.
 
 use std::ops::{ControlFlow, Range};
 
@@ -23,7 +24,7 @@ fn of_model(model: &PersonalModel) -> Vec<u64> {
     model.coefficients().iter().map(|x| x.to_bits()).collect()
 }
 
-/// The accounts of a run, whose ledgers stay when it ends.
+/// The accounts of a run, whose ledgers remain when it ends.
 struct Accounts {
     ledgers: Vec<Ledger>,
     n_paid: usize,
@@ -55,7 +56,7 @@ impl Payer for Accounts {
     }
 }
 
-/// Ends a run after so many releases were listed.
+/// Ends a run after this many releases were listed.
 struct EndsAfter(usize);
 
 impl Observer for EndsAfter {
@@ -68,7 +69,8 @@ impl Observer for EndsAfter {
     }
 }
 
-/// A run that is killed after every single release, whose next process goes on from the file.
+/// A run that is killed after every single release, and continued by the next process from the
+/// file.
 fn resumes_from_a_file<T>(trainer: &T, samples: &UserSamples, name: &str, bits: Bits<T::Model>)
 where
     T: Trainer<Data = UserSamples, Error = Error>,
@@ -123,8 +125,8 @@ where
     resumes_from_a_file(trainer, samples, name, bits);
 }
 
-/// A run that goes on after the first of two releases computes the second one without the cache that served both, and copies of rows in shards find
-/// what the cache of the table holds.
+/// A run resumed after the first of two releases computes the second one without the cache that
+/// served both, and copies of rows in shards find the entries of the table's cache.
 #[test]
 fn models_are_functions_of_the_list_of_releases() {
     let samples = made(60, 0.5).samples;
@@ -153,7 +155,7 @@ fn models_are_functions_of_the_list_of_releases() {
     check(&selection, &samples, "selection", of_subspace);
 }
 
-/// A replay that has no release left ends, and does not make one.
+/// A replay without a remaining release ends, and does not make one.
 #[test]
 fn a_replay_makes_nothing() {
     let samples = made(30, 0.0).samples;

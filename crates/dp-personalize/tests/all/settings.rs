@@ -1,4 +1,4 @@
-//! Settings to and from files.
+//! Serialisation of settings.
 
 use std::fmt::Debug;
 
@@ -84,7 +84,7 @@ fn files_say_what_is_meant() {
     assert_eq!(start.loss, SelectionLoss::Explained);
 }
 
-/// Whether settings are still read with `value` at `place`.
+/// Whether settings can still be read with `value` at `place`.
 fn reads<T: Serialize + DeserializeOwned>(
     settings: &T,
     place: &str,

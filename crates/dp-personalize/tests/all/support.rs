@@ -1,4 +1,4 @@
-//! Small data, and fits of it paid from a ledger of their own.
+//! Small data sets, and fits paid from separate ledgers.
 
 use dp_accounting::{Budget, Ledger, Plan, Spend};
 use dp_core::{Adjacency, ApproxDp, UserSamples};
@@ -29,7 +29,7 @@ pub(crate) fn made(n_users: usize, feature_decay: f64) -> SubspaceData {
     set_up.generate(&mut ChaCha20Rng::seed_from_u64(1)).unwrap()
 }
 
-/// A ledger for one account of a run along the plan.
+/// A ledger for one account of a run with this plan.
 pub(crate) fn ledger(plan: &Plan, account: usize) -> Ledger {
     let budget = match plan.gdp() {
         Ok(_) => Budget::new(plan.target(), plan.adjacency()),

@@ -1,5 +1,6 @@
-//! The set-up of section 6 at its full size: what the best mode and the paper's must reach. One seed each; the errors of the
-//! best mode hardly vary. `cargo test -p dp-personalize --test all -- --ignored targets`
+//! The set-up of section 6 at its full size: the results that the best mode and the paper's mode
+//! must reach. One seed each; the errors of the best mode hardly vary.
+//! `cargo test -p dp-personalize --test all -- --ignored targets`
 
 use dp_core::{Adjacency, ApproxDp};
 use dp_data::{SharedSubspace, SubspaceData};
@@ -42,7 +43,8 @@ fn best_mode_reaches_its_targets_at_full_size() {
     }
 }
 
-/// Noise far above the statistics at epsilon 0.05: the form of Algorithm 2 is indefinite, and errors stay those of some subspace.
+/// With noise far above the statistics at epsilon 0.05, the form of Algorithm 2 is indefinite, and
+/// errors stay those of some subspace.
 #[test]
 #[ignore = "long form: three fits of 50,000 users"]
 fn indefinite_forms_give_a_subspace_at_full_size() {
