@@ -1,4 +1,4 @@
-//! `dp account`: every question of a file is answered for itself.
+//! `dp account`: every question of a file is answered independently.
 
 use crate::support::{Run, Sandbox};
 

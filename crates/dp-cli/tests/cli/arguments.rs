@@ -1,9 +1,9 @@
-//! Bad arguments: exit code 2, named by their flag, before any file is touched.
+//! Bad arguments: exit code 2, with the flag named in the message, before any file is touched.
 
 use crate::support::Sandbox;
 
-/// Runs `dp train` on a file that does not exist: only a check made before reading can fail
-/// with code 2.
+/// Runs `dp train` on a file that does not exist: only a check made before reading can fail with
+/// code 2.
 #[track_caller]
 fn rejects(args: &[&str], parts: &[&str]) {
     let sandbox = Sandbox::new();
@@ -183,7 +183,7 @@ fn recommend_needs_at_least_one_place() {
     sandbox.dp(&args).exits(2).says(&["-k is 0", "1 or above"]);
 }
 
-/// Runs of every command that pays, on files that are not there.
+/// Runs of every command that spends budget, on files that do not exist.
 const PLANNED: [(&str, usize); 4] = [
     ("train nowhere.csv --items nothing.csv", 11),
     ("tune nowhere.csv --try dim=1 --try dim=3", 23),

@@ -1,11 +1,11 @@
-//! `dp audit`: a sound configuration passes, on generated ratings and on a file; what makes no
-//! sense is in the table of `malformed`.
+//! `dp audit`: a sound configuration passes, on generated ratings and on a file. Invalid
+//! configurations are in the table of `malformed`.
 
 use crate::support::{Run, Sandbox, USER, catalogue, ratings, words};
 
-/// One short round and few planted users: the white-box estimate rests on tens of thousands of
-/// draws all the same, so that 5 percent is more than ten of its standard deviations. Every alarm
-/// has probability 1e-9, that of the lower bound included.
+/// One short round and few planted users. The white-box estimate is based on tens of thousands of
+/// draws all the same, so 5 percent is more than ten of its standard deviations. Every false alarm
+/// has probability 1e-9, including that of the lower bound.
 const SMALL: [&str; 8] = [
     "--canaries",
     "30",
@@ -69,8 +69,8 @@ fn the_run_to_be_launched_is_audited_on_its_own_ratings() {
     let flags = ["ratings.csv", "--items", "items.csv", "--split-seed", "3"];
     let found = close_to_the_claim(audit(&sandbox, &[&flags[..], &["--json"]].concat()));
     assert_eq!(found["data"], "ratings.csv");
-    // The rule gives two tastes while mu * mean count lies in 52..104. Without the planted users it
-    // is 75 +- 3.3, seven deviations inside; with their items it would be 8.
+    // The rule gives two taste factors while mu * mean count lies in 52..104. Without the planted
+    // users it is 75 +- 3.3, seven standard deviations inside; with their items it would be 8.
     let trained = sandbox.dp(&words(
         "train ratings.csv --items items.csv --epsilon 8 --delta 1e-5 --steps 1 --json",
     ));
@@ -128,7 +128,8 @@ fn a_choice_among_candidates_is_audited_with_all_that_they_release() {
     ];
     let trials = ["--canaries", "30", "--runs", "4", "--steps", "1"];
     let found = holds(sandbox.dp(&[&args[..], &trials, &["--json"]].concat()), 0.9);
-    // two noisy scores and matrices of length 1 and 2 are too few numbers in four runs, and the report says how much that is
+    // two noisy scores and matrices of length 1 and 2 are too few numbers in four runs, and the
+    // report states their share
     assert!((found["trusted_share"].as_f64().unwrap() - 0.0291).abs() < 1e-4);
     assert!(found["white_box_interval"]["confidence"].is_null());
     let text = sandbox.dp(&[&args[..], &trials].concat()).exits(0).stdout;
@@ -139,7 +140,7 @@ fn a_choice_among_candidates_is_audited_with_all_that_they_release() {
     ] {
         assert!(text.contains(part), "no `{part}` in {text}");
     }
-    // half of the budget on the scores, which cannot be measured: nothing is known
+    // half of the budget is spent on the scores, which cannot be measured, so nothing is known
     let trusting = ["--score-share", "0.5"];
     let weak = sandbox
         .dp(&[&args[..], &trials, &trusting].concat())
@@ -148,7 +149,7 @@ fn a_choice_among_candidates_is_audited_with_all_that_they_release() {
     sandbox.dp(&args[..1]).exits(2).says(&["--try"]);
 }
 
-/// What an audit of any other run finds when all is well.
+/// The result of an audit of any other run without problems.
 #[track_caller]
 fn holds(run: Run, least_share: f64) -> serde_json::Value {
     let found = run.exits(0).json();
@@ -203,7 +204,7 @@ fn rounds_of_all_ratios_are_audited_as_they_are_trained() {
     let sampled = ["--sampling-probability", "0.5"];
     let found = sandbox.dp(&[&run[..], &TARGET, &trials, &sampled].concat());
     let found = found.exits(8).json();
-    // samples hide who was drawn: 60 outputs of each kind bound nothing
+    // samples hide who was drawn: 60 outputs of each kind give no bound
     assert_eq!(found["verdict"], "inconclusive");
     let many = ["--runs", "20", "--canaries", "60"];
     let found = sandbox.dp(&[&run[..], &TARGET, &trials[..2], &many, &sampled].concat());
@@ -213,7 +214,8 @@ fn rounds_of_all_ratios_are_audited_as_they_are_trained() {
     assert_eq!(sandbox.names(), ["data.csv"]);
 }
 
-/// Twelve runs measure the noise of five or seven numbers to within a half; planted users add all that they may to the metrics.
+/// Twelve runs measure the noise of five or seven numbers to within one half; planted users make
+/// their full contribution to the metrics.
 #[test]
 fn released_metrics_are_audited_with_the_run_that_releases_them() {
     let rows = crate::personalize::sandbox();
@@ -269,7 +271,8 @@ fn released_metrics_are_audited_with_the_run_that_releases_them() {
         (releases.len(), &releases[6]["label"]),
         (7, &"held-out metrics".into())
     );
-    // the noise of metrics is common to all planted users, so outputs of samples say little: they hold or are inconclusive
+    // the noise of metrics is common to all planted users, so outputs of samples give little
+    // information: they hold or are inconclusive
     let sampled = ["--sampling-probability", "0.5", "--canaries", "60"];
     let found = sandbox.dp(&[&words(run)[..], &TARGET, &trials, &sampled].concat());
     assert!([0, 8].contains(&found.code), "{}", found.stderr);

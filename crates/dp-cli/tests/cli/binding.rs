@@ -1,10 +1,11 @@
-//! What counts a run is said by whoever runs it, and a ledger is that of one data set, by its users.
+//! The operator chooses the ledger that counts a run, and a ledger belongs to one data set,
+//! identified by its users.
 
 use std::fs;
 
 use crate::support::{Run, Sandbox, USER, ratings};
 
-/// The program without what the other tests give it: nobody has said yet what counts the run.
+/// The program without the environment of the other tests: no ledger is chosen yet.
 fn unsaid(sandbox: &Sandbox, args: &[&str]) -> Run {
     let mut command = sandbox.program(crate::BINARY);
     command.args(args).output().unwrap().into()
@@ -91,7 +92,7 @@ fn two_files_of_one_name_are_not_charged_to_one_ledger() {
         "--same-data-set",
     ]);
     assert_eq!(refused.stdout, "");
-    // neither is anything spent or remembered, nor does a file tell of it
+    // nothing is spent or remembered either, and no file mentions it
     assert_eq!(sandbox.read("l.ledger"), spent);
     assert_eq!(sandbox.read("l.ledger.users"), users);
     let names = [
@@ -117,7 +118,7 @@ fn data_that_grow_stay_the_data_of_their_ledger() {
         sandbox.write("ratings.csv", ratings(n_users, 25, 10));
         counted(&sandbox, "ratings.csv", &[]).exits(0);
     }
-    // a part of them as well
+    // a part of the users as well
     sandbox.write("ratings.csv", ratings(40, 25, 10));
     counted(&sandbox, "ratings.csv", &[]).exits(0);
 }
@@ -211,7 +212,7 @@ fn nothing_is_paid_before_the_users_are_remembered() {
     let made = ["ledger", "create", "l.ledger", "--data-set", "ratings.csv"];
     let budget = ["--epsilon", "20", "--delta", "1e-5"];
     sandbox.dp(&[&made[..], &budget].concat()).exits(0);
-    // a folder in the key's place cannot be replaced by a file
+    // a folder in place of the key cannot be replaced by a file
     fs::create_dir(sandbox.path("l.ledger.key")).unwrap();
     sandbox.write("l.ledger.key/x", "");
     counted(&sandbox, "ratings.csv", &[]).exits(7);
@@ -231,7 +232,7 @@ fn a_ledger_that_was_cut_refunds_nothing_and_its_users_stay_remembered() {
     let whole = sandbox.read("l.ledger");
     let ends = whole.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
     let ends: Vec<usize> = ends.map(|(at, _)| at + 1).collect();
-    // to the header, to the key, inside the first release, after the first run
+    // truncated to the header, to the key, inside the first release, after the first run
     let cuts = [
         ends[0],
         ends[1],
@@ -256,7 +257,7 @@ fn a_ledger_that_was_cut_refunds_nothing_and_its_users_stay_remembered() {
     sandbox.write("l.ledger", &whole[..ends[0]]);
     counted(&sandbox, "ratings.csv", &["--same-data-set"]).exits(0);
     counted(&sandbox, "ratings.csv", &[]).exits(0);
-    // a key alone tells of a ledger that was lost as well
+    // a key alone is also evidence of a ledger that was lost
     fs::remove_file(sandbox.path("l.ledger")).unwrap();
     fs::remove_file(sandbox.path("l.ledger.users")).unwrap();
     counted(&sandbox, "ratings.csv", &[])

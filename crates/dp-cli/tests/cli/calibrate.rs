@@ -1,4 +1,4 @@
-//! `dp calibrate`: what is left out is solved for, what makes no sense is refused.
+//! `dp calibrate`: solves for the missing parameter; invalid input is rejected.
 
 use crate::support::{Run, Sandbox, words};
 
@@ -8,7 +8,7 @@ fn calibrate(args: &[&str]) -> Run {
     Sandbox::new().dp(&all)
 }
 
-/// `dp calibrate --epsilon 1 --delta 1e-5` and these.
+/// `dp calibrate --epsilon 1 --delta 1e-5` with further arguments.
 fn for_one(args: &[&str]) -> Run {
     let mut all = vec!["--epsilon", "1", "--delta", "1e-5"];
     all.extend(args);

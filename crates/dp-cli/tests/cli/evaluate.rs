@@ -1,4 +1,4 @@
-//! `dp evaluate`: figures of a model on ratings it has not seen.
+//! `dp evaluate`: metrics of a model on unseen ratings.
 
 use serde_json::Value;
 
@@ -35,7 +35,7 @@ fn the_figures_are_those_of_the_run_on_the_same_split() {
             .train(&[&["--json", "--show-internal", "--force"], &args[..]].concat())
             .exits(0)
             .json();
-        // the run says how it split
+        // the run records how it split the data
         let found = evaluate(&sandbox, &[]);
         assert_eq!(found, evaluate(&sandbox, &args));
         for (method, metric) in [
@@ -55,7 +55,8 @@ fn the_figures_are_those_of_the_run_on_the_same_split() {
     }
 }
 
-/// Of the model the metrics of the evaluation are those of the run, intervals over users and groups included.
+/// The model's metrics in the evaluation equal those of the run, including intervals over users and
+/// groups.
 fn check_intervals(found: &Value, run: &Value) {
     let rows = |of: &Value, table: &str| -> Vec<Value> {
         let rows = of["internal"]["quality"][table].as_array().unwrap().iter();
@@ -65,7 +66,7 @@ fn check_intervals(found: &Value, run: &Value) {
     };
     let metrics = rows(found, "metrics");
     assert!(metrics.len() >= 2);
-    // all items may be in somebody's list, which leaves coverage no room
+    // all items may occur in some list, which leaves no variation for coverage
     for row in &metrics[..2] {
         let end = |of: &str| row["estimate"][of].as_f64().unwrap();
         assert!(
@@ -121,7 +122,8 @@ fn implicit_feedback_is_measured_by_recall_as_in_the_run() {
     }
 }
 
-/// `mine` has three users who rated before, and one who did not; the constant predictor is the mean of the history.
+/// `mine` has three users who rated before, and one who did not; the constant predictor is the mean
+/// of the history.
 #[test]
 fn a_history_of_its_own_tests_on_all_of_the_file() {
     let sandbox = Sandbox::with_model();
@@ -154,7 +156,7 @@ fn a_history_of_its_own_tests_on_all_of_the_file() {
             .sum::<u64>()
     };
     assert_eq!((of("n_targets"), of("n_items"), buckets.len()), (3, 25, 5));
-    // the same pairs in every bucket: squares add up to those of all
+    // the same pairs in every bucket: the squares add up to those of all pairs
     let mut squares = 0.0;
     for bucket in buckets {
         let scores = bucket["scores"].as_array().unwrap();

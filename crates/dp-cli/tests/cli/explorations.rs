@@ -1,4 +1,4 @@
-//! Figures that were looked at and not paid for leave a note in the ledger, which later certificates name.
+//! Looking at unreleased metrics adds a note to the ledger, which later certificates mention.
 
 use dp_accounting::Ledger;
 
@@ -42,7 +42,7 @@ fn several_epsilons_are_named_by_the_certificates_of_later_runs() {
     assert!(!sandbox.text("second/report.md").contains(CLAIM));
     dp(&sandbox, "verify second --ledger l.ledger");
 
-    // nothing is looked at where it cannot be noted
+    // nothing is shown if it cannot be noted
     let elsewhere = run.replace("l.ledger", "other.ledger");
     let missing = format!("{elsewhere} --epsilon 0.5,1 --out x");
     sandbox.run(&words(&missing)).exits(5);
@@ -58,7 +58,7 @@ fn what_was_printed_or_evaluated_is_named_by_later_certificates_and_not_by_its_o
         let sandbox = Sandbox::with_ratings();
         let run = "train ratings.csv --epsilon 1 --delta 1e-5 --ledger l.ledger";
         dp(&sandbox, &format!("{run} --ledger-epsilon 4 --out first"));
-        // internal files that nobody was shown are no choice
+        // internal files that were not shown to anybody do not count as a choice
         dp(&sandbox, &format!("{run} --out again"));
         assert!(certificate(&sandbox, "again").contains(CLAIM));
         dp(&sandbox, look);
@@ -81,7 +81,7 @@ fn without_a_ledger_a_certificate_says_that_nothing_notes_it() {
     assert!(certificate(&sandbox, "dp-model").contains(said));
 }
 
-/// Two runs of one ledger, and then what is done with them; the certificate of the run after that.
+/// Makes two runs on one ledger, then calls `deed`; returns the certificate of the next run.
 fn after(deed: impl FnOnce(&Sandbox)) -> String {
     let sandbox = Sandbox::with_ratings();
     let run = "train ratings.csv --epsilon 1 --delta 1e-5 --ledger l.ledger";
@@ -104,7 +104,7 @@ fn pages_that_compare_runs_or_were_asked_for_are_named_by_later_certificates() {
         let is_said = later.contains("1 times") && later.contains(kind);
         assert!(is_said && !later.contains(CLAIM), "{pages}: {later}");
     }
-    // released values alone, and a page of what the run itself left, compare nothing
+    // released values alone, and a page of the run's own files, compare nothing
     for pages in ["report first second --out pages", "report first"] {
         let later = after(|sandbox| dp(sandbox, pages));
         assert!(later.contains(CLAIM), "{pages}: {later}");
@@ -139,7 +139,7 @@ fn what_no_ledger_can_note_is_said_to_whoever_looks() {
         .says(&["cannot record this look at its data", "is missing"]);
 }
 
-/// `dp evaluate --show-internal`, of somebody who said nothing of ledgers.
+/// `dp evaluate --show-internal` without naming a ledger.
 fn printed(sandbox: &Sandbox, more: &str) -> Run {
     let line = format!("evaluate ratings.csv --show-internal {more}");
     let mut command = sandbox.program(crate::BINARY);
@@ -154,7 +154,7 @@ fn figures_are_not_printed_where_the_ledger_of_the_model_cannot_note_it() {
     dp(&sandbox, "publish first copy");
     let n_notes = || Ledger::audit(sandbox.path("l.ledger")).unwrap().notes.len();
     let before = n_notes();
-    // a copy does not say where its ledger is
+    // a copy does not record where its ledger is
     let refused = printed(&sandbox, "--model copy").exits(2);
     refused.says(&["--ledger", "--no-ledger"]);
     let said = printed(&sandbox, "--model copy --no-ledger").exits(0);
@@ -163,7 +163,7 @@ fn figures_are_not_printed_where_the_ledger_of_the_model_cannot_note_it() {
     let noted = printed(&sandbox, "--model copy --ledger l.ledger");
     assert_eq!(noted.exits(0).stderr, "");
     assert_eq!(n_notes(), before + 1);
-    // a ledger that is gone notes nothing
+    // a missing ledger cannot record a note
     std::fs::rename(sandbox.path("l.ledger"), sandbox.path("away.ledger")).unwrap();
     let refused = printed(&sandbox, "--model first");
     assert_eq!(refused.exits(5).stdout, "");

@@ -1,9 +1,10 @@
-//! Which columns of the item table `dp train --method am-ssp` makes features of, and that it says so.
+//! Which columns of the item table `dp train --method am-ssp` uses as features, and that it reports
+//! them.
 
 use crate::features::{items, sandbox, train};
 use crate::support::Sandbox;
 
-/// The item table with another column at its end.
+/// The item table with an additional last column.
 fn with_column(sandbox: &Sandbox, name: &str, field: impl Fn(usize) -> String) {
     let table = items();
     let lines = table.lines().enumerate().map(|(at, line)| {

@@ -3,7 +3,8 @@
 use crate::implicit::REFUSED;
 use crate::support::{Run, Sandbox, USER, words};
 
-/// 300 users, half of them fond of War, half of Art; items 0 to 29 are rated, 30 to 35 are in the table alone, 36 has no names at all.
+/// 300 users, half of them fond of War, half of Art; items 0 to 29 are rated, 30 to 35 are only in
+/// the table, 36 has no feature values at all.
 fn ratings() -> String {
     let mut text = "user,item,rating\n".to_owned();
     for user in 0..300 {
@@ -18,7 +19,7 @@ fn ratings() -> String {
             text.push_str(&format!("{USER}{user},{item},{rating}\n"));
         }
     }
-    // a user of the table without any item of the catalogue, and a pair that is repeated
+    // a user without any item of the catalogue, and a repeated pair
     text.push_str(&format!("{USER}none,999,5\n{USER}0,0,1\n{USER}0,0,5\n"));
     text
 }
@@ -82,7 +83,7 @@ fn a_run_leaves_the_usual_files_and_the_weights_of_features() {
     let weights = text("dp-model/feature_weights.csv");
     let lines: Vec<&str> = weights.lines().collect();
     assert!(lines[0].starts_with("column,name,bias,taste_1,") && lines[1].starts_with(",,"));
-    // names that two items have: three genres, four decades, one actor; notes are all different
+    // values that two items have: three genres, four decades, one actor; notes are all different
     let names: Vec<_> = lines[2..]
         .iter()
         .map(|l| l.splitn(3, ',').take(2).collect::<Vec<_>>().join(","))

@@ -1,4 +1,5 @@
-//! `dp train --method am-ssp --feedback implicit`: records are a yes, items have public features.
+//! `dp train --method am-ssp --feedback implicit`: each record is a positive example, and items
+//! have public features.
 
 use crate::features::{sandbox, train};
 use crate::implicit::check_list_figures;
@@ -53,7 +54,8 @@ fn held_out_users_get_lists_that_follow_their_genre_and_new_items_too() {
     }
     sandbox.dp(&["verify", "dp-model"]).exits(0);
 
-    // who likes War gets War first, also among items that are in no model: even numbers are War
+    // users who like War get War first, also among items that are not in the model: even numbers
+    // are War
     sandbox.write("me.csv", "item,rating\n0,5\n2,5\n4,5\n1,1\n");
     sandbox.write(
         "later.csv",

@@ -1,4 +1,4 @@
-//! `dp train --feedback implicit` without biases and on the head of the items alone.
+//! `dp train --feedback implicit` without biases and restricted to head items.
 
 use crate::support::{Run, Sandbox, words};
 
@@ -14,7 +14,7 @@ const LISTS: [&str; 6] = [
 const N_HEAD: usize = 10;
 
 fn train(sandbox: &Sandbox, more: &[&str]) -> Run {
-    // by rule there are too few likes for tastes
+    // by the rule there are too few likes for taste factors
     sandbox.train(&[&LISTS[..], &["--dim", "2"], more].concat())
 }
 
@@ -49,13 +49,13 @@ fn the_head_can_be_told_from_the_released_counts_alone() {
     let learnt = |&item: &usize| rows[item][1..].iter().any(|q| q.abs() > 0.0);
     let (head, others) = order.split_at(N_HEAD);
     assert!(head.iter().all(learnt) && !others.iter().any(learnt));
-    // no biases: the popularity of the head, too small to matter where there are tastes
+    // no biases: the popularity of the head, too small to matter if there are taste factors
     let popularity = |item: usize| 1e-6 * counts[item].max(0.0) / counts[order[0]].max(1.0);
     let expected = |item: &usize| (rows[*item][0] - popularity(*item)).abs() < 1e-18;
     assert!(head.iter().all(expected) && others.iter().all(|&item| rows[item][0] == 0.0));
     let file = sandbox.read("dp-model/item_factors.safetensors");
     let header = String::from_utf8_lossy(&file);
-    assert!(header.contains(r#"schema_version\":3"#)); // readers of 2 know no scores without biases
+    assert!(header.contains(r#"schema_version\":3"#)); // readers of version 2 do not support scores without biases
     let certificate = sandbox.text("dp-model/certificate.json");
     for (label, is_there) in [
         ("item counts", true),
@@ -77,7 +77,7 @@ fn the_head_can_be_told_from_the_released_counts_alone() {
 fn such_a_run_is_verified_recomputed_and_reported_on() {
     for (tastes, length) in [
         (&["--dim", "2"][..], "(1 taste) for the 10 with"),
-        // too few likes for tastes: all rounds go into popularity
+        // too few likes for taste factors: all rounds are used for popularity
         (
             &[],
             "ranked by popularity: released counts, refined in 4 rounds",

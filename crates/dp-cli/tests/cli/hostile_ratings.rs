@@ -1,12 +1,12 @@
-//! Records that are not numbers, too large or too many: handled by rule, never an error
+//! Records that are not numbers, too large or too many are handled by rule and never cause an error
 //! (docs/decisions/0005-records-that-are-not-numbers.md).
 
 use crate::support::{Sandbox, USER, catalogue, ratings, words};
 
 const N_ITEMS: usize = 200;
 
-/// Trains on [`ratings`] and these lines as well, with a declared catalogue; everything must
-/// come out finite and certified.
+/// Trains on [`ratings`] with these additional lines and a declared catalogue; all results must be
+/// finite and certified.
 #[track_caller]
 fn survives(lines: &str) -> serde_json::Value {
     let sandbox = Sandbox::new();
@@ -97,7 +97,8 @@ fn whoever_is_taken_out_the_exit_code_stays_the_same() {
     ];
     let sandbox = Sandbox::new();
     sandbox.write("items.csv", catalogue(5));
-    // bit u of the set says whether user u is in the data; the empty set is the header alone
+    // bit u of the set determines whether user u is in the data; for the empty set the file is only
+    // a header
     for set in 0..1_u32 << users.len() {
         let present = users
             .iter()

@@ -1,4 +1,4 @@
-//! Missing and malformed files: exit code 4, with the place and never the content of a record.
+//! Missing and malformed files: exit code 4, with the position and never the content of a record.
 
 use std::io::Write;
 
@@ -9,7 +9,7 @@ use crate::support::{Sandbox, USER, catalogue, ratings, words};
 
 const SECRET: &str = "secret-7f3";
 
-/// Trains on `bytes` with an empty ledger file name at hand; checks that nothing is left behind.
+/// Trains on `bytes` with the name of an empty ledger file; checks that nothing is left behind.
 #[track_caller]
 fn rejects(bytes: impl AsRef<[u8]>, parts: &[&str]) {
     let sandbox = Sandbox::new();
@@ -94,7 +94,7 @@ fn implicit_feedback_reads_pairs_of_user_and_item() {
     assert_eq!(json["internal"]["n_users"], n_users);
     let evaluate = words("evaluate ratings.csv --model dp-model --show-internal");
     sandbox.dp(&evaluate).exits(0);
-    // one user's own items need no ratings either, nor a column of users
+    // one user's own items need neither ratings nor a column of users
     let recommend = words("recommend --model dp-model --history me.csv --json");
     let of = |own: &str| {
         sandbox.write("me.csv", own);
@@ -137,8 +137,8 @@ fn gzip_that_was_cut_short_or_damaged_is_told() {
         bytes[at] ^= 0x55;
         bytes
     };
-    rejects(flip(whole.len() - 8), &[DAMAGED]); // the checksum
-    // in the middle it shows as whatever it turned into, before the checksum is reached
+    rejects(flip(whole.len() - 8), &[DAMAGED]); // in the checksum
+    // in the middle, the error depends on the changed bytes, before the checksum is reached
     rejects(flip(whole.len() / 2), &["error: ratings.csv:"]);
 
     let sandbox = Sandbox::new();

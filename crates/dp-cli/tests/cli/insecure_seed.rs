@@ -1,4 +1,4 @@
-//! Repeatable noise is marked as not private wherever it shows.
+//! Repeatable noise is marked as not private wherever it is shown.
 
 use crate::support::{Sandbox, ratings};
 

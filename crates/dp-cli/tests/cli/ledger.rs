@@ -1,4 +1,4 @@
-//! The ledger decides: a run is paid for before anything is drawn, or it does not happen.
+//! The ledger decides: a run is charged before anything is drawn, or it does not happen.
 
 use std::fs::{self, File};
 
@@ -131,7 +131,7 @@ fn a_ledger_is_made_when_that_is_asked_for() {
         .exits(5)
         .says(&["l.ledger exists already", "omit --new-ledger"]);
     assert_eq!(sandbox.read("l.ledger"), before);
-    // the budget of --new-ledger alone is the run's own
+    // the budget of --new-ledger alone is that of the run
     train(&ledger).exits(3);
 }
 

@@ -1,4 +1,4 @@
-//! `dp ledger`, and ledgers that count runs of every command together.
+//! `dp ledger`, and ledgers shared by runs of different commands.
 
 use std::fs::File;
 
@@ -19,7 +19,7 @@ fn sandbox(kind: &str, epsilon: &str) -> Sandbox {
 
 const COUNTED: [&str; 5] = ["--delta", "1e-5", "--ledger", "l.ledger", "--force"];
 
-/// A run of Gaussian releases alone.
+/// A run with only Gaussian releases.
 fn personalize(sandbox: &Sandbox, epsilon: &str) -> Run {
     let args = [
         "personalize",
@@ -77,7 +77,8 @@ fn one_mixed_ledger_pays_for_runs_of_every_kind() {
     let spent = shown["balance"]["spent"].as_f64().unwrap();
     let budget = shown["balance"]["budget"].as_f64().unwrap();
     assert!((shares.sum::<f64>() - spent / budget).abs() < 1e-9);
-    // together they cost less than their epsilons, and a run of Gaussian releases fits as it says
+    // together they cost less than the sum of their epsilons, and a run of Gaussian releases fits
+    // as stated
     let left = shown["left"]["epsilon"].as_f64().unwrap();
     assert!(left > 8.0 - 3.0, "{left}");
     personalize(&sandbox, &format!("{}", left * 1.001)).exits(3);
@@ -97,7 +98,7 @@ fn the_epsilon_that_a_refusal_names_is_enough() {
         .unwrap();
     let needed = needed.split_whitespace().next().unwrap().to_owned();
     assert!(needed.parse::<f64>().unwrap() > 1.0, "{needed}");
-    // the order is another one there, and the best for this run
+    // the order is different there, and the best for this run
     std::fs::remove_file(sandbox.path("l.ledger")).unwrap();
     let made = ["--ledger-epsilon", &needed];
     federate(&sandbox, "1", &[&CHOICE[..], &made].concat()).exits(0);
@@ -116,7 +117,7 @@ fn a_gaussian_ledger_refuses_other_releases_and_says_how_to_go_on() {
         ]);
     }
     assert_eq!(sandbox.read("l.ledger"), before);
-    // one alpha and everybody is Gaussian
+    // with one alpha and without sampling, all releases are Gaussian
     federate(&sandbox, "1", &["--alpha-grid", "1"]).exits(0);
     assert_eq!(show(&sandbox)["runs"].as_array().unwrap().len(), 2);
 }
@@ -149,7 +150,7 @@ fn the_kind_of_a_new_ledger_follows_from_the_run_unless_it_is_said() {
         .exits(5)
         .says(&["--ledger-kind mixed"]);
     assert_eq!(sandbox.names(), ["rows.csv"]);
-    // and an existing one is of the kind that it is
+    // and an existing ledger keeps its kind
     federate(
         &sandbox,
         "1",
@@ -249,10 +250,10 @@ fn a_gaussian_ledger_becomes_a_mixed_one_and_keeps_what_was_spent() {
     );
     assert_eq!(after["n_releases"], before["n_releases"]);
     assert!(after["balance"]["spent"].as_f64().unwrap() > 0.0);
-    // models that were made before were paid for here
+    // models that were made before were charged to this ledger
     sandbox.dp(&verify).exits(0);
     federate(&sandbox, "1", &CHOICE).exits(0);
-    // the old file pays for nothing more
+    // the old file accepts no more charges
     let old = ["--ledger", "l.ledger.bak-1", "--delta", "1e-5", "--force"];
     let args = ["personalize", "rows.csv", "--rank", "1", "--epsilon", "0.1"];
     sandbox
@@ -303,14 +304,14 @@ fn two_ledgers_of_one_data_set_are_added_up() {
     for closed in ["l.ledger", "m.ledger"] {
         run(closed).exits(5).says(&["is closed", "both.ledger"]);
     }
-    // it knows the users of the last one
+    // it remembers the users of the last one
     assert_eq!(both["bound"], true);
     assert_eq!(
         sandbox.read("both.ledger.key"),
         sandbox.read("m.ledger.key")
     );
     run("both.ledger").exits(0);
-    // ledgers of different data sets are not added up
+    // ledgers of different data sets are not merged
     let other = ["ledger", "create", "o.ledger", "--data-set", "other.csv"];
     sandbox
         .dp(&[&other[..], &["--epsilon", "2", "--delta", "1e-5"]].concat())
@@ -359,7 +360,7 @@ fn the_total_of_a_merger_is_one_that_fits_or_is_asked_for() {
         sandbox.dp(&args.concat())
     };
     merge(["a", "b"], &[]).exits(2).says(&["--delta", "2e-6"]);
-    // 0.1 + 0.2 rounds up to what the sum of the two is at most
+    // 0.1 + 0.2 rounds up to an upper bound on the sum of the two
     merge(["a", "b"], &["--delta", "3e-6"]).exits(0);
     std::fs::remove_file(sandbox.path("out")).unwrap();
     let sum = merge(["c", "d"], &[]).exits(0).json();
@@ -385,7 +386,7 @@ fn what_a_crash_left_of_a_run_is_shown_as_spent() {
     run().exits(0);
     let whole = sandbox.read("l.ledger");
     let lines: Vec<&[u8]> = whole.split_inclusive(|&byte| byte == b'\n').collect();
-    // the header, the key of the users, the most of a release
+    // the header, the key of the users, most of a release
     let left = lines[..3].concat();
     sandbox.write("l.ledger", &left[..left.len() - 70]);
     let shown = sandbox.dp(&["ledger", "show", "l.ledger"]).exits(0).stdout;
@@ -399,7 +400,7 @@ fn what_a_crash_left_of_a_run_is_shown_as_spent() {
     );
 }
 
-/// Two ledgers of the same rows that have paid for a run each.
+/// Two ledgers of the same rows to which one run each was charged.
 fn two_ledgers() -> Sandbox {
     let sandbox = Sandbox::new();
     sandbox.write("rows.csv", samples(120));
@@ -477,7 +478,7 @@ fn a_merged_ledger_without_the_key_of_its_users_says_so_and_pays_for_nothing_unt
             "both.ledger.key",
             "--same-data-set",
         ]);
-        // every spend is counted whether or not users are known
+        // every spend is counted, whether or not users are known
         assert!(said.stdout.contains("runs are refused until"), "{damage}");
         let before = sandbox.read("both.ledger");
         let on_both = ["--ledger", "both.ledger", "--force"];

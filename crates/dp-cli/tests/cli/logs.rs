@@ -1,19 +1,19 @@
-//! Logs say what is done and never what is in the data.
+//! Logs describe what is done and never the contents of the data.
 
 use std::fmt::Write as _;
 use std::fs;
 
 use crate::support::{Run, Sandbox, names_in, words};
 
-/// Begins every user id.
+/// Prefix of every user id.
 const ID: &str = "qvz-person-";
 const N_USERS: usize = 60;
 
-/// Data as csv with every user id and every number of it, each of a kind that stands nowhere else.
+/// Data as csv, with every user id and every number in it, in forms that occur nowhere else.
 struct Recognisable {
     csv: String,
     words: Vec<String>,
-    /// The numbers as the program holds them.
+    /// The numbers as represented in the program.
     rounded: Vec<String>,
 }
 
@@ -33,7 +33,8 @@ fn recognisable(head: &str, n_rows: usize, n_numbers: usize, with_item: bool) ->
                 state = state
                     .wrapping_mul(6_364_136_223_846_793_005)
                     .wrapping_add(1);
-                // 14 decimals: a noisy value in a released file meets one of them with probability 1e-9 in all
+                // 14 decimals: a noisy value in a released file equals one of them with a total
+                // probability of 1e-9
                 let number = format!(
                     "{}.{:014}",
                     1 + (state >> 60) % 5,
@@ -55,7 +56,7 @@ fn recognisable(head: &str, n_rows: usize, n_numbers: usize, with_item: bool) ->
     }
 }
 
-/// Nothing of the data is in what was said, nor in the files that may be published.
+/// Nothing from the data occurs in the output, nor in the files that may be published.
 #[track_caller]
 fn assert_nothing_private(sandbox: &Sandbox, run: &Run, data: &Recognisable) {
     for word in &data.rounded {
@@ -94,7 +95,7 @@ fn logs_of_a_training_run_hold_nothing_of_the_ratings() {
         ] {
             assert!(run.stderr.contains(said), "no `{said}` in {}", run.stderr);
         }
-        // counts of users and ratings are no public values either
+        // counts of users and ratings are not public either
         assert!(
             !run.stderr.contains("60") && !run.stderr.contains("600"),
             "{}",
@@ -111,7 +112,7 @@ fn logs_of_a_training_run_hold_nothing_of_the_ratings() {
     assert_nothing_private(&sandbox, &evaluated, &data);
 }
 
-/// `dp COMMAND data.csv ARGS -vv` on labelled rows, and the pages about it.
+/// `dp COMMAND data.csv ARGS -vv` on labelled rows, and the pages about the run.
 fn log_rows(command: &str, args: &[&str]) {
     let sandbox = Sandbox::new();
     let data = recognisable("user,target,a,b,c,d", 8, 5, false);
@@ -146,7 +147,7 @@ fn messages_are_as_many_as_asked_for() {
         .exits(0)
         .stderr;
     assert!(info.contains("INFO") && !info.contains("DEBUG") && debug.contains("DEBUG"));
-    // the flag may stand before the command, in the environment, or in the file
+    // the flag may be given before the command, in the environment, or in the file
     let before = words("-v train ratings.csv --epsilon 1 --delta 1e-5 --force");
     assert_eq!(sandbox.dp(&before).exits(0).stderr, info);
     let env = sandbox

@@ -1,4 +1,5 @@
-//! Tables from Parquet files: with the feature the same as from csv, without it a message that names the feature.
+//! Tables from Parquet files: with the feature, the same as from csv; without it, a message that
+//! names the feature.
 
 #[cfg(not(feature = "parquet"))]
 #[test]
@@ -35,7 +36,8 @@ mod with_the_feature {
 
     const ROWS_PER_GROUP: usize = 64;
 
-    /// The table of a csv file as Parquet: columns that are numbers in every row as doubles, the others as text.
+    /// Converts a csv file to Parquet: columns that are numbers in every row become doubles, the
+    /// others text.
     fn convert(sandbox: &Sandbox, csv: &str, parquet: &str) {
         let text = sandbox.text(csv);
         let mut lines = text.lines().map(|line| line.split(',').collect::<Vec<_>>());
@@ -199,7 +201,7 @@ mod with_the_feature {
         }
     }
 
-    /// An id in the dictionary that says it is longer than its page: the decoder panics.
+    /// An id in the dictionary whose declared length exceeds its page: the decoder panics.
     #[test]
     fn a_panic_of_the_decoder_is_an_error_and_says_nothing_else() {
         let sandbox = Sandbox::new();

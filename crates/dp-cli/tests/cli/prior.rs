@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::support::Sandbox;
 
-/// A sandbox with ratings, and with public ratings of the same items by others.
+/// A sandbox with ratings, and with public ratings of the same items by other users.
 fn with_public() -> Sandbox {
     let sandbox = Sandbox::with_ratings();
     let mut public = "user,item,rating\n".to_owned();

@@ -1,10 +1,11 @@
-//! The reader in Python recommends what `dp recommend` does.
+//! The Python reader recommends the same as `dp recommend`.
 
 use std::process::Command;
 
 use crate::support::{Sandbox, words};
 
-/// A thousandth of a rating apart, the order of two items means nothing: users' equations are summed in single precision.
+/// If two items differ by less than a thousandth of a rating, their order is arbitrary: users'
+/// equations are summed in single precision.
 const CLOSE: f64 = 1e-3;
 
 fn has_numpy() -> bool {
@@ -61,7 +62,7 @@ fn the_reader_in_python_agrees() {
     }
     assert!(found.is_sorted_by(|a, b| a.0 >= b.0));
 
-    // a newer model is refused, not misread
+    // a newer model is rejected, not misread
     let factors = sandbox.read("dp-model/item_factors.safetensors");
     let (old, new) = (br#"schema_version\":4"#, br#"schema_version\":9"#);
     let at = factors

@@ -1,4 +1,5 @@
-//! Held-out metrics: the verdict on a model, who may see it, and metrics that were paid for.
+//! Held-out metrics: the verdict on a model, who may see it, and metrics that were charged and
+//! released.
 
 use serde_json::Value;
 
@@ -6,7 +7,8 @@ use crate::support::{Sandbox, ratings, words};
 
 const CLAIM: &str = "not chosen by looking";
 
-/// Users of one level each, items that all are alike: nothing that a user's own mean does not know.
+/// Each user has one level, and all items are alike: a model cannot be better than each user's own
+/// mean.
 fn levels() -> String {
     let row = |u: usize, i: usize| {
         let level = [1.5, 2.5, 3.5, 4.5][u % 4];
@@ -142,10 +144,10 @@ fn released_metrics_are_paid_for_listed_recomputable_and_decide_the_verdict() {
     sandbox
         .dp(&words("verify model --ledger l.ledger --recompute"))
         .exits(0);
-    // the verdict follows from releases: nobody looked at anything that was not paid for
+    // the verdict follows from releases: nothing was looked at that was not charged
     sandbox.dp(&words(&format!("{run} --out next"))).exits(0);
     assert!(sandbox.text("next/certificate.json").contains(CLAIM));
-    // metrics that do not follow from the list of releases are found
+    // metrics that do not follow from the list of releases are detected
     let text = sandbox.text("model/certificate.json");
     let mut edited = dp_accounting::Certificate::from_json(&text).unwrap();
     let mut wrong = edited.metrics.clone();
@@ -232,7 +234,8 @@ fn lines_of_users() -> String {
     rows
 }
 
-/// The metrics of a run that released some, with the share of the sum of inverse squared noise multipliers of whole Gaussians that they have.
+/// The metrics of a run that released some, with their share of the sum of inverse squared noise
+/// multipliers of whole Gaussians.
 fn measured(sandbox: &Sandbox, command: &str, names: &[[&str; 2]]) -> (Value, f64) {
     let line = format!("{command} --delta 1e-5 --publish-releases --force --json --out measured");
     let json = sandbox.dp(&words(&line)).exits(0).json();
@@ -260,7 +263,7 @@ fn measured(sandbox: &Sandbox, command: &str, names: &[[&str; 2]]) -> (Value, f6
     );
     let z = last["event"]["noise_multiplier"].as_f64().unwrap();
     sandbox.dp(&words("verify measured --recompute")).exits(0);
-    // metrics that do not follow from the list of releases are found
+    // metrics that do not follow from the list of releases are detected
     let text = sandbox.text("measured/certificate.json");
     let mut edited = dp_accounting::Certificate::from_json(&text).unwrap();
     let mut wrong = edited.metrics.clone();
@@ -278,7 +281,8 @@ fn measured(sandbox: &Sandbox, command: &str, names: &[[&str; 2]]) -> (Value, f6
     (metrics[0].clone(), z)
 }
 
-/// All kinds of plans: shares of mu^2, a choice among alphas, and rounds on samples, which the accountant composes with the metrics.
+/// All kinds of plans: shares of mu^2, a choice among alphas, and rounds on samples, which the
+/// accountant composes with the metrics.
 #[test]
 fn what_users_make_of_federated_releases_has_released_metrics() {
     let sandbox = Sandbox::new();
@@ -308,15 +312,15 @@ fn what_users_make_of_federated_releases_has_released_metrics() {
         assert_eq!(first["clipped_to"], serde_json::json!([0.0, end]));
         let figure = |of: &str| first[of].as_f64().unwrap();
         assert!(figure("lower") <= figure("value") && figure("value") <= figure("upper"));
-        // own rows say all there is to know: 40 users, noise of a tenth of the range
+        // the users' own rows are sufficient: 40 users, noise of a tenth of the range
         assert!(figure("value") < 0.7 * end, "{more}: {first}");
         noise.push(z);
     }
-    // half of mu^2 of the whole run, whatever is released beside them
+    // half of mu^2 of the whole run, whatever else is released
     for z in &noise {
         assert!((z / noise[0] - 1.0).abs() < 1e-6, "{noise:?}");
     }
-    // users with rows beyond any range are as wrong as can be, and change nobody else
+    // users with rows beyond any range have the maximum error, and do not affect other users
     let hostile = (0..30).map(|row| format!("h{},1e38,-3e38,{}e38\n", row % 3, row % 5 - 2));
     let rows = lines_of_users() + &hostile.collect::<String>();
     sandbox.write("rows.csv", rows);
@@ -324,7 +328,7 @@ fn what_users_make_of_federated_releases_has_released_metrics() {
         let (first, _) = measured(&sandbox, &format!("{run} {more}"), &names("RMSE"));
         assert!(first["value"].as_f64().unwrap() < 0.8 * 8.0, "{first}");
     }
-    // nobody looked at anything that was not paid for
+    // nothing was looked at that was not charged
     let ledger = "--ledger l.ledger --ledger-epsilon 50";
     let line = format!("{run} --delta 1e-5 {of_shares} {ledger} --fail-if-worse --out first");
     let code = sandbox.dp(&words(&line)).code;
@@ -360,12 +364,14 @@ fn rounds_with_public_features_have_released_metrics() {
     measured(&sandbox, &lists, &names);
 }
 
-/// Labels that follow each user's own line: what a user's own rows say, a noisy model does not.
+/// Labels that follow each user's own line: the users' own rows determine it, a noisy model does
+/// not.
 #[test]
 fn rows_have_a_verdict_too() {
     let sandbox = Sandbox::new();
     sandbox.write("rows.csv", lines_of_users());
-    // `dp federate` is judged by what users make of its releases, which is no worse than their own rows alone
+    // `dp federate` is evaluated by the personal models that users build from its releases, which
+    // are no worse than their own rows alone
     for (command, more, model, code) in [
         ("personalize", "--rank 1", "private personalization", 9),
         (
@@ -397,7 +403,7 @@ fn rows_have_a_verdict_too() {
         }
         sandbox.dp(&["verify", command]).exits(0);
     }
-    // errors are clipped to a public range, which somebody has to name
+    // errors are clipped to a public range, which has to be given
     let line = "personalize rows.csv --rank 1 --epsilon 20 --delta 1e-5 --release-metrics 0.5 --publish-releases --force";
     sandbox.dp(&words(line)).exits(2).says(&["--metric-bound"]);
     let line = format!("{line} --target-range=-8,8 --json --out measured");
@@ -412,7 +418,7 @@ fn rows_have_a_verdict_too() {
     sandbox.dp(&several).exits(2).says(&["--fail-if-worse"]);
 }
 
-/// Users of a single record: a held-out one has it to be found and no history.
+/// Users with a single record: a held-out user has it as the target and has no history.
 #[test]
 fn users_without_a_history_are_asked_when_lists_are_measured() {
     let sandbox = Sandbox::new();
@@ -466,7 +472,7 @@ fn classes_have_auc_log_loss_and_recalls_with_intervals() {
             let row = metrics.iter().find(own).unwrap();
             let figure = |of: &str| row["estimate"][of].as_f64().unwrap();
             assert!(figure("lower") < figure("value") && figure("value") < figure("upper"));
-            // the figure that the summary has without an interval
+            // the value that the summary shows without an interval
             let internal = &json["internal"];
             let same = match command {
                 "personalize" => internal["trained_on"].as_array().unwrap().iter(),

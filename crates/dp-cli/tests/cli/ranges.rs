@@ -1,4 +1,5 @@
-//! Ranges that the table of settings states, against what commands refuse before they read anything.
+//! The ranges stated in the table of settings, compared with what commands reject before they read
+//! anything.
 
 use dp_personal::settings::{
     FederateSettings, Kind, PersonalizeSettings, Range, Setting, Settings, TrainSettings,
@@ -7,7 +8,7 @@ use dp_personal::settings::{
 
 use crate::support::Sandbox;
 
-/// What a setting needs beside it to have a meaning.
+/// Other settings that a setting requires.
 const NEEDS: [(&str, &str); 7] = [
     ("head_fraction", "--feedback implicit"),
     ("ledger_epsilon", "--ledger l"),
@@ -39,12 +40,12 @@ fn probes(range: Range, kind: Kind) -> (Vec<f64>, Vec<f64>) {
     (outside, inside)
 }
 
-/// The command line of a run on a file that is not there, with this value of one setting.
+/// The command line of a run on a file that does not exist, with this value of one setting.
 fn line(command: &str, setting: &Setting, value: f64) -> Vec<String> {
     let mut words = vec![command.to_owned(), "nowhere.csv".to_owned()];
     let usual: &[(&str, &str)] = match command {
         "personalize" => &[("rank", "--rank 1")],
-        // what candidates set themselves is not looked at
+        // settings that candidates set themselves are ignored
         "tune" if setting.name == "dim" => &[("", "--try reg=1 --try reg=2")],
         "tune" => &[("", "--try dim=1 --try dim=2")],
         _ => &[],
@@ -75,7 +76,7 @@ fn commands_refuse_what_the_table_says_they_refuse() {
         ("federate", FederateSettings::table()),
     ] {
         for setting in &table {
-            // `dp tune` has no features of items
+            // `dp tune` does not support item features
             let is_elsewhere = command == "tune" && setting.name == "min_items";
             let Some(range) = setting.range.filter(|_| !is_elsewhere) else {
                 continue;

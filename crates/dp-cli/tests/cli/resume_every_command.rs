@@ -1,4 +1,5 @@
-//! Every command that trains goes on after a kill, and its model follows from its list of releases.
+//! Every command that trains continues after a kill, and its model follows from its list of
+//! releases.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -8,11 +9,11 @@ use dp_accounting::{Certificate, Ledger};
 use crate::personalize::samples;
 use crate::support::{Sandbox, words};
 
-/// A command that trains, on data in a folder of its own.
+/// A command that trains, on data in a separate folder.
 struct Case {
     args: Vec<&'static str>,
     model: &'static str,
-    /// Whether a ledger pays for its whole plan at once.
+    /// Whether the whole plan is reserved from the ledger at once.
     whole: bool,
 }
 
@@ -78,7 +79,7 @@ impl Case {
         sandbox.dp(&[&self.args[..], more].concat())
     }
 
-    /// Runs until the list has `n` entries, or the run is over, and kills it.
+    /// Runs until the list has `n` entries or the run has ended, and kills it.
     fn is_killed_after(&self, sandbox: &Sandbox, n: usize, more: &[&str]) -> bool {
         let mut child = sandbox
             .command()
@@ -120,7 +121,7 @@ fn a_killed_run_of_every_command_goes_on_and_its_model_is_recomputed() {
         case.run(&whole, &[]).exits(0);
         let uninterrupted = n_paid(&whole);
         let sandbox = Case::sandbox();
-        // room to pay once more for what a kill lost, or a ledger for this run alone
+        // room to charge again what a kill lost, or a ledger for this run alone
         let more = || {
             let is_made = sandbox.exists("l.ledger");
             let more: &[&str] = match (case.whole, is_made) {
@@ -140,7 +141,8 @@ fn a_killed_run_of_every_command_goes_on_and_its_model_is_recomputed() {
         }
         if !sandbox.exists("dp-model") {
             let run = case.run(&sandbox, more());
-            // a kill may have come when the model was there already, or between payment and list where there is no room
+            // the kill may have happened after the model was written, or between charge and list
+            // without room for a second charge
             let ended = [0, 7].contains(&run.code)
                 || (case.whole && run.stderr.contains("handed out once"));
             assert!(ended, "{:?}: {} {}", case.args, run.code, run.stderr);
@@ -150,7 +152,7 @@ fn a_killed_run_of_every_command_goes_on_and_its_model_is_recomputed() {
         }
         all_kills += n_kills;
         let paid = n_paid(&sandbox);
-        // matrices and right-hand sides are paid for in pairs
+        // matrices and right-hand sides are charged in pairs
         let most = uninterrupted + 2 * n_kills;
         assert!(
             (uninterrupted..=most).contains(&paid),
@@ -184,7 +186,7 @@ fn a_tampered_list_or_model_differs_and_another_list_is_refused() {
             let found = recompute(&["--releases", "tampered.list"]).exits(6).json();
             assert_eq!(found["recomputed"]["result"], "differs", "{:?}", case.args);
         };
-        // bytes behind the last release: in an internal list nothing but this looks at them
+        // bytes after the last release: in an internal list no other check reads them
         differs(&[&list[..], b"{"].concat());
         let mut tampered = list.clone();
         let at = tampered.len() - 3;
@@ -220,7 +222,7 @@ fn a_tampered_list_or_model_differs_and_another_list_is_refused() {
         let found = recompute(&["--releases", "foreign.list"]).exits(4).json();
         assert_eq!(found["recomputed"]["result"], "cannot", "{:?}", case.args);
 
-        // a model with one other bit, and a certificate that was made out for it
+        // a model with one changed bit, and a certificate issued for it
         let mut model = sandbox.read(case.model);
         *model.last_mut().unwrap() ^= 1;
         sandbox.write(case.model, &model);

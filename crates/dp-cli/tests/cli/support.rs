@@ -1,4 +1,4 @@
-//! A folder to run the program under test in, and data to run it on.
+//! A folder in which the program under test runs, and data for it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use dp_accounting::Certificate;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// What one run of `dp` did.
+/// The result of one run of `dp`.
 pub(crate) struct Run {
     pub(crate) code: i32,
     pub(crate) stdout: String,
@@ -16,7 +16,7 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Checks the exit code and that nothing panicked; on failure shows what was said.
+    /// Checks the exit code and that nothing panicked; on failure prints the output.
     #[track_caller]
     pub(crate) fn exits(self, code: i32) -> Self {
         assert_eq!(
@@ -28,7 +28,7 @@ impl Run {
         self
     }
 
-    /// Checks that the error message holds each of these.
+    /// Checks that the error message contains each of these.
     #[track_caller]
     pub(crate) fn says(self, parts: &[&str]) -> Self {
         for part in parts {
@@ -41,7 +41,7 @@ impl Run {
         self
     }
 
-    /// Checks that standard output holds each of these.
+    /// Checks that standard output contains each of these.
     #[track_caller]
     pub(crate) fn prints(&self, parts: &[&str]) {
         for part in parts {
@@ -53,7 +53,7 @@ impl Run {
         }
     }
 
-    /// Standard output as exactly one JSON value.
+    /// Parses standard output as exactly one JSON value.
     #[track_caller]
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.stdout).expect("standard output is one JSON value")
@@ -70,7 +70,7 @@ impl From<Output> for Run {
     }
 }
 
-/// A folder that `dp` runs in.
+/// A folder in which `dp` runs.
 pub(crate) struct Sandbox(TempDir);
 
 impl Sandbox {
@@ -117,7 +117,7 @@ impl Sandbox {
         fs::symlink_metadata(self.path(name)).is_ok()
     }
 
-    /// Puts a certificate into a folder of released files, and what it says of them into their list.
+    /// Puts a certificate into a folder of released files, and its statement into their list.
     pub(crate) fn issue(&self, folder: &str, certificate: &Certificate) {
         let manifest = format!("{folder}/manifest.json");
         let mut list = self.value(&manifest);
@@ -132,47 +132,47 @@ impl Sandbox {
         self.write(&format!("{folder}/certificate.json"), certificate.to_json());
     }
 
-    /// Everything in the folder, hidden things included, sorted.
+    /// Names of everything in the folder, including hidden files, sorted.
     pub(crate) fn names(&self) -> Vec<String> {
         names_in(self.0.path())
     }
 
-    /// The program under test. A run is counted alone where its arguments name no ledger.
+    /// The program under test. If its arguments name no ledger, each run is counted separately.
     pub(crate) fn command(&self) -> Command {
         let mut command = self.program(crate::BINARY);
         command.env("DP_NO_LEDGER", "1");
         command
     }
 
-    /// A program run in the folder.
+    /// A program that runs in the folder.
     pub(crate) fn program(&self, name: &str) -> Command {
         let mut command = Command::new(name);
         command.current_dir(self.0.path()).stdin(Stdio::null());
-        // settings of whoever runs the tests are no settings of the tests
+        // the environment of whoever runs the tests must not affect them
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("DP_") {
                 command.env_remove(name);
             }
         }
-        // the ids of generated items are
+        // the ids of generated items are public
         command.env("DP_ITEM_IDS_ARE_PUBLIC", "1");
         command
     }
 
-    /// The program under test with these arguments and variables of the environment.
+    /// Runs the program under test with these arguments and environment variables.
     pub(crate) fn run_with(&self, args: &[&str], env: &[(&str, &str)]) -> Run {
         let mut command = self.command();
         command.args(args).envs(env.iter().copied());
         command.output().unwrap().into()
     }
 
-    /// The program under test with these arguments.
+    /// Runs the program under test with these arguments.
     pub(crate) fn run(&self, args: &[&str]) -> Run {
         self.run_with(args, &[])
     }
 
-    /// `dp` with these arguments, and with `--new-ledger` where they name a ledger that is not there: most tests begin with one.
-    /// [`run`](Self::run) adds nothing.
+    /// Runs `dp` with these arguments, and with `--new-ledger` if they name a ledger that does not
+    /// exist: most tests begin with one. [`run`](Self::run) adds nothing.
     pub(crate) fn dp(&self, args: &[&str]) -> Run {
         let named = args.windows(2).find(|pair| pair[0] == "--ledger");
         let is_made = ["--ledger-epsilon", "--new-ledger"]
@@ -186,7 +186,7 @@ impl Sandbox {
         }
     }
 
-    /// `dp train ratings.csv --epsilon 1 --delta 1e-5` with these arguments as well.
+    /// Runs `dp train ratings.csv --epsilon 1 --delta 1e-5` with further arguments.
     pub(crate) fn train(&self, more: &[&str]) -> Run {
         let mut args = vec!["train", "ratings.csv", "--epsilon", "1", "--delta", "1e-5"];
         args.extend(more);
@@ -194,8 +194,8 @@ impl Sandbox {
     }
 }
 
-/// Whether a whole number stands in a text. Digits of another number, before or behind its point, are none: noisy
-/// values have all kinds of them.
+/// Whether a text contains a whole number. Digits of another number, before or after its decimal
+/// point, do not count: noisy values contain arbitrary digits.
 pub(crate) fn states_number(text: &str, number: usize) -> bool {
     let number = number.to_string();
     let mut words = text.split(|c: char| !c.is_alphanumeric() && c != '.');
@@ -211,10 +211,10 @@ pub(crate) fn names_in(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Begins every user id of [`ratings`]; nothing that is released may hold it.
+/// Prefix of every user id in [`ratings`]; nothing that is released may contain it.
 pub(crate) const USER: &str = "zqx-user-";
 
-/// Ratings as csv, the same at every call: user `u` rates `per_user` neighbours of item `7 u`.
+/// Ratings as csv, the same for every call: user `u` rates `per_user` neighbours of item `7 u`.
 pub(crate) fn ratings(n_users: usize, n_items: usize, per_user: usize) -> String {
     let mut text = "user,item,rating\n".to_owned();
     for user in 0..n_users {

@@ -1,4 +1,4 @@
-//! `dp verify`: an auditor's view.
+//! `dp verify`, from the point of view of an auditor.
 
 use crate::support::Sandbox;
 
@@ -139,7 +139,7 @@ fn a_certificate_that_names_no_model_does_not_vouch_for_the_one_beside_it() {
     let text = sandbox.text("dp-model/certificate.json");
     let mut certificate = dp_accounting::Certificate::from_json(&text).unwrap();
     certificate.artifacts.clear();
-    // binding another file renews the digest
+    // binding another file recomputes the digest
     let certificate = certificate.with_artifact("other.txt", b"");
     sandbox.write("dp-model/certificate.json", certificate.to_json());
     sandbox.dp(&["verify", "dp-model"]).exits(6);
@@ -167,7 +167,7 @@ fn the_ledger_that_paid_is_told_from_another() {
         .json();
     assert_eq!(json["ledger_compared"], true);
     assert_eq!(json["statement"]["unit"], "user");
-    // the other model was paid in memory
+    // the other model was charged to a ledger in memory
     sandbox
         .dp(&["verify", "dp-model", "--ledger", "ratings.ledger"])
         .exits(6)

@@ -1,4 +1,4 @@
-//! Warnings of settings are for everybody; warnings of records are internal.
+//! Warnings about settings are public; warnings about records are internal.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::personalize::samples;
 use crate::support::{Run, Sandbox, ratings, words};
 
-/// Texts of everything that anybody may read, with what the screen said.
+/// Texts of everything that anybody may read, including the screen output.
 fn open_to_all(sandbox: &Sandbox, run: &Run) -> String {
     let mut all = run.stderr.clone();
     for entry in fs::read_dir(sandbox.path("dp-model")).unwrap() {
@@ -73,7 +73,7 @@ fn targets_that_protect_hardly_anybody_are_told_on_the_screen_and_in_the_report(
 #[test]
 fn what_records_say_of_their_users_and_columns_is_internal() {
     let sandbox = Sandbox::new();
-    // visits as users, two of them the same person by hand
+    // visits as users, two of which belong to the same person
     let visits = (0..40)
         .map(|n| format!("v{n},item-{},3\n", n % 7))
         .collect::<String>();
@@ -91,7 +91,7 @@ fn what_records_say_of_their_users_and_columns_is_internal() {
         assert!(!open.contains(said) && !run.stdout.contains(said));
     }
 
-    // a column of items that counts their ratings
+    // an item column that contains the number of the item's ratings
     let text = ratings(40, 25, 10);
     sandbox.write("ratings.csv", &text);
     let mut items = "item,genre,seen\n".to_owned();
@@ -118,7 +118,7 @@ fn what_records_say_of_their_users_and_columns_is_internal() {
     );
     assert!(!open_to_all(&sandbox, &run).contains(said));
 
-    // and one of rows that counts its user's
+    // and a row column that contains the number of the user's rows
     let all = samples(40);
     let rows = all.lines().enumerate().map(|(at, line)| match at {
         0 => format!("{line},visits\n"),
@@ -132,7 +132,7 @@ fn what_records_say_of_their_users_and_columns_is_internal() {
                 .unwrap()
                 .parse()
                 .unwrap();
-            // users have from one to all of their rows
+            // users have between one and all of their rows
             if (at - 1) % 12 <= user % 12 {
                 format!("{line},{}\n", user % 12 + 1)
             } else {
@@ -179,11 +179,11 @@ fn a_certificate_says_when_on_what_and_from_which_list() {
     for assumption in certificate["assumptions"].as_array().unwrap() {
         assert_eq!(assumption["adjacency"], "add-remove-user", "{assumption}");
     }
-    // what is repeated says the same again
+    // repeating the run prints the same warnings
     sandbox.train(&["--force", "--insecure-seed", "1"]).exits(0);
     let seeded = sandbox.value("dp-model/certificate.json");
     assert_eq!(seeded["made"]["time"], Value::Null);
-    // the hash of the last release covers an internal list, and stands on its last line of text
+    // the hash of the last release covers an internal list, and is on its last line of text
     assert_eq!(seeded["made"]["release_list_sha256"], Value::Null);
     let releases = seeded["releases"].as_array().unwrap();
     let last = releases.last().unwrap()["entry_hash"].as_str().unwrap();

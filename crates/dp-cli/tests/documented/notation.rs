@@ -1,4 +1,4 @@
-//! The words of `docs/notation.md` against the public signatures of the crates.
+//! Compares the terms in `docs/notation.md` with the public signatures of the crates.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -44,7 +44,7 @@ pub(crate) fn library_code() -> BTreeMap<String, String> {
     code
 }
 
-/// Words of public signatures, each with one place where it stands.
+/// Words of public signatures, each with one place where it occurs.
 fn public_words() -> BTreeMap<String, String> {
     let mut words = BTreeMap::new();
     for path in sources() {
@@ -68,7 +68,7 @@ fn words_of(code: &str) -> impl Iterator<Item = &str> {
     code.split(split).filter(|word| !word.is_empty())
 }
 
-/// The code before the tests of a file.
+/// The code of a file before its tests, without comments.
 fn without_comments(text: &str) -> String {
     let code = text
         .split("#[cfg(test)]\nmod tests {")
@@ -100,7 +100,7 @@ fn signatures(code: &str) -> Vec<String> {
     found
 }
 
-/// Words in code of a column of the table under `heading`.
+/// Words in backticks in a column of the table under `heading`.
 fn column(page: &str, heading: &str, column: usize) -> Vec<String> {
     let (_, section) = page.split_once(heading).unwrap();
     let rows = section.lines().skip_while(|line| !line.starts_with('|'));

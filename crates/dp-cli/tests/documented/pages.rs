@@ -11,14 +11,14 @@ pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Runs a page's commands in order. `expected` holds commands that end with another code than 0, by
-/// a part of them.
+/// Runs a page's commands in order. `expected` lists commands with an exit code other than 0,
+/// identified by a part of them.
 #[track_caller]
 pub(crate) fn run(page: &str, expected: &[(&str, i32)]) {
     run_in_order(&[page], expected);
 }
 
-/// The same for pages of which each goes on in the folder of the one before.
+/// The same for several pages, each of which continues in the folder of the previous one.
 #[track_caller]
 pub(crate) fn run_in_order(pages: &[&str], expected: &[(&str, i32)]) {
     let shell = Shell::new(&root());

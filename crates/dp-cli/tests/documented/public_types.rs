@@ -1,5 +1,6 @@
-//! What decision 0039 asks of public types, read off the sources: settings go to and from files and can be begun with,
-//! and nothing is public that nobody can come by.
+//! Checks the requirements of decision 0039 on public types, based on the sources: settings can be
+//! written to and read from files and have a starting point, and every public type can be obtained
+//! by callers.
 
 use std::collections::BTreeMap;
 
@@ -14,11 +15,12 @@ struct Type {
     body: String,
 }
 
-/// Ends of the names of settings: what a caller fills in to say how something is to be done.
+/// Suffixes of the names of settings, which a caller fills in.
 const SETTINGS: [&str; 5] = ["Params", "Setup", "Columns", "Fractions", "Shares"];
 
-/// What is read from files without being a setting: releases, certificates and models, whose readers check them and their schema, findings of
-/// audits, and guarantees. They may have fields of later versions.
+/// Types that are read from files without being settings: releases, certificates and models, whose
+/// readers check them and their schema, findings of audits, and guarantees. They may have fields of
+/// later versions.
 const NOT_SETTINGS: [&str; 31] = [
     "ApproxDp",
     "Artifact",
@@ -54,7 +56,7 @@ const NOT_SETTINGS: [&str; 31] = [
 ];
 
 impl Type {
-    /// Whether files hold one with fields that have names.
+    /// Whether files contain such a type with named fields.
     fn has_fields_in_files(&self) -> bool {
         let mut lines = self.body.lines();
         let head = lines.next().unwrap_or_default();
@@ -66,8 +68,8 @@ impl Type {
         self.above.contains("Deserialize") && head.ends_with('{') && (!is_enum || of_enum())
     }
 
-    /// Whether a field that nobody knows is an error; what is read by way of a type that checks refuses them itself, and so does what
-    /// stands in a variant whose name is outside it.
+    /// Whether an unknown field is an error. Types that are read through a validating type reject
+    /// unknown fields themselves, and so do variants whose name is stored outside of them.
     fn refuses_unknown_fields(&self) -> bool {
         let refuses = ["deny_unknown_fields", "try_from"];
         let is_outside = self.body.starts_with("pub enum") && !self.above.contains("tag = ");
@@ -114,7 +116,7 @@ fn by_crate() -> BTreeMap<String, (String, Vec<Type>)> {
     code.map(|(name, code)| (name, with_types(code))).collect()
 }
 
-/// Whether some public function of `code` gives one.
+/// Whether some public function in `code` returns one.
 fn is_given(name: &str, code: &str) -> bool {
     let given = |line: &str| {
         let (_, result) = line.split_once("->").unwrap_or_default();
@@ -125,7 +127,7 @@ fn is_given(name: &str, code: &str) -> bool {
     code.lines().any(given)
 }
 
-/// Whether the type's own functions give one.
+/// Whether the type's own functions return one.
 fn is_built(name: &str, code: &str) -> bool {
     let mut inside = false;
     code.lines().any(|line| {
@@ -139,7 +141,7 @@ fn is_built(name: &str, code: &str) -> bool {
     })
 }
 
-/// Whether the first line of a struct leaves no field of a tuple closed.
+/// Whether the first line of a struct leaves all fields of a tuple public.
 fn is_open_head(line: &str) -> bool {
     let fields = line.split_once('(').map(|(_, fields)| fields);
     fields.is_none_or(|fields| {
@@ -217,7 +219,7 @@ fn every_public_struct_can_be_come_by() {
                 .all(|line| line.trim_start().starts_with("pub "))
                 && found.body.lines().next().is_some_and(is_open_head);
             let held = |line: &str| {
-                // a field, or what a contribution hands out to work with
+                // a field, or a buffer that a contribution works with
                 let line = line.trim_start();
                 let field = line
                     .strip_prefix("pub ")

@@ -1,4 +1,4 @@
-//! The tests that `docs/threats.md` names.
+//! Checks that the tests named in `docs/threats.md` exist.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::markdown::spans;
 use crate::pages::root;
 
-/// Crate and path of every test that a text names.
+/// Crate and path of every test named in a text.
 fn named(text: &str) -> Vec<(String, String)> {
     let of_crate = |span: &String| {
         let (name, path) = span.split_once(' ')?;
@@ -27,7 +27,8 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Whether the crate has a test of this path: a function below `#[test]` in the file of the module, or in the `tests` within it.
+/// Whether the crate has a test with this path: a function below `#[test]` in the file of the
+/// module, or in the `tests` within it.
 fn exists(of_crate: &str, path: &str) -> bool {
     let mut modules: Vec<&str> = path.split("::").collect();
     let name = modules.pop().unwrap_or_default();

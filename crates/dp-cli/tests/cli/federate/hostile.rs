@@ -23,7 +23,7 @@ fn values_never_decide_an_error() {
     sandbox.write("nobody.json", nobody);
     let no_row = r#"{"users": ["a"], "num_samples": [0], "user_data": {"a": {"x": [], "y": []}}}"#;
     sandbox.write("no-row.json", no_row);
-    // no row of the declared length, a label too many, labels without rows
+    // no row of the declared length, a superfluous label, labels without rows
     let odd = r#"{"users": ["a", "b"], "num_samples": [3, 0], "user_data": {
         "a": {"x": [[1], [], [1, 2, 3]], "y": [1, NaN, [1, 2]]}, "b": {"x": [], "y": [1, 2]}}}"#;
     sandbox.write("odd.json", odd);
@@ -89,7 +89,7 @@ fn bad_settings_are_named_before_the_data_is_touched() {
             &["--format", "leaf", "--n-features", "0"],
             "--n-features is",
         ),
-        // with a constant one too many
+        // with a superfluous constant
         (
             &["--format", "leaf", "--n-features", "65536"],
             "--n-features is",
@@ -100,7 +100,7 @@ fn bad_settings_are_named_before_the_data_is_touched() {
             "intercept",
         ),
     ] {
-        // there is no such file: nobody looked
+        // the file does not exist, which shows that it was not opened
         let run = federate(&sandbox, args).exits(2).says(&[said]);
         assert!(!run.stderr.contains("data.csv"), "{}", run.stderr);
         assert!(sandbox.names().is_empty(), "{args:?}");

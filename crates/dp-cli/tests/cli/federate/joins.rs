@@ -1,4 +1,4 @@
-//! Users whom nothing was trained on: in the report, and by `dp predict`.
+//! Users who were held out from training: in the report, and with `dp predict`.
 
 use std::fmt::Write as _;
 
@@ -45,12 +45,12 @@ fn users_who_join_later_gain_as_much() {
     refused.says(&["--held-out-users"]);
 }
 
-/// A figure as pages have it.
+/// A value as formatted on pages.
 fn shown(figures: &Value) -> String {
     format!("{:.4}", figures["over_rows"].as_f64().unwrap())
 }
 
-/// Users whom the last run held out.
+/// Users held out by the last run.
 fn held_out(sandbox: &Sandbox) -> Vec<usize> {
     let table = sandbox.text("dp-model-internal/internal-users.csv");
     let held_out: Vec<usize> = table
@@ -71,7 +71,7 @@ fn a_declared_number_of_users_counts_those_held_out() {
     let trained = users.iter().enumerate();
     let trained = trained.filter(|(user, _)| !out.contains(user));
     sandbox.write("trained.csv", csv(trained));
-    // the same users, of whom none is held out
+    // the same users, none of whom is held out
     let same = ["--n-users", "180", "--data-set", "data.csv", "--out", "b"];
     federate_file(&sandbox, "trained.csv", &[&SEEDED[..], &same].concat()).exits(0);
     assert!(first == sandbox.read("b/shared.safetensors"));
@@ -109,7 +109,7 @@ fn users_who_are_held_out_do_not_touch_the_model() {
     let data_set = ["--data-set", "data.csv", "--out", "b"];
     federate_file(&sandbox, "other.csv", &[&args[..], &data_set].concat()).exits(0);
     assert!(first == sandbox.read("b/shared.safetensors"));
-    // and one who is trained on does
+    // and one who is used in training does
     let trained = (0..N_USERS).find(|user| !held_out.contains(user)).unwrap();
     users[trained].iter_mut().for_each(|(_, y)| *y = 9.0);
     sandbox.write("other.csv", csv(users.iter().enumerate()));
@@ -118,7 +118,8 @@ fn users_who_are_held_out_do_not_touch_the_model() {
     assert!(first != sandbox.read("b/shared.safetensors"));
 }
 
-/// Rows of somebody with level 0.5 and a seventh slope of -0.6, as csv without users; then the same without target, and the truth.
+/// Rows of a user with level 0.5 and a seventh slope of -0.6, as csv without users; then the same
+/// without target, and the true values.
 fn newcomer(n: usize) -> (String, String, Vec<f64>) {
     let mut history = "y,x0,x1,x2,x3,x4,x5,x6\n".to_owned();
     let (mut new, mut truth) = ("x0,x1,x2,x3,x4,x5,x6\n".to_owned(), Vec::new());
@@ -164,13 +165,13 @@ fn somebody_new_predicts_from_the_shared_part() {
     let found = predict(&sandbox, &["--rows", "new.csv"]);
     assert_eq!(found["provenance"], "seeded-noise");
     let five = rmse(&answers(&found), &truth);
-    // without history the shared part alone
+    // without history, only the shared part is used
     sandbox.write("me.csv", history.lines().next().unwrap());
     let none = predict(&sandbox, &["--rows", "new.csv"]);
     let none = rmse(&answers(&none), &truth);
     assert!(five < 0.5 && five < 0.75 * none, "{five} {none}");
     assert_eq!(sandbox.names(), names); // nothing is written
-    // five rows alone know less than seven slopes and a level
+    // five rows alone do not determine seven slopes and a level
     sandbox.write("me.csv", &history);
     let own = predict(&sandbox, &[]);
     let own = &own["users"][0];

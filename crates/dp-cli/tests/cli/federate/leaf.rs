@@ -37,7 +37,7 @@ fn leaf_json_and_csv_of_the_same_rows_give_the_same_model() {
     let text = sandbox.text("leaf/certificate.json");
     assert!(text.contains("list `users`") && text.contains("--n-features"));
     assert!(!text.contains("names of columns") && !text.contains("user column"));
-    // a row of another length in front of all others changes neither shape nor user
+    // a row of another length before all others changes neither shape nor user
     let first = leaf(&rows(N_USERS)).replacen("\"x\": [", "\"x\": [[1], ", 1);
     let first = first.replacen("\"y\": [", "\"y\": [0, ", 1);
     sandbox.write("first.json", first.replacen("[10, ", "[11, ", 1));

@@ -1,4 +1,4 @@
-//! What users gain by it.
+//! How users benefit.
 
 use super::{ALPHAS, federate, figure, sandbox};
 use crate::support::words;
@@ -23,7 +23,8 @@ fn users_who_are_alike_in_part_gain_from_learning_in_part_together() {
             "{alpha} {noisy} {without}"
         );
     }
-    // by the users' losses the others are worse by so much that they are chosen with a probability below 1e-9
+    // according to the users' losses the others are so much worse that they are chosen with a
+    // probability below 1e-9
     assert_eq!(json["alpha"], 1.0);
     assert_eq!(
         (&json["n_features"], &json["rounds"]),
@@ -34,7 +35,7 @@ fn users_who_are_alike_in_part_gain_from_learning_in_part_together() {
         .unwrap();
     let ridge = json["internal"]["own_ridge"]["over_rows"].as_f64().unwrap();
     assert!(choice < ridge, "{choice} {ridge}");
-    // a fifth of the rows is compared on: 0.8 of 2400, and all of them are counted once
+    // a fifth of the rows is used for the comparison: 0.8 of 2400, and each of them is counted once
     let n_rows = json["internal"]["n_rows"].as_u64().unwrap();
     assert!((1800..2150).contains(&n_rows), "{n_rows}");
 }
@@ -60,7 +61,7 @@ fn classes_are_fitted_by_the_logistic_loss() {
     federate(&sandbox, &["--threshold", "0", "--out", "x"]).exits(2);
 }
 
-/// Columns in raw units, of which one is a thousand times as large as the others.
+/// Columns in raw units, one of which is a thousand times as large as the others.
 fn raw_units(rate: &str) -> crate::support::Run {
     let sandbox = sandbox();
     let text = sandbox.text("data.csv");
@@ -82,7 +83,7 @@ fn raw_units(rate: &str) -> crate::support::Run {
     sandbox.write("data.csv", text.lines().map(line).collect::<String>());
     let args = "federate data.csv --epsilon 8 --delta 1e-5 --alpha-grid 0.1,1,inf --insecure-seed 3 --json --show-internal";
     let run = sandbox.dp(&[words(args), words(rate)].concat());
-    // also of a run that diverged, the release is there with its certificate
+    // even for a run that diverged, the release exists with its certificate
     let said = sandbox.dp(&["verify", "dp-model"]).exits(6);
     said.says(&["intact", "seeded noise"]);
     run

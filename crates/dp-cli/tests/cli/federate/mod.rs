@@ -1,4 +1,5 @@
-//! `dp federate`: models learned partly together and partly alone, with everything private kept apart.
+//! `dp federate`: models that are partly shared and partly personal, with everything private kept
+//! separate.
 
 mod hostile;
 mod joins;
@@ -20,7 +21,7 @@ const N_ROWS: usize = 10;
 const SHARED: &str = "dp-model/shared.safetensors";
 const ALPHAS: [&str; 3] = ["0.0", "1.0", "inf"];
 
-/// Rows of users with six shared slopes and a level and a seventh slope of their own.
+/// Rows of users with six shared slopes, and an individual level and seventh slope.
 fn rows(n_users: usize) -> Vec<Vec<([f64; 7], f64)>> {
     let mut state = 5_u64;
     let mut uniform = || {
@@ -61,7 +62,7 @@ pub(crate) fn sandbox() -> Sandbox {
     sandbox
 }
 
-/// `dp federate data.csv` at epsilon 8 with three alphas and 30 rounds, and these arguments as well.
+/// `dp federate data.csv` at epsilon 8 with three alphas and 30 rounds, and further arguments.
 pub(crate) fn federate(sandbox: &Sandbox, more: &[&str]) -> Run {
     federate_file(sandbox, "data.csv", more)
 }
@@ -82,7 +83,7 @@ fn federate_file(sandbox: &Sandbox, file: &str, more: &[&str]) -> Run {
     sandbox.dp(&args)
 }
 
-/// RMSE of an alpha, with or without noise.
+/// RMSE for an alpha, with or without noise.
 pub(crate) fn figure(json: &Value, alpha: &str, kind: &str) -> f64 {
     let rows = json["internal"]["by_alpha"].as_array().unwrap();
     let row = rows

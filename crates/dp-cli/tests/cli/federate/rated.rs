@@ -1,11 +1,11 @@
-//! Ratings, of items with public features.
+//! Ratings of items with public features.
 
 use std::fmt::Write as _;
 
 use super::{ALPHAS, federate_file, figure};
 use crate::support::{Sandbox, USER, words};
 
-/// Comedies please all, and every second user likes war.
+/// All users like comedies, and every second user likes war.
 fn rated() -> Sandbox {
     let sandbox = Sandbox::new();
     let mut items = "item,title,genres\n".to_owned();
@@ -89,7 +89,7 @@ fn users_describe_their_own_ratings_and_fit_their_own_models() {
         let lines: Vec<String> = lines.collect();
         format!("rating,{features}\n{}\n", lines.join("\n"))
     };
-    // somebody new who likes war, and does not like comedies
+    // a new user who likes war and does not like comedies
     let is_war = |cells: &str| cells.starts_with("0,0,1,");
     sandbox.write(
         "mine.csv",

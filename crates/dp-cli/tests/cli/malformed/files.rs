@@ -1,4 +1,4 @@
-//! The files that the tables speak of.
+//! The files used in the tables.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use super::table::{TARGET, cells};
 use crate::input_files::gzip;
 use crate::support::{Sandbox, ratings, words};
 
-/// Files that are nothing of what a command asks for, and ratings that are.
+/// Files that no command expects, and valid ratings.
 pub(super) fn plain() -> Sandbox {
     let sandbox = Sandbox::with_ratings();
     fs::create_dir(sandbox.path("folder")).unwrap();
@@ -32,7 +32,7 @@ pub(super) fn plain() -> Sandbox {
     sandbox
 }
 
-/// What `\n`, `\t` and `\xHH` stand for, repeated where ` * N` follows.
+/// Expands `\n`, `\t` and `\xHH`, repeated if ` * N` follows.
 fn bytes(text: &str) -> Vec<u8> {
     if let Some((part, times)) = text.rsplit_once(" * ") {
         return bytes(part).repeat(times.parse().unwrap());
@@ -52,7 +52,7 @@ fn bytes(text: &str) -> Vec<u8> {
     found
 }
 
-/// With a model and the ledger that paid for it, whole and spoilt.
+/// With a model and its ledger, intact and damaged.
 pub(super) fn with_model() -> Sandbox {
     let sandbox = plain();
     fs::create_dir(sandbox.path("book")).unwrap();
@@ -84,7 +84,7 @@ pub(super) fn with_models() -> Sandbox {
     sandbox
 }
 
-/// With runs that were interrupted, their lists of releases spoilt since.
+/// With interrupted runs whose lists of releases were damaged afterwards.
 pub(super) fn interrupted() -> Sandbox {
     let sandbox = crate::resume::killed();
     let whole = sandbox.read(crate::resume::LIST);
@@ -130,7 +130,7 @@ pub(super) fn with_groups() -> Sandbox {
     sandbox
 }
 
-/// Copies of these folders, each with one file spoilt.
+/// Copies of these folders, each with one damaged file.
 fn damage(sandbox: &Sandbox, folders: &[&str]) {
     for cells in cells(include_str!("damage.txt")) {
         let [copy, folder, file, how] = cells[..] else {
@@ -163,7 +163,7 @@ fn spoil(path: &Path, how: &str) {
     let bytes = match how {
         "cut" => whole[..whole.len() / 2].to_vec(),
         "empty" => Vec::new(),
-        // the length of the header, which would not fit into memory
+        // a length of the header that would not fit into memory
         "huge" => [&[0xff; 8], &whole[8..]].concat(),
         "nan" => [&whole[..whole.len() - 8], &f64::NAN.to_le_bytes()].concat(),
         "gone" => return fs::remove_file(path).unwrap(),
@@ -179,7 +179,7 @@ fn spoil(path: &Path, how: &str) {
     fs::write(path, bytes).unwrap();
 }
 
-/// `OLD => NEW`, at its first place.
+/// `OLD => NEW`, replaced at its first occurrence.
 fn replaced(whole: &[u8], how: &str) -> Vec<u8> {
     let (old, new) = how.split_once(" => ").unwrap();
     let at = whole

@@ -1,6 +1,6 @@
-//! Tables of command lines and files that make no sense. Each ends with the documented exit code and a message that
-//! names the argument or the file and says what was expected; nothing panics, nothing is printed as a result, and no file
-//! appears, vanishes or changes.
+//! Tables of invalid command lines and files. Each must end with the documented exit code and a
+//! message that names the argument or the file and states what was expected. Nothing panics,
+//! nothing is printed as a result, and no file is created, removed or changed.
 
 mod files;
 mod table;
@@ -53,7 +53,7 @@ fn of_the_other_commands() {
     check(&files::plain(), include_str!("others.txt"));
 }
 
-/// A name that is no UTF-8 is shown with a mark in its place; a file of that name is read.
+/// A name that is not UTF-8 is shown with a replacement character; a file with that name is read.
 #[test]
 #[cfg(unix)]
 fn file_names_need_not_be_text() {
@@ -86,7 +86,8 @@ fn file_names_need_not_be_text() {
         .says(&["DP_LEDGER of the environment is not text"]);
 }
 
-/// A file that may not be read or a folder that may not be written, told apart from one that is not there.
+/// A file that may not be read or a folder that may not be written is distinguished from one that
+/// does not exist.
 #[test]
 #[cfg(unix)]
 fn permissions_are_told() {
@@ -100,7 +101,7 @@ fn permissions_are_told() {
     std::fs::create_dir(sandbox.path("shut")).unwrap();
     lock("shut", 0o500);
     if std::fs::write(sandbox.path("shut/probe"), "").is_ok() {
-        return; // whoever runs this may write everywhere
+        return; // the user who runs the tests may write everywhere
     }
     sandbox
         .train(&["--out", "shut/model"])

@@ -1,4 +1,4 @@
-//! Rows of a table of command lines, and what must hold of each.
+//! Rows of a table of command lines, and the checks for each of them.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ pub(crate) fn cells(table: &'static str) -> impl Iterator<Item = Vec<&'static st
     lines.map(|line| line.split(" | ").map(str::trim).collect())
 }
 
-/// What `TARGET` stands for in a row.
+/// The replacement for `TARGET` in a row.
 pub(crate) const TARGET: &str = "--epsilon 1 --delta 1e-5";
 
 /// Arguments, exit code and parts of the message.
@@ -36,7 +36,7 @@ fn rows(table: &'static str) -> Vec<Row> {
     cells(table).map(row).collect()
 }
 
-/// Words `NAME=VALUE` in front are variables of the environment, and `""` is an empty argument.
+/// Leading words `NAME=VALUE` are environment variables, and `""` is an empty argument.
 fn run(sandbox: &Sandbox, line: &str) -> Run {
     let mut words: Vec<&str> = line.split_whitespace().collect();
     let n_variables = words
@@ -55,7 +55,7 @@ fn run(sandbox: &Sandbox, line: &str) -> Run {
     sandbox.run_with(&args, &env)
 }
 
-/// Every file below the folder with its content.
+/// Every file in the folder and its subfolders, with its content.
 fn contents(sandbox: &Sandbox) -> Vec<(PathBuf, Option<Vec<u8>>)> {
     let mut found = Vec::new();
     let mut folders = vec![sandbox.path("")];
@@ -72,7 +72,7 @@ fn contents(sandbox: &Sandbox) -> Vec<(PathBuf, Option<Vec<u8>>)> {
     found
 }
 
-/// What is not to be in a message: traces, and values printed for programmers.
+/// Must not occur in a message: traces, and values printed for programmers.
 const RAW: [&str; 6] = [
     "panicked",
     "backtrace",
@@ -82,7 +82,8 @@ const RAW: [&str; 6] = [
     "PoisonError",
 ];
 
-/// Whether the message is one: it begins as an error, holds `parts`, and nothing for programmers.
+/// Whether the message is well formed: it begins as an error and contains `parts`, and nothing for
+/// programmers.
 fn is_message(said: &str, parts: &[&str]) -> bool {
     let begins = said
         .lines()

@@ -1,4 +1,4 @@
-//! Other files, other names, users held out.
+//! Other files, other column names, held-out users.
 
 use std::io::Write as _;
 

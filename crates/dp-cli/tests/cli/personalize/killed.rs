@@ -1,4 +1,4 @@
-//! Runs that are killed after they have paid.
+//! Runs that are killed after their budget was spent.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use dp_accounting::Ledger;
 use super::{SUBSPACE, personalize, samples};
 use crate::support::{Sandbox, names_in, words};
 
-/// Measuring takes seconds: every user leaves each row out, for each of the methods.
+/// Measuring takes seconds: every user leaves out each row, for each of the methods.
 const SLOW: [&str; 8] = [
     "--sparse",
     "6",
@@ -57,7 +57,7 @@ fn a_model_that_was_paid_for_is_not_lost_and_not_paid_again() {
     let args = ["verify", "dp-model", "--ledger", "l.ledger"];
     sandbox.dp(&args).exits(0);
     let model = sandbox.read(SUBSPACE);
-    // from then on it is a model like any other
+    // from then on it is an ordinary model
     personalize(&sandbox, &SLOW).exits(3);
     assert_eq!(sandbox.read(SUBSPACE), model);
 }

@@ -1,4 +1,4 @@
-//! What users gain by it.
+//! How users benefit.
 
 use super::{N_ROWS, N_USERS, figure, personalize, samples, sandbox};
 use crate::support::{Sandbox, USER, words};
@@ -31,7 +31,7 @@ fn few_rows_of_many_users_gain_from_the_shared_subspace() {
 #[test]
 fn users_may_have_coefficients_of_their_own_beside_the_subspace() {
     let sandbox = Sandbox::new();
-    // `2 s_u a`, and 1.5 times one of b to f by user
+    // `2 s_u a`, and 1.5 times one of b to f, depending on the user
     let mut text = String::new();
     for line in samples(N_USERS).lines() {
         let cells: Vec<&str> = line.split(',').collect();
@@ -59,11 +59,11 @@ fn users_may_have_coefficients_of_their_own_beside_the_subspace() {
     let args = words("--insecure-seed 3 --json --show-internal --sparse 1");
     let sparse = private(&args);
     assert!(sparse < 0.5 * plain, "{sparse} {plain}");
-    // who weighs is not tied to the subspace
+    // weights are not tied to the subspace
     let args = words("--insecure-seed 3 --json --show-internal --out weighed");
     let weighed = private(&args);
     assert!(weighed < 0.5 * plain, "{weighed} {plain}");
-    // who joins fits the same kind of model
+    // a new user fits the same kind of model
     let users = sandbox.dp(&words("predict --model dp-model --history data.csv --json"));
     let users = users.exits(0).json();
     let own = users["users"][0]["coefficients"]["b"].as_f64().unwrap();

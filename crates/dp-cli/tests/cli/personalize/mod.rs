@@ -1,4 +1,5 @@
-//! `dp personalize`: a subspace and its certificate from csv, with everything private kept apart.
+//! `dp personalize`: a subspace and its certificate from csv, with everything private kept
+//! separate.
 
 mod hostile;
 mod inputs;
@@ -12,7 +13,8 @@ const N_USERS: usize = 301;
 const N_ROWS: usize = 12;
 const SUBSPACE: &str = "dp-model/subspace.safetensors";
 
-/// `user,target,a..f`: targets follow `s_u (a + b - c)` with a slope and a level of the user's own.
+/// `user,target,a..f`: targets follow `s_u (a + b - c)`, with an individual slope and level per
+/// user.
 pub(crate) fn samples(n_users: usize) -> String {
     let mut text = "user,target,a,b,c,d,e,f\n".to_owned();
     let mut state = 1_u64;
@@ -40,7 +42,7 @@ pub(crate) fn sandbox() -> Sandbox {
     sandbox
 }
 
-/// `dp personalize data.csv` at epsilon 4 with these arguments as well.
+/// `dp personalize data.csv` at epsilon 4 with further arguments.
 pub(crate) fn personalize(sandbox: &Sandbox, more: &[&str]) -> Run {
     let mut args = vec!["personalize", "data.csv", "--delta", "1e-5"];
     for (flag, usual) in [("--epsilon", "4"), ("--rank", "1")] {

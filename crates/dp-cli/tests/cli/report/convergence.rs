@@ -1,4 +1,5 @@
-//! Errors by round of `dp personalize` and `dp federate`: where they end, and where they do not stand.
+//! Errors by round of `dp personalize` and `dp federate`: what they converge to, and where they
+//! must not appear.
 
 use serde_json::{Value, json};
 
@@ -7,7 +8,7 @@ use super::well_formed::check;
 use crate::support::{Run, Sandbox, names_in, words};
 use crate::{federate, personalize};
 
-/// What `internal.json` says of the rounds.
+/// The errors by round in `internal.json`.
 fn by_round(sandbox: &Sandbox) -> Value {
     let text = page(sandbox, "internal.json");
     let json: Value = serde_json::from_str(&text).unwrap();
@@ -30,11 +31,12 @@ fn lines(by_round: &Value) -> Vec<(String, Vec<f64>)> {
     .collect()
 }
 
-/// Figures before the last round stand in internal files alone: not in other files, not on the screen, not in the logs.
+/// Values before the last round are in internal files only: not in other files, not on the screen,
+/// not in the logs.
 #[track_caller]
 fn assert_internal(sandbox: &Sandbox, run: &Run) {
     let mut said = run.json();
-    // which hold all kinds of digits
+    // times contain arbitrary digits
     said["internal"]["seconds"] = Value::Null;
     said["internal"]["quality"] = Value::Null;
     said["verdict"] = Value::Null;
@@ -154,8 +156,10 @@ fn rounds_of_federation_end_at_the_figures_of_the_run() {
     assert_eq!(all[1].1[4].to_bits(), last.to_bits());
 }
 
-/// A share of rows too small for any row: trained on is the same, once with a watch that finds nothing to measure and once without one. What looking at rows
-/// does to a run is tested where runs are (`fits/observed.rs` of dp-personalize, `fits/watched.rs` of dp-fedsgd).
+/// The held-out share is too small for any row, so the training data are the same, once with a
+/// watch that finds nothing to measure and once without one. The effect of measuring on rows is
+/// tested where runs are implemented (`fits/observed.rs` of dp-personalize, `fits/watched.rs` of
+/// dp-fedsgd).
 #[test]
 fn what_is_released_is_the_same_with_and_without_figures_by_round() {
     let seed = ["--insecure-seed", "7"];

@@ -1,4 +1,4 @@
-//! Pages in folders of their own, and what earlier reports left there.
+//! Pages in separate folders, and files left there by earlier reports.
 
 use std::fs;
 
@@ -17,7 +17,7 @@ fn elsewhere_stands_only_what_may_be_published_unless_the_rest_is_asked_for() {
     let internal = ["internal.html", "internal.md"];
     assert_eq!(names_in(&sandbox.path("pages")), released);
     assert_eq!(names_in(&sandbox.path("pages-internal")), internal);
-    // what one report wrote does not stay beside the pages of the next
+    // files written by one report do not remain next to the pages of the next
     sandbox.write("pages/notes.txt", "mine");
     sandbox.write("pages-internal/internal.html.1.partial", "1.25");
     sandbox
@@ -47,7 +47,7 @@ fn pages_of_one_run_do_not_go_to_the_folder_of_another() {
         .exits(2)
         .says(&["--out other", "another run"]);
     assert_eq!(names_in(&sandbox.path("other")), before);
-    // its own folder is as good as none
+    // its own folder is treated as if none were given
     sandbox
         .dp(&["report", "other", "--out", "other", "--internal"])
         .exits(0);

@@ -1,4 +1,4 @@
-//! Runs whose figures are not finite, or far from each other.
+//! Runs whose values are not finite, or differ by orders of magnitude.
 
 use serde_json::{Value, json};
 
@@ -7,12 +7,12 @@ use super::well_formed::check;
 use crate::federate;
 use crate::support::Sandbox;
 
-/// What `internal.json` holds.
+/// The contents of `internal.json`.
 fn internal(sandbox: &Sandbox) -> Value {
     serde_json::from_str(&page(sandbox, "internal.json")).unwrap()
 }
 
-/// Pages of a run with other errors by round; the internal one in HTML and in Markdown.
+/// Pages of a run with other errors by round: the internal one in HTML and in Markdown.
 fn pages_with(sandbox: &Sandbox, by_round: Value) -> [String; 2] {
     let mut file = internal(sandbox);
     file["by_round"] = by_round;
@@ -31,7 +31,7 @@ fn two_lines(released: Value, other: Value) -> Value {
     })
 }
 
-/// The chart of rounds: how many lines it has, and whether it names them.
+/// The chart of rounds: its number of lines, and whether it names them.
 fn drawn(html: &str) -> (usize, bool) {
     let chart = html.split("<figcaption>RMSE by round").nth(1).unwrap();
     let chart = chart.split("</figure>").next().unwrap();
@@ -52,7 +52,7 @@ fn a_run_without_finite_figures_has_both_pages() {
     federate::federate(&sandbox, &["--learning-rate", "1e300"]);
     let mut written = internal(&sandbox);
     assert!(written["by_round"].is_null(), "{}", written["by_round"]);
-    // users' own models have a figure even so; a run of an earlier version had none
+    // users' own models have a value even so; a run of an earlier version had none
     assert!(written["headline"]["value"].is_f64() && written["headline"]["metric"].is_string());
     written["headline"]["value"] = Value::Null;
     sandbox.write("dp-model-internal/internal.json", written.to_string());
@@ -76,7 +76,7 @@ fn a_run_without_finite_figures_has_both_pages() {
         markdown.contains("| dp-model | 8 | \u{2013} |"),
         "{markdown}"
     );
-    // a figure that is not there at all is damage
+    // a missing value is damage
     let mut without = written;
     without["headline"].as_object_mut().unwrap().remove("value");
     sandbox.write("dp-model-internal/internal.json", without.to_string());
@@ -100,7 +100,7 @@ fn lines_that_are_not_drawn_leave_one_table_in_one_format() {
     assert_eq!(drawn(&html), (1, false));
     assert_eq!(markdown.matches("\n| round |").count(), 1, "{markdown}");
     assert!(markdown.contains("| 5 | 1.000e8 | 1.000e36 |\n| 10 | 2.0000 | \u{2013} |"));
-    // one line has no table but its points, written alike
+    // a single line has no table except its points, formatted in the same way
     let alone = json!({"metric": "RMSE", "rounds": [5, 10], "values": [1e8, 2.0]});
     let [_, markdown] = pages_with(&sandbox, alone);
     assert!(markdown.contains("| 5 | private | 1.000e8 |\n| 10 | private | 2.0000 |"));
@@ -156,7 +156,7 @@ fn internal_files_have_a_schema_of_their_own() {
     let released: Value = serde_json::from_str(&page(&sandbox, "report.json")).unwrap();
     let mut file = internal(&sandbox);
     let schemas = [&released, &file].map(|file| file["schema_version"].as_u64());
-    assert_eq!(schemas, [Some(1), Some(2)]); // readers of 1 take no notice of `rounds`
+    assert_eq!(schemas, [Some(1), Some(2)]); // readers of version 1 ignore `rounds`
     // which were the first and all up to the last
     file["schema_version"] = json!(1);
     sandbox.write("dp-model-internal/internal.json", file.to_string());

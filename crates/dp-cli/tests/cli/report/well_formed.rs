@@ -1,12 +1,12 @@
-//! A strict look at a page of HTML: stricter than browsers, which mend what is wrong.
+//! A strict check of an HTML page: stricter than browsers, which repair errors.
 
 /// Elements without content.
 const VOID: [&str; 2] = ["meta", "br"];
-/// Shapes, which close themselves.
+/// Shapes, which are self-closing.
 const SHAPES: [&str; 4] = ["rect", "circle", "line", "path"];
 
-/// Every element closes where it should, every attribute is quoted, every name refers to something, and nothing is
-/// loaded or run.
+/// Checks that every element is closed properly, every attribute is quoted, every name refers to
+/// something, and nothing is loaded or run.
 #[track_caller]
 pub(crate) fn check(html: &str) {
     assert!(html.starts_with("<!DOCTYPE html>\n<html lang=\"en\">"));
