@@ -181,6 +181,69 @@ fn features_of_items_are_published_and_make_the_same_model_again() {
 }
 
 #[test]
+fn items_that_were_edited_between_nights_are_refused_before_anything_is_paid() {
+    let sandbox = begun();
+    fs::remove_dir_all(sandbox.path("state")).unwrap();
+    let described = |n: usize| -> String {
+        let items = (0..n).map(|n| format!("item-{n},T,{}\n", ["Drama", "War"][n % 2]));
+        "item,title,genres\n".to_owned() + &items.collect::<String>()
+    };
+    sandbox.write("items.csv", described(25));
+    init(&sandbox, "--feature-cols genres").exits(0);
+    let mut number = 0;
+    let mut accepts = |more: &str| {
+        night(&sandbox, number, more).exits(0);
+        number += 1;
+    };
+    let refuses = |edited: &str| {
+        let (whole, ledger) = (
+            sandbox.text("state/items.csv"),
+            sandbox.read("state/ledger"),
+        );
+        assert_ne!(edited, whole);
+        sandbox.write("state/items.csv", edited);
+        let refused = night(&sandbox, 20, "").exits(4);
+        refused.says(&["items.csv", "ids or features", "nothing was paid"]);
+        assert_eq!(sandbox.read("state/ledger"), ledger);
+        sandbox.write("state/items.csv", whole);
+    };
+    // what an earlier version made binds nothing until its next night
+    let mut state: Value = serde_json::from_slice(&sandbox.read("state/nightly.json")).unwrap();
+    assert_eq!(state["bound_items"]["n_items"], 25);
+    let bound = state.as_object_mut().unwrap().remove("bound_items");
+    state["schema"] = 1.into();
+    sandbox.write("state/nightly.json", state.to_string());
+    accepts("");
+    let state: Value = serde_json::from_slice(&sandbox.read("state/nightly.json")).unwrap();
+    assert_eq!(Some(&state["bound_items"]), bound.as_ref());
+    let items = sandbox.text("state/items.csv");
+    refuses(&items.replacen("item-7,", "item-x,", 1));
+    refuses(&items.replacen(",1,0\n", ",0,1\n", 1));
+    refuses(&items.replacen("genres=Drama", "genres=Musical", 1));
+    let last = items.trim_end().rfind('\n').unwrap();
+    refuses(&items[..=last]);
+    // titles may be corrected, and the catalogue may grow
+    sandbox.write(
+        "state/items.csv",
+        items.replacen("item-3,T,", "item-3,Third,", 1),
+    );
+    accepts("");
+    sandbox.write("items.csv", described(26));
+    accepts("--items items.csv");
+    let items = sandbox.text("state/items.csv");
+    refuses(&items.replacen("item-25,", "item-x,", 1));
+    accepts("");
+    sandbox
+        .dp(&words("verify state/model --recompute"))
+        .exits(0);
+    // a state that binds nothing is not one of this version
+    let mut state: Value = serde_json::from_slice(&sandbox.read("state/nightly.json")).unwrap();
+    state.as_object_mut().unwrap().remove("bound_items");
+    sandbox.write("state/nightly.json", state.to_string());
+    night(&sandbox, 20, "").exits(4).says(&["bound_items"]);
+}
+
+#[test]
 fn a_store_that_is_older_missing_or_changed_is_refused_and_costs_nothing() {
     let sandbox = begun();
     night(&sandbox, 0, "").exits(0);

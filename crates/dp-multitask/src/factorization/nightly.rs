@@ -327,6 +327,7 @@ impl Trainer for NightlyFactorization {
         if let (Some(kept), Some(last)) = (&self.kept, run.last_listed())
             && kept.list_head == last
         {
+            self.check_columns(kept)?;
             nights.state = kept.clone();
             while let Some(len) = run.listed_len()? {
                 run.night(data, (len, 1.0), &Nothing)?;
@@ -349,6 +350,7 @@ impl Trainer for NightlyFactorization {
             nights.observe(&night)?;
             nights.moved = moved(&before, &nights.last);
             nights.list_head = run.list_head().to_owned();
+            nights.columns_sha256 = self.columns_sha256(n_items);
             run.round(&shown(nights.n_nights, &nights.rows, nights.dim()));
         }
         if nights.n_nights == 0 {
@@ -365,6 +367,7 @@ impl NightlyFactorization {
     /// The same starting from the [state](NightlyModel::state) after an earlier night. It replaces
     /// the nights of a list that ends with that night; with any other list it is ignored, and all
     /// nights are processed again. The model is the same in both cases.
+    /// A run with other [public columns](Self::with_columns) of its items is refused before it pays.
     #[must_use]
     pub fn continuing(mut self, kept: NightState) -> Self {
         self.kept = Some(kept);
@@ -376,7 +379,7 @@ impl NightlyFactorization {
     /// The same with public columns of the items: the mean of the prior of an item's bias and taste
     /// factors is linear in them, with weights that are learned from the releases ([`ItemPrior`]).
     /// Rows of `n_columns` in the order in which items were added, for as many items as the last
-    /// night has; rows of items of an earlier night must not change.
+    /// night has. [State that is continued](Self::continuing) binds the rows of its items.
     ///
     /// # Privacy
     /// Columns are public and were not computed from the training records. The releases are the
@@ -392,6 +395,34 @@ impl NightlyFactorization {
         ItemPrior::new(rows.clone(), n_columns, 0..0)?;
         self.public = Some(PublicRows { rows, n_columns });
         Ok(self)
+    }
+
+    /// Hash of the public columns of the first items.
+    fn columns_sha256(&self, n_items: usize) -> String {
+        let public = self.public.iter();
+        let bytes = public.flat_map(|PublicRows { rows, n_columns }| {
+            let rows = rows.iter().take(n_items * n_columns).map(|x| x.to_bits());
+            std::iter::once(*n_columns as u64).chain(rows)
+        });
+        let bytes: Vec<u8> = bytes.flat_map(u64::to_le_bytes).collect();
+        dp_accounting::sha256_hex(&bytes)
+    }
+
+    /// Refuses columns other than those that earlier nights were made with.
+    fn check_columns(&self, kept: &NightState) -> Result<()> {
+        // state of an earlier version binds none
+        if kept.columns_sha256.is_empty()
+            || kept.columns_sha256 == self.columns_sha256(kept.n_items)
+        {
+            return Ok(());
+        }
+        Err(RunError::List {
+            what: format!(
+                "the public columns of the first {} items are not those of its last night",
+                kept.n_items
+            ),
+        }
+        .into())
     }
 
     /// The same for the model after `n_nights` nights of a list that may have more.
@@ -636,6 +667,9 @@ impl Evidence {
 pub struct NightState {
     /// Hash of the last night, which identifies all of them.
     list_head: String,
+    /// Hash of the public columns of its items.
+    #[serde(default)]
+    columns_sha256: String,
     n_items: usize,
     n_nights: usize,
     last_night: u32,

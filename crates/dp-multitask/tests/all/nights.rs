@@ -281,6 +281,36 @@ fn a_night_that_cannot_be_is_refused_before_it_is_paid() {
     assert_eq!(ledger.lifetime(&id).unwrap().n_nights, 1);
 }
 
+#[test]
+fn other_columns_than_those_of_earlier_nights_are_refused_before_a_night_is_paid() {
+    let folder = tempfile::tempdir().unwrap();
+    let columns = |n_items: usize, first: f64| {
+        let rows = (0..n_items).map(|item| if item == 0 { first } else { (item % 3) as f64 });
+        nights(0).with_columns(rows.collect(), 1).unwrap()
+    };
+    let fit = columns(60, 0.0);
+    begin(folder.path(), &plan_of(&fit));
+    let made = night(folder.path(), &fit, 0, &users(0, N_ITEMS)).unwrap();
+    let kept = made.model.state;
+    for other in [columns(60, 1.0), columns(70, 1.0), nights(0)] {
+        let refused = night(
+            folder.path(),
+            &other.continuing(kept.clone()),
+            1,
+            &users(1, N_ITEMS),
+        );
+        let error = refused.unwrap_err().to_string();
+        assert!(error.contains("first 60 items"), "{error}");
+    }
+    let ledger = Ledger::open(folder.path().join("ledger"), "d", Adjacency::AddRemoveUser).unwrap();
+    let id = ledger.lifetimes().next().unwrap().to_owned();
+    assert_eq!(ledger.lifetime(&id).unwrap().n_nights, 1);
+    drop(ledger);
+    // rows for more items do no harm
+    let more = columns(70, 0.0).continuing(kept);
+    night(folder.path(), &more, 1, &users(1, 70)).unwrap();
+}
+
 /// Squared norms of users' contributions to a night, as integers.
 struct Norms<'a>(&'a Private<Interactions>, Vec<u128>);
 

@@ -56,7 +56,9 @@ use crate::settings::{
 use crate::warnings;
 use crate::watch::{Watch, go_on};
 
-const SCHEMA: u32 = 1;
+const SCHEMA: u32 = 2;
+/// The schema without [`State::bound_items`].
+const SCHEMA_WITHOUT_ITEMS: u32 = 1;
 const SETTINGS: &str = "nightly.json";
 const ITEMS: &str = "items.csv";
 const RELEASES: &str = "releases.list";
@@ -95,6 +97,18 @@ struct State {
     feature_cols: Option<Vec<String>>,
     /// Days since 1970 of the first day.
     first_day: u64,
+    /// The items that nights were made with; none in a state of an earlier version, until its next night.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    bound_items: Option<BoundItems>,
+}
+
+/// The first items of a state, which later nights must find unchanged.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BoundItems {
+    n_items: usize,
+    /// SHA-256 of their ids and features, with the names of the features. Titles may be corrected.
+    sha256: String,
 }
 
 impl State {
@@ -109,9 +123,32 @@ impl State {
         })?;
         let found: Self = serde_json::from_slice(&bytes).map_err(|e| Error::model(&path, e))?;
         match found.schema {
-            SCHEMA => Ok(found),
+            SCHEMA if found.bound_items.is_some() => Ok(found),
+            SCHEMA => Err(Error::model(&path, "`bound_items` is missing")),
+            SCHEMA_WITHOUT_ITEMS => Ok(Self {
+                schema: SCHEMA,
+                ..found
+            }),
             other => Err(Error::model(&path, format!("schema {other} is not known"))),
         }
+    }
+
+    /// Refuses items other than those that earlier nights were made with.
+    fn check_items(&self, folder: &Path, items: &Items) -> Result<()> {
+        let Some(bound) = &self.bound_items else {
+            return Ok(());
+        };
+        if items.ids.len() >= bound.n_items && items.bound(bound.n_items)? == *bound {
+            return Ok(());
+        }
+        Err(Error::model(
+            &folder.join(ITEMS),
+            format!(
+                "the ids or features of its first {} items are not those that the state was made with ({SETTINGS} has their SHA-256): put the file back. New items are added with \
+                 `items`; nothing was paid or released",
+                bound.n_items
+            ),
+        ))
     }
 
     /// Writes the settings of the lifetime to a folder in which nothing is paid for yet, or takes
@@ -128,12 +165,13 @@ impl State {
         self.first_day = found.first_day;
         let own = Self {
             release_id: found.release_id.clone(),
+            bound_items: found.bound_items.clone(), // compared as a file
             ..self.clone()
         };
         let path = staging.join(ITEMS);
         let same_items = fs::read(&path).map_err(|e| Error::read(&path, e))? == items;
         if own == found && same_items {
-            *self = found;
+            self.release_id = found.release_id;
             return Ok(true);
         }
         Err(Error::Usage(format!(
@@ -334,6 +372,7 @@ pub fn init(args: &NightlyInitSettings) -> Result<NightlyReport> {
         min_rating: args.min_rating,
         feature_cols: args.feature_cols.clone(),
         first_day: days_since_1970(),
+        bound_items: Some(items.bound(n_items)?),
     };
     let plan = state.plan(&items.describe(state.trainer()?)?)?;
     let staged = StagedFolder::open(folder, BEGUN)?;
@@ -510,6 +549,22 @@ impl Items {
         Ok(found)
     }
 
+    /// What a state binds of its first items.
+    fn bound(&self, n_items: usize) -> Result<BoundItems> {
+        let sha256 = dp_accounting::sha256_hex(&self.untitled(n_items).bytes()?);
+        Ok(BoundItems { n_items, sha256 })
+    }
+
+    /// The first items, without titles.
+    fn untitled(&self, n_items: usize) -> Self {
+        Self {
+            ids: self.ids[..n_items].to_vec(),
+            titles: vec![String::new(); n_items],
+            features: self.features.clone(),
+            numbers: self.numbers[..n_items * self.features.len()].to_vec(),
+        }
+    }
+
     fn bytes(&self) -> Result<Vec<u8>> {
         let write = || -> std::result::Result<Vec<u8>, csv::Error> {
             let mut writer = csv::Writer::from_writer(Vec::new());
@@ -539,13 +594,7 @@ impl Items {
         if numbers.is_sorted() && self.features.is_empty() {
             return Ok(None);
         }
-        let untitled = Self {
-            ids: self.ids.clone(),
-            titles: vec![String::new(); self.ids.len()],
-            features: self.features.clone(),
-            numbers: self.numbers.clone(),
-        };
-        untitled.bytes().map(Some)
+        self.untitled(self.ids.len()).bytes().map(Some)
     }
 
     /// The number in a night of each item of the catalogue.
@@ -576,11 +625,29 @@ impl Items {
     }
 }
 
+/// The items of tonight: those so far, unchanged, and behind them what is new in a catalogue. They are bound before a night is made with them.
+fn tonights_items(folder: &Path, catalogue: Option<&Path>, state: &mut State) -> Result<Items> {
+    let mut items = Items::read(folder)?;
+    state.check_items(folder, &items)?;
+    if let Some(catalogue) = catalogue {
+        add_items(&mut items, catalogue, state)?;
+    }
+    let bound = Some(items.bound(items.ids.len())?);
+    if state.bound_items != bound {
+        state.bound_items = bound;
+        // in this order: items that are not bound yet may stand behind those that are
+        let files = [
+            (ITEMS, items.bytes()?, false),
+            (SETTINGS, pretty(state)?, false),
+        ];
+        replace_files(folder, &files, &[])?;
+    }
+    Ok(items)
+}
+
 /// Appends the items of a catalogue that are new. Their features are restricted to those of the
 /// first catalogue.
-fn add_items(folder: &Path, catalogue: &Path, state: &State) -> Result<()> {
-    let mut items = Items::read(folder)?;
-    let before = items.ids.len();
+fn add_items(items: &mut Items, catalogue: &Path, state: &State) -> Result<()> {
     let new = Items::of(
         catalogue,
         state.feature_cols.as_deref(),
@@ -606,10 +673,7 @@ fn add_items(folder: &Path, catalogue: &Path, state: &State) -> Result<()> {
             "`items` brings the catalogue to {n_items} items, and this state has room for {most}: create a new one with a larger `most_items`"
         )));
     }
-    match n_items > before {
-        true => replace_files(folder, &[(ITEMS, items.bytes()?, false)], &[]),
-        false => Ok(()),
-    }
+    Ok(())
 }
 
 /// The table with items by their numbers in a night. Its users keep their ids, which are those of
@@ -716,7 +780,7 @@ impl TrainSettings for NightSettings {
 /// lifetime. See [`PacedLifetime`].
 pub fn run(args: &NightlyRunSettings, watch: &mut dyn Watch) -> Result<NightlyReport> {
     let folder = &args.state;
-    let state = State::open(folder)?;
+    let mut state = State::open(folder)?;
     let trainer = state.trainer()?;
     let plan = state.plan(&trainer)?;
     let night = match args.night {
@@ -735,12 +799,11 @@ pub fn run(args: &NightlyRunSettings, watch: &mut dyn Watch) -> Result<NightlyRe
         let columns = [&args.columns.user_col, &args.columns.item_col];
         let columns = columns.map(|name| name.as_deref());
         dp_data::check_catalogue(items, &args.ratings, columns)?;
-        add_items(folder, items, &state)?;
     }
+    let items = tonights_items(folder, args.items.as_deref(), &mut state)?;
     go_on(watch)?;
     let mut clock = Clock::start();
     let ratings = read_tonight(args, &state)?;
-    let items = Items::read(folder)?;
     let trainer = items.describe(trainer)?;
     let features = items.features.iter();
     let names = features.filter_map(|feature| Some(feature.split_once('=')?.1));
