@@ -421,6 +421,38 @@ fn an_interrupted_beginning_goes_on_with_what_was_paid_for() {
 }
 
 #[test]
+fn of_two_beginnings_at_once_one_pays_and_the_other_is_refused() {
+    let sandbox = Sandbox::new();
+    sandbox.write("items.csv", catalogue(25));
+    let create = words("ledger create all.ledger --data-set d --epsilon 9 --delta 1e-5");
+    for _ in 0..8 {
+        for name in ["all.ledger", "all.ledger.key", "all.ledger.users"] {
+            fs::remove_file(sandbox.path(name)).ok();
+        }
+        sandbox.run(&create).exits(0);
+        let begin = |_| {
+            let line = "nightly init state --items items.csv --lifetime-epsilon 4 --delta 1e-5 --horizon 30 --rating-range 1,5 --ledger all.ledger --data-set d";
+            let mut command = sandbox.command();
+            let command = command.args(words(line));
+            let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+            command.spawn().unwrap()
+        };
+        let both = [0, 1].map(begin);
+        let both = both.map(|child| Run::from(child.wait_with_output().unwrap()));
+        let n_begun = both.iter().filter(|run| run.code == 0).count();
+        let said = both.each_ref().map(|run| &run.stderr);
+        assert_eq!(n_begun, 1, "{said:?}");
+        // the folder is being made, or was made a moment ago
+        let refused = both.into_iter().find(|run| run.code != 0).unwrap();
+        assert!([2, 7].contains(&refused.code), "{}", refused.stderr);
+        let shown = sandbox.dp(&["ledger", "show", "all.ledger", "--json"]);
+        assert_eq!(shown.exits(0).json()["n_releases"], 1);
+        assert!(!sandbox.exists(".state.begun") && !sandbox.exists("state/.lock"));
+        fs::remove_dir_all(sandbox.path("state")).unwrap();
+    }
+}
+
+#[test]
 fn a_night_that_is_killed_is_made_or_lost_and_never_made_twice() {
     let sandbox = begun();
     let mut number = 0;

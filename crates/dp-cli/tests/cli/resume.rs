@@ -80,6 +80,23 @@ pub(crate) fn killed() -> Sandbox {
     sandbox
 }
 
+/// A kill while an entry is written leaves a part of it, which the next run puts into a file beside the list.
+#[test]
+fn what_a_kill_cut_off_the_list_is_internal_and_the_model_verifies() {
+    for more in [&[][..], &["--publish-releases"]] {
+        let sandbox = killed();
+        let list = sandbox.read(LIST);
+        let entry = list.windows(16).rposition(|at| at == b"\"previous_hash\":");
+        let part_of_an_entry = &list[..entry.unwrap()];
+        sandbox.write(LIST, part_of_an_entry);
+        sandbox.dp(&[&long_run()[..], more].concat()).exits(0);
+        let verify = ["verify", "dp-model", "--ledger", "l.ledger", "--recompute"];
+        sandbox.dp(&verify).exits(0);
+        let torn = sandbox.read("dp-model-internal/internal-releases.torn");
+        assert!(!torn.is_empty() && part_of_an_entry.ends_with(&torn));
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn an_interrupted_run_says_that_its_budget_is_spent_and_how_to_go_on() {

@@ -81,6 +81,7 @@ pub(crate) trait Release {
         publish_releases: bool,
         warnings: &[String],
     ) -> Result<()> {
+        folder.hide_torn()?;
         let certificate = self.certificate().clone();
         // the hash of its last release covers an internal list, and hashing large lists again takes
         // long

@@ -35,6 +35,9 @@ const MARKS: [&str; 6] = [PAID, RELEASED, HELD, RUN, LOCK, MOVING];
 pub(crate) const RELEASES: &str = "releases.list";
 /// The release list if it is not published.
 pub(crate) const INTERNAL_RELEASES: &str = "internal-releases.list";
+/// What a crash cut off the list, and its name among internal files; of several, a number follows.
+const TORN: &str = "releases.torn";
+const INTERNAL_TORN: &str = "internal-releases.torn";
 /// The lines of the ledger that belong to the run, if its whole plan was paid at once.
 const HELD: &str = "held.json";
 /// The first bytes of a ledger file.
@@ -320,6 +323,20 @@ impl OutputFolder {
                 fs::rename(&list, &internal)
             };
             hide().map_err(|e| Error::write(&internal, e))?;
+        }
+        Ok(())
+    }
+
+    /// Puts what a crash cut off the list of releases among the internal files: the certificate does not cover it.
+    pub(crate) fn hide_torn(&self) -> Result<()> {
+        let failed = |e| Error::write(&self.staging, e);
+        for entry in fs::read_dir(&self.staging).map_err(failed)? {
+            let name = entry.map_err(failed)?.file_name();
+            if let Some(number) = name.to_string_lossy().strip_prefix(TORN) {
+                make_internal_folder(&self.staging.join(INTERNAL_PART))?;
+                let hidden = self.internal_path(&format!("{INTERNAL_TORN}{number}"));
+                fs::rename(self.staging.join(&name), hidden).map_err(failed)?;
+            }
         }
         Ok(())
     }
