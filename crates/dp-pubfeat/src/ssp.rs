@@ -497,8 +497,8 @@ pub(crate) fn scale_jointly(labels: &mut [f64], weights: &[f64], norm: f64) {
     }
 }
 
-/// For each item a `d x d` matrix `A_j` and a vector `b_j`: the quadratic `sum_j v_j^T A_j v_j / 2
-/// - b_j^T v_j` to which item vectors are fitted.
+/// For each item a `d x d` matrix `A_j` and a vector `b_j`: the quadratic `sum_j v_j^T A_j v_j /
+/// 2 - b_j^T v_j` to which item vectors are fitted.
 ///
 /// # Privacy
 /// Released values. Everything done with them is post-processing.

@@ -50,8 +50,8 @@ pub(super) fn rows(args: &ReproduceArgs) -> Result<Vec<Row>> {
 }
 
 impl SetUp {
-    /// Probabilities of items whose counts have density `x^-alpha` from 1 on: the count at rank `(j
-    /// - 1/2) / m` from the top is that fraction to the power of `-1 / (alpha - 1)`.
+    /// Probabilities of items whose counts have density `x^-alpha` from 1 on: the count at rank
+    /// `(j - 1/2) / m` from the top is that fraction to the power of `-1 / (alpha - 1)`.
     fn probabilities(&self, exponent: f64) -> Vec<f64> {
         let power = -(exponent - 1.0).recip();
         let rank = |j: u32| ((f64::from(j) - 0.5) / self.n_items).powf(power);
