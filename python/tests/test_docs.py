@@ -31,3 +31,11 @@ def test_the_page_for_those_who_come_from_elsewhere_runs(tmp_path: Path, monkeyp
     # numbers that the page states
     assert (f"{names['exact']:.4f}", f"{names['stated']:.4f}") == ("1.5347", "1.6708")
     assert f"{names['bound']:.4f}" == "1.0274"
+
+
+def test_the_page_for_data_scientists_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (block,) = blocks(DOCS / "roles" / "data-scientist.md")
+    names: dict[str, Any] = {}
+    exec(compile(block, "data-scientist.md", "exec"), names)
+    assert len(names["best"]) == 5

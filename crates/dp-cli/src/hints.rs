@@ -20,7 +20,7 @@ impl Error {
                 ..
             } => {
                 "dp account reads question files and event files, dp calibrate reads an event file with one parameter \
-                 set to null; docs/command-line.md shows both layouts"
+                 set to null; docs/reference/dp-account.md shows both layouts"
             }
             Self::Broken => {
                 "do not launch this configuration; the failed checks in the report show which release \

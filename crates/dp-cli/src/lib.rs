@@ -25,6 +25,12 @@ use dp_personal::workers::Place;
 /// coordinator, the coordinator has by then reported it and ended the job.
 const COORDINATOR_SPEAKS_FIRST: Duration = Duration::from_secs(1);
 
+/// The definition of the command line, for manual pages and reference.
+#[must_use]
+pub fn command() -> clap::Command {
+    <args::Cli as clap::CommandFactory>::command()
+}
+
 /// Executes the command given by the arguments of this process, and returns the exit code. A worker
 /// prints only the error that ends it.
 #[must_use]

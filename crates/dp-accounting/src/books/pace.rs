@@ -25,7 +25,7 @@ const MARGIN: f64 = 1.0 / (1_u64 << 38) as f64;
 /// is the number of the night minus that of the night on which the user was first seen, whether or
 /// not the nights in between were made. So no two nights share an age of one user, and whatever
 /// nights are made, `sum_t D_{a(t)}^2 <= D^2`. `alpha = 0` spends evenly; the larger it is, the
-/// more is spent early. Derivation: `docs/nights.md`.
+/// more is spent early. Derivation: `docs/nights-proof.md`.
 ///
 /// # Examples
 /// ```

@@ -17,6 +17,12 @@ pub(crate) fn files(shell: &Shell, page: &str) {
             shell.write("items.csv", &films("i", 0..200));
             shell.write("this-week.csv", &films("new", 0..3));
         }
+        "docs/reference/dp-evidence.md" => {
+            let table = ratings(200, 60, 20);
+            shell.write("public.csv", &table);
+            shell.write("ratings.csv", &table);
+            shell.write("items.csv", &films("item-", 0..60));
+        }
         "docs/tutorials/movielens.md" => movielens(shell),
         "docs/reproductions.md" | "docs/results.md" => public_data(shell),
         _ => {}

@@ -21,6 +21,7 @@ mod markdown;
 mod notation;
 mod pages;
 mod public_types;
+mod reference;
 mod shell;
 mod threats;
 
@@ -43,7 +44,18 @@ fn readme_of_the_command() {
 
 #[test]
 fn command_line() {
-    run("docs/command-line.md", &[("dp account questions.json", 1)]);
+    run("docs/command-line.md", &[]);
+}
+
+#[test]
+fn reference() {
+    for page in [
+        "docs/reference/dp-account.md",
+        "docs/reference/dp-calibrate.md",
+        "docs/reference/dp-evidence.md",
+    ] {
+        run(page, &[("dp account questions.json", 1)]);
+    }
 }
 
 /// The guides go on in the folder of the first tutorial.
@@ -65,6 +77,22 @@ fn first_tutorial_and_guides() {
 #[test]
 fn ledgers() {
     run("docs/ledgers.md", &[]);
+}
+
+#[test]
+fn roles() {
+    for page in [
+        "docs/roles/privacy-officer.md",
+        "docs/roles/auditor.md",
+        "docs/roles/rust-engineer.md",
+    ] {
+        run(page, &[]);
+    }
+}
+
+#[test]
+fn nights() {
+    run("docs/nights.md", &[]);
 }
 
 #[test]

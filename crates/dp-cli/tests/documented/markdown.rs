@@ -96,7 +96,13 @@ pub(crate) fn spans(page: &str) -> Vec<String> {
 /// Pages of the repository, relative to its root.
 pub(crate) fn pages(root: &Path) -> Vec<String> {
     let mut found = vec!["README.md".to_owned()];
-    for folder in ["docs", "docs/tutorials", "crates/*"] {
+    for folder in [
+        "docs",
+        "docs/tutorials",
+        "docs/reference",
+        "docs/roles",
+        "crates/*",
+    ] {
         let (folder, within) = match folder.strip_suffix("/*") {
             Some(folder) => (folder, "/README.md"),
             None => (folder, ""),

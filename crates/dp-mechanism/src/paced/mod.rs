@@ -1,4 +1,4 @@
-//! Releases of many nights that together are one Gaussian event: see `docs/nights.md`.
+//! Releases of many nights that together are one Gaussian event: see `docs/nights-proof.md`.
 
 mod first_seen;
 #[cfg(test)]
@@ -32,7 +32,7 @@ const GIVEN_IDS: u128 = 1 << 127;
 /// # Privacy
 /// All nights together are the Gaussian mechanism of `mu = D / 2^k <= 1 / z` under add/remove, `2 D
 /// / 2^k` under replacement, whatever users add, change, delete or leave out on whichever nights,
-/// and whatever is released in between (`docs/nights.md`). The order of writes on a night is: the
+/// and whatever is released in between (`docs/nights-proof.md`). The order of writes on a night is: the
 /// store with tonight's newcomers as a pending file, the ledger's line with the night's number and
 /// the MAC of that store, then noise, then the release. A missing, older or changed store is
 /// rejected. Users are identified by [`set_id`](dp_core::InteractionsBuilder::set_id); tables

@@ -42,7 +42,7 @@ const NIGHTS: &str = "nights";
 /// Settings of [`NightlyFactorization`] before validation. All are public.
 ///
 /// Defaults were chosen on the validation part of MovieLens-1M with users who arrive evenly over a
-/// year (`docs/nights.md`).
+/// year (`docs/nights-proof.md`).
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NightlyParams {
@@ -72,7 +72,7 @@ pub struct NightlyParams {
     /// converges with any value: it determines how far one night moves the model.
     pub passes: f64,
     /// Whether past nights lose weight if releases show that items drift. Off by default:
-    /// `docs/nights.md` states its cost.
+    /// `docs/nights-proof.md` states its cost.
     pub forgets: bool,
 }
 
@@ -107,7 +107,7 @@ impl NightlyParams {
     }
 
     /// Defaults for likes: the popularity of items, and then taste factors. Chosen on the
-    /// validation users of MovieLens-1M (`docs/nights.md`).
+    /// validation users of MovieLens-1M (`docs/nights-proof.md`).
     ///
     /// # Examples
     /// ```

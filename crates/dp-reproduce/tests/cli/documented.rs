@@ -13,6 +13,11 @@ fn readme() {
 }
 
 #[test]
+fn researchers() {
+    pages::run("docs/roles/researcher.md", &[]);
+}
+
+#[test]
 fn results() {
     pages::run("docs/results.md", &[]);
 }

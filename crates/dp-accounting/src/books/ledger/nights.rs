@@ -49,7 +49,7 @@ impl Ledger {
     ///
     /// The plan has one release, Gaussian, with the multiplier of the whole lifetime and the noise
     /// draws of **all** nights: nights times coordinates of a night, including growth.
-    /// `docs/nights.md` proves that nights whose bounds follow `pace` are equivalent to this one
+    /// `docs/nights-proof.md` proves that nights whose bounds follow `pace` are equivalent to this one
     /// event, whatever is released in between and whatever else this ledger charges. The event is
     /// never handed out as a [`crate::Spend`].
     ///
