@@ -109,11 +109,18 @@ fn arguments(command: &Command) -> impl Iterator<Item = &Arg> {
 /// Name, default and meaning of an argument; the help of a setting ends in its default where clap does not know it.
 fn row(arg: &Arg) -> String {
     let help = arg.get_help().unwrap().to_string();
-    let (meaning, usual) = match help.strip_suffix(']').and_then(|help| help.rsplit_once(" [default: ")) {
+    let (meaning, usual) = match help
+        .strip_suffix(']')
+        .and_then(|help| help.rsplit_once(" [default: "))
+    {
         Some((meaning, usual)) => (meaning.to_owned(), plain(usual)),
         None => (help, String::new()),
     };
-    let given: Vec<_> = arg.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
+    let given: Vec<_> = arg
+        .get_default_values()
+        .iter()
+        .map(|value| value.to_string_lossy())
+        .collect();
     let default = match (arg.is_required_set(), given.is_empty()) {
         (true, _) => "required".to_owned(),
         (false, true) => usual,
@@ -122,11 +129,18 @@ fn row(arg: &Arg) -> String {
     };
     let mut meaning = plain(&meaning);
     let choices = arg.get_possible_values();
-    if !choices.is_empty() && !arg.is_hide_possible_values_set() && arg.get_action().takes_values() {
-        let names: Vec<_> = choices.iter().map(|choice| format!("`{}`", choice.get_name())).collect();
+    if !choices.is_empty() && !arg.is_hide_possible_values_set() && arg.get_action().takes_values()
+    {
+        let names: Vec<_> = choices
+            .iter()
+            .map(|choice| format!("`{}`", choice.get_name()))
+            .collect();
         write!(meaning, ": {}", names.join(", ")).unwrap();
     }
-    format!("| `{}` | {default} | {meaning} |\n", written(arg).replace('|', "\\|"))
+    format!(
+        "| `{}` | {default} | {meaning} |\n",
+        written(arg).replace('|', "\\|")
+    )
 }
 
 /// An argument as it is written on a command line.
