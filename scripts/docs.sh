@@ -19,7 +19,7 @@ fi
 source=target/site-source
 rm -rf "$source"
 mkdir -p "$source/rustdoc"
-git ls-files -z --cached --others --exclude-standard --deduplicate -- '*.md' '*.svg' 'docs/*.json' '*.ipynb' 'LICENSE*' |
+git ls-files -z --cached --others --exclude-standard --deduplicate -- '*.md' '*.svg' 'docs/*.css' 'docs/*.json' '*.ipynb' 'LICENSE*' |
   while IFS= read -r -d '' file; do
     # a deleted file is listed until the deletion is committed
     [ ! -e "$file" ] || { mkdir -p "$source/$(dirname "$file")" && cp "$file" "$source/$file"; }
