@@ -1,6 +1,7 @@
 """Hooks of MkDocs: the decisions in the navigation, and links of the repository that are not pages of the site.
 
-A link to a folder leads to its README.md, and a link to a source file to a page that shows the file.
+A link to a folder leads to its README.md, and a link to a source file to a page that shows the file. In code within a table, GitHub needs a
+backslash before a vertical bar, and Python-Markdown would show it.
 """
 
 import re
@@ -11,6 +12,8 @@ from mkdocs.structure.files import File
 ROOT = Path(__file__).resolve().parent.parent
 LINK = re.compile(r"(\]\()([^)\s#]+)(#[^)\s]*)?\)")
 LANGUAGES = {".rs": "rust", ".py": "python", ".sh": "sh", ".toml": "toml"}
+TABLE_ROW = re.compile(r"^\|.*$", re.M)
+CODE = re.compile(r"`[^`]*`")
 FENCE = "`" * 6
 
 
@@ -54,4 +57,5 @@ def on_page_markdown(markdown, page, config, files):
             return match[0]
         return f"{match[1]}{target}{match[3] or ''})"
 
-    return LINK.sub(as_page, markdown)
+    markdown = LINK.sub(as_page, markdown)
+    return TABLE_ROW.sub(lambda row: CODE.sub(lambda code: code[0].replace("\\|", "|"), row[0]), markdown)
