@@ -172,7 +172,7 @@ def test_an_interrupted_run_goes_on_with_what_it_had_released(
     assert not hasattr(model, "item_factors_")
     paid = ledger.as_dict()["n_releases"]
     assert 1 <= paid < n_releases
-    with pytest.warns(dp.DpWarning, match=f"going on with the interrupted run: {paid} of its {n_releases}"):
+    with pytest.warns(dp.DpWarning, match=f"resuming the interrupted run: {paid} of its {n_releases}"):
         model.fit(ratings, progress=lambda done, _: seen.append(done), resume=tmp_path / "run")
     assert ledger.as_dict()["n_releases"] == n_releases
     assert seen[-1] == n_releases

@@ -135,7 +135,7 @@ def test_an_engine_that_fails_ends_the_run_and_it_goes_on(tmp_path: Path) -> Non
         fit(fails, same_data_set=True)
     n_paid = ledger.as_dict()["n_releases"]
     assert n_paid > 0
-    with pytest.warns(dp.DpWarning, match="going on with the interrupted run"):
+    with pytest.warns(dp.DpWarning, match="resuming the interrupted run"):
         fitted = fit(whole, same_data_set=True)
     assert ledger.as_dict()["n_releases"] == len(fitted.plan().releases)
 

@@ -34,10 +34,10 @@ pub(crate) enum Invocation {
 /// Those of the file. [`Error::Refused`] for an invalid command line, and [`Error::Helped`] for a
 /// request for help: in both cases clap has printed the message.
 pub(crate) fn invocation(argv: &[OsString]) -> Result<Invocation> {
-    let Some((name, given)) = lenient(argv) else {
+    let Some((path, given)) = lenient(argv) else {
         return Ok(Invocation::Run(strict(argv, &[])?));
     };
-    let settings = added(&name, &given)?;
+    let settings = added(&path, &given)?;
     let argv = with_settings(argv, &settings);
     if given.get_flag("print_config") {
         return print_config(&argv, &settings).map(Invocation::Print);
@@ -45,19 +45,38 @@ pub(crate) fn invocation(argv: &[OsString]) -> Result<Invocation> {
     Ok(Invocation::Run(strict(&argv, &settings)?))
 }
 
-/// The command and its arguments, even if other parts of the command line are invalid.
-fn lenient(argv: &[OsString]) -> Option<(String, ArgMatches)> {
-    let command = Cli::command()
-        .ignore_errors(true)
-        .mut_subcommands(|command| command.ignore_errors(true));
-    let mut matches = command.try_get_matches_from(argv).ok()?;
-    matches.remove_subcommand()
+/// The names of a command, such as `train` or `nightly` and `run`.
+type CommandPath = Vec<String>;
+
+/// The command and what is given for it, whatever else may be wrong with the command line.
+fn lenient(argv: &[OsString]) -> Option<(CommandPath, ArgMatches)> {
+    let command = ignoring_errors(Cli::command());
+    let (first, mut matches) = command
+        .try_get_matches_from(argv)
+        .ok()?
+        .remove_subcommand()?;
+    let mut path = vec![first];
+    while let Some((name, inner)) = matches.remove_subcommand() {
+        path.push(name);
+        matches = inner;
+    }
+    Some((path, matches))
 }
 
-/// Settings from the environment and the file for flags that are not given.
-fn added(name: &str, given: &ArgMatches) -> Result<Vec<Setting>> {
+fn ignoring_errors(command: Command) -> Command {
+    command.ignore_errors(true).mut_subcommands(ignoring_errors)
+}
+
+/// The command of these names.
+fn find<'a>(built: &'a Command, path: &[String]) -> Option<&'a Command> {
+    path.iter()
+        .try_fold(built, |command, name| command.find_subcommand(name))
+}
+
+/// What the environment and the file say of flags that are not given.
+fn added(path: &[String], given: &ArgMatches) -> Result<Vec<Setting>> {
     let built = built_command();
-    let Some(command) = built.find_subcommand(name) else {
+    let Some(command) = find(&built, path) else {
         return Ok(Vec::new());
     };
     let mut taken = Given::new(command);
@@ -67,9 +86,14 @@ fn added(name: &str, given: &ArgMatches) -> Result<Vec<Setting>> {
         }
     }
     let mut settings = environment(command, &mut taken)?;
-    if let Some(path) = given.get_one::<std::path::PathBuf>("config") {
-        let table = table(path, &built, name)?;
-        settings.extend(of_file(path, &table, command, &mut taken)?);
+    if let Some(file) = given.get_one::<std::path::PathBuf>("config") {
+        let table = table(file, &built, path)?;
+        settings.extend(of_file(
+            (file, &path.join(".")),
+            &table,
+            command,
+            &mut taken,
+        )?);
     }
     Ok(settings)
 }
@@ -95,20 +119,21 @@ fn with_settings(argv: &[OsString], settings: &[Setting]) -> Vec<OsString> {
     all
 }
 
-/// The position of the command's name.
+/// Where the last name of the command stands.
 fn command_position(argv: &[OsString]) -> Option<usize> {
     let built = built_command();
+    let (mut command, mut found) = (&built, None);
     let mut at = 1;
-    while at < argv.len() {
+    while at < argv.len() && command.has_subcommands() {
         let word = argv[at].to_string_lossy();
         if word == "--config" {
             at += 1;
-        } else if built.find_subcommand(word.as_ref()).is_some() {
-            return Some(at);
+        } else if let Some(inner) = command.find_subcommand(word.as_ref()) {
+            (command, found) = (inner, Some(at));
         }
         at += 1;
     }
-    None
+    found
 }
 
 /// The final, strict parse.
@@ -131,11 +156,11 @@ fn print_config(argv: &[OsString], settings: &[Setting]) -> Result<String> {
         _ => {}
     }
     let built = built_command();
-    let Some((name, matches)) = lenient(argv) else {
+    let Some((path, matches)) = lenient(argv) else {
         return Ok(String::new());
     };
-    let command = built.find_subcommand(&name);
-    Ok(command.map_or_else(String::new, |command| toml(command, &matches)))
+    let command = find(&built, &path);
+    Ok(command.map_or_else(String::new, |command| toml(&path, command, &matches)))
 }
 
 /// The expected value of a flag whose value is not a number: clap only reports that it is invalid.
@@ -288,7 +313,7 @@ fn times(name: &str, value: &str) -> Result<i64> {
 
 /// Values from the table of a file for arguments that have no value yet.
 fn of_file<'a>(
-    path: &Path,
+    (path, section): (&Path, &str),
     table: &Table,
     command: &'a Command,
     given: &mut Given<'a>,
@@ -297,7 +322,6 @@ fn of_file<'a>(
         path: path.to_owned(),
         reason,
     };
-    let section = command.get_name();
     if let Some(unknown) = table
         .keys()
         .find(|k| settable(command).all(|a| key(a) != **k))
@@ -389,45 +413,62 @@ fn scalar(value: &Value) -> Option<String> {
     }
 }
 
-/// The table of the command `name`, empty if the file has none.
+/// The table of a command, such as `[train]` or `[nightly.run]`; empty when the file has none.
 ///
 /// # Errors
-/// If the file cannot be read, is not TOML, or contains anything but tables of commands.
-fn table(path: &Path, commands: &clap::Command, name: &str) -> Result<Table> {
+/// When the file cannot be read, is not TOML, or holds anything but tables of commands.
+fn table(path: &Path, commands: &Command, names: &[String]) -> Result<Table> {
     let text = std::fs::read_to_string(path).map_err(|e| WorkflowError::read(path, e))?;
     let refuse = |reason: String| Error::Config {
         path: path.to_owned(),
         reason,
     };
-    let mut all: Table = text
+    let mut table: Table = text
         .parse()
         .map_err(|error: toml::de::Error| refuse(error.to_string().trim_end().to_owned()))?;
-    for (key, value) in &all {
-        let known = commands.find_subcommand(key).is_some();
-        if !(known && value.is_table()) {
-            let reason = if known {
-                format!("`{key}` must be a table: [{key}]")
-            } else {
-                format!(
-                    "`{key}` is not a command; settings go in a table named after their command, such as [{name}]"
-                )
-            };
-            return Err(refuse(reason));
-        }
+    refuse_no_commands(&table, commands, &[], names).map_err(refuse)?;
+    for name in names {
+        table = match table.remove(name) {
+            Some(Value::Table(inner)) => inner,
+            _ => return Ok(Table::new()),
+        };
     }
-    Ok(match all.remove(name) {
-        Some(Value::Table(table)) => table,
-        _ => Table::new(),
-    })
+    Ok(table)
 }
 
-/// The settings of a command as a TOML table. Settings without a value are written as comments,
-/// with their defaults.
-fn toml(command: &Command, matches: &ArgMatches) -> String {
-    let name = command.get_name();
+/// Refuses anything but tables of commands, and in those of commands that have commands of their own, of these.
+fn refuse_no_commands(
+    table: &Table,
+    commands: &Command,
+    above: &[&str],
+    names: &[String],
+) -> std::result::Result<(), String> {
+    for (key, value) in table {
+        let path = [above, &[key.as_str()]].concat();
+        let section = path.join(".");
+        let Some(command) = commands.find_subcommand(key) else {
+            let named = names.join(".");
+            return Err(format!(
+                "`{section}` is not a command; settings go in a table named after their command, such as [{named}]"
+            ));
+        };
+        let Some(inner) = value.as_table() else {
+            return Err(format!("`{section}` must be a table: [{section}]"));
+        };
+        if command.has_subcommands() {
+            refuse_no_commands(inner, command, &path, names)?;
+        }
+    }
+    Ok(())
+}
+
+/// The settings of a command as a table of TOML; what is not set stands there as a comment, with its
+/// default.
+fn toml(path: &[String], command: &Command, matches: &ArgMatches) -> String {
+    let (words, section) = (path.join(" "), path.join("."));
     let mut out =
-        format!("# dp {name} --config FILE; flags and DP_ variables override it\n[{name}]\n");
-    for arg in settable(command) {
+        format!("# dp {words} --config FILE; flags and DP_ variables override it\n[{section}]\n");
+    for arg in settable(command).filter(|arg| !arg.is_hide_set()) {
         let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
         let help: Vec<&str> = help.split_whitespace().collect();
         let key = key(arg);

@@ -13,6 +13,7 @@ mod logging;
 mod panics;
 mod progress;
 mod screen;
+mod style;
 
 use std::time::Duration;
 

@@ -58,10 +58,11 @@ impl<S: Subscriber> Layer<S> for Warnings {
         }
         let mut text = Message::default();
         event.record(&mut text);
+        let text = with_flags(&text.0, |name| flag_of("train", name));
         if of.target() == NOTICE {
-            say(&with_flags(&text.0, |name| flag_of("train", name)));
+            say(&text);
         } else {
-            warn(&text.0);
+            warn(&text);
         }
     }
 }

@@ -5,10 +5,12 @@ use std::io::{ErrorKind, Write, stderr, stdout};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use anstream::{AutoStream, ColorChoice};
 use dp_personal::error::Error as WorkflowError;
 
 use crate::args::{flag_of, with_flags};
 use crate::error::{Error, Result};
+use crate::style;
 
 /// Prints text to standard output. If the reader closed the pipe early, as `head` does, this is not
 /// an error.
@@ -20,6 +22,15 @@ pub(crate) fn print(text: &str) -> Result<()> {
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Error::Print(error)),
         Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// A summary on standard output, in colours where that is a terminal.
+pub(crate) fn print_summary(text: &str) -> Result<()> {
+    let is_coloured = AutoStream::choice(&stdout()) != ColorChoice::Never;
+    match is_coloured {
+        true => print(&style::summary(text)),
+        false => print(text),
     }
 }
 
@@ -108,7 +119,8 @@ fn told(error: &Error, command: &str) -> String {
             let expected = with_flags(&text[of.name.len()..], |name| flag_of(command, name));
             format!("{flag}{expected}")
         }
-        Error::Workflow(
+        Error::NotRecomputed(_)
+        | Error::Workflow(
             WorkflowError::Usage(_)
             | WorkflowError::Diverged { .. }
             | WorkflowError::Model { .. }
@@ -122,7 +134,7 @@ fn told(error: &Error, command: &str) -> String {
 /// code still indicates the error.
 pub(crate) fn say(line: &str) {
     let _ = match &*speaker() {
-        Speaker::Everybody => writeln!(stderr(), "{line}"),
+        Speaker::Everybody => writeln!(anstream::stderr(), "{}", style::message(line)),
         Speaker::Named(name) => writeln!(stderr(), "{name}{line}"),
         Speaker::Nobody => Ok(()),
     };

@@ -97,8 +97,8 @@ pub enum Error {
         /// then be a user's record, and is not shown.
         header: Option<Vec<String>>,
     },
-    /// One column would be used for two roles.
-    #[error("{path}: the column {name} would be read as the {} and as the {}; expected two columns", roles[0], roles[1])]
+    /// One column would be read as two things.
+    #[error("{path}: column {name} was found as both the {} and the {} column; they must be different columns", roles[0], roles[1])]
     SharedColumn {
         /// The file.
         path: String,
@@ -178,10 +178,10 @@ pub enum CatalogueFault {
 impl fmt::Display for CatalogueFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::IsTheData => f.write_str("it holds the private data themselves"),
+            Self::IsTheData => f.write_str("it is the file of private data itself"),
             Self::UserColumn => f.write_str("it has a column of users"),
             Self::ItemColumn => f.write_str(
-                "its ids are taken from another column than the one that is called as the item column of the data",
+                "its item ids come from another column than the one named like the item column of the data",
             ),
             Self::RepeatedId { line } => {
                 write!(f, "line {line} repeats an item id; expected each item once")

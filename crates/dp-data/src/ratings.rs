@@ -46,6 +46,7 @@ pub struct Ratings {
     catalogue: ItemCatalogue,
     catalogue_source: CatalogueSource,
     summary: Private<ReadSummary>,
+    unread_rating_column: Option<String>,
 }
 
 impl Ratings {
@@ -96,7 +97,23 @@ impl Ratings {
             catalogue,
             catalogue_source,
             summary: Private::new(summary),
+            unread_rating_column: None,
         }
+    }
+
+    /// The same, read from a table with this column of ratings, which was not read.
+    pub(crate) fn leaving_unread(self, unread_rating_column: Option<String>) -> Self {
+        Self {
+            unread_rating_column,
+            ..self
+        }
+    }
+
+    /// A column that looks like ratings, in a table that was read
+    /// [without ratings](crate::RatingsFormat::without_ratings). Its name, or what it would be in a file without a header: public like the header.
+    #[must_use]
+    pub fn unread_rating_column(&self) -> Option<&str> {
+        self.unread_rating_column.as_deref()
     }
 
     /// The ratings, shape `(n_users, n_items)`.

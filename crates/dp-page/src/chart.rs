@@ -58,7 +58,7 @@ pub struct BarRow {
 /// How the numbers of bars are formatted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
-    /// `0.031` as `3.1 %`; a full bar is 1, or the largest value if all are below one half.
+    /// `0.031` as `3.1 %`; full bars are 1.
     Share,
     /// With four decimal places, or as `1.234e9`; a full bar is the largest value.
     Plain,
@@ -98,7 +98,7 @@ pub struct Point {
     pub x: f64,
     /// Vertical coordinate.
     pub y: f64,
-    /// Standard error of `y`, drawn in both directions.
+    /// Half the length of the bar around `y`: a standard error, or half of an interval.
     pub error: Option<f64>,
 }
 
@@ -317,11 +317,9 @@ impl Bars {
     fn full(&self) -> f64 {
         let values = self.rows.iter().flat_map(|row| row.values.iter().flatten());
         let finite = values.map(|value| value.abs()).filter(|v| v.is_finite());
-        let largest = finite.fold(0.0, f64::max);
         match self.unit {
-            Unit::Share if largest > 0.0 && largest < 0.5 => largest,
             Unit::Share => 1.0,
-            Unit::Plain => largest,
+            Unit::Plain => finite.fold(0.0, f64::max),
         }
     }
 
@@ -746,6 +744,19 @@ impl Axis {
         }
     }
 
+    /// A linear axis around shares, in percent, within nothing and all.
+    pub fn around_shares(name: &str, values: impl Iterator<Item = f64>) -> Self {
+        let percent = Self::around(name, values.map(|v| 100.0 * v));
+        let [low, high] = percent.range.map(|end| end / 100.0);
+        let ticks = percent.ticks.into_iter();
+        let ticks = ticks.map(|(value, name)| (value / 100.0, format!("{name} %")));
+        Self {
+            range: [low.max(0.0), high.min(1.0)],
+            ticks: ticks.filter(|(v, _)| (0.0..=1.0).contains(v)).collect(),
+            ..percent
+        }
+    }
+
     /// A linear axis around values, with four or five round ticks.
     pub fn around(name: &str, values: impl Iterator<Item = f64>) -> Self {
         let [low, high] = ends(values);
@@ -902,6 +913,31 @@ mod tests {
         assert_eq!(close, ["1.000e9", "1.005e9", "1.010e9"]);
         assert_eq!(names([0.0, 9e6]), ["0", "5000000"]);
         assert!(names([1e300, 1e300]).is_empty());
+    }
+
+    #[test]
+    fn axes_of_shares_fit_the_values_and_end_at_nothing_and_all() {
+        let axis = |values: [f64; 2]| Axis::around_shares("share", values.into_iter());
+        let names: Vec<String> = axis([0.97, 0.99]).ticks.into_iter().map(|t| t.1).collect();
+        assert_eq!(names, ["97 %", "98 %", "99 %"]);
+        let [low, high] = axis([0.0, 1.0]).range;
+        assert!(low.abs() + (high - 1.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn bars_of_shares_are_on_an_absolute_scale() {
+        let rows = [0.02, 0.04].map(|share| BarRow {
+            label: String::new(),
+            detail: String::new(),
+            values: vec![Some(share)],
+        });
+        let bars = Bars {
+            series: vec!["budget".to_owned()],
+            unit: Unit::Share,
+            rows: rows.into(),
+        };
+        assert!((bars.length(Some(0.04)) - 0.04).abs() < 1e-12);
+        assert!(bars.inline(0, Some(0.02)).contains("width=\"2.00%\""));
     }
 
     fn plot(lines: Vec<Line>) -> Chart {

@@ -356,6 +356,14 @@ impl Evaluation {
         Ok(is_measured.then(|| ByRound::one_line(metric, rounds, values)))
     }
 
+    /// Recall against the length of lists; none of ratings.
+    pub(crate) fn recall_curve(&self) -> Option<ByRound> {
+        match &self.figures {
+            Figures::Ratings(_) => None,
+            Figures::Ranking(figures) => figures.curve(),
+        }
+    }
+
     /// The metric by which runs are compared.
     pub(crate) fn headline(&self) -> Option<Headline> {
         let (metric, value) = match &self.figures {

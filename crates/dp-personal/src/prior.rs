@@ -118,7 +118,7 @@ impl PriorTable {
         let rows = || (catalogue.ids().iter()).map(|id| self.rows.get(id.as_str()));
         let n_known = rows().flatten().count();
         if n_known == 0 {
-            let text = "`prior` has none of the items of the ratings: ids in its column `item` must be theirs";
+            let text = "`prior` has none of the items of the ratings: its column item must have the same ids";
             return Err(Error::Usage(text.to_owned()));
         }
         let mut mean = vec![0.0; n];

@@ -30,6 +30,8 @@ use crate::personal::Task;
 pub(crate) const CONFIDENCE: f64 = 0.95;
 /// Standard errors from the centre of an interval to its ends.
 pub(crate) const QUANTILE: f64 = 1.96;
+/// What the name of a row begins with that is a difference of two methods.
+pub(crate) const GAIN_OVER: &str = "gain over ";
 /// Number of user groups by activity.
 const N_GROUPS: usize = 4;
 /// What is computed from users' sums, and which direction is better. The names are those in files.
@@ -279,8 +281,8 @@ impl Scored {
         }
     }
 
-    /// A row for each method, and one for the gain over a baseline if one is given.
-    fn rows(&self, group: &str, baseline: Option<usize>) -> Vec<MetricRow> {
+    /// A row for each method, and one for the gain over a baseline where one is named.
+    pub(crate) fn rows(&self, group: &str, baseline: Option<usize>) -> Vec<MetricRow> {
         let count = |(_, users): &(String, Vec<UserValue>)| {
             users.iter().filter(|user| user.weight > 0.0).count()
         };
@@ -295,7 +297,7 @@ impl Scored {
         let methods = self.methods.iter().enumerate();
         let methods = methods.map(|(at, (name, _))| row(name.clone(), self.estimate(at)));
         let gain = baseline.map(|at| {
-            let name = format!("gain over {}", self.methods[at].0);
+            let name = format!("{GAIN_OVER}{}", self.methods[at].0);
             row(name, self.gain_over(at))
         });
         methods.chain(gain).collect()

@@ -7,10 +7,12 @@ use serde::Serialize;
 
 use crate::error::{Error, Result};
 use crate::evaluate::shown;
-use crate::output::ChartData;
+use crate::output::{ByRound, ChartData, RoundLine};
 
 /// Length of the lists.
 pub(crate) const K: usize = 20;
+/// Lengths of lists at which recall is measured, up to that of the lists that there are.
+const LENGTHS: [usize; 7] = [1, 2, 5, 10, 20, 50, 100];
 /// Popularity buckets of the sliced recall.
 pub(crate) const N_BUCKETS: usize = 5;
 
@@ -27,11 +29,48 @@ pub(crate) struct RankingFigures {
     /// Recommending the items with the largest released counts.
     pub(crate) popularity_recall_at_20: Option<f64>,
     pub(crate) popularity_ndcg_at_20: Option<f64>,
+    /// Test recall of lists of several lengths, with that of the items with the largest released counts.
+    pub(crate) test_recall_by_length: Vec<RecallAt>,
     /// Test recall within buckets of items by released counts, rarest first, at 100, 80, 60, 40 and
     /// 20.
     pub(crate) test_recall_by_bucket: Vec<Option<f64>>,
     /// The same for the items with the largest released counts.
     pub(crate) popularity_recall_by_bucket: Vec<Option<f64>>,
+}
+
+/// Recall of lists of one length.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(crate) struct RecallAt {
+    pub(crate) k: usize,
+    pub(crate) model: f64,
+    pub(crate) popularity: Option<f64>,
+}
+
+/// Recall of these lists at several lengths up to their own.
+fn by_length(
+    lists: &Private<Vec<Vec<u32>>>,
+    popular: Option<&Private<Vec<Vec<u32>>>>,
+    users: &HeldOutUsers,
+) -> Result<Vec<RecallAt>> {
+    let recall = |lists: &Private<Vec<Vec<u32>>>, k: usize| -> Result<Option<f64>> {
+        let mut sums = RankingSums::new(k, None)?;
+        sums.add_all(lists, &users.targets)?;
+        Ok(sums.finish().ok().map(|metrics| metrics.recall))
+    };
+    let longest = lists.expose().iter().map(Vec::len).max().unwrap_or(0);
+    let mut all = Vec::new();
+    for k in LENGTHS.into_iter().filter(|k| *k <= longest) {
+        let popularity = popular.map(|popular| recall(popular, k)).transpose()?;
+        if let Some(model) = recall(lists, k)? {
+            let popularity = popularity.flatten();
+            all.push(RecallAt {
+                k,
+                model,
+                popularity,
+            });
+        }
+    }
+    Ok(all)
 }
 
 impl RankingFigures {
@@ -53,6 +92,7 @@ impl RankingFigures {
         };
         let valid = &split.valid;
         let of_valid = model.recommend_held_out(&valid.history, &valid.targets, K)?;
+        let by_length = by_length(test, popular, &split.test)?;
         let (test, valid) = (found(test, &split.test)?, found(&of_valid, valid)?);
         let popular = match popular {
             Some(lists) => found(lists, &split.test)?,
@@ -67,6 +107,7 @@ impl RankingFigures {
             valid_ndcg_at_20: valid.map(|m| m.ndcg),
             popularity_recall_at_20: popular.map(|m| m.recall),
             popularity_ndcg_at_20: popular.map(|m| m.ndcg),
+            test_recall_by_length: by_length,
             test_recall_by_bucket: by_bucket(test),
             popularity_recall_by_bucket: by_bucket(popular),
         })
@@ -118,6 +159,24 @@ impl RankingFigures {
                 .map(str::to_owned)
                 .into(),
             rows: rows.collect(),
+        })
+    }
+
+    /// Recall against the length of lists; none where nobody is held out.
+    pub(crate) fn curve(&self) -> Option<ByRound> {
+        let all = &self.test_recall_by_length;
+        all.first()?;
+        let popular = RoundLine {
+            name: "most popular items".to_owned(),
+            values: all.iter().map(|at| at.popularity).collect(),
+        };
+        Some(ByRound {
+            others: vec![popular],
+            ..ByRound::one_line(
+                "Recall@k of test users",
+                all.iter().map(|at| at.k).collect(),
+                all.iter().map(|at| Some(at.model)).collect(),
+            )
         })
     }
 

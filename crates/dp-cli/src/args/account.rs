@@ -7,7 +7,7 @@ use dp_core::Adjacency;
 
 #[derive(Args)]
 pub(crate) struct AccountArgs {
-    /// JSON: a question file with cases, or an event file
+    /// JSON file: questions with cases, or one event
     pub(crate) file: PathBuf,
     /// Print one JSON object instead of the table
     #[arg(long)]
@@ -16,8 +16,8 @@ pub(crate) struct AccountArgs {
 
 #[derive(Args)]
 #[command(
-    after_help = "One of --steps, --sampling-probability and --noise-multiplier is left out and \
-    solved for.\nNeighbours are add-remove-user, replace-user, add-remove-record or replace-record."
+    after_help = "Leave out one of --steps, --sampling-probability and --noise-multiplier: it is solved for.\n\
+    Adjacencies are add-remove-user, replace-user, add-remove-record and replace-record."
 )]
 pub(crate) struct CalibrateArgs {
     /// Event file in which one parameter is null, instead of the flags below
@@ -31,16 +31,16 @@ pub(crate) struct CalibrateArgs {
     /// Privacy target delta
     #[arg(long, value_name = "D", allow_hyphen_values = true)]
     pub(crate) delta: Option<f64>,
-    /// Noise standard deviation of a step over the norm bound of a unit
+    /// Noise standard deviation of a step divided by the clipping norm
     #[arg(long, value_name = "Z", allow_hyphen_values = true)]
     pub(crate) noise_multiplier: Option<f64>,
-    /// How many steps there are
+    /// Number of steps
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) steps: Option<u64>,
-    /// Probability that a unit takes part in a step; 1 without sampling
+    /// Probability that a user or record takes part in a step; 1 without sampling
     #[arg(long, value_name = "Q", allow_hyphen_values = true)]
     pub(crate) sampling_probability: Option<f64>,
-    /// Neighbours that the target is for
+    /// Neighbouring data sets of the target
     #[arg(
         long,
         value_enum,

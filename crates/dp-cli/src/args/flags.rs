@@ -23,10 +23,26 @@ fn has_plan(table: &[Setting]) -> bool {
     table.iter().any(|setting| setting.name == "resume")
 }
 
+/// Whether these are settings of candidates, which train without features of items and without a prior.
+fn has_candidates(table: &[Setting]) -> bool {
+    table.iter().any(|setting| setting.name == "candidates")
+}
+
 /// Whether a setting is rejected in combination with candidates, which train without item features.
 fn is_refused(setting: &Setting, table: &[Setting]) -> bool {
-    let is_of_features = ["feature_cols", "min_items"].contains(&setting.name);
-    is_of_features && table.iter().any(|setting| setting.name == "candidates")
+    ["feature_cols", "min_items", "prior"].contains(&setting.name) && has_candidates(table)
+}
+
+/// The help of a setting, without the method that is refused beside candidates.
+fn help(setting: &Setting, table: &[Setting]) -> String {
+    let text = super::with_flags(&setting.help(), |name| {
+        let row = table.iter().find(|row| row.name == name);
+        row.map(Setting::flag)
+    });
+    match setting.name == "method" && has_candidates(table) {
+        true => text.replace(" am-ssp (features),", ""),
+        false => text,
+    }
 }
 
 impl<S: Settings> Args for Flags<S> {
@@ -116,10 +132,7 @@ fn arg(setting: &Setting, table: &[Setting]) -> Arg {
         (_, false) => ArgAction::Set,
     };
     let mut arg = Arg::new(setting.name)
-        .help(super::with_flags(&setting.help(), |name| {
-            let row = table.iter().find(|row| row.name == name);
-            row.map(Setting::flag)
-        }))
+        .help(help(setting, table))
         .help_heading(setting.heading)
         .action(action)
         .required(setting.is_required())

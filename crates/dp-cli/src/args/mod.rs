@@ -19,8 +19,8 @@ use dp_personal::settings::{
     SynthSettings, TrainSettings, TuneSettings, VerifySettings,
 };
 
-/// Train recommenders that protect each user's whole data, check what they promise, and account
-/// for any other private mechanism.
+/// Train recommenders with differential privacy for each user's whole data, check and audit their
+/// guarantees, and account for any other private mechanism.
 #[derive(Parser)]
 #[command(name = "dp", version, propagate_version = true, after_help = EXAMPLES)]
 pub(crate) struct Cli {
@@ -36,7 +36,7 @@ pub(crate) struct Cli {
         help_heading = "Settings from a file"
     )]
     pub(crate) config: Option<PathBuf>,
-    /// Print the settings in that format and exit
+    /// Print the settings of this command in that format and exit
     #[arg(long, global = true, help_heading = "Settings from a file")]
     pub(crate) print_config: bool,
     /// Log progress on standard error; -vv logs each step too (never private values)
@@ -48,7 +48,7 @@ pub(crate) struct Cli {
         help_heading = "Messages"
     )]
     pub(crate) verbose: u8,
-    /// Nothing but errors on standard error: no warnings, no progress bar
+    /// Print only errors on standard error: no warnings, no progress bar
     #[arg(
         long,
         global = true,
@@ -68,11 +68,11 @@ pub(crate) struct LedgerArgs {
 /// What is done with a ledger.
 #[derive(Subcommand)]
 pub(crate) enum LedgerCommand {
-    /// Make a ledger before its first run
+    /// Create a ledger before the first run
     Create(Flags<LedgerCreateSettings>),
-    /// Print what was spent, on what and when, what is left, and what one more such run would leave
+    /// Print what was spent, on what and when, and what is left
     Show(Flags<LedgerShowSettings>),
-    /// Rewrite a ledger in the newest format, for any mechanism or with a larger total; spends are kept
+    /// Rewrite a ledger in the newest format, as another kind or with a larger total; keeps what was spent
     Upgrade(Flags<LedgerUpgradeSettings>),
     /// Combine ledgers of one data set into a new one
     Merge(Flags<LedgerMergeSettings>),
@@ -88,15 +88,15 @@ pub(crate) struct NightlyArgs {
 /// What is done with nights.
 #[derive(Subcommand)]
 pub(crate) enum NightlyCommand {
-    /// Reserve the budget of all nights and make the folder of their state
+    /// Reserve the budget of all nights and create the state folder
     Init(Box<Flags<NightlyInitSettings>>),
-    /// Make tonight's release and model from all current ratings; a second run on one night rebuilds the model
+    /// Release tonight's model from all current ratings; running again on the same night rebuilds it
     Run(Box<Flags<NightlyRunSettings>>),
-    /// Print which nights were made and how much budget users have left
+    /// Print which nights were released and how much budget users have left
     Status(Flags<NightlyStatusSettings>),
-    /// Erase users: they add nothing to later nights and cannot return as new users
+    /// Erase users: later nights do not use their data, and they cannot return as new users
     Erase(Flags<NightlyEraseSettings>),
-    /// Copy exactly the files that the last model's certificate covers, for publication
+    /// Copy exactly the files that the latest model's certificate covers, for publication
     Publish(Flags<NightlyPublishSettings>),
 }
 
@@ -133,13 +133,13 @@ pub(crate) enum Command {
     Demo(Flags<DemoSettings>),
     /// Generate data to try the other commands on
     Synth(Flags<SynthSettings>),
-    /// Make a table for `dp train --prior` from public ratings (no privacy)
+    /// Make the table for `dp train --prior` from public ratings (not private)
     Evidence(Flags<EvidenceSettings>),
     /// Train private item factors from a file of ratings
     Train(Box<Flags<TrainSettings>>),
     /// Train several settings within one budget and keep the best
     Tune(Box<Flags<TuneSettings>>),
-    /// Learn the subspace that the linear models of small groups share
+    /// Learn a subspace shared by the linear models of users with few rows each
     Personalize(Box<Flags<PersonalizeSettings>>),
     /// Train models that are partly shared and partly personal; choose the mix under the privacy budget
     Federate(Box<Flags<FederateSettings>>),
@@ -159,7 +159,7 @@ pub(crate) enum Command {
     Nightly(NightlyArgs),
     /// Create, show, upgrade and merge ledgers, which record what all runs on one data set spend
     Ledger(LedgerArgs),
-    /// Answer questions about the privacy of any composition of mechanisms
+    /// Compute epsilon, delta and more for any composition of mechanisms
     Account(AccountArgs),
     /// Solve for the noise, the steps or the sampling probability that meets a target
     Calibrate(CalibrateArgs),
@@ -192,8 +192,19 @@ impl Command {
             Self::Recommend(_) => "recommend",
             Self::Publish(_) => "publish",
             Self::Verify(_) => "verify",
-            Self::Nightly(_) => "nightly",
-            Self::Ledger(_) => "ledger",
+            Self::Nightly(of) => match of.command {
+                NightlyCommand::Init(_) => "nightly init",
+                NightlyCommand::Run(_) => "nightly run",
+                NightlyCommand::Status(_) => "nightly status",
+                NightlyCommand::Erase(_) => "nightly erase",
+                NightlyCommand::Publish(_) => "nightly publish",
+            },
+            Self::Ledger(of) => match of.command {
+                LedgerCommand::Create(_) => "ledger create",
+                LedgerCommand::Show(_) => "ledger show",
+                LedgerCommand::Upgrade(_) => "ledger upgrade",
+                LedgerCommand::Merge(_) => "ledger merge",
+            },
             Self::Account(_) => "account",
             Self::Calibrate(_) => "calibrate",
             Self::Audit(_) => "audit",
@@ -221,8 +232,12 @@ pub(crate) fn with_flags(text: &str, flag: impl Fn(&str) -> Option<String>) -> S
 /// The flag for the argument of this name in a command or, if it has none, in another one.
 pub(crate) fn flag_of(command: &str, name: &str) -> Option<String> {
     let all = Cli::command();
-    let own = all.find_subcommand(command).into_iter();
-    let mut commands = own.chain(all.get_subcommands());
+    let mut words = command.split_whitespace();
+    let own = words.try_fold(&all, |command, word| command.find_subcommand(word));
+    let others = all
+        .get_subcommands()
+        .flat_map(|command| std::iter::once(command).chain(command.get_subcommands()));
+    let mut commands = own.into_iter().chain(others);
     let arg = commands.find_map(|command| command.get_arguments().find(|arg| arg.get_id() == name));
     arg.map(|arg| match (arg.get_long(), arg.get_short()) {
         (Some(long), _) => format!("--{long}"),
@@ -299,7 +314,10 @@ mod tests {
                 }
                 let text = arg.get_help().unwrap().to_string();
                 for part in [row.doc.trim(), row.usual.unwrap_or_default()] {
-                    let part = with_flags(part, |word| flag_of(name, word));
+                    let mut part = with_flags(part, |word| flag_of(name, word));
+                    if name.ends_with("tune") {
+                        part = part.replace(" am-ssp (features),", ""); // refused there
+                    }
                     assert!(text.contains(&part), "{name}: {text}");
                 }
             }
@@ -320,6 +338,10 @@ mod tests {
         );
         assert_eq!(with_flags("`n_rounds`", flag("federate")), "--rounds");
         assert_eq!(with_flags("`n_rounds`", flag("tune")), "--steps");
+        assert_eq!(
+            with_flags("`night` of `state`", flag("nightly run")),
+            "--night of STATE"
+        );
     }
 
     #[test]

@@ -4,7 +4,7 @@ use dp_personal::workflows::ledger;
 
 use crate::args::LedgerCommand;
 use crate::error::Result;
-use crate::screen::{print, print_json};
+use crate::screen::{print_json, print_summary};
 
 pub(crate) fn run(command: &LedgerCommand) -> Result<()> {
     let (as_json, report) = match command {
@@ -16,6 +16,6 @@ pub(crate) fn run(command: &LedgerCommand) -> Result<()> {
     if as_json {
         print_json(&report.json)
     } else {
-        print(&report.text)
+        print_summary(&report.text)
     }
 }

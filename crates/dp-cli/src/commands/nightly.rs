@@ -6,7 +6,7 @@ use super::tools::show_published;
 use crate::args::NightlyCommand;
 use crate::error::Result;
 use crate::progress::Bar;
-use crate::screen::{print, print_json};
+use crate::screen::{print_json, print_summary};
 
 pub(crate) fn run(command: &NightlyCommand) -> Result<()> {
     let (as_json, report) = match command {
@@ -25,6 +25,6 @@ pub(crate) fn run(command: &NightlyCommand) -> Result<()> {
     if as_json {
         print_json(&report.json)
     } else {
-        print(&report.text)
+        print_summary(&report.text)
     }
 }

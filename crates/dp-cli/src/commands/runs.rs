@@ -18,7 +18,7 @@ use serde_json::Value;
 use crate::args::Flags;
 use crate::error::{Error, Result};
 use crate::progress::Bar;
-use crate::screen::{print, print_json};
+use crate::screen::{print_json, print_summary};
 
 pub(crate) fn train(flags: &Flags<TrainSettings>, place: Place<'_>) -> Result<()> {
     if flags.plan {
@@ -117,6 +117,6 @@ fn show(as_json: bool, json: &Value, text: &str) -> Result<()> {
     if as_json {
         print_json(json)
     } else {
-        print(text)
+        print_summary(text)
     }
 }

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use crate::args::{Cli, CompletionsArgs, Flags};
 use crate::error::{Error, Result};
 use crate::progress::Bar;
-use crate::screen::{print, print_json, warn};
+use crate::screen::{print, print_json, print_summary, warn};
 
 pub(crate) fn evidence(flags: &Flags<EvidenceSettings>) -> Result<()> {
     let made = evidence::evidence(&flags.settings)?;
@@ -100,14 +100,22 @@ fn errors(rows: &[DemoRow], DemoData { delta, .. }: DemoData) -> String {
 /// The files of the last run, as `dp train` writes them.
 fn what_is_left(out: &Path, DemoData { epsilon, delta, .. }: DemoData) -> String {
     let out = out.display();
+    // as this program was started
+    let dp = match std::env::var_os("CARGO") {
+        Some(_) => "cargo run --release -p dp-cli --",
+        None => "dp",
+    };
     format!(
         "\n{out}/ holds the run at epsilon {epsilon}:\n\
          \u{20} item_factors.safetensors, items.csv  the model\n\
          \u{20} certificate.json                     every release, its noise, and the guarantee that follows\n\
          \u{20} report.md                            the same in words\n\
          {out}-internal/ holds what is measured on held-out ratings: not covered, not to be published\n\
-         \ncheck the certificate:  cargo run --release -p dp-cli -- verify {out}\n\
-         measure the guarantee:  cargo run --release -p dp-cli -- audit --epsilon {epsilon} --delta {delta:e}\n"
+         \nnext steps\n\
+         \u{20} see the run as a page:  {dp} report {out}, then open {out}/report.html\n\
+         \u{20} check the certificate:  {dp} verify {out}\n\
+         \u{20} measure the guarantee:  {dp} audit --epsilon {epsilon} --delta {delta:e}\n\
+         \u{20} use your own ratings:   {dp} train --help\n"
     )
 }
 
@@ -141,7 +149,7 @@ pub(crate) fn verify(flags: &Flags<VerifySettings>) -> Result<()> {
     let ledger = ledger.map_or_else(String::new, |ledger| {
         format!("every release was paid for in {}\n", ledger.display())
     });
-    print(&format!(
+    print_summary(&format!(
         "{} holds: recomputed from its {} releases\n{files}\n{recomputed}{ledger}\n{}",
         found.path.display(),
         found.certificate.releases.len(),

@@ -10,6 +10,11 @@ fn the_demo_shows_what_privacy_costs_and_leaves_a_certified_model() {
         run.stdout
             .contains("generated 1000209 ratings of 6040 users for 3706 items")
     );
+    for step in ["report dp-demo", "verify dp-demo", "audit --epsilon 5"] {
+        assert!(run.stdout.contains(&format!(" {step}")), "{step}");
+    }
+    sandbox.dp(&["report", "dp-demo"]).exits(0);
+    assert!(sandbox.exists("dp-demo/report.html"));
     sandbox.dp(&["verify", "dp-demo"]).exits(0);
 
     // what an earlier demo wrote is replaced without being asked

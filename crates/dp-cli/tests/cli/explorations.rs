@@ -158,7 +158,7 @@ fn figures_are_not_printed_where_the_ledger_of_the_model_cannot_note_it() {
     let refused = printed(&sandbox, "--model copy").exits(2);
     refused.says(&["--ledger", "--no-ledger"]);
     let said = printed(&sandbox, "--model copy --no-ledger").exits(0);
-    said.says(&["no ledger notes"]);
+    said.says(&["no ledger records"]);
     assert_eq!(n_notes(), before);
     let noted = printed(&sandbox, "--model copy --ledger l.ledger");
     assert_eq!(noted.exits(0).stderr, "");
@@ -177,7 +177,7 @@ fn figures_are_not_printed_where_the_ledger_of_the_model_cannot_note_it() {
 fn without_a_ledger_whoever_is_shown_figures_is_told_that_nothing_notes_it() {
     let sandbox = Sandbox::with_ratings();
     let shown = sandbox.train(&["--show-internal"]).exits(0);
-    shown.says(&["no ledger notes that figures"]);
+    shown.says(&["no ledger records that figures"]);
     let shown = printed(&sandbox, "--model dp-model").exits(0);
-    shown.says(&["no ledger notes that figures"]);
+    shown.says(&["no ledger records that figures"]);
 }

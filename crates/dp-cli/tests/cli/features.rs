@@ -215,7 +215,10 @@ fn flags_that_mean_nothing_together_are_refused_before_anything_is_read() {
         .exits(2)
         .says(&["only `dp train` supports it"]);
     let audit = words("audit --method am-ssp --epsilon 1 --delta 1e-5");
-    sandbox.dp(&audit).exits(2).says(&["RATINGS of your own"]);
+    sandbox
+        .dp(&audit)
+        .exits(2)
+        .says(&["give RATINGS and their --items"]);
     assert!(sandbox.names().is_empty());
 }
 

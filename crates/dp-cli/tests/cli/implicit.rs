@@ -38,6 +38,51 @@ fn held_out_users_are_measured_by_recall_beside_popularity() {
 }
 
 #[test]
+fn recall_by_length_is_that_at_20_for_lists_of_20() {
+    let (sandbox, json) = trained(&["--dim", "3"]);
+    let all = json["internal"]["metrics"]["test_recall_by_length"].clone();
+    let all = all.as_array().unwrap();
+    let at = |k: u64| all.iter().find(|at| at["k"] == k).unwrap()["model"].as_f64();
+    assert_eq!(
+        at(20),
+        json["internal"]["metrics"]["test_recall_at_20"].as_f64()
+    );
+    assert!(at(1).unwrap() <= 1.0 && all.len() >= 5, "{all:?}");
+    sandbox.dp(&["report", "dp-model"]).exits(0);
+    let page = sandbox.text("dp-model-internal/internal.md");
+    assert!(page.contains("## Recall by length of the list"), "{page}");
+}
+
+#[test]
+fn ratings_that_are_not_used_are_told_before_anything_is_paid() {
+    let sandbox = Sandbox::with_ratings();
+    let likes = words("--feedback implicit --no-split --force --quiet");
+    let loud = &words("--feedback implicit --force --no-split")[..];
+    let told = |column: &str| {
+        format!(
+            "warning: column {column} of ratings.csv looks like ratings and is not used: with --feedback implicit every record counts as \
+             positive; set --min-rating to count only high ratings"
+        )
+    };
+    sandbox.train(loud).exits(0).says(&[&told("rating")]);
+    assert!(!sandbox.train(&likes).exits(0).stderr.contains("looks like"));
+    let more = [loud, &["--min-rating", "1"]].concat();
+    assert!(!sandbox.train(&more).exits(0).stderr.contains("looks like"));
+    let text = sandbox.text("ratings.csv");
+    sandbox.write(
+        "ratings.csv",
+        text.replacen("rating\n", "movie_rating\n", 1),
+    );
+    sandbox.train(loud).exits(0).says(&[&told("movie_rating")]);
+    // without a header no line of the file is shown
+    let bare = text.split_once('\n').unwrap().1.replace(',', "::");
+    sandbox.write("ratings.csv", bare);
+    sandbox.train(loud).exits(0).says(&[&told("3")]);
+    sandbox.write("ratings.csv", text.replacen("rating\n", "week\n", 1));
+    assert!(!sandbox.train(loud).exits(0).stderr.contains("looks like"));
+}
+
+#[test]
 fn the_certificate_lists_counts_gramian_and_sums() {
     let (sandbox, _) = trained(&["--steps", "2"]);
     let certificate = sandbox.text("dp-model/certificate.json");

@@ -22,7 +22,7 @@ fn no_id_is_published_without_a_catalogue_or_a_word_of_the_operator() {
     ] {
         dp(&sandbox, &format!("{command} {TARGET}")).exits(2).says(&[
             "--items, a public catalogue",
-            "--item-ids-are-public if everybody may know every id in the ratings, also one that a single user has",
+            "--item-ids-are-public if everybody may know every id in the ratings, including those that only one user has",
         ]);
         assert!(!sandbox.exists("l.ledger"), "{command}");
     }
@@ -52,9 +52,9 @@ fn data_given_as_a_catalogue_are_refused_before_anything_is_paid() {
     sandbox.write("users.csv", "item,user\nitem-1,ann\nitem-2,bob\n");
     sandbox.write("visitors.csv", "item,visitor\nitem-1,ann\nitem-2,bob\n");
     for (items, reason) in [
-        ("ratings.csv", "it holds the private data themselves"),
-        ("./ratings.csv", "it holds the private data themselves"),
-        ("copy.csv", "it holds the private data themselves"),
+        ("ratings.csv", "it is the file of private data itself"),
+        ("./ratings.csv", "it is the file of private data itself"),
+        ("copy.csv", "it is the file of private data itself"),
         ("renamed.csv", "repeats an item id"),
         ("column.csv", "repeats an item id"),
         ("users.csv", "it has a column of users"),

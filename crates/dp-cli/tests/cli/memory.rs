@@ -44,7 +44,13 @@ fn trained(sandbox: &Sandbox, command: &str, more: &[&str]) -> (Value, Vec<(Stri
     json["internal"]["seconds"] = Value::Null;
     without_names(&mut json);
     let files = names_in(&sandbox.path("dp-model")).into_iter();
-    let files = files.filter(|name| !["manifest.json", "report.md"].contains(&name.as_str()));
+    let named = [
+        "manifest.json",
+        "model-card.json",
+        "model-card.md",
+        "report.md",
+    ];
+    let files = files.filter(|name| !named.contains(&name.as_str()));
     let files = files.map(|name| {
         let path = format!("dp-model/{name}");
         if name != "certificate.json" {

@@ -91,7 +91,7 @@ fn items_added_after_training_are_ranked_and_unknown_names_count_for_nothing() {
     );
     recommend(&sandbox, WAR, &["--items", "new.csv"])
         .exits(6)
-        .says(&["feature_weights.csv", "does not hold its hash"]);
+        .says(&["feature_weights.csv", "its hash is not in the certificate"]);
     sandbox.write("dp-model/feature_weights.csv", &weights);
     recommend(&sandbox, WAR, &["--items", "new.csv"]).exits(0);
     let certificate = sandbox.text("dp-model/certificate.json");

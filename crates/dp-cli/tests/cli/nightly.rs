@@ -244,6 +244,23 @@ fn items_that_were_edited_between_nights_are_refused_before_anything_is_paid() {
 }
 
 #[test]
+fn features_that_are_user_ids_are_refused_whatever_their_column_is_called() {
+    for column in ["owner", "owner=first"] {
+        let sandbox = Sandbox::new();
+        sandbox.write("ratings.csv", ratings(300, 25, 10));
+        let rows = (0..24).map(|item| format!("item-{item},{USER}{}\n", item / 2));
+        let items = format!("item,{column}\n{}", rows.collect::<String>());
+        sandbox.write("items.csv", items);
+        init(&sandbox, &format!("--feature-cols {column}")).exits(0);
+        let before = sandbox.read("state/ledger");
+        night(&sandbox, 0, "")
+            .exits(4)
+            .says(&["titles or feature values are ids of users"]);
+        assert_eq!(sandbox.read("state/ledger"), before);
+    }
+}
+
+#[test]
 fn a_store_that_is_older_missing_or_changed_is_refused_and_costs_nothing() {
     let sandbox = begun();
     night(&sandbox, 0, "").exits(0);

@@ -5,11 +5,13 @@ use std::path::Path;
 
 use crate::support::{Run, Sandbox, catalogue, names_in, ratings, words};
 
-const FILES: [&str; 6] = [
+const FILES: [&str; 8] = [
     "certificate.json",
     "item_factors.safetensors",
     "items.csv",
     "manifest.json",
+    "model-card.json",
+    "model-card.md",
     "report.json",
     "report.md",
 ];

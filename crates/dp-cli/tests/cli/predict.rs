@@ -48,6 +48,20 @@ fn somebody_new_is_folded_in_without_spending() {
 }
 
 #[test]
+fn a_model_without_a_certificate_that_covers_it_is_refused() {
+    let sandbox = with_model(&[]);
+    let whole = sandbox.read("dp-model/certificate.json");
+    sandbox.write("dp-model/certificate.json", &whole[..whole.len() / 2]);
+    predict(&sandbox, &[])
+        .exits(6)
+        .says(&["dp-model/certificate.json: the certificate does not hold"]);
+    std::fs::remove_file(sandbox.path("dp-model/certificate.json")).unwrap();
+    predict(&sandbox, &[])
+        .exits(4)
+        .says(&["dp-model: holds a model without its certificate.json"]);
+}
+
+#[test]
 fn rows_come_back_in_their_order_with_their_users() {
     let sandbox = with_model(&[]);
     let history = HISTORY

@@ -5,11 +5,13 @@ use std::fs;
 use crate::support::{Sandbox, names_in, words};
 use crate::{federate, personalize};
 
-const PUBLISHED: [&str; 6] = [
+const PUBLISHED: [&str; 8] = [
     "certificate.json",
     "item_factors.safetensors",
     "items.csv",
     "manifest.json",
+    "model-card.json",
+    "model-card.md",
     "report.json",
     "report.md",
 ];
@@ -32,7 +34,7 @@ fn exactly_the_released_files_are_copied_and_verify_where_they_are() {
     sandbox.dp(&["verify", "dp-model"]).exits(0);
     let found = words("publish dp-model pages --json");
     let found = sandbox.dp(&found).exits(0).json();
-    assert_eq!(found["files"].as_array().unwrap().len(), 8);
+    assert_eq!(found["files"].as_array().unwrap().len(), 10);
     assert_eq!(found["left_out"], serde_json::json!([]));
     sandbox.dp(&["verify", "pages"]).exits(0);
     assert!(sandbox.exists("pages/report.html") && !sandbox.exists("pages-internal"));
@@ -84,7 +86,7 @@ fn a_folder_with_a_file_that_is_not_released_fails_and_its_copy_does_not_have_it
 fn a_released_file_that_was_changed_or_is_missing_is_found() {
     let sandbox = Sandbox::with_model();
     let publish = ["publish", "dp-model", "to-publish"];
-    for name in ["report.md", "report.json", "items.csv"] {
+    for name in ["report.md", "report.json", "items.csv", "model-card.json"] {
         let path = format!("dp-model/{name}");
         let whole = sandbox.read(&path);
         sandbox.write(&path, [&whole[..], b"RMSE 0.9\n"].concat());

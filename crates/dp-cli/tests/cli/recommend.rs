@@ -250,9 +250,17 @@ fn a_model_whose_certificate_was_cut_off_is_refused() {
     recommend(&sandbox, &[])
         .exits(6)
         .says(&["dp-model/certificate.json: the certificate does not hold"]);
-    // a model may stand without one
+}
+
+#[test]
+fn a_model_without_a_certificate_is_refused() {
+    let sandbox = with_history("item,rating\nitem-3,5\n");
     std::fs::remove_file(sandbox.path("dp-model/certificate.json")).unwrap();
-    recommend(&sandbox, &[]).exits(0);
+    recommend(&sandbox, &[]).exits(4).says(&[
+        "dp-model: holds a model without its certificate.json",
+        "dp publish",
+        "--out",
+    ]);
 }
 
 #[test]
@@ -284,6 +292,9 @@ fn what_was_a_yes_in_training_is_one_for_the_user() {
         sandbox.write("me.csv", likes);
         assert_eq!(scores(&[]), (None, all.1.clone()));
     }
+    recommend(&sandbox, &[]).exits(0).says(&[
+        "warning: me.csv has no rating column: every record in it counts as positive, where training counted only ratings of 4 or more",
+    ]);
     // a rating that is none is told all the same
     sandbox.write("me.csv", "item,rating\nitem-3,many\n");
     recommend(&sandbox, &[])

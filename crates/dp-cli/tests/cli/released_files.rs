@@ -2,11 +2,13 @@
 
 use crate::support::{Run, Sandbox, USER, catalogue, ratings, states_number, words};
 
-const RELEASED: [&str; 6] = [
+const RELEASED: [&str; 8] = [
     "dp-model/certificate.json",
     "dp-model/item_factors.safetensors",
     "dp-model/items.csv",
     "dp-model/manifest.json",
+    "dp-model/model-card.json",
+    "dp-model/model-card.md",
     "dp-model/report.json",
     "dp-model/report.md",
 ];
@@ -61,6 +63,45 @@ fn released_files_hold_no_count_of_users_or_ratings() {
     }
     let internal = sandbox.text("dp-model-internal/internal.md");
     assert!(internal.contains("| users | 1009 |") && internal.contains("| ratings kept | 10090 |"));
+}
+
+#[test]
+fn the_model_card_says_what_is_published_and_what_is_not() {
+    let (sandbox, _) = trained();
+    let card = sandbox.value("dp-model/model-card.json");
+    let certificate = sandbox.value("dp-model/certificate.json");
+    assert_eq!(card["certificate"], certificate["digest"]);
+    assert_eq!(card["privacy"]["guarantee"], certificate["guarantee"]);
+    assert_eq!(card["files"], certificate["artifacts"]);
+    assert_eq!(card["metrics"], serde_json::json!([]));
+    let page = sandbox.text("dp-model/model-card.md");
+    for part in [
+        "# Model card: Private item factors",
+        "* trained on: ratings.csv",
+        "| epsilon, add or remove one user | 1.0000 |",
+        "one person has one user id",
+        "No accuracy is published",
+        "item\\_factors.safetensors",
+    ] {
+        assert!(page.contains(part), "no `{part}` in {page}");
+    }
+    let paid = words("--items items.csv --force --release-metrics 0.3 --rating-range 1,5");
+    sandbox.train(&paid).exits(0);
+    let page = sandbox.text("dp-model/model-card.md");
+    assert!(
+        page.contains("## Accuracy") && page.contains("| RMSE | model |"),
+        "{page}"
+    );
+    assert!(!page.contains("No accuracy is published"));
+    let seeded = words("--items items.csv --force --insecure-seed 3");
+    sandbox.train(&seeded).exits(0);
+    let card = sandbox.value("dp-model/model-card.json");
+    assert_eq!(card["privacy"]["private"], false);
+    assert!(
+        sandbox
+            .text("dp-model/model-card.md")
+            .contains("**NOT PRIVATE")
+    );
 }
 
 #[test]

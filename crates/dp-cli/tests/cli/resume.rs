@@ -201,7 +201,7 @@ fn a_run_whose_ledger_has_no_room_ends_with_the_rounds_it_made() {
         return; // the run was nearly through: nothing to see
     }
     sandbox.dp(&run).exits(0).says(&[
-        "going on with the interrupted run: ",
+        "resuming the interrupted run: ",
         " of its 601 releases were paid for",
         "finishing with the rounds already made",
     ]);

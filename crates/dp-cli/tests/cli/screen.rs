@@ -42,6 +42,30 @@ fn help_fits_a_terminal_and_names_every_command() {
 }
 
 #[test]
+fn colours_are_for_terminals_and_can_be_switched_off() {
+    let sandbox = Sandbox::with_model();
+    let verify = |env: &[(&str, &str)]| sandbox.run_with(&["verify", "dp-model"], env).exits(0);
+    let plain = verify(&[]).stdout;
+    assert!(!plain.contains('\u{1b}'), "{plain:?}");
+    let forced = verify(&[("CLICOLOR_FORCE", "1")]).stdout;
+    assert!(forced.contains("\u{1b}["), "{forced:?}");
+    let without = [("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")];
+    assert_eq!(verify(&without).stdout, plain);
+    // what programs read has none
+    let args = ["verify", "dp-model", "--json"];
+    let json = sandbox.run_with(&args, &without[..1]).exits(0).stdout;
+    assert!(!json.contains('\u{1b}'));
+    let error = |env: &[(&str, &str)]| {
+        sandbox
+            .run_with(&["verify", "nowhere"], env)
+            .exits(4)
+            .stderr
+    };
+    assert!(error(&[]).starts_with("error: "));
+    assert!(error(&without[..1]).starts_with("\u{1b}["));
+}
+
+#[test]
 fn a_reader_that_went_away_is_no_failure() {
     let sandbox = Sandbox::with_ratings();
     for args in [

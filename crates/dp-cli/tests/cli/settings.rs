@@ -112,6 +112,59 @@ fn printing_needs_no_required_argument_and_does_nothing() {
 }
 
 #[test]
+fn commands_of_a_command_have_tables_of_their_own() {
+    let sandbox = Sandbox::with_ratings();
+    let text = "\
+[ledger.create]
+data-set = \"ratings\"
+epsilon = 4.0
+
+[ledger.show]
+file = \"all.ledger\"
+
+[nightly.run]
+night = 3
+";
+    sandbox.write("c.toml", text);
+    let create = words("ledger create all.ledger --delta 1e-5 --config c.toml");
+    sandbox.run(&create).exits(0);
+    let shown = sandbox.run(&words("--config c.toml ledger show --json"));
+    assert_eq!(shown.exits(0).json()["budget"]["epsilon"], 4.0);
+    // flags override the environment, and that the file
+    let line = words("nightly run state ratings.csv --config c.toml --print-config");
+    for (env, flag, night) in [
+        (None, None, 3),
+        (Some("5"), None, 5),
+        (Some("5"), Some("7"), 7),
+    ] {
+        let env: Vec<_> = env.iter().map(|value| ("DP_NIGHT", *value)).collect();
+        let flag: Vec<_> = flag.iter().flat_map(|value| ["--night", value]).collect();
+        let run = sandbox
+            .run_with(&[&line, &flag[..]].concat(), &env)
+            .exits(0);
+        let table: toml::Table = run.stdout.parse().expect("TOML");
+        let found = &table["nightly"]["run"];
+        assert_eq!(found["night"].as_integer(), Some(night), "{found}");
+        assert_eq!(found["ratings"].as_str(), Some("ratings.csv"));
+    }
+    for (text, says) in [
+        ("[ledger]\nepsilon = 1", "`ledger.epsilon` is not a command"),
+        ("[nightly.show]", "`nightly.show` is not a command"),
+        (
+            "nightly.run = 1",
+            "`nightly.run` must be a table: [nightly.run]",
+        ),
+        (
+            "[ledger.create]\nfile = \"a\"\nkind = \"mixed\"\ntotal = 1",
+            "[ledger.create] has no setting `total`",
+        ),
+    ] {
+        sandbox.write("c.toml", text);
+        sandbox.run(&create).exits(2).says(&["c.toml: ", says]);
+    }
+}
+
+#[test]
 fn bad_files_are_refused_by_what_is_wrong_with_them() {
     let sandbox = Sandbox::with_ratings();
     for (text, code, parts) in [

@@ -27,7 +27,7 @@ fn json_is_one_object_with_the_documented_keys() {
             .exits(0);
         let looks = more.contains(&"--show-internal");
         let warning = if looks {
-            "warning: no ledger notes that figures"
+            "warning: no ledger records that figures"
         } else {
             ""
         };
@@ -360,7 +360,7 @@ fn columns_that_contradict_the_catalogue_are_refused_before_anything_is_paid() {
     sandbox
         .train(&words("--rating-col user --ledger l.ledger"))
         .exits(4)
-        .says(&["the column user would be read as the user and as the rating"]);
+        .says(&["column user was found as both the user and the rating column"]);
     assert!(!sandbox.exists("l.ledger"));
 }
 

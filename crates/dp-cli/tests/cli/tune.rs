@@ -116,10 +116,26 @@ fn defaults_of_candidates_follow_what_released_metrics_leave_of_the_budget() {
 }
 
 #[test]
-fn the_help_offers_no_features_of_items() {
+fn neither_help_nor_settings_offer_what_tune_refuses() {
     let sandbox = Sandbox::new();
     for (command, has) in [("tune", false), ("audit-tune", false), ("train", true)] {
         let help = sandbox.dp(&[command, "--help"]).exits(0).stdout;
-        assert_eq!(help.contains("--feature-cols"), has, "{command}");
+        let template = sandbox.dp(&[command, "--print-config"]).exits(0).stdout;
+        for (text, dashes) in [(help, "--"), (template, "# ")] {
+            assert_eq!(
+                text.contains(&format!("{dashes}feature-cols")),
+                has,
+                "{command}"
+            );
+            assert_eq!(text.contains("am-ssp"), has, "{command}");
+        }
+    }
+    for (flag, value) in [
+        ("--prior", "p.csv"),
+        ("--min-items", "3"),
+        ("--feature-cols", "a"),
+    ] {
+        let line = ["--try", "dim=1", flag, value];
+        tune(&sandbox, &line).exits(2).says(&[flag]);
     }
 }

@@ -140,7 +140,7 @@ impl RatingsFormat {
             Columns::by_position(&table)?
         };
         if self.without_ratings {
-            columns.rating = None;
+            columns.unread_rating = columns.unread_rating.or(columns.rating.take());
         }
         let wanted = [Some(columns.item), columns.rating, columns.user];
         table.read_only(wanted.into_iter().flatten())?;
@@ -174,6 +174,8 @@ pub(super) struct Columns {
     pub(super) item: usize,
     /// Absent if records have no ratings.
     pub(super) rating: Option<usize>,
+    /// Where they have none, a column that looks like ratings.
+    pub(super) unread_rating: Option<usize>,
 }
 
 impl Columns {
@@ -192,6 +194,7 @@ impl Columns {
             user: Some(0),
             item: 1,
             rating: Some(2),
+            unread_rating: None,
         })
     }
 
@@ -213,6 +216,10 @@ impl Columns {
             },
             item: header.find(ColumnRole::Item, columns.item.as_deref())?,
             rating: (!format.without_ratings).then(rating).transpose()?,
+            unread_rating: match format.without_ratings {
+                true => header.find_alike(ColumnRole::Rating),
+                false => None,
+            },
         };
         found.refuse_shared(&header)?;
         Ok(found)
@@ -348,6 +355,15 @@ impl<'t, 'a> Header<'t, 'a> {
                 .iter()
                 .position(|n| n.eq_ignore_ascii_case(usual))
         })
+    }
+
+    /// The first column with a usual name of this role in its own, as `my_rating` or `Ratings`.
+    fn find_alike(&self, role: ColumnRole) -> Option<usize> {
+        let is_alike = |name: &String| {
+            let name = name.to_lowercase();
+            usual_names(role).iter().any(|usual| name.contains(usual))
+        };
+        self.names.iter().position(is_alike)
     }
 
     /// The error for a column that would be used for two roles.

@@ -125,13 +125,15 @@ fn read_to(
     format: &RatingsFormat,
 ) -> Result<Ratings> {
     let (mut table, columns) = format.open(input, name, false)?;
+    let unread = columns.unread_rating.map(|at| table.column_name(at));
     while table.advance()? {
         collected.push(&table, columns)?;
     }
     if matches!(collected.items, Items::Found(_)) {
         table.require_records()?;
     }
-    collected.merge(table.n_records())
+    let ratings = collected.merge(table.n_records())?;
+    Ok(ratings.leaving_unread(unread))
 }
 
 /// Records as they are in the file, with ids already numbered.

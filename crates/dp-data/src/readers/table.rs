@@ -250,6 +250,14 @@ impl<'a> Table<'a> {
         }
     }
 
+    /// What a column is called, or its number where nothing names the columns.
+    pub(super) fn column_name(&self, column: usize) -> String {
+        let is_named = self.names.is_some() || !self.first_is_record;
+        let names = is_named.then(|| self.names().ok()).flatten();
+        let name = names.and_then(|names| names.get(column).cloned());
+        name.unwrap_or_else(|| (column + 1).to_string())
+    }
+
     /// Whether the names of columns are stored separately from the records, so that none of them
     /// can be a record.
     pub(super) const fn has_schema(&self) -> bool {

@@ -549,7 +549,9 @@ fn a_column_is_read_as_one_thing() {
     };
     assert_eq!(
         read(item_for_users).as_deref(),
-        Some("r: the column item would be read as the user and as the item; expected two columns")
+        Some(
+            "r: column item was found as both the user and the item column; they must be different columns"
+        )
     );
     let item_for_ratings = RatingsColumns {
         rating: named("item"),
@@ -558,7 +560,7 @@ fn a_column_is_read_as_one_thing() {
     assert_eq!(
         read(item_for_ratings).as_deref(),
         Some(
-            "r: the column item would be read as the item and as the rating; expected two columns"
+            "r: column item was found as both the item and the rating column; they must be different columns"
         )
     );
     let swapped = RatingsColumns {

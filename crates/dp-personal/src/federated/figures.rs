@@ -11,6 +11,7 @@ use super::own_choice;
 use super::parts::{Group, PartedUser};
 use crate::error::Result;
 use crate::personal::{ClassFigures, Inputs, Task, scored};
+use crate::quality::{Metric, Scored, UserValue};
 
 /// One user's mean errors on their test rows, one for each model: private.
 pub struct UserFigures {
@@ -33,6 +34,8 @@ pub struct Figures {
     pub model: String,
     /// RMSE or accuracy over all test rows.
     pub over_rows: Option<f64>,
+    /// Ends of its 95 % interval over users; none where fewer than two have test rows.
+    pub interval: Option<[f64; 2]>,
     /// The same for the median user.
     pub median_user: Option<f64>,
     /// For classes only.
@@ -169,11 +172,42 @@ impl Figures {
         let mut each: Vec<f64> = measured.iter().map(|&(error, _)| error).collect();
         each.sort_by(f64::total_cmp);
         Self {
+            interval: Self::interval(inputs, users, at),
             model,
             over_rows: (n > 0).then(|| inputs.figure(total / n as f64)),
             median_user: each.get(each.len() / 2).map(|&e| inputs.figure(e)),
             classes: ClassFigures::of(users.iter().filter_map(|user| user.scores.get(at))),
         }
+    }
+
+    /// The first metric of the task in model number `at`, with its interval over users.
+    pub(crate) fn scored(
+        inputs: &Inputs,
+        users: &[UserFigures],
+        at: usize,
+        model: String,
+    ) -> Scored {
+        let value = |user: &UserFigures| match user.errors.get(at).copied().flatten() {
+            Some(error) => UserValue {
+                total: error * user.n_test as f64,
+                weight: user.n_test as f64,
+            },
+            None => UserValue::default(),
+        };
+        Scored {
+            metric: Metric::of_task(inputs.task)[0],
+            methods: vec![(model, users.iter().map(value).collect())],
+        }
+    }
+
+    fn interval(inputs: &Inputs, users: &[UserFigures], at: usize) -> Option<[f64; 2]> {
+        let of = Self::scored(inputs, users, at, String::new()).estimate(0)?;
+        let (lower, upper) = (of.lower?, of.upper?);
+        Some(match inputs.task {
+            Task::Regression => [lower, upper],
+            // accuracy, where the metric is the error rate
+            Task::Classification { .. } => [1.0 - upper, 1.0 - lower],
+        })
     }
 }
 

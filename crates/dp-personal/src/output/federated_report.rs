@@ -102,7 +102,11 @@ impl Release for FederatedRelease<'_> {
         Some(self.run)
     }
 
+    /// The shared coefficients; none at alpha 0, where nothing is shared.
     fn charts(&self) -> Vec<ChartData> {
+        if self.model.last().iter().all(|w| *w == 0.0) {
+            return Vec::new();
+        }
         let coefficients = self.inputs.names().zip(self.model.last());
         vec![ChartData {
             title: "Shared coefficients".to_owned(),
@@ -171,19 +175,22 @@ impl FederatedReport<'_> {
         [("", &self.users[..])].into_iter().chain(held_out)
     }
 
-    /// A row for every alpha, with and without noise, and for models from users' own rows.
-    fn lines_of(&self, users: &[UserFigures]) -> Vec<(String, Vec<Option<f64>>)> {
+    /// A line for every alpha, with noise and without, and for what users make of their own rows.
+    fn lines_of(&self, users: &[UserFigures]) -> Vec<FiguresLine> {
         let n = self.alphas().len();
-        let figure = |at| self.figures(users, at).over_rows;
-        let of_alpha = |at: usize| (self.name_of(at), [at, n + at].map(figure).into());
+        let of_alpha = |at: usize| FiguresLine {
+            name: self.name_of(at),
+            private: self.figures(users, at),
+            no_noise: self.figures(users, n + at).over_rows,
+        };
         let own = OWN.into_iter().enumerate();
         let own = own.filter_map(|(which, (_, name))| {
-            let mut figures = vec![self.own(users, which)?.over_rows];
-            if which == 0 {
-                let exact = self.own(users, OWN_WITHOUT_NOISE);
-                figures.extend(exact.map(|figures| figures.over_rows));
-            }
-            Some((name.to_owned(), figures))
+            let exact = (which == 0).then(|| self.own(users, OWN_WITHOUT_NOISE));
+            Some(FiguresLine {
+                name: name.to_owned(),
+                private: self.own(users, which)?,
+                no_noise: exact.flatten().and_then(|figures| figures.over_rows),
+            })
         });
         (0..n).map(of_alpha).chain(own).collect()
     }
@@ -248,8 +255,13 @@ impl FederatedReport<'_> {
         let lines = lines.flat_map(|(name, figure)| {
             let [choice, own] = OWN.map(|own| format!("{name}, {}", own.1));
             [
-                vec![choice, shown_of(chosen, figure), shown_of(exact, figure)],
-                vec![own, shown_of(alone, figure), String::new()],
+                vec![
+                    choice,
+                    shown_of(chosen, figure),
+                    shown_of(exact, figure),
+                    String::new(),
+                ],
+                vec![own, shown_of(alone, figure), String::new(), String::new()],
             ]
         });
         lines.collect()
@@ -262,7 +274,9 @@ impl FederatedReport<'_> {
             title: format!("{metric}{kind} on held-out rows, by alpha"),
             note: "alpha 0: each user learns alone; alpha inf: one model for all users".to_owned(),
             series: ["private", "no noise"].map(str::to_owned).into(),
-            rows: self.lines_of(users).into_iter().map(both).collect(),
+            rows: (self.lines_of(users).into_iter())
+                .map(|line| (line.name, vec![line.private.over_rows, line.no_noise]))
+                .collect(),
         };
         self.kinds().map(chart).collect()
     }
@@ -331,7 +345,14 @@ impl RunReport for FederatedReport<'_> {
         });
         let users: Vec<_> = users.collect();
         let metrics = Metric::of_task(inputs.task);
-        Some(Cow::Owned(Quality::of_rows(metrics, &names, &users)))
+        let mut quality = Quality::of_rows(metrics, &names, &users);
+        let others = (0..n).filter(|at| !places.contains(at));
+        quality.others = others
+            .flat_map(|at| {
+                Figures::scored(inputs, &self.users, at, self.name_of(at)).rows("", None)
+            })
+            .collect();
+        Some(Cow::Owned(quality))
     }
 
     fn user_table(&self) -> Result<Option<Vec<u8>>> {
@@ -347,17 +368,11 @@ impl RunReport for FederatedReport<'_> {
     /// Metrics with and without noise, with a heading for each kind of users.
     fn table(&self) -> Table {
         let rows = self.kinds().flat_map(|(kind, users)| {
-            let lines = self.lines_of(users).into_iter().map(both);
-            let lines = lines.map(|(name, figures)| {
-                let words =
-                    |figure: Option<f64>| figure.map_or_else(String::new, |f| shown(Some(f)));
-                [name]
-                    .into_iter()
-                    .chain(figures.into_iter().map(words))
-                    .collect()
-            });
+            let lines = self.lines_of(users).into_iter().map(FiguresLine::cells);
             let metric = format!("{}{kind}", self.inputs().metric());
-            let head = vec![metric, "private".to_owned(), "no noise".to_owned()];
+            let heads = ["private", "no noise", "95 % interval, private"];
+            let head = [metric].into_iter().chain(heads.map(str::to_owned));
+            let head = head.collect();
             let classes = self.class_lines(users);
             [head]
                 .into_iter()
@@ -365,7 +380,7 @@ impl RunReport for FederatedReport<'_> {
                 .chain(classes)
                 .collect::<Vec<_>>()
         });
-        Table::new("", ["", "", ""], rows)
+        Table::new("", ["", "", "", ""], rows)
     }
 
     fn objects(&self) -> (Value, Value) {
@@ -400,8 +415,26 @@ impl RunReport for FederatedReport<'_> {
     }
 }
 
-/// A row with a cell for the metric without noise.
-fn both((name, mut figures): (String, Vec<Option<f64>>)) -> (String, Vec<Option<f64>>) {
-    figures.resize(2, None);
-    (name, figures)
+/// What one model makes of the test rows, with noise and without.
+struct FiguresLine {
+    name: String,
+    private: Figures,
+    no_noise: Option<f64>,
+}
+
+impl FiguresLine {
+    /// Name, figure, figure without noise, and the interval of the first.
+    fn cells(self) -> Vec<String> {
+        let words = |figure: Option<f64>| figure.map_or_else(String::new, |f| shown(Some(f)));
+        let interval = self.private.interval.map_or_else(String::new, |ends| {
+            let [lower, upper] = ends.map(|end| shown(Some(end)));
+            format!("{lower} to {upper}")
+        });
+        vec![
+            self.name,
+            words(self.private.over_rows),
+            words(self.no_noise),
+            interval,
+        ]
+    }
 }

@@ -143,7 +143,8 @@ impl Manifest {
             let is_other = hash.is_some_and(|hash| *hash != dp_accounting::sha256_hex(&bytes))
                 || in_certificate && certificate.verify_artifact(&name, &bytes).is_err();
             if is_other {
-                let reason = "neither certificate nor list of files holds its hash".to_owned();
+                let reason =
+                    "its hash is neither in the certificate nor in manifest.json".to_owned();
                 return Err(Error::Artifact { path, reason });
             }
             missing.retain(|other| *other != name);
@@ -152,7 +153,7 @@ impl Manifest {
         if let Some(name) = missing.first() {
             return Err(Error::Artifact {
                 path: folder.join(name),
-                reason: "it is not there".to_owned(),
+                reason: "the file is missing".to_owned(),
             });
         }
         files.sort();

@@ -16,7 +16,7 @@ use super::statement::{INTERNAL_HEAD, fact, guarantee_facts, released};
 use super::{CERTIFICATE, MANIFEST, Manifest, OutputFolder, RELEASES, internal_folder_of};
 use crate::error::{Error, Result};
 use crate::quality::{Quality, Verdict};
-use crate::report::{Model, ReportedRun, Wanted, internal_page, released_page};
+use crate::report::{Model, ReportedRun, Wanted, internal_page, model_card, released_page};
 use crate::settings::OutputSettings;
 use crate::workflows::private_run::GIVEN;
 
@@ -116,6 +116,7 @@ pub(crate) trait Release {
             manifest.add_hashed(RELEASES, sha256);
         }
         let run = ReportedRun::ending(folder, certificate, released, self.factors())?;
+        files.extend(model_card(&run)?);
         let page = released_page(&[run], &Wanted::default())?;
         files.push(("report.md", page.markdown().into_bytes()));
         let figures = page.figures();
@@ -329,6 +330,7 @@ pub(super) fn internal_of(release: &impl Release, seconds: Seconds) -> InternalR
         headline: None,
         metrics: Vec::new(),
         by_round: None,
+        recall_curve: None,
         charts: Vec::new(),
         verdict: None,
         quality: None,

@@ -230,6 +230,7 @@ impl<S: TrainSettings> RunReport for TrainReport<'_, S> {
             headline: self.metrics.headline(),
             metrics: self.metrics.figures(),
             by_round: self.by_round.clone(),
+            recall_curve: self.metrics.recall_curve(),
             charts: self.metrics.charts(),
             data: counted([
                 ("users", table.n_users()),

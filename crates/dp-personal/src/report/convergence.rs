@@ -23,6 +23,33 @@ pub(super) fn convergence(internal: &InternalRun) -> Option<Section> {
     Some(Section::new("convergence", "Convergence by round", blocks))
 }
 
+/// Recall against the length of lists.
+pub(super) fn recall_curve(internal: &InternalRun) -> Option<Section> {
+    let curve = internal.recall_curve.as_ref()?;
+    let all = lines_of(curve);
+    let lines: Vec<Line> = (all.iter().filter(|line| line.has_figures()))
+        .map(|line| Line::solid(&line.name, points(&curve.rounds, &line.values)))
+        .collect();
+    let heights = lines.iter().flat_map(|line| &line.points).map(|p| p.y);
+    let chart = Chart::lines(
+        "Recall by length of the list",
+        "Share of what held-out users went on to like that is among the first k items of their lists, of at most k.",
+        Lines {
+            x: Axis::of_points(
+                "length of the list, k",
+                curve.rounds.iter().map(|&k| k as f64),
+            ),
+            y: Axis::around(&curve.metric, heights),
+            lines,
+        },
+    );
+    Some(Section::new(
+        "recall",
+        "Recall by length of the list",
+        vec![Block::Chart(chart)],
+    ))
+}
+
 /// The round numbers; in files of earlier versions there is one value for each round from the
 /// first.
 fn rounds_of(by_round: &ByRound) -> Vec<usize> {

@@ -2,12 +2,13 @@
 
 use dp_page::{BarRow, Bars, Block, Chart, Kind, Number, Page, Section, Table, Unit};
 
-use super::convergence::convergence;
+use super::convergence::{convergence, recall_curve};
 use super::privacy::sentence;
 use super::released::{facts, footer};
 use super::run::ReportedRun;
 use super::runs::{evaluated, privacy_utility};
 use crate::output::ChartData;
+use crate::quality::GAIN_OVER;
 use crate::ranking::bucket_name;
 use crate::workflows::evaluate::{Evaluated, MODEL, NON_PRIVATE};
 
@@ -19,10 +20,14 @@ pub(crate) fn internal_page(all: &[ReportedRun<'_>]) -> Option<Page> {
     }
     let mut sections = vec![quality(run)];
     sections.extend(privacy_utility(all));
-    sections.push(popularity(run));
+    sections.extend(groups(run));
+    sections.extend(popularity(run));
+    sections.extend(run.internal.as_ref().and_then(recall_curve));
     sections.extend(run.internal.as_ref().and_then(convergence));
-    sections.push(without_privacy(run));
+    sections.extend(without_privacy(run));
+    sections.push(Section::new("ledger", "Ledger", run.ledger.clone()));
     sections.push(data_handling(run));
+    sections.retain(|section| !section.blocks.is_empty());
     Some(Page {
         kind: Kind::Internal,
         title: "Internal: not covered by the guarantee".to_owned(),
@@ -66,12 +71,7 @@ fn quality(run: &ReportedRun<'_>) -> Section {
     }
     let tables = internal.and_then(|internal| internal.quality.as_ref());
     if let Some(tables) = tables {
-        blocks.extend(
-            [tables.overall()]
-                .into_iter()
-                .chain(tables.groups())
-                .map(Block::Table),
-        );
+        blocks.push(Block::Table(tables.overall()));
     }
     let metrics = internal.map_or(&[][..], |internal| &internal.metrics);
     if !metrics.is_empty() {
@@ -90,8 +90,53 @@ fn quality(run: &ReportedRun<'_>) -> Section {
         blocks.push(Block::Table(overall(found)));
         let quality = found.scores.quality.iter();
         blocks.extend(quality.map(|quality| Block::Table(quality.overall())));
+    } else if run.model.is_some() {
+        let words = "dp evaluate RATINGS --model DIR --non-private --save, then dp report DIR, adds the error by popularity of items and \
+                     a comparison with the model without privacy.";
+        blocks.push(Block::Note(words.to_owned()));
     }
     Section::new("quality", "Quality", blocks)
+}
+
+/// The first metric of quarters of the users by activity, as a chart, and its numbers with intervals.
+fn groups(run: &ReportedRun<'_>) -> Option<Section> {
+    let internal = run.internal.as_ref()?;
+    let tables = internal.quality.as_ref()?;
+    let rows = &tables.by_activity;
+    let metric = rows.first()?.metric.clone();
+    // a gain is a difference, on another scale than what it is of
+    let measured = || rows.iter().filter(|row| !row.method.starts_with(GAIN_OVER));
+    let (mut names, mut series) = (Vec::<&str>::new(), Vec::<&str>::new());
+    for row in measured() {
+        for (all, name) in [(&mut names, &row.group), (&mut series, &row.method)] {
+            if !all.contains(&name.as_str()) {
+                all.push(name);
+            }
+        }
+    }
+    let value = |group: &str, method: &str| {
+        let row = measured().find(|row| row.group == group && row.method == method);
+        row.and_then(|row| Some(row.estimate?.value))
+    };
+    let bars = Bars {
+        series: series.iter().map(ToString::to_string).collect(),
+        unit: Unit::Plain,
+        rows: names
+            .iter()
+            .map(|group| BarRow {
+                label: (*group).to_owned(),
+                detail: String::new(),
+                values: series.iter().map(|method| value(group, method)).collect(),
+            })
+            .collect(),
+    };
+    let note =
+        "Users with held-out records, in four groups of equal size by the number of their records.";
+    let mut chart = Chart::bars(format!("{metric} by activity of users"), note, bars);
+    chart.has_table = true;
+    let mut blocks = vec![Block::Chart(chart)];
+    blocks.extend(tables.groups().map(Block::Table));
+    Some(Section::new("groups", "Quality by group", blocks))
 }
 
 /// Where the errors of each user are stored, and whether a choice based on errors is paid for.
@@ -126,7 +171,7 @@ fn overall(found: &Evaluated) -> Table {
     Table::new("Measured by dp evaluate", heads, rows)
 }
 
-fn popularity(run: &ReportedRun<'_>) -> Section {
+fn popularity(run: &ReportedRun<'_>) -> Option<Section> {
     let mut blocks = Vec::new();
     blocks.extend(
         run.evaluation
@@ -142,15 +187,7 @@ fn popularity(run: &ReportedRun<'_>) -> Section {
                 .map(|data| Block::Chart(data.chart(None))),
         );
     }
-    if blocks.is_empty() {
-        let text = if run.model.is_some() {
-            "Not measured yet: run dp evaluate RATINGS --model DIR --non-private --save, then dp report DIR again."
-        } else {
-            "This model has no items."
-        };
-        blocks.push(Block::Text(text.to_owned()));
-    }
-    Section::new("popularity", "Quality by popularity", blocks)
+    (!blocks.is_empty()).then(|| Section::new("popularity", "Quality by popularity", blocks))
 }
 
 fn by_popularity(found: &Evaluated) -> Chart {
@@ -187,8 +224,8 @@ fn by_popularity(found: &Evaluated) -> Chart {
     Chart::bars(format!("{metric} by popularity of items"), note, bars)
 }
 
-/// The cost of privacy, if it was measured.
-fn without_privacy(run: &ReportedRun<'_>) -> Section {
+/// What privacy costs, where it was measured.
+fn without_privacy(run: &ReportedRun<'_>) -> Option<Section> {
     let headline = run
         .internal
         .as_ref()
@@ -222,17 +259,13 @@ fn without_privacy(run: &ReportedRun<'_>) -> Section {
         None if ran_away => {
             Block::Text("The run diverged: it has no figure to compare.".to_owned())
         }
-        None => Block::Text(
-            "Not measured yet: dp evaluate RATINGS --model DIR --non-private --save trains the same kind of model without \
-             privacy."
-                .to_owned(),
-        ),
+        None => return None,
     };
-    Section::new(
+    Some(Section::new(
         "non-private",
         "Comparison with the non-private model",
         vec![block],
-    )
+    ))
 }
 
 fn data_handling(run: &ReportedRun<'_>) -> Section {

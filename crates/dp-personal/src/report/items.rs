@@ -29,14 +29,9 @@ pub(super) fn share_above(counts: &NoisyCounts) -> Option<f64> {
     (!values.is_empty()).then(|| above.count() as f64 / values.len() as f64)
 }
 
-/// A curve over all items, and values at selected percentiles.
-pub(super) fn noise(run: &ReportedRun<'_>) -> Section {
-    let title = "Items above the noise";
-    let Some(counts) = run.counts().filter(|counts| !counts.values().is_empty()) else {
-        let text = "This run released no counts of items, so nothing can be said about single items without using \
-                    private data.";
-        return Section::new("noise", title, vec![Block::Text(text.to_owned())]);
-    };
+/// A curve over all items and figures at some places of it; none of runs that released no counts.
+pub(super) fn noise(run: &ReportedRun<'_>) -> Option<Section> {
+    let counts = run.counts().filter(|counts| !counts.values().is_empty())?;
     let mut sorted = counts.values().to_vec();
     sorted.sort_by(|a, b| b.total_cmp(a));
     let share = share_above(counts).unwrap_or(0.0);
@@ -52,7 +47,10 @@ pub(super) fn noise(run: &ReportedRun<'_>) -> Section {
             Number {
                 value: short(counts.noise_stddev()),
                 label: "noise on every count".to_owned(),
-                note: format!("standard deviation; the mean count is {:.1}", counts.mean()),
+                note: format!(
+                    "standard deviation, in users; the mean count is {:.1} users",
+                    counts.mean()
+                ),
             },
         ]),
         Block::Chart(chart(&sorted, counts.noise_stddev())),
@@ -65,7 +63,7 @@ pub(super) fn noise(run: &ReportedRun<'_>) -> Section {
         let words = "Each like of a user with n likes counts as 1/sqrt(n).";
         blocks.push(Block::Note(words.to_owned()));
     }
-    Section::new("noise", title, blocks)
+    Some(Section::new("noise", "Items above the noise", blocks))
 }
 
 fn note(is_private: bool) -> String {
@@ -133,7 +131,7 @@ fn places(sorted: &[f64], noise: f64) -> Table {
         let ratio = ratio.map_or_else(|| "no signal".to_owned(), |r| format!("{:.1} %", 100.0 * r));
         vec![name.to_owned(), format!("{count:.1}"), ratio]
     });
-    let heads = ["item counts", "noisy count", "noise / signal"];
+    let heads = ["item counts", "noisy count (users)", "noise / signal"];
     Table::new("Noise-to-signal ratio", heads, rows)
 }
 

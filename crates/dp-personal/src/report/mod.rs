@@ -4,6 +4,7 @@
 mod convergence;
 mod internal;
 mod items;
+mod model_card;
 mod nearest;
 mod privacy;
 mod released;
@@ -12,6 +13,7 @@ mod runs;
 
 pub(crate) use internal::internal_page;
 pub(crate) use items::item_table;
+pub(crate) use model_card::model_card;
 pub(crate) use nearest::Wanted;
 pub(crate) use released::released_page;
 pub(crate) use run::{Model, ReportedRun};

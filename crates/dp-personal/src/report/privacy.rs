@@ -67,7 +67,7 @@ pub(super) fn budget(run: &ReportedRun<'_>) -> Section {
         label: release.label.into_owned(),
         detail: release
             .noise_multiplier
-            .map_or_else(String::new, |z| format!("noise {z:.2}")),
+            .map_or_else(String::new, |z| format!("noise multiplier {z:.2}")),
         values: vec![release.share],
     });
     let bars = Bars {
@@ -75,7 +75,8 @@ pub(super) fn budget(run: &ReportedRun<'_>) -> Section {
         unit: Unit::Share,
         rows: rows.collect(),
     };
-    let note = "Noise: its standard deviation divided by the most that one user can add. Budget: the release's share of mu^2.";
+    let note = "Full bars are the whole budget, measured in mu^2. Noise multiplier: the standard deviation of the noise divided by the most that one \
+                user can change the released sum.";
     let chart = Chart::bars("Share of the budget by release", note, bars);
     Section::new("budget", "Where the budget went", vec![Block::Chart(chart)])
 }

@@ -14,9 +14,7 @@ pub(crate) fn released_page(all: &[ReportedRun<'_>], wanted: &Wanted) -> Result<
     let run = &all[0];
     let mut sections = vec![guarantee(run), budget(run)];
     sections.extend(runs::together(all));
-    if run.model.is_some() {
-        sections.push(items::noise(run));
-    }
+    sections.extend(items::noise(run));
     sections.extend(nearest(run, wanted)?);
     sections.extend(accuracy(run));
     if let Some(released) = &run.released {
@@ -74,7 +72,7 @@ fn caution(all: &[ReportedRun<'_>]) -> Option<String> {
     }
 }
 
-fn title(run: &ReportedRun<'_>) -> String {
+pub(super) fn title(run: &ReportedRun<'_>) -> String {
     let command = run.released.as_ref().map(|of| of.command.as_str());
     let [private, other] = match command {
         Some("personalize") => ["Private shared subspace", "Shared subspace"],
@@ -99,7 +97,8 @@ pub(super) fn facts(run: &ReportedRun<'_>) -> Vec<(String, String)> {
         ("data set", run.certificate.data_set_id.clone()),
         ("model", run.model_line()),
     ];
-    let facts = facts.into_iter().chain(target);
+    let date = run.date().map(|date| ("date", date));
+    let facts = facts.into_iter().chain(target).chain(date);
     facts
         .map(|(name, value)| (name.to_owned(), value))
         .collect()

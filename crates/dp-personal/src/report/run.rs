@@ -1,12 +1,14 @@
 //! The data that a page needs about a run, either as it ends or from its folder.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use dp_accounting::{Certificate, PrivacyStatement, Status};
 use dp_data::ItemCatalogue;
 use dp_multitask::{FactorModel, NoisyCounts};
-use serde_json::Value;
+use dp_page::Block;
+use serde_json::{Map, Value};
 
 use crate::error::{Error, Result};
 use crate::output::{
@@ -14,6 +16,8 @@ use crate::output::{
     internal_folder_of, read_model, read_run_file, warn,
 };
 use crate::workflows::evaluate::Evaluated;
+use crate::workflows::ledger::{last_of, ledger_blocks};
+use crate::workflows::private_run::GIVEN;
 use crate::workflows::verify::checked_certificate;
 
 /// Item factors and their items.
@@ -33,6 +37,8 @@ pub(crate) struct ReportedRun<'a> {
     pub(crate) internal: Option<InternalRun>,
     /// From `dp evaluate --save`.
     pub(crate) evaluation: Option<Evaluated>,
+    /// Balance and history of the ledger that paid, where the internal files name it.
+    pub(super) ledger: Vec<Block>,
     /// Whether charts are written to files next to the page.
     has_figures: bool,
 }
@@ -53,6 +59,7 @@ impl<'a> ReportedRun<'a> {
             released: Some(released),
             internal: None,
             evaluation: None,
+            ledger: Vec::new(),
             has_figures: true,
         })
     }
@@ -84,6 +91,7 @@ impl<'a> ReportedRun<'a> {
             statement,
             model,
             released,
+            ledger: ledger_of(internal.as_ref()),
             internal,
             evaluation,
             has_figures: false,
@@ -98,6 +106,12 @@ impl<'a> ReportedRun<'a> {
     /// The released counts, if there are any.
     pub(crate) fn counts(&self) -> Option<&NoisyCounts> {
         counts_of(self.released.as_ref())
+    }
+
+    /// When the certificate was made, in UTC; none where the noise was seeded.
+    pub(super) fn date(&self) -> Option<String> {
+        let time = self.certificate.made.as_ref()?.time.as_ref()?;
+        Some(time.replace('T', " ").replace('Z', " UTC"))
     }
 
     /// Epsilon under the certificate's own neighbouring relation.
@@ -122,6 +136,20 @@ impl<'a> ReportedRun<'a> {
         self.released.as_ref()?.settings.pointer(path)
     }
 
+    /// The command that trained it, and its method.
+    pub(super) fn method_name(&self) -> String {
+        let Some(released) = &self.released else {
+            return self.model_line();
+        };
+        let given = released.run.as_ref().map(|run| &run[GIVEN]["method"]);
+        let method = given.and_then(Value::as_str);
+        match (released.command.as_str(), method) {
+            ("train", Some(method)) => method.to_owned(),
+            (command, Some(method)) => format!("{command}, {method}"),
+            (command, None) => command.to_owned(),
+        }
+    }
+
     /// Description of the model in one line.
     pub(crate) fn model_line(&self) -> String {
         match (&self.released, &self.model) {
@@ -134,6 +162,39 @@ impl<'a> ReportedRun<'a> {
             (None, None) => "a model of an earlier version".to_owned(),
         }
     }
+}
+
+/// Settings that say how much is paid, not how the model is trained.
+const OF_BUDGET: [&str; 4] = ["epsilon", "delta", "method", "insecure_seed"];
+
+/// How each run was trained, budgets aside: its method, with the settings that tell it from other runs of that method.
+pub(super) fn methods(all: &[ReportedRun<'_>]) -> Vec<String> {
+    let none = Map::new();
+    let given = |run: &ReportedRun<'_>| -> Map<String, Value> {
+        let run = run.released.as_ref().and_then(|of| of.run.as_ref());
+        let given = run.and_then(|run| run[GIVEN].as_object());
+        let mut given = given.unwrap_or(&none).clone();
+        given.retain(|name, _| !OF_BUDGET.contains(&name.as_str()));
+        given
+    };
+    let named: Vec<(String, Map<String, Value>)> = all
+        .iter()
+        .map(|run| (run.method_name(), given(run)))
+        .collect();
+    let name_of = |(name, own): &(String, Map<String, Value>)| {
+        let alike = || named.iter().filter(|(other, _)| other == name);
+        let keys: BTreeSet<&String> = alike().flat_map(|(_, given)| given.keys()).collect();
+        let differ = |key: &&&String| alike().any(|(_, given)| given.get(**key) != own.get(**key));
+        let shown = |key: &&String| match own.get(*key) {
+            None | Some(Value::Null | Value::Bool(false)) => None,
+            Some(Value::Bool(true)) => Some(key.replace('_', "-")),
+            Some(Value::String(text)) => Some(format!("{} {text}", key.replace('_', "-"))),
+            Some(value) => Some(format!("{} {value}", key.replace('_', "-"))),
+        };
+        let own: Vec<String> = keys.iter().filter(differ).filter_map(shown).collect();
+        [&[name.clone()], &own[..]].concat().join(", ")
+    };
+    named.iter().map(name_of).collect()
 }
 
 /// Results of `dp evaluate` for this run; results for another run that was in the same folder
@@ -156,6 +217,20 @@ fn internal(folder: &Path, certificate: &Certificate) -> Result<Option<InternalR
     };
     let advice = "it was written beside another certificate";
     Ok(own(found, is_own, (folder, INTERNAL), advice))
+}
+
+/// Balance and history of the ledger that paid for a run, or why they are missing; nothing of a run without a ledger.
+fn ledger_of(internal: Option<&InternalRun>) -> Vec<Block> {
+    let Some(path) = internal.and_then(|of| of.aside.ledger.as_deref()) else {
+        return Vec::new();
+    };
+    let path = last_of(path);
+    ledger_blocks(&path).unwrap_or_else(|error| {
+        let path = path.display();
+        vec![Block::Note(format!(
+            "The ledger {path} cannot be read: {error}."
+        ))]
+    })
 }
 
 /// The value, unless it belongs to another run: then none, with a warning.

@@ -2,10 +2,10 @@
 
 use dp_accounting::gdp;
 use dp_core::Adjacency;
-use dp_page::{Axis, Block, Chart, Line, Lines, Section, Stroke, Table, Unit, short};
+use dp_page::{Axis, Block, Chart, Line, Lines, Point, Section, Stroke, Table, Unit, short};
 
 use super::items::share_above;
-use super::run::ReportedRun;
+use super::run::{ReportedRun, methods};
 use crate::output::{Headline, rounded_up};
 use crate::workflows::evaluate::NON_PRIVATE;
 
@@ -21,31 +21,37 @@ pub(super) fn together(all: &[ReportedRun<'_>]) -> Option<Section> {
     if all.len() < 2 {
         return None;
     }
-    let rows = all.iter().map(|run| {
+    let methods = methods(all);
+    let rows = all.iter().zip(&methods).map(|(run, method)| {
         let epsilons = run.statement.epsilons().into_iter();
         let mut epsilons = epsilons.map(|(_, epsilon)| epsilon);
         let mut next = || epsilons.next().unwrap_or_else(|| "not private".to_owned());
         let share = released_share(run);
         let share = share.map_or_else(|| "\u{2013}".to_owned(), |s| format!("{:.0} %", 100.0 * s));
         let delta = format!("{:e}", run.certificate.target.delta);
-        vec![run.name.clone(), next(), next(), delta, share]
+        let name = run.name.clone();
+        vec![name, method.clone(), next(), next(), delta, share]
     });
     let heads = [
         "run",
+        "method",
         "epsilon, add or remove",
         "epsilon, replace",
         "delta",
         "items above noise",
     ];
     let mut blocks = vec![
-        Block::Table(Table::new(
-            "Budget of each run and its items above the noise",
-            heads,
-            rows,
-        )),
+        Block::Table(
+            Table::new(
+                "Budget of each run and its items above the noise",
+                heads,
+                rows,
+            )
+            .with_text([1]),
+        ),
         Block::Text(sum(all)),
     ];
-    blocks.extend(yield_chart(all).map(Block::Chart));
+    blocks.extend(yield_chart(all, &methods).map(Block::Chart));
     Some(Section::new("runs", "What more budget buys", blocks))
 }
 
@@ -138,32 +144,72 @@ fn mu_squared(run: &ReportedRun<'_>, adjacency: Adjacency) -> Option<f64> {
     costs.sum()
 }
 
-/// Share of items above the noise against epsilon.
-fn yield_chart(all: &[ReportedRun<'_>]) -> Option<Chart> {
-    let points = all
-        .iter()
-        .filter_map(|run| Some((run.epsilon()?, released_share(run)?)));
-    let mut points: Vec<(f64, f64)> = points.collect();
-    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+/// Share of items above the noise against epsilon, a line for each method.
+fn yield_chart(all: &[ReportedRun<'_>], methods: &[String]) -> Option<Chart> {
+    let points = all.iter().zip(methods).filter_map(|(run, method)| {
+        let point = (run.epsilon()?, released_share(run)?);
+        Some((method.as_str(), Point::from(point)))
+    });
+    let points: Vec<(&str, Point)> = points.collect();
     if points.len() < 2 {
         return None;
     }
+    let heights = points.iter().map(|(_, p)| p.y);
     Some(Chart::lines(
         "Items above the noise against epsilon",
         "From released counts alone. How accurate the models are is measured on private data: see the internal page.",
         Lines {
-            x: Axis::of_points(ACROSS, points.iter().map(|p| p.0)),
-            y: Axis::of_shares("share of the items"),
-            lines: vec![Line::solid("items above the noise", points)],
+            x: Axis::of_points(ACROSS, points.iter().map(|(_, p)| p.x)),
+            y: Axis::around_shares("share of the items", heights),
+            lines: lines_of(&points),
         },
     ))
+}
+
+/// A line for each name, from left to right.
+fn lines_of(points: &[(&str, Point)]) -> Vec<Line> {
+    let mut lines: Vec<Line> = Vec::new();
+    for (name, point) in points {
+        match lines.iter_mut().find(|line| line.name == *name) {
+            Some(line) => line.points.push(*point),
+            None => lines.push(Line::solid(*name, [*point])),
+        }
+    }
+    for line in &mut lines {
+        line.points.sort_by(|a, b| a.x.total_cmp(&b.x));
+    }
+    lines
 }
 
 /// A run's epsilon and the metric by which it is compared.
 struct Measured<'a> {
     run: &'a ReportedRun<'a>,
+    method: String,
     epsilon: f64,
     headline: &'a Headline,
+}
+
+impl Measured<'_> {
+    /// The ends of the 95 % interval over users, where the run has one of this very figure.
+    fn interval(&self) -> Option<[f64; 2]> {
+        let tables = self.run.internal.as_ref()?.quality.as_ref()?;
+        let value = self.headline.finite()?;
+        let is_same = |other: f64| (other - value).abs() <= 1e-6 * value.abs();
+        let rows = tables.metrics.iter();
+        let estimate = rows.filter_map(|row| row.estimate).next()?;
+        let (lower, upper) = (estimate.lower?, estimate.upper?);
+        is_same(estimate.value).then_some([lower, upper])
+    }
+
+    /// Where it is drawn, with its interval.
+    fn point(&self) -> Option<Point> {
+        let half = |[lower, upper]: [f64; 2]| 0.5 * (upper - lower);
+        Some(Point {
+            x: self.epsilon,
+            y: self.headline.finite()?,
+            error: self.interval().map(half),
+        })
+    }
 }
 
 /// Whether epsilons of two runs are comparable: the same data, neighbouring relation and delta.
@@ -182,11 +228,12 @@ fn measured<'a>(all: &'a [ReportedRun<'a>]) -> Vec<Measured<'a>> {
     let Some((first, metric)) = all.first().and_then(|run| Some((run, headline(run)?))) else {
         return Vec::new();
     };
-    let comparable = all.iter().filter_map(|run| {
+    let comparable = all.iter().zip(methods(all)).filter_map(|(run, method)| {
         let headline = run.internal.as_ref()?.headline.as_ref()?;
         let epsilon = run.epsilon()?;
         (headline.metric == metric && is_alike(run, first)).then_some(Measured {
             run,
+            method,
             epsilon,
             headline,
         })
@@ -205,20 +252,34 @@ pub(super) fn privacy_utility(all: &[ReportedRun<'_>]) -> Option<Section> {
     // if all runs diverged there is nothing to draw
     runs.iter().find_map(|of| of.headline.finite())?;
     let metric = &first.headline.metric;
+    let shown = |value| Unit::Plain.shown(value);
     let rows = runs.iter().map(|of| {
-        let value = Unit::Plain.shown(of.headline.finite());
-        vec![of.run.name.clone(), short(of.epsilon), value]
+        let interval = of.interval().map_or_else(
+            || "\u{2013}".to_owned(),
+            |[lower, upper]| format!("{} to {}", shown(Some(lower)), shown(Some(upper))),
+        );
+        let value = shown(of.headline.finite());
+        let (name, method) = (of.run.name.clone(), of.method.clone());
+        vec![name, method, short(of.epsilon), value, interval]
     });
-    let heads = ["run", "epsilon", metric.as_str()];
-    let table = Table::new("The same in numbers", heads, rows);
+    let heads = ["run", "method", "epsilon", metric.as_str(), "95 % interval"];
+    let table = Table::new("The same in numbers", heads, rows).with_text([1]);
     let lines = utility_lines(&runs);
     let heights: Vec<f64> = lines
         .iter()
-        .flat_map(|line| line.points.iter().map(|p| p.y))
+        .flat_map(|line| &line.points)
+        .flat_map(|p| {
+            let half = p.error.unwrap_or(0.0);
+            [p.y - half, p.y + half]
+        })
         .collect();
-    let note = "One run each, with fresh noise: small differences are chance. Choosing a run by this curve is a use of the data \
-                that no budget has paid for.";
-    let chart = Chart::lines(
+    let mut note = String::new();
+    if runs.iter().any(|of| of.interval().is_some()) {
+        note += "Vertical bars: 95 % intervals over users. ";
+    }
+    note += "One run each, with fresh noise, which the intervals do not include: small differences are chance. Choosing a run by this \
+             curve is a use of the data that no budget has paid for.";
+    let mut chart = Chart::lines(
         format!("{metric} against epsilon"),
         note,
         Lines {
@@ -227,26 +288,24 @@ pub(super) fn privacy_utility(all: &[ReportedRun<'_>]) -> Option<Section> {
             lines,
         },
     );
+    chart.has_table = true;
     let blocks = vec![Block::Chart(chart), Block::Table(table)];
     Some(Section::new("curve", "Privacy and utility", blocks))
 }
 
 /// The runs, and the same without privacy if it was measured.
 fn utility_lines(runs: &[Measured<'_>]) -> Vec<Line> {
-    let points: Vec<(f64, f64)> = runs
+    let points = runs
         .iter()
-        .filter_map(|of| Some((of.epsilon, of.headline.finite()?)))
-        .collect();
+        .filter_map(|of| Some((of.method.as_str(), of.point()?)));
+    let points: Vec<(&str, Point)> = points.collect();
     let mut exact = runs.iter();
     let exact = exact.find_map(|of| level(of.run, of.headline));
     let level = exact.map(|(name, value)| {
         let ends = [runs.first(), runs.last()].into_iter().flatten();
         Line::solid(name, ends.map(|of| (of.epsilon, value))).with_stroke(Stroke::Dashed)
     });
-    [Line::solid("private", points)]
-        .into_iter()
-        .chain(level)
-        .collect()
+    lines_of(&points).into_iter().chain(level).collect()
 }
 
 /// The model without privacy on what a run itself held out: name and metric.

@@ -63,7 +63,7 @@ impl LedgerFile {
 settings! {
     /// Settings to create a ledger before its first run.
     struct LedgerCreateSettings {
-        /// The file, which must not exist
+        /// File for the ledger; must not exist
         file: PathBuf = { positional: true },
         /// Name of the data set; runs use their file's name by default
         data_set: String = { value_name: "NAME" },
@@ -83,7 +83,7 @@ settings! {
 
     /// Settings to rewrite a ledger with the newest version, another kind or a larger total.
     struct LedgerUpgradeSettings {
-        /// The ledger; the old file is kept beside it
+        /// The ledger; the old file is kept next to it
         file: PathBuf = { positional: true },
         /// mixed (any mechanism) or gaussian
         kind: Option<LedgerKind> = { value_name: "KIND", usual: "the ledger's own" },
@@ -95,16 +95,16 @@ settings! {
 
     /// Settings to add up ledgers of one data set.
     struct LedgerMergeSettings {
-        /// The ledgers; they stay where they are, closed
+        /// The ledgers to merge; they stay where they are and are closed
         files: Vec<PathBuf> = { positional: true, value_name: "FILE" },
-        /// The new ledger, which must not exist
+        /// File for the new ledger; must not exist
         out: PathBuf = { value_name: "FILE" },
         /// gaussian (Gaussian releases, added up exactly) or mixed (any mechanism)
         kind: Option<LedgerKind> = { value_name: "KIND", usual: "gaussian if all are, else mixed" },
         /// Total epsilon
         epsilon: Option<f64> = { value_name: "E", usual: "the sum of the ledgers'", range: Range::above(0.0) },
-        /// Total delta; above the sum of the ledgers' unless their budgets add up in the new one
-        delta: Option<f64> = { value_name: "D", usual: "their sum, where budgets add up", range: Range::open_unit() },
+        /// Total delta; must exceed the sum of the ledgers' deltas unless their budgets add up
+        delta: Option<f64> = { value_name: "D", usual: "their sum, if budgets add up", range: Range::open_unit() },
     }
 
     /// Where the privacy loss is recorded.
@@ -135,11 +135,11 @@ mod flags {
     struct LedgerFlags {
         /// Ledger of all runs on this data set
         ledger: Option<PathBuf> = { value_name: "FILE", one_of: "account", shapes: Shapes::Nothing },
-        /// Count this run alone: no ledger adds it to other runs
+        /// Count this run alone: no ledger adds it to the other runs on these data
         no_ledger: bool = { one_of: "account", conflicts: ["ledger"], shapes: Shapes::Nothing },
         /// Create the ledger, with the budget of this run or `ledger_epsilon`
         new_ledger: bool = { requires: ["ledger"], conflicts: ["no_ledger"], shapes: Shapes::Nothing },
-        /// Total epsilon; makes a missing ledger
+        /// Total epsilon of the ledger; creates it if it is missing
         ledger_epsilon: Option<f64> = {
             value_name: "E",
             usual: "the ledger's or the run's",
@@ -151,13 +151,13 @@ mod flags {
         /// Total delta of the ledger
         ledger_delta: Option<f64> = {
             value_name: "D",
-            usual: "as it was made; of a new one, the run's",
+            usual: "the ledger's; for a new one the run's",
             requires: ["ledger"],
             conflicts: ["no_ledger"],
             shapes: Shapes::Nothing,
             range: Range::open_unit(),
         },
-        /// New ledger: gaussian (exact) or mixed (any mechanism)
+        /// Kind of a new ledger: gaussian (exact) or mixed (any mechanism)
         ledger_kind: Option<LedgerKind> = {
             value_name: "KIND",
             usual: "by the run",
@@ -165,7 +165,7 @@ mod flags {
             conflicts: ["no_ledger"],
             shapes: Shapes::Nothing,
         },
-        /// This is the ledger's data set, though few of its users match
+        /// Use this ledger although few of its users match the data
         same_data_set: bool = { requires: ["ledger"], conflicts: ["no_ledger"], shapes: Shapes::Nothing },
     }
     }

@@ -9,7 +9,7 @@ use super::{FeedbackKind, Range, RatingColumnSettings, Shapes, SplitSettings, se
 settings! {
     /// Settings to begin a lifetime of nights.
     struct NightlyInitSettings {
-        /// Folder for the state, which must not exist
+        /// Folder for the state; must not exist
         state: PathBuf = { positional: true, value_name: "STATE" },
         /// Public catalogue of items, each once; ratings of other items are left out
         items: PathBuf = { value_name: "CATALOGUE" },
@@ -17,7 +17,7 @@ settings! {
         lifetime_epsilon: f64 = { value_name: "E", range: Range::above(0.0) },
         /// Delta of all nights together; choose it well below one over the number of users
         delta: f64 = { value_name: "D", range: Range::open_unit() },
-        /// Nights over which a user's budget is spread; after that the user adds nothing
+        /// Nights over which a user's budget is spread; after them the user's ratings are no longer used
         horizon: usize = { value_name: "NIGHTS", default: "365", range: Range::of(1.0, 4096.0) },
         /// Decay of spending: a user's night a has the weight (a + 1)^-X
         pace: f64 = { value_name: "X", default: "0.4", range: Range::of(0.0, 4.0) },
@@ -25,9 +25,9 @@ settings! {
         rating_range: Option<Vec<f64>> = { value_name: "LO,HI", delimiter: ',', usual: "required" },
         /// explicit (ratings: biases and tastes) or implicit (likes: popularity and tastes)
         feedback: FeedbackKind = { value_name: "KIND", default: "explicit" },
-        /// Implicit feedback: least rating that counts as positive
-        min_rating: Option<f64> = { value_name: "X", usual: "all do" },
-        /// Taste factors, once the signal allows them; 0 learns item biases, or popularity, alone
+        /// Implicit feedback: lowest rating that counts as positive
+        min_rating: Option<f64> = { value_name: "X", usual: "all ratings" },
+        /// Most taste factors to learn once the signal allows; 0 learns item biases (or popularity) only
         tastes: usize = { value_name: "N", default: "8", range: Range::of(0.0, 64.0) },
         /// Maximum size of the catalogue
         most_items: Option<usize> = {
@@ -35,9 +35,9 @@ settings! {
             usual: "4 times the catalogue, and 10000",
             range: Range::from(1.0),
         },
-        /// Columns of the catalogue whose names say what items have in common, such as genres,year; not made from the ratings, not for implicit
+        /// Feature columns of the catalogue, such as genres,year; must not be derived from the ratings; not for implicit
         feature_cols: Option<Vec<String>> = { value_name: "NAMES", delimiter: ',', usual: "none" },
-        /// Ledger that pays; made if it does not exist, for these nights alone
+        /// Ledger that pays; created for these nights if it does not exist
         ledger: Option<PathBuf> = { value_name: "FILE", usual: "STATE/ledger" },
         /// Name of the data set in ledger and certificate
         data_set: Option<String> = { value_name: "NAME", usual: "the state folder's name" },
@@ -53,7 +53,7 @@ settings! {
         items: Option<PathBuf> = { value_name: "CATALOGUE", usual: "the items so far" },
         /// Number of the night, above all earlier ones; must not depend on the data
         night: Option<usize> = { value_name: "N", usual: "days since the state was made" },
-        /// The state was put back from a copy: unknown users count as first seen right after the copy's last night
+        /// The state was restored from a copy: treat unknown users as first seen right after the copy's last night
         restored: bool = {},
         /// Columns of the ratings.
         columns: RatingColumnSettings = flatten,

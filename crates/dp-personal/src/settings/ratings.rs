@@ -95,7 +95,7 @@ settings! {
 
     /// The method, and the required guarantee.
     struct TargetSettings {
-        /// auto, pooled, adadpals, am-ssp (features), biases or popularity
+        /// Training method: auto, pooled, adadpals, am-ssp (features), biases or popularity
         method: Method = { default: "auto" },
         /// The guarantee that it is to have.
         guarantee: GuaranteeSettings = flatten,
@@ -125,19 +125,19 @@ settings! {
 
     /// Records that do not fit into memory.
     struct MemorySettings under "Input" {
-        /// Keep ratings on disk, about SIZE (4GB) of them in memory
+        /// Keep ratings on disk and about SIZE of them, such as 4GB, in memory
         memory: Option<String> = { value_name: "SIZE", usual: "all in memory", shapes: Shapes::Nothing },
         /// Folder for ratings that are kept on disk
-        scratch: Option<PathBuf> = { value_name: "DIR", usual: "beside the output", requires: ["memory"], shapes: Shapes::Nothing },
+        scratch: Option<PathBuf> = { value_name: "DIR", usual: "the folder of the output", requires: ["memory"], shapes: Shapes::Nothing },
     }
 
     /// The meaning of the records.
     struct FeedbackSettings under "Feedback" {
         /// explicit (values to predict) or implicit (positive only)
         feedback: FeedbackKind = { value_name: "KIND", default: "explicit" },
-        /// Implicit feedback: least rating that counts as positive
-        min_rating: Option<f64> = { value_name: "X", usual: "all do" },
-        /// What is held out: ratings (default when explicit) or users (implicit)
+        /// Implicit feedback: lowest rating that counts as positive
+        min_rating: Option<f64> = { value_name: "X", usual: "all ratings" },
+        /// What to hold out: ratings (default for explicit) or users (for implicit)
         split: Option<SplitKind> = { value_name: "WHAT", conflicts: ["no_split"] },
     }
 
@@ -155,7 +155,7 @@ settings! {
 
     /// Public item information.
     struct PriorSettings under "Public evidence" {
-        /// Public numbers of items, by id: the mean of their prior
+        /// Table of public numbers per item, from dp evidence, as mean of the item prior
         prior: Option<PathBuf> = { value_name: "FILE", shapes: Shapes::ByContents },
     }
 
@@ -178,13 +178,13 @@ settings! {
         rating_range: Option<Vec<f64>> = {
             value_name: "LO,HI",
             delimiter: ',',
-            usual: "learnt",
+            usual: "learned",
             conflicts: ["label_center", "label_bound", "scale_share"],
         },
         /// Centre of the ratings, in rating units
-        label_center: Option<f64> = { value_name: "X", usual: "3, or learnt", range: Range::of(-1e6, 1e6) },
+        label_center: Option<f64> = { value_name: "X", usual: "3, or learned", range: Range::of(-1e6, 1e6) },
         /// Bound on ratings minus centre and user bias
-        label_bound: Option<f64> = { value_name: "X", usual: "1, or learnt", range: Range::of(1e-6, 1e6) },
+        label_bound: Option<f64> = { value_name: "X", usual: "1, or learned", range: Range::of(1e-6, 1e6) },
         /// Share of the budget for learning centre and bound
         scale_share: Option<f64> = {
             value_name: "SHARE",
@@ -271,7 +271,7 @@ settings! {
         candidates: Vec<String> = { long: "try", value_name: "dim=4,..." },
         /// Share of the budget spent on the comparison
         score_share: f64 = { value_name: "SHARE", default: "0.02", range: Range::open_unit() },
-        /// Share of each user's ratings that candidates are compared on
+        /// Share of each user's ratings held out to compare candidates
         held_out_fraction: f64 = {
             long: "compare-on",
             value_name: "SHARE",
@@ -290,8 +290,8 @@ settings! {
 
     /// An audit: the run of a training, repeated many times with planted users.
     struct AuditSettings {
-        /// Ratings to plant users in, as for `dp train`
-        ratings: Option<TableSource> = { positional: true, shapes: Shapes::Nothing, usual: "generated ones" },
+        /// Ratings to which the planted users are added, as for `dp train`
+        ratings: Option<TableSource> = { positional: true, shapes: Shapes::Nothing, usual: "generated ratings" },
         /// Method and guarantee.
         target: TargetSettings = flatten,
         /// What is in the file.
@@ -327,7 +327,7 @@ settings! {
         },
         /// Training runs
         n_runs: usize = { long: "runs", value_name: "N", default: "16", range: Range::of(1.0, 1e4) },
-        /// Confidence of the lower bound from outputs alone
+        /// Confidence level of the empirical lower bound
         confidence: f64 = {
             value_name: "P",
             default: "0.999",
@@ -347,16 +347,16 @@ settings! {
 
     /// An evaluation of a model on ratings it has not seen.
     struct EvaluateSettings {
-        /// The file that `dp train` read; with `history`, a newer one
+        /// Ratings that `dp train` read; with `history`, newer ones
         ratings: PathBuf = { positional: true },
         /// Folder written by `dp train` or `dp tune`
         model: PathBuf = { value_name: "DIR" },
-        /// Records to fold users in from; tests on all of RATINGS
+        /// Records to fold users in from; all of RATINGS is then test data
         history: Option<PathBuf> = { value_name: "FILE", conflicts: ["split_seed"] },
         /// Seed of the split, as given to `dp train`
-        split_seed: Option<u64> = { value_name: "N", usual: "as the run says" },
-        /// Implicit feedback: least rating that is positive
-        min_rating: Option<f64> = { value_name: "X", usual: "as the run says" },
+        split_seed: Option<u64> = { value_name: "N", usual: "as in training" },
+        /// Implicit feedback: lowest rating that counts as positive
+        min_rating: Option<f64> = { value_name: "X", usual: "as in training" },
         /// Also train without privacy on the same records
         non_private: bool = {},
         /// Columns under the header of the ratings.
@@ -379,13 +379,13 @@ settings! {
 
     /// Destination of the results.
     struct EvaluateOutputSettings under "Output" {
-        /// Print the figures (private data) instead of saving them for dp report
+        /// Print the figures (private) instead of saving them for dp report
         show_internal: bool = {},
         /// Save them as well as print them
         save: bool = {},
-        /// Ledger to record the look in, if the run's internal files do not name it
+        /// Ledger that records that the figures were seen; needed if the run's internal files do not name it
         ledger: Option<PathBuf> = { value_name: "FILE" },
-        /// Print it with no ledger noting it
+        /// Print the figures without recording that in a ledger
         no_ledger: bool = { conflicts: ["ledger"] },
     }
 
@@ -395,13 +395,13 @@ settings! {
         model: PathBuf = { value_name: "DIR" },
         /// The user's own ratings: a table with columns item and rating
         history: TableSource = { value_name: "FILE" },
-        /// Items that are not in the model, with the same feature columns, to rank as well
+        /// Further items to rank, with the feature columns of the model's items
         items: Option<PathBuf> = { value_name: "FILE" },
-        /// Implicit feedback: least rating that is positive
+        /// Implicit feedback: lowest rating that counts as positive
         min_rating: Option<f64> = { value_name: "X", usual: "as in training" },
         /// How many items to recommend
         count: usize = { short: 'k', value_name: "K", default: "10", range: Range::from(1.0) },
-        /// score, or lower: lower end of the score's 95 % interval
+        /// score, or lower (lower end of the score's 95 % interval)
         rank_by: RankBy = { value_name: "WHAT", default: "score" },
     }
 }

@@ -111,7 +111,7 @@ settings! {
 
     /// Settings of the model.
     struct PersonalModelSettings under "Settings (public: never choose them by looking at the data)" {
-        /// regression or classification (above the threshold or not?)
+        /// regression, or classification (is the target above the threshold)
         task: TaskKind = { value_name: "TASK", default: "regression" },
         /// Classification: targets above this are positive
         threshold: Option<f64> = { value_name: "X", usual: "0.5" },
@@ -135,7 +135,7 @@ settings! {
     struct PersonalHeldOutSettings under "Held-out rows (for the internal report)" {
         /// How much of it.
         shares: HeldOutShareSettings = flatten,
-        /// Seed of both
+        /// Seed of the held-out rows and users
         split_seed: u64 = { value_name: "N", default: "0" },
         /// Train on all rows of all users and report no accuracy
         no_split: bool = { conflicts: ["test_share", "held_out_users", "split_seed"] },
@@ -175,11 +175,11 @@ settings! {
         alpha_grid: Vec<f64> = { value_name: "A,...", delimiter: ',', default: "0,0.1,0.3,1,3,10,inf", range: Range::of(0.0, f64::INFINITY) },
         /// csv, leaf or ratings
         format: Option<DataFormat> = { value_name: "FORMAT", usual: "by `items` and the end of the name" },
-        /// LEAF: numbers per row, public; rows of another length are left out
+        /// LEAF: features per row (public); rows of another length are left out
         n_features: Option<usize> = { value_name: "N", range: Range::of(1.0, 65536.0) },
-        /// LEAF rows with several labels: which one, from 0
+        /// LEAF: which label of rows with several, from 0
         label_index: Option<usize> = { value_name: "N" },
-        /// Public list of rated items: item, title, year, genres
+        /// Public table of the rated items: item, title, year, genres
         items: Option<PathBuf> = { value_name: "FILE", shapes: Shapes::ByContents },
         /// What is in the file.
         columns: ColumnSettings = flatten,
@@ -195,9 +195,9 @@ settings! {
     struct FederatedHeldOutSettings under "Held-out rows (for the internal report)" {
         /// How much of it.
         shares: HeldOutShareSettings = flatten,
-        /// Seed of both, and of the rows that alphas are compared on
+        /// Seed of the held-out rows and users, and of the rows that compare alphas
         split_seed: u64 = { value_name: "N", default: "0" },
-        /// Hold out no test rows and report no errors; alphas are still compared
+        /// Hold out no test rows and report no accuracy; alphas are still compared
         no_split: bool = { conflicts: ["test_share", "held_out_users"] },
     }
 
@@ -215,11 +215,11 @@ settings! {
         learning_rate: Option<f64> = { value_name: "X", usual: "1 / bound on the curvature", range: Range::above(0.0) },
         /// Bound on the norm of a user's mean gradient
         clip_norm: f64 = { value_name: "X", default: "1", range: Range::above(0.0) },
-        /// Factor on clip and global step at the last round
+        /// Factor by which clip and global step shrink until the last round
         shrink: Option<f64> = { value_name: "X", usual: "1", range: Range::up_to_one() },
         /// Rows per user and round
         batch_size: Option<usize> = { value_name: "N", usual: "all", range: Range::from(1.0) },
-        /// Probability that a user joins a round
+        /// Probability that a user takes part in a round
         sampling_probability: Option<f64> = { value_name: "Q", usual: "all in every round", range: Range::up_to_one() },
         /// Number of users, held-out included
         n_users: Option<f64> = { value_name: "N", usual: "a noisy count, charged", range: Range::above(0.0) },
@@ -229,7 +229,7 @@ settings! {
     struct AlphaSettings under "Choice of alpha (charged; of one epsilon)" {
         /// Share of epsilon for the choice
         choice_share: f64 = { value_name: "SHARE", default: "0.1", range: Range::open_unit() },
-        /// Share of each user's rows that the alphas are compared on
+        /// Share of each user's rows held out to compare alphas
         validation_share: f64 = { value_name: "SHARE", default: "0.2", range: Range::below_one() },
         /// Range of a user's loss over alphas
         loss_range: f64 = { value_name: "X", default: "0.1", range: Range::above(0.0) },
@@ -242,10 +242,10 @@ settings! {
         /// Users' own labelled rows, with the columns of the training data
         history: TableSource = { value_name: "FILE" },
         /// Rows to predict, without target
-        rows: Option<TableSource> = { value_name: "FILE", usual: "the users' coefficients are shown" },
+        rows: Option<TableSource> = { value_name: "FILE", usual: "none: prints the users' coefficients" },
         /// Name of the user column
-        user_col: Option<String> = { value_name: "NAME", usual: "the usual names; may be missing" },
-        /// Classes: none (equal rows) or balanced (equal classes)
+        user_col: Option<String> = { value_name: "NAME", usual: "`user`, `userId` or `user_id`; may be missing" },
+        /// Classification: weight rows equally (none) or classes equally (balanced)
         class_weight: ClassWeight = { value_name: "WEIGHT", default: "none" },
     }
 

@@ -36,22 +36,22 @@ settings! {
     struct SynthSettings {
         /// ratings (long-tailed, in stars) or groups (labelled rows; users' models share a subspace)
         kind: SynthKind = { positional: true, value_name: "KIND" },
-        /// Folder for the files; it must not exist
+        /// Folder for the files; must not exist
         out: PathBuf = { value_name: "DIR" },
-        /// Users
+        /// Number of users
         n_users: usize = { long: "users", value_name: "N", default: "2000", range: Range::from(1.0) },
-        /// ratings: items of the catalogue
+        /// ratings: number of items
         n_items: Option<usize> = { long: "items", value_name: "N", usual: "500", range: Range::from(1.0) },
-        /// ratings: ratings in all
+        /// ratings: number of ratings
         n_ratings: Option<usize> = {
             long: "ratings",
             value_name: "N",
             usual: "40 for each user",
             range: Range::from(1.0),
         },
-        /// groups: rows of each user
+        /// groups: rows per user
         rows_per_user: Option<usize> = { long: "rows", value_name: "N", usual: "10", range: Range::from(1.0) },
-        /// groups: features of a row
+        /// groups: features per row
         dim: Option<usize> = { long: "features", value_name: "N", usual: "8", range: Range::from(1.0) },
         /// groups: dimension of the shared subspace
         rank: Option<usize> = { value_name: "K", usual: "2", range: Range::from(1.0) },
@@ -61,17 +61,17 @@ settings! {
 
     /// Settings for item information from public ratings.
     struct EvidenceSettings {
-        /// ratings
+        /// ratings (the only kind)
         kind: EvidenceKind = { positional: true, value_name: "KIND" },
-        /// Public ratings, by the ids of the items that the prior is for
+        /// Public ratings, with the item ids of the private data
         ratings: TableSource = { positional: true },
-        /// Table for `dp train --prior`; it must not exist
+        /// File for the table; must not exist
         out: PathBuf = { value_name: "FILE" },
-        /// Table of items: all of them get a line
+        /// Table of items; each gets a line
         items: Option<PathBuf> = { value_name: "FILE" },
-        /// Columns of `items` that stand in where ratings are few
+        /// Feature columns of `items`, used where an item has few ratings
         feature_cols: Option<Vec<String>> = { value_name: "NAMES", delimiter: ',', requires: ["items"] },
-        /// Tastes of an item
+        /// Taste factors per item
         n_tastes: usize = { long: "tastes", value_name: "N", default: "6", range: Range::of(0.0, 255.0) },
     }
 
@@ -107,7 +107,7 @@ settings! {
         items: Option<PathBuf> = { value_name: "CATALOGUE" },
         /// Folder for the pages
         out: Option<PathBuf> = { value_name: "DIR", usual: "the first DIR" },
-        /// With `out`, also write the internal pages beside it
+        /// With `out`, also write the internal pages, to OUT-internal
         internal: bool = {},
     }
 }

@@ -90,7 +90,7 @@ pub fn audit(args: &AuditSettings, watch: &mut dyn Watch) -> Result<AuditOutcome
     let (dim, fit) = (params.dim, params.check()?);
     let run = match dim {
         Some(dim) if args.settings.dim.is_some() => format!("factors of length {dim}, as set"),
-        Some(dim) => format!("factors of length {dim}, by rule in a run with nobody planted"),
+        Some(dim) => format!("factors of length {dim}, by rule in a run without planted users"),
         None => "factors of a length by rule".to_owned(),
     };
     let plan = with_metrics(&fit, metrics, target).plan(canaries.n_items(), target, ADJACENCY)?;
@@ -107,8 +107,7 @@ pub fn audit(args: &AuditSettings, watch: &mut dyn Watch) -> Result<AuditOutcome
 /// The same for rounds with public features of items.
 fn audit_features(args: &AuditSettings, watch: &mut dyn Watch) -> Result<AuditOutcome> {
     let Some(ratings) = &args.ratings else {
-        let text =
-            "`method` am-ssp is audited on `ratings` of your own, with the `items` they are of";
+        let text = "`method` am-ssp cannot be audited on generated ratings: give `ratings` and their `items`";
         return Err(Error::Usage(text.to_owned()));
     };
     let trials = Trials::new(&args.trials, USUAL_CANARIES)?;

@@ -74,7 +74,7 @@ pub fn evidence(args: &EvidenceSettings) -> Result<EvidenceTable> {
         .collect();
     if n_used == 0 {
         let text = format!(
-            "none of the public ratings is of an item of {}: ids of the ratings must be those of the items",
+            "none of the public ratings is of an item of {}: both must use the same item ids",
             args.items
                 .as_deref()
                 .unwrap_or(Path::new("the catalogue"))

@@ -6,6 +6,7 @@ use dp_multitask::{FactorizationParams, Feedback, ItemGramian};
 
 use crate::columns::pair;
 use crate::error::{Error, Result};
+use crate::output::warn;
 use crate::settings::{
     FactorSettings, FeedbackKind, FeedbackSettings, InputSettings, Method, ScoreModelName,
     SplitKind, SplitSettings,
@@ -101,7 +102,7 @@ pub(crate) fn check_items(args: &InputSettings) -> Result<()> {
         }
         (None, false) => {
             "item ids are published with the model: give `items`, a public catalogue (ratings of other items are left out), \
-             or `item_ids_are_public` if everybody may know every id in the ratings, also one that a single user has"
+             or `item_ids_are_public` if everybody may know every id in the ratings, including those that only one user has"
         }
     };
     Err(Error::Usage(text.to_owned()))
@@ -128,6 +129,12 @@ pub(crate) fn read(
         }
         (None, None) => dp_data::read_ratings(source, &format)?,
     };
+    if let Some(column) = ratings.unread_rating_column() {
+        warn(&format!(
+            "column {column} of {source} looks like ratings and is not used: with `feedback` implicit every record counts as positive; set `min_rating` \
+             to count only high ratings, or use `feedback` explicit to learn the ratings"
+        ));
+    }
     if let Some(items) = &args.items {
         let titles = ratings.catalogue().titles().iter().flatten();
         dp_data::check_no_user_ids(items, titles.map(String::as_str), &ratings)?;

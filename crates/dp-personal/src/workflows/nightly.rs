@@ -112,11 +112,17 @@ struct BoundItems {
 }
 
 impl State {
+    /// The name of a feature `column=name`. Where columns have `=` in their names, all readings of it.
+    fn names_in<'a>(&'a self, feature: &'a str) -> impl Iterator<Item = &'a str> {
+        let columns = self.feature_cols.iter().flatten();
+        columns.filter_map(move |column| feature.strip_prefix(column.as_str())?.strip_prefix('='))
+    }
+
     fn open(folder: &Path) -> Result<Self> {
         let path = folder.join(SETTINGS);
         let bytes = fs::read(&path).map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => Error::Usage(format!(
-                "{} holds no nights: `dp nightly init` makes such a folder",
+                "{} is not the folder of a nightly state: `dp nightly init` creates one",
                 folder.display()
             )),
             _ => Error::read(&path, error),
@@ -806,7 +812,7 @@ pub fn run(args: &NightlyRunSettings, watch: &mut dyn Watch) -> Result<NightlyRe
     let ratings = read_tonight(args, &state)?;
     let trainer = items.describe(trainer)?;
     let features = items.features.iter();
-    let names = features.filter_map(|feature| Some(feature.split_once('=')?.1));
+    let names = features.flat_map(|feature| state.names_in(feature));
     dp_data::check_no_user_ids(folder.join(ITEMS), names, &ratings)?;
     let numbers = items.numbers(ratings.catalogue())?;
     let split = HeldOut::new(&state.feedback(), &args.split, &ratings)?;
@@ -892,7 +898,7 @@ fn in_nights(folder: &Path, error: Error) -> Error {
         },
         Error::LedgerCut { .. } => Error::Nights {
             state,
-            reason: "its ledger has fewer lines than it had: put the newest copy back",
+            reason: "its ledger was truncated or is an older copy: restore the newest copy",
         },
         other => other,
     }

@@ -14,6 +14,7 @@ use crate::federated::{chosen, folded_in, offered, users_choose};
 use crate::output::{ReleasedShared, SHARED, SUBSPACE, read_shared, read_subspace};
 use crate::personal::{Inputs, OwnFit, Personal, Task, Users};
 use crate::settings::{ClassWeight, PredictSettings};
+use crate::workflows::verify::refuse_uncertified;
 
 /// A user's personal model.
 #[derive(Debug, Clone, PartialEq)]
@@ -92,9 +93,11 @@ impl LinearModel {
     /// Reads the model of a release folder.
     ///
     /// # Errors
-    /// When the folder contains no such model.
+    /// When the folder holds no such model, or its certificate is missing, does not hold or is of other files.
     pub fn read(folder: impl AsRef<Path>) -> Result<Self> {
-        let (learned, inputs) = Learned::read(folder.as_ref())?;
+        let folder = folder.as_ref();
+        let (learned, inputs) = Learned::read(folder)?;
+        refuse_uncertified(folder)?;
         Ok(Self { learned, inputs })
     }
 

@@ -546,7 +546,7 @@ impl PrivateRun<'_> {
         if releases.is_begun() {
             let list = ReleaseList::open(releases.list_path(), &run, plan).map_err(failed)?;
             tell(&format!(
-                "going on with the interrupted run: {} of its {} releases were paid for, and what was made of them stays",
+                "resuming the interrupted run: {} of its {} releases were paid for and are kept",
                 list.paid_before().len(),
                 plan.releases().len()
             ));

@@ -7,10 +7,10 @@ use dp_data::{ColumnRole, Expected, ItemCatalogue, RatingsColumns, RatingsFormat
 use dp_multitask::{FactorModel, PersonalModel, Provenance, ScoreModel};
 
 use crate::error::{Error, Result};
-use crate::output::{self, CERTIFICATE, RELEASED, ReleasedRun};
+use crate::output::{self, RELEASED, ReleasedRun, warn};
 use crate::quality::QUANTILE;
 use crate::settings::{RankBy, RecommendSettings};
-use crate::workflows::verify::checked_certificate;
+use crate::workflows::verify::refuse_uncertified;
 
 /// A recommended item.
 #[derive(Debug, Clone, PartialEq)]
@@ -159,14 +159,11 @@ impl Recommender {
     /// table if it was trained with features.
     ///
     /// # Errors
-    /// When the folder contains no such model, when its certificate, if it has one, does not verify
-    /// or belongs to other files, or when the items cannot be read.
+    /// When the folder holds no such model, when its certificate is missing, does not hold or is of other files, or when the items cannot be read.
     pub fn read(folder: impl AsRef<Path>, items: Option<&Path>) -> Result<Self> {
         let folder = folder.as_ref();
         let mut model = output::read_model(folder)?;
-        if folder.join(CERTIFICATE).exists() {
-            checked_certificate(folder)?;
-        }
+        refuse_uncertified(folder)?;
         let run: Option<ReleasedRun> = output::read_run_file(folder, RELEASED)?;
         let held_out = run.and_then(|run| run.held_out());
         let min_rating = held_out.and_then(|of| of.min_rating);
@@ -215,13 +212,16 @@ impl Recommender {
     ) -> Result<OwnTastes> {
         let implicit = self.is_implicit();
         let format = RatingsFormat::default().with_columns(columns);
-        let history = history.into();
+        let source: TableSource = history.into();
         let mut least = min_rating.or(self.min_rating.filter(|_| implicit));
-        let read = |format: &RatingsFormat| read_history(history.clone(), format, &self.catalogue);
+        let read = |format: &RatingsFormat| read_history(source.clone(), format, &self.catalogue);
         let history = match (implicit, least, min_rating) {
             (true, None, _) => read(&format.without_ratings())?,
-            (true, Some(_), None) => match read(&format) {
+            (true, Some(in_training), None) => match read(&format) {
                 Err(error) if has_no_ratings(&error) => {
+                    warn(&format!(
+                        "{source} has no rating column: every record in it counts as positive, where training counted only ratings of {in_training} or more"
+                    ));
                     least = None;
                     read(&format.without_ratings())?
                 }

@@ -66,7 +66,7 @@ pub(crate) fn recompute(
         return cannot(because);
     };
     let Some(list) = list_of(folder, releases) else {
-        let because = "the list of releases is not in the folder; `releases` names it";
+        let because = "the list of releases is not in the folder; give it with `releases`";
         return cannot(because.to_owned());
     };
     let replay = Replay {

@@ -135,7 +135,7 @@ pub fn train_at(
         );
         if 2 * known < n {
             crate::output::warn(&format!(
-                "`prior` has lines for {known} of the {n} items: is it about these items, and are its ids theirs?"
+                "`prior` covers only {known} of the {n} items: check that it describes these items and uses their ids"
             ));
         }
         assumed.push(table.assumption(&sha256));
@@ -281,7 +281,7 @@ pub(crate) fn scratch(args: &TrainSettings, place: &Place<'_>) -> Result<Option<
 pub(crate) fn opening<'a>(args: &'a TrainSettings, place: &Place<'_>) -> Result<Opening<'a>> {
     check_items(&args.input)?;
     if place.dealing() != Dealing::ByRun && args.input.items.is_none() {
-        let text = "users are at workers, which would each find other items: give `items`, a public catalogue";
+        let text = "with users in several processes the items must be declared: give `items`, a public catalogue";
         return Err(Error::Usage(text.to_owned()));
     }
     let (catalogue, columns) = (args.input.items.as_deref(), &args.input.columns);

@@ -54,6 +54,19 @@ fn checked(args: &TuneSettings) -> Result<Checked> {
     let target = args.train.target.guarantee.target()?;
     let how = comparison_settings(&args.choice);
     let (methods, fits) = candidates(args, how, target)?;
+    let (features, prior) = (&args.train.features, &args.train.prior.prior);
+    let unsupported = if features.feature_cols.is_some() || features.min_items.is_some() {
+        Some(
+            "`feature_cols` and `min_items` are not supported by `dp tune`: they belong to `dp train` with `method` am-ssp",
+        )
+    } else if prior.is_some() {
+        Some("`prior` is not supported by `dp tune`: use it with `dp train`")
+    } else {
+        None
+    };
+    if let Some(text) = unsupported {
+        return Err(Error::Usage(text.to_owned()));
+    }
     let metrics = metric_release_of(&args.train, &fits)?;
     let tuning = Tuning::new(fits.clone(), how)?;
     // neither noise nor cost depends on the number of items

@@ -108,6 +108,17 @@ pub(crate) fn checked_certificate(folder: &Path) -> Result<(Certificate, Privacy
     Ok((certificate, statement))
 }
 
+/// Refuses a model folder without a certificate that holds and covers its files: without one, nothing shows that the model is private.
+pub(crate) fn refuse_uncertified(folder: &Path) -> Result<()> {
+    if fs::symlink_metadata(folder.join(CERTIFICATE)).is_err() {
+        let reason = format!(
+            "holds a model without its {CERTIFICATE}, so nothing shows that the model is private; copy the whole folder, as `dp publish` does, or name the `out` of the run"
+        );
+        return Err(Error::model(folder, reason));
+    }
+    checked_certificate(folder).map(|_| ())
+}
+
 /// A certificate whose values have all been recomputed; the rest of the program only repeats them.
 fn recomputed(path: &Path) -> Result<(Certificate, PrivacyStatement)> {
     let certificate = output::read_certificate(path)?;
@@ -149,7 +160,7 @@ pub(crate) fn compare_files(folder: &Path, certificate: &Certificate) -> Result<
         let bytes = fs::read(&path).map_err(|e| does_not_belong(e.to_string()))?;
         certificate
             .verify_artifact(name, &bytes)
-            .map_err(|_| does_not_belong("the certificate does not hold its hash".to_owned()))?;
+            .map_err(|_| does_not_belong("its hash is not in the certificate".to_owned()))?;
     }
     Ok(())
 }
@@ -177,7 +188,7 @@ fn compare_noise(folder: &Path, certificate: &Certificate) -> Result<()> {
         reason,
     };
     let Some((noise_multiplier, clip_norm, unit)) = release_of_counts(released, certificate) else {
-        let reason = "it states counts, and certificate and settings do not tell their noise";
+        let reason = "it has counts, but neither certificate nor settings determine their noise";
         return Err(does_not_belong(reason.to_owned()));
     };
     let grid = Grid::new(noise_multiplier, clip_norm);

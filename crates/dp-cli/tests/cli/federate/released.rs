@@ -27,6 +27,8 @@ fn a_run_leaves_model_certificate_and_reports_and_pays_once() {
         "certificate.json",
         "coefficients.svg",
         "manifest.json",
+        "model-card.json",
+        "model-card.md",
         "report.json",
         "report.md",
         "shared.safetensors",

@@ -22,6 +22,8 @@ fn a_run_leaves_model_certificate_and_reports_and_pays() {
             "certificate.json",
             "features.svg",
             "manifest.json",
+            "model-card.json",
+            "model-card.md",
             "report.json",
             "report.md",
             "subspace.safetensors"

@@ -50,6 +50,78 @@ fn several_runs_stand_beside_each_other_and_their_budgets_add_up() {
 }
 
 #[test]
+fn runs_of_different_methods_are_different_lines_with_intervals() {
+    let sandbox = trained();
+    for more in [
+        "--epsilon 3 --out richer --dim 3",
+        "--epsilon 2 --out plain --method biases",
+    ] {
+        let line = format!("train ratings.csv --items items.csv --delta 1e-5 {more}");
+        sandbox.dp(&words(&line)).exits(0);
+    }
+    let all = words("report dp-model richer plain");
+    sandbox.dp(&all).exits(0);
+    let html = page(&sandbox, "internal.html");
+    check(&html);
+    let chart = html.split("RMSE test against epsilon").nth(1).unwrap();
+    let chart = chart.split("</figure>").next().unwrap();
+    for name in ["auto", "biases"] {
+        assert!(chart.contains(&format!("</svg>{name}</li>")), "{chart}");
+    }
+    assert_eq!(chart.matches("<line class=\"error c0\"").count(), 2);
+    assert_eq!(chart.matches("<line class=\"error c1\"").count(), 1);
+    let numbers = page(&sandbox, "internal.md");
+    let row = numbers
+        .lines()
+        .find(|line| line.starts_with("| plain | biases | 2 |"));
+    assert!(row.is_some_and(|row| row.contains(" to ")), "{numbers}");
+    assert!(page(&sandbox, "report.md").contains("| richer | auto | 3.0000 |"));
+    // settings that differ tell methods of one name apart
+    let line = "train ratings.csv --items items.csv --delta 1e-5 --epsilon 2 --out plain --steps 3 --force";
+    sandbox.dp(&words(line)).exits(0);
+    sandbox.dp(&all).exits(0);
+    let html = page(&sandbox, "report.html");
+    for name in ["auto, dim 3", "auto, n-rounds 3"] {
+        assert!(html.contains(&format!("</svg>{name}</li>")), "{name}");
+    }
+}
+
+#[test]
+fn the_internal_page_has_the_ledger_and_groups_of_users_and_no_empty_section() {
+    let sandbox = trained();
+    let line = "--items items.csv --force --ledger all.ledger --ledger-epsilon 4";
+    sandbox.train(&words(line)).exits(0);
+    sandbox.dp(&["report", "dp-model"]).exits(0);
+    let internal = page(&sandbox, "internal.md");
+    for part in [
+        "## Ledger",
+        "| left | epsilon ",
+        "| train | rating scale ... ",
+        "## Quality by group",
+        "RMSE by activity of users",
+        "* date: 20",
+    ] {
+        assert!(internal.contains(part), "no `{part}` in {internal}");
+    }
+    assert!(page(&sandbox, "report.md").contains("* date: 20"));
+    for (name, text) in [
+        ("internal", &internal),
+        ("report", &page(&sandbox, "report.md")),
+    ] {
+        let mut lines = text.lines().filter(|line| !line.is_empty()).peekable();
+        while let Some(line) = lines.next() {
+            let next = lines.peek().copied().unwrap_or("## ");
+            let is_empty = line.starts_with("## ") && next.starts_with("## ");
+            assert!(!is_empty, "{name}: nothing below {line}");
+        }
+    }
+    // a ledger that is gone is told
+    std::fs::remove_file(sandbox.path("all.ledger")).unwrap();
+    sandbox.dp(&["report", "dp-model"]).exits(0);
+    assert!(page(&sandbox, "internal.md").contains("all.ledger cannot be read"));
+}
+
+#[test]
 fn only_runs_whose_epsilons_mean_the_same_share_a_curve() {
     let sandbox = trained();
     let args = words("train ratings.csv --items items.csv --epsilon 2");

@@ -35,7 +35,7 @@ pub(super) fn run(
     let of_new = |file: &LedgerFile| file.is_new || file.epsilon.is_some();
     if matches!(&args.ledger.account, LedgerChoice::Ledger(file) if of_new(file)) {
         let text = "`new_ledger` and `ledger_epsilon` with several `epsilon`: an exploration releases nothing and is not paid for; \
-                    of a ledger that is there, later certificates say that it was made";
+                    give an existing ledger to record that it was made";
         return Err(Error::Usage(text.to_owned()));
     }
     if args.output.publish_releases {
@@ -43,8 +43,7 @@ pub(super) fn run(
         return Err(Error::Usage(text.to_owned()));
     }
     if args.held_out.shares.held_out_users > 0.0 {
-        let text =
-            "`held_out_users` with several `epsilon`: users who join are measured at one epsilon";
+        let text = "`held_out_users` needs a single `epsilon`: an exploration does not measure users who join later";
         return Err(Error::Usage(text.to_owned()));
     }
     let items = items_of(args)?;

@@ -212,8 +212,14 @@ fn report(path: &Path) -> Result<LedgerReport> {
     let shown = Shown::of(&found, path);
     Ok(LedgerReport {
         json: shown.json(),
-        text: shown.text(),
+        text: terminal(&shown.blocks()),
     })
+}
+
+/// Balance and history of a ledger, for an internal page.
+pub(crate) fn ledger_blocks(path: &Path) -> Result<Vec<Block>> {
+    let found = Ledger::audit(path)?;
+    Ok(Shown::of(&found, path).blocks())
 }
 
 /// Releases that were paid for by one run.
@@ -286,34 +292,11 @@ impl<'a> Shown<'a> {
         binding::is_bound(self.path)
     }
 
-    fn text(&self) -> String {
+    fn blocks(&self) -> Vec<Block> {
         let (found, budget) = (self.found, &self.found.budget);
         let total = budget.target();
         let mut facts: Vec<(String, String)> = Vec::new();
         let mut fact = |name: &str, value: String| facts.push((name.to_owned(), value));
-        fact(
-            "ledger",
-            format!(
-                "{}, made {}, version {}",
-                self.path.display(),
-                minute(found.created),
-                found.schema_version
-            ),
-        );
-        fact(
-            "data set",
-            format!("{} ({})", found.data_set_id, budget.adjacency()),
-        );
-        fact(
-            "budget",
-            format!(
-                "epsilon {}, delta {:e} for {}",
-                total.epsilon,
-                total.delta,
-                in_words(budget.kind())
-            ),
-        );
-        fact("spent", self.spent());
         let (left, after) = self.left();
         let left = rounded_down(left);
         match (budget.kind(), self.more()) {
@@ -337,6 +320,29 @@ impl<'a> Shown<'a> {
                 fact("left", format!("epsilon {left}{next}, {more:.0} would fit"));
             }
         }
+        fact("spent", self.spent());
+        fact(
+            "budget",
+            format!(
+                "epsilon {}, delta {:e} for {}",
+                total.epsilon,
+                total.delta,
+                in_words(budget.kind())
+            ),
+        );
+        fact(
+            "data set",
+            format!("{} ({})", found.data_set_id, budget.adjacency()),
+        );
+        fact(
+            "ledger",
+            format!(
+                "{}, made {}, version {}",
+                self.path.display(),
+                minute(found.created),
+                found.schema_version
+            ),
+        );
         if !found.held.is_empty() {
             let n = found.held.len();
             fact(
@@ -405,7 +411,7 @@ impl<'a> Shown<'a> {
             let heads = ["noted", "about", "what"];
             blocks.push(Block::Table(Table::new("", heads, notes).with_text([1, 2])));
         }
-        terminal(&blocks)
+        blocks
     }
 
     fn spent(&self) -> String {

@@ -9,8 +9,8 @@ use super::{Account, BoundAccount};
 use crate::error::Result;
 use crate::output::{InternalRun, warn};
 
-/// Warning if there is no ledger to record it.
-pub(crate) const UNNOTED: &str = "no ledger notes that figures of this data set are looked at: certificates of later runs on it cannot say so";
+/// Said where there is no ledger to note it.
+pub(crate) const UNNOTED: &str = "no ledger records that figures of this data set were seen: certificates of later runs on it cannot mention that";
 /// The name of such notes.
 const EXPLORATION: &str = "exploration";
 /// Suffix of a note of a run, followed by the run's name.

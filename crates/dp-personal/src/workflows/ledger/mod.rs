@@ -16,6 +16,7 @@ use dp_mechanism::{PacedLifetime, PaidLine};
 
 use self::binding::{Binding, Recorded};
 pub(crate) use self::binding::{Comparison, HasUsers, is_bound, random_bits};
+pub(crate) use self::commands::ledger_blocks;
 pub use self::commands::{LedgerReport, create, merge, show, upgrade};
 pub(crate) use self::explorations::{UNNOTED, last_of, note_exploration, note_exploration_of};
 use crate::error::{Error, Result, Shortfall};
@@ -342,7 +343,7 @@ pub(crate) fn refuse_unpaid(args: &LedgerSettings, left: &Path) -> Result<()> {
     let Some(ledger) = args.file() else {
         return match is_paid_by_ledger(certificate.assumptions.iter().map(|text| &**text)) {
             true => Err(Error::Usage(format!(
-                "the model in {} was paid for out of a ledger, which says whether it may be released: give `ledger`",
+                "the model in {} was paid for from a ledger: give `ledger`, which shows whether it may be released",
                 left.display()
             ))),
             false => Ok(()),

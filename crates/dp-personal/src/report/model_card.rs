@@ -1,0 +1,210 @@
+//! The model card: what a model is for, what it was trained on, and what is known of it, from released values alone.
+
+use dp_accounting::Status;
+use dp_page::{Block, Kind, Page, Section, Table, Unit};
+use serde_json::{Value, json};
+
+use super::released::{footer, title};
+use super::run::ReportedRun;
+use crate::error::Result;
+use crate::output::pretty;
+
+/// The card for people.
+pub(crate) const CARD: &str = "model-card.md";
+/// The card for programs.
+pub(crate) const CARD_JSON: &str = "model-card.json";
+const SCHEMA_VERSION: u32 = 1;
+
+/// Both forms of the card: names and bytes.
+pub(crate) fn model_card(run: &ReportedRun<'_>) -> Result<[(&'static str, Vec<u8>); 2]> {
+    let card = Card::of(run);
+    Ok([
+        (CARD, card.page().markdown().into_bytes()),
+        (CARD_JSON, pretty(&card.json())?),
+    ])
+}
+
+/// Limits and uses in words, beside what the run says itself.
+struct Card<'a> {
+    run: &'a ReportedRun<'a>,
+    intended: [&'static str; 2],
+    limits: Vec<String>,
+}
+
+impl<'a> Card<'a> {
+    fn of(run: &'a ReportedRun<'a>) -> Self {
+        let is_linear = run.model.is_none();
+        let mut limits = Vec::new();
+        if let Status::NotPrivate { reason } = &run.statement.status {
+            limits.push(format!(
+                "Not private: {reason}. Treat the model as private data."
+            ));
+        }
+        let warnings = run.released.iter().flat_map(|of| &of.warnings);
+        limits.extend(warnings.cloned());
+        if !run.certificate.not_made.is_empty() {
+            let n = run.certificate.not_made.len();
+            limits.push(format!(
+                "The run ended early: {n} planned releases were not made."
+            ));
+        }
+        if run.certificate.metrics.is_empty() {
+            limits.push(
+                "No accuracy is published: held-out figures of this run are private. --release-metrics publishes some within the budget."
+                    .to_owned(),
+            );
+        }
+        limits.extend(is_linear.then(|| {
+            "Linear in the features: what depends on products of features is not learned."
+                .to_owned()
+        }));
+        Self {
+            run,
+            intended: intended_use(is_linear),
+            limits,
+        }
+    }
+
+    /// Name and value of what the model is.
+    fn facts(&self) -> Vec<(&'static str, String)> {
+        let (run, project) = (self.run, &self.run.certificate.project);
+        let revision = project.revision.as_ref();
+        let revision = revision.map_or_else(String::new, |of| format!(", revision {of}"));
+        let software = format!("{} {}{revision}", project.name, project.version);
+        let facts = [
+            ("name", run.name.clone()),
+            ("model", run.model_line()),
+            ("method", run.method_name()),
+            ("trained on", run.certificate.data_set_id.clone()),
+            ("software", software),
+        ];
+        let date = run.date().map(|date| ("date", date));
+        facts.into_iter().chain(date).collect()
+    }
+
+    fn page(&self) -> Page {
+        let statement = &self.run.statement;
+        let intended = self.intended.map(str::to_owned).into();
+        let mut privacy = Vec::new();
+        if statement.guarantee.is_some() {
+            let rows = statement.epsilons().into_iter();
+            let delta = (
+                "delta".to_owned(),
+                format!("{:e}", self.run.certificate.target.delta),
+            );
+            let rows =
+                rows.map(|(neighbours, epsilon)| (format!("epsilon, {neighbours}"), epsilon));
+            privacy.push(Block::Facts(rows.chain([delta]).collect()));
+            privacy.push(Block::Text(statement.meaning().join(" ")));
+        }
+        privacy.push(Block::List("Assumed", statement.assumptions.clone()));
+        privacy.push(Block::List("Not covered", statement.not_covered.clone()));
+        privacy.retain(|block| !matches!(block, Block::List(_, entries) if entries.is_empty()));
+        let mut sections = vec![
+            Section::new("use", "Intended use", vec![Block::List("For", intended)]),
+            Section::new("privacy", "Privacy", privacy),
+        ];
+        sections.extend(self.accuracy());
+        if !self.limits.is_empty() {
+            let limits = vec![Block::List("Known", self.limits.clone())];
+            sections.push(Section::new("limits", "Limitations", limits));
+        }
+        sections.push(self.files());
+        let facts = self.facts().into_iter();
+        Page {
+            kind: match self.run.is_private() {
+                true => Kind::Released,
+                false => Kind::NotPrivate,
+            },
+            title: format!("Model card: {}", title(self.run)),
+            facts: facts
+                .map(|(name, value)| (name.to_owned(), value))
+                .collect(),
+            lead: "Made from published values alone; report.md has all of them.".to_owned(),
+            caution: (!self.run.is_private())
+                .then(|| "NOT PRIVATE: this model carries no guarantee.".to_owned()),
+            sections,
+            footer: footer(self.run),
+        }
+    }
+
+    fn accuracy(&self) -> Option<Section> {
+        let metrics = &self.run.certificate.metrics;
+        let confidence = 100.0 * metrics.first()?.confidence;
+        let shown = |value| Unit::Plain.shown(Some(value));
+        let rows = metrics.iter().map(|of| {
+            let interval = format!("{} to {}", shown(of.lower), shown(of.upper));
+            vec![
+                of.metric.clone(),
+                of.method.clone(),
+                shown(of.value),
+                interval,
+            ]
+        });
+        let interval = format!("{confidence:.0} % interval");
+        let heads = ["metric", "of", "value", &interval];
+        let table = Table::new(
+            "On held-out records, released within the budget",
+            heads,
+            rows,
+        );
+        let blocks = vec![Block::Table(table.with_text([1]))];
+        Some(Section::new("accuracy", "Accuracy", blocks))
+    }
+
+    fn files(&self) -> Section {
+        let files = self.run.certificate.artifacts.iter();
+        let rows = files.map(|file| vec![file.name.clone(), file.sha256.clone()]);
+        let table = Table::new("Covered by the certificate", ["file", "SHA-256"], rows);
+        let words = "dp verify DIR recomputes the guarantee from the list of releases in certificate.json and compares all files.";
+        let blocks = vec![
+            Block::Table(table.with_text([1])),
+            Block::Text(words.to_owned()),
+        ];
+        Section::new("files", "Files", blocks)
+    }
+
+    fn json(&self) -> Value {
+        let (run, certificate) = (self.run, &self.run.certificate);
+        let statement = &run.statement;
+        json!({
+            "schema_version": SCHEMA_VERSION,
+            "name": run.name,
+            "description": run.model_line(),
+            "command": run.released.as_ref().map(|of| &of.command),
+            "method": run.method_name(),
+            "date": certificate.made.as_ref().and_then(|made| made.time.as_ref()),
+            "software": certificate.project,
+            "data_set": certificate.data_set_id,
+            "intended_use": self.intended,
+            "privacy": {
+                "private": run.is_private(),
+                "unit": statement.unit,
+                "adjacency": statement.adjacency,
+                "guarantee": statement.guarantee,
+                "assumptions": statement.assumptions,
+                "not_covered": statement.not_covered,
+                "tuning_included": statement.tuning_included,
+            },
+            "metrics": certificate.metrics,
+            "limitations": self.limits,
+            "settings": run.released.as_ref().map(|of| &of.settings),
+            "files": certificate.artifacts,
+            "certificate": certificate.digest,
+        })
+    }
+}
+
+const fn intended_use(is_linear: bool) -> [&'static str; 2] {
+    if is_linear {
+        [
+            "Predictions for a user from that user's own labelled rows, computed where these rows are (dp predict).",
+            "Not for predictions about users without own rows, unless the model is the same for all users.",
+        ]
+    } else {
+        [
+            "Recommendations for a user from that user's own ratings or likes, computed where these are (dp recommend).",
+            "Not for statements about single users of the training data, which the noise hides.",
+        ]
+    }
+}
