@@ -59,8 +59,8 @@ pub struct LocalChoice {
     own_level: bool,
 }
 
-/// Errors closer than this relative difference are ties: when one of two rows is left out, the
-/// ridge fit is the same for every penalty.
+/// Errors closer than this relative difference are ties: with two rows and an intercept, leaving
+/// one out leaves nothing for the ridge to fit, whatever its penalty.
 const TIE: f64 = 1e-9;
 
 /// A user's personal model.

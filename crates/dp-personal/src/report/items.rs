@@ -57,7 +57,7 @@ pub(super) fn noise(run: &ReportedRun<'_>) -> Option<Section> {
         Block::Table(places(&sorted, counts.noise_stddev())),
         Block::Note(note(run.is_private())),
     ];
-    // for implicit feedback, where users are counted with the square root of their number of likes
+    // for implicit feedback with this method, where a like counts as one over the root of the number of likes
     let line = run.model_line();
     if line.ends_with("rounds, method `am-ssp`") || line.ends_with("rounds of am-ssp") {
         let words = "Each like of a user with n likes counts as 1/sqrt(n).";
