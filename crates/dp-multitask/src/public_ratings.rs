@@ -11,7 +11,7 @@ use crate::{NonPrivateAls, Result};
 ///
 /// ```text
 /// x_i = (h_i, q_i)                      by NonPrivateAls with ridge lambda on the n_i ratings of item i
-/// rho_i = n_i / (n_i + lambda)          what is left of an item's own parameters by the ridge, about
+/// rho_i = n_i / (n_i + lambda)          approximate share of an item's own parameters that the ridge retains
 /// B = argmin sum_i n_i |x_i - rho_i B f_i|^2 + lambda |B|^2,     x_i <- x_i + (1 - rho_i) B f_i
 /// se_i^2 = s^2 / (n_i + lambda)         s^2 the mean squared residual of ratings around their user's and item's model
 /// ```

@@ -320,8 +320,8 @@ impl HeldOut {
 ///
 /// ```text
 /// l_c = sum over the user's held-out records of ((rating - prediction of candidate c) / unit)^2
-///       or, with implicit feedback, minus how many of them are in candidate c's list of 20
-/// s_c = l_c - mean_c l_c,    the vector s shortened to the clip norm
+///       or, with implicit feedback, minus the number of them in candidate c's list of 20
+/// s_c = l_c - mean_c l_c,    the vector s scaled down to the clipping norm
 /// ```
 ///
 /// The unit is that of ratings if the first candidate [learned](crate::RatingScale) it, and 1

@@ -60,8 +60,8 @@ pub struct SharedParts<'a> {
 /// y_i = c <w, x_i> + b + <x_i - mean(x), T v> + noise,    v ~ N(0, I tau^2)
 ///
 /// shared part   none, or a weight c of .5 or 1 on each of the released models w
-/// own part      none, or T = I                                         coefficients alike
-///                        T = diag(1 / sd of the feature)               features alike
+/// own part      none, or T = I                                         coefficients with equal prior
+///                        T = diag(1 / sd of the feature)               features with equal influence
 ///                        T = U                                         within the subspace
 ///                        T = I + (r - 1) U U^T, r = 3, 10, 30          near the subspace
 /// strength      tau^2 E||T^T (x - mean(x))||^2 = s noise variances,  s = .01, .1, ..., 10^4, 10^6, 10^8

@@ -142,10 +142,10 @@ const OUTPUT: &str = "item vectors and weights of features, made of the noisy su
 /// ```text
 /// loss   sum over records (1 - s_kj)^2 + a0 sum over all users and items s_kj^2          s_kj the score of item j for user k
 /// released once:  W_j = sum_k w_kj, the number of users n                                 TotalsContribution
-/// each round:     every user: tastes from own likes and released item vectors              local, LikesStep
+/// each round:     every user: taste vector from own likes and released item vectors        local, LikesStep
 ///                 released: b_j = sum_k w_kj x_k and M = sum_k x_k x_k^T                   LikesContribution
 ///                 C = PSD(M) / n,  b_j = (W_j + a0 n) C v_j                                 post-processing
-///                 v by ridge regression on features, knowing the noise of b               post-processing
+///                 v by ridge regression on features, given the noise of b                 post-processing
 /// ```
 ///
 /// The second part of the loss needs all users' scores of all items, which no party has. For items
@@ -313,7 +313,7 @@ impl<P: Borrow<FeaturePrior>> Trainer for With<AmImplicitSsp, P> {
 /// (l, u)  user step at the released item vectors (LikesStep);  u then scaled to norm taste_norm
 /// x     = [a, u],   a = sqrt(1 - taste_norm^2);   x = [1] where d = 1
 /// b_j  += w_j x            d coordinates per item that the user likes
-/// M    += .1 x x^T         d^2 coordinates, row-major, behind those of the items
+/// M    += .1 x x^T         d^2 coordinates, row-major, after those of the items
 /// ```
 ///
 /// Values of records are ignored. A user without items adds nothing.

@@ -79,9 +79,9 @@ impl ResidualSspParams {
 ///
 /// ```text
 /// S = sum_k u u^T,  W_j = sum_k w_kj,  n          released once;   A_j = W_j PSD(S) / n
-/// r^t = sum_k w_kj clip(y - <u, v^t>, c_t) u      released in each step, noise in proportion to c_t
-/// b^t = r^t + A v^t                               the right-hand side that r^t stands for
-/// v^(t+1) = what a learner makes of A and the b's so far, each weighed by one over its noise's variance
+/// r^t = sum_k w_kj clip(y - <u, v^t>, c_t) u      released in each step, noise proportional to c_t
+/// b^t = r^t + A v^t                               the corresponding right-hand side
+/// v^(t+1) = result of a learner given A and the b's so far, each weighted by its inverse noise variance
 /// ```
 ///
 /// As the residuals shrink, so can the bound and with it the noise, whereas the noise of SSP scales

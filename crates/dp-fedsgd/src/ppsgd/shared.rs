@@ -11,7 +11,7 @@ use crate::{BatchReduction, Minibatch, Result};
 /// Layout of the vector of a round.
 ///
 /// ```text
-/// clipped gradient (n_shared),  +-a C if within the clip or not,  a C for being there
+/// clipped gradient (n_shared),  +-a C if within the clip or not,  a C for taking part
 /// ||.|| <= C sqrt(1 + a^2 n_extras)
 /// ```
 ///

@@ -11,7 +11,7 @@ const LEAST_SPREAD: f64 = 0.02;
 /// users' taste factors have about the same second moment along every axis.
 ///
 /// ```text
-/// S = sum_j v_j v_j^T + noise = sum_k l_k u_k u_k^T        the tastes' block of the released pooled `matrix`
+/// S = sum_j v_j v_j^T + noise = sum_k l_k u_k u_k^T        the taste-factor block of the released pooled `matrix`
 /// q_i <- diag(s_k) U^T q_i / B,     s_k^2 = (max(l_k, 0) + r) / (mean_k max(l_k, 0) + r)
 /// r = 0.02 mean_k max(l_k, 0) + sqrt(d) sigma
 /// ```

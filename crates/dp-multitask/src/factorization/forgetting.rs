@@ -35,8 +35,8 @@ pub(super) struct Told<'a> {
 /// next night.
 ///
 /// ```text
-/// g_t = f^(t - t') g_t' + k_t^2,   b_it = f^(t - t') b_it' + k_t z_it         f the factor, t' the night before, k_t^2 less what noise adds to it
-/// h_t                              as g_t, with what noise adds
+/// g_t = f^(t - t') g_t' + k_t^2,   b_it = f^(t - t') b_it' + k_t z_it         f the factor, t' the previous night, k_t^2 minus the contribution of noise
+/// h_t                              as g_t, including the contribution of noise
 /// x_i | nights before t            posterior of b_i / g ~ N(w_i x_i, s^2 h / g^2) under the prior of ItemEvidence
 /// L_f = sum_t sum_i ln N(z_it; k_t w_i E x_i, (k_t w_i)^2 V x_i + s_t^2)        and the noise in k_t
 /// ```

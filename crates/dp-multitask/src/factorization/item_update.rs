@@ -355,11 +355,11 @@ const SINGLE_LABEL_BOUNDS: f64 = 3.0;
 /// One user's contribution to the item statistics of one round.
 ///
 /// ```text
-/// f_j    = [sqrt(1 - G^2), G v_j / ||v_j||]       user factor, norm at most 1; [1] without tastes
+/// f_j    = [sqrt(1 - G^2), G v_j / ||v_j||]       user factor, norm at most 1; [1] without taste factors
 /// r_ij   = clip(rating - c - offset_j, [-3 B, 3 B])            offset_j from the local user step
-/// y_ij   = r_ij min(1, B / sqrt(sum_i w_ij^2 r_ij^2))          the user's joint clip
+/// y_ij   = r_ij min(1, B / sqrt(sum_i w_ij^2 r_ij^2))          the user's joint clipping
 /// w_ij     normalised so that sum_i w_ij^2 = 1
-///          with ItemUpdate::Residual, pooled matrices and no tastes: r_ij - h_i in place of r_ij, offset_j without record i
+///          with ItemUpdate::Residual, pooled matrices and no taste factors: r_ij - h_i instead of r_ij, offset_j without record i
 /// A_i += w_ij f_j f_j^T,    b_i += w_ij y_ij f_j
 /// ```
 ///

@@ -230,15 +230,15 @@ fn any_target() -> ApproxDp {
 /// [`Trainer`].
 ///
 /// ```text
-/// user j    f_j, w_ij, e_ij, s_ij   as in a round on residuals around the model so far: ItemResiduals, with equal weights
+/// user j    f_j, w_ij, e_ij, s_ij   as in a residual round around the current model: ItemResiduals, with equal weights
 /// night t   one vector:  sqrt(p_n), sqrt(p_C) f_j f_j^T, sqrt(p_w) w_ij, sqrt(p_r) s_ij f_ij / c       p_n + p_C + p_w + p_r = 1
 /// released  N_t, C_t, W_it, r_it    sums over users, each user by D_a / D of the lifetime, with noise
-/// all       w_i = sum_t N_t W_it / G,   C = sum_t N_t C_t / G,   G = sum_t N_t^2 (less what noise adds to the squares)
-///           y_i = sum_t (N_t r_it / pi + N_t^2 w_i C x_it) / G        x_it the coefficients that night t was summed around
+/// all       w_i = sum_t N_t W_it / G,   C = sum_t N_t C_t / G,   G = sum_t N_t^2 (minus the contribution of noise to the squares)
+///           y_i = sum_t (N_t r_it / pi + N_t^2 w_i C x_it) / G        x_it the coefficients around which night t was summed
 /// model     x_i maximises N(y_i; w_i C x_i, s^2) N(x_i; prior)        s^2 the variance of the noise in y_i
 ///
 /// likes     one vector:  sqrt(p_n), sqrt(p_C) f_j f_j^T / F^2, sqrt(p_w) v_ij, sqrt(p_r) u_ij f_j / F      ||f_j|| <= F, v_ij = min(1/3, n_j^-1/2)
-/// model     popularity V_i;  x_i = (a0 PSD(C) + ridge I)^-1 b_i        C, b_i means over users, the m-th night with tastes by m^2
+/// model     popularity V_i;  x_i = (a0 PSD(C) + ridge I)^-1 b_i        C, b_i means over users, the m-th night with taste factors weighted by m^2
 /// ```
 ///
 /// Nights are weighted by one number each, `N_t`, and divided by the latest weights `w_i`:

@@ -37,7 +37,7 @@ const LEAST_USERS: f64 = 0.1;
 ///
 /// ```text
 /// d_i = |y_i - m| sqrt(n / (n - 1))            distance of rating i from the user's mean m of n ratings, where n > 1
-/// h_b = share of the n ratings with 2^((b-20)/2) <= d_i < 2^((b-19)/2),     b = 0..54, the ends take what lies beyond
+/// h_b = share of the n ratings with 2^((b-20)/2) <= d_i < 2^((b-19)/2),     b = 0..54, the ends include everything beyond
 /// u   = min(2, 1/||h||) h                      1 in the bucket of m, half an octave wide and signed,
 ///                                              and 1 in the 32nd of its octave that |m| is in, the same for all octaves
 /// ```

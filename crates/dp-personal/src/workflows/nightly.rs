@@ -2,15 +2,15 @@
 //! lifetime.
 //!
 //! ```text
-//! STATE/nightly.json          public settings, the ledger, the day on which it began
-//! STATE/items.csv             items in the order in which they came, and their features: a night's numbers follow it
+//! STATE/nightly.json          public settings, the ledger, the first day
+//! STATE/items.csv             items in the order in which they were added, which numbers them, and their features
 //! STATE/releases.list         every night's release: public
-//! STATE/nights.json           what was made of them, so that no night is gone through twice: public
+//! STATE/nights.json           the state computed from the releases, so that no night is processed twice: public
 //! STATE/model                 the last night's model, to be published
-//! STATE/model-internal        what was measured on private data
-//! STATE/internal-nights.csv   the same night by night
+//! STATE/model-internal        measurements on private data
+//! STATE/internal-nights.csv   measurements night by night
 //! STATE/first-seen, .key      when users were first seen: private, and part of the mechanism
-//! .STATE.begun                all that until the lifetime is paid for and `nightly.json` names it
+//! .STATE.begun                all of this until the lifetime is paid for and recorded in `nightly.json`
 //! ```
 //!
 //! A night proceeds as follows: it is summed, then its users are written to the store, then the

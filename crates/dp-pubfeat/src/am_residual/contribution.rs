@@ -20,7 +20,7 @@ pub(crate) const MOMENT_RATIO: f64 = 0.1;
 /// x     = [a, u],   a = sqrt(1 - taste_norm^2);   x = [1] where d = 1
 /// e_j   = y_j - center - l - h_j - <q_j, u>,   all of the user's scaled down together so that sum_j w_j^2 e_j^2 <= c^2
 /// r_j  += w_j e_j x        d coordinates per item of the user
-/// M    += .1 c x x^T       d^2 coordinates, row-major, behind those of the items
+/// M    += .1 c x x^T       d^2 coordinates, row-major, after those of the items
 /// ```
 ///
 /// A user without items adds nothing.
@@ -288,8 +288,8 @@ pub(super) struct Round<'a> {
 /// older rounds.
 ///
 /// ```text
-/// A_j^t = W_j C^t,   b_j^t = r_j^t + A_j^t v_j^t                  what round t says of item j: W_j the released total weight
-/// C     = sum_t g_t C^t / sum_t g_t,   b_j alike,   g_t = memory^(T - t) / s_t^2;   A_j = W_j C
+/// A_j^t = W_j C^t,   b_j^t = r_j^t + A_j^t v_j^t                  evidence of round t about item j: W_j the released total weight
+/// C     = sum_t g_t C^t / sum_t g_t,   b_j likewise,   g_t = memory^(T - t) / s_t^2;   A_j = W_j C
 /// noise of b_j:   s = sqrt(sum_t g_t^2 s_t^2) / sum_t g_t
 /// ```
 pub(super) struct Evidence<'a> {

@@ -235,7 +235,7 @@ const INITIAL_VARIANCE: f64 = 0.15;
 ///
 /// ```text
 /// released once:  W_j = sum_k w_kj, the number of users n                                         TotalsContribution
-/// each round t:   every user: level and tastes from own ratings and released item vectors         local, LevelStep
+/// each round t:   every user: level and taste vector from own ratings and released item vectors   local, LevelStep
 ///                 released: r_j = sum_k w_kj e_kj x_k, bounded by c_t, and M = sum_k x_k x_k^T        RoundContribution
 ///                 A_j = W_j PSD(M) / n,  b_j = r_j + A_j v_j, averaged with earlier rounds          post-processing
 ///                 v = K A (A K A + l A + s^2 I)^-1 b                                               KernelRidge

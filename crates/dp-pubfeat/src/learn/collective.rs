@@ -302,7 +302,7 @@ impl<K: ItemKernel> KernelRidge<K> {
     /// [`learn`](crate::StatisticsLearner::learn) for matrices `A_j = f_j C`, without forming them.
     ///
     /// ```text
-    /// C = U^T L U:   in the coordinates U v every A_j is the diagonal f_j L, so that a product costs m d in place of m d^2
+    /// C = U^T L U:   in the coordinates U v every A_j is the diagonal f_j L, so a product costs m d instead of m d^2
     /// ```
     ///
     /// Makes the same conjugate-gradient steps with the same preconditioner, in rotated

@@ -51,7 +51,7 @@ pub enum RidgeNoise {
 ///
 /// ```text
 /// prior   v ~ N(0, t^2 K)   (theta ~ N(0, t^2 I) on scaled features)
-/// seen    b = A v + noise,  covariance t^2 (s^2 I + l A)
+/// data    b = A v + noise,  covariance t^2 (s^2 I + l A)
 /// answer  v = K A (A K A + l A + s^2 I)^-1 b
 /// ```
 ///
