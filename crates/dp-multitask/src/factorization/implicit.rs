@@ -63,8 +63,8 @@ pub enum ItemGramian {
 /// sum over records (1 - score_ij)^2  +  a0 sum over all items score_ij^2
 /// ```
 ///
-/// Source: implicit alternating least squares (Hu, Koren and Volinsky 2008) as in Krichene et al.
-/// 2023. Each `a0` is 0 or from 1e-6 to 1e6.
+/// Source: implicit alternating least squares (Hu, Koren and Volinsky 2008), as used by Krichene et
+/// al. 2023. Each `a0` is 0 or from 1e-6 to 1e6.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ImplicitFeedback {
