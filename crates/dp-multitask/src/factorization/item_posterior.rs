@@ -1,7 +1,11 @@
 //! Posterior of items' parameters given all noisy sums, with a prior that is learned from the same
 //! sums. Post-processing of releases.
 
-use dp_linalg::{cholesky_in_place, cholesky_solve_in_place, symmetric_eigen};
+use dp_linalg::{
+    PlainLoops, cholesky_in_place, cholesky_solve_in_place, symmetric_eigen,
+    with_vector_instructions,
+};
+use rayon::prelude::*;
 
 use crate::Result;
 
@@ -18,6 +22,8 @@ const LEAST_VARIANCE: f64 = 1e-9;
 const TIE: f64 = 1e-9;
 /// Minimum eigenvalue of `C` used as a divisor, relative to the mean eigenvalue.
 const LEAST_EIGENVALUE: f64 = 0.02;
+/// Number of items that one thread processes at a time.
+const PART: usize = 512;
 /// Initial prior variance of a public column, and its minimum and maximum, relative to the variance
 /// of an item's own part.
 const COLUMN: (f64, f64, f64) = (0.1, 1e-9, 1e3);
@@ -253,7 +259,6 @@ struct Problem<'a> {
 
 /// Result of a fit with one prior.
 struct Fit {
-    log_likelihood: f64,
     /// `u_i`, rows of length `dim`.
     posterior: Vec<f64>,
     /// Axes of `M`, one a row.
@@ -267,6 +272,24 @@ struct Fit {
     columns: Vec<(f64, f64)>,
 }
 
+/// Eigenvectors of a prior covariance, and the items' sums in that basis.
+struct Axes {
+    /// One per row.
+    vectors: Vec<f64>,
+    /// Prior variance along each of them.
+    variances: Vec<f64>,
+    /// The items' sums in the basis of the eigenvectors, rows of length `dim`.
+    along: Vec<f64>,
+}
+
+/// Regression of the sums on the regressors, separately along each axis.
+struct Trend {
+    /// `beta`, one row of length `dim` per regressor.
+    beta: Vec<f64>,
+    /// See [`Fit`].
+    columns: Vec<(f64, f64)>,
+}
+
 impl Problem<'_> {
     /// The most likely initial prior: either one with the same spread in all directions, compared
     /// without public columns, or that of the previous round. The latter alone would not suffice:
@@ -276,10 +299,6 @@ impl Problem<'_> {
         let squared: Vec<f64> = (0..dim * dim)
             .map(|at| dot(&c[at / dim * dim..][..dim], &c[at % dim * dim..][..dim]))
             .collect();
-        let isotropic = |variance: f64, n_columns: usize| Prior {
-            spread: squared.iter().map(|c| c * variance).collect(),
-            columns: vec![COLUMN.0; n_columns],
-        };
         let trend_alone = Known {
             columns: &[],
             ..*known
@@ -288,97 +307,149 @@ impl Problem<'_> {
             regressors: trend_alone.regressors(),
             ..*self
         };
-        let variance = largest(spreads(known.unit), |v| {
-            Ok(of_trend.fit(&isotropic(*v, 0))?.log_likelihood)
-        })?;
-        let starts = [isotropic(variance, known.n_columns())];
-        largest(starts.into_iter().chain(before), |prior| {
-            Ok(self.fit(prior)?.log_likelihood)
+        // the axes are those of `C^2` for every spread
+        let axes = self.axes(&squared)?;
+        let scales: Vec<f64> = spreads(known.unit).collect();
+        let scaled = scales.into_par_iter().map(|scale| {
+            let variances: Vec<f64> = axes.variances.iter().map(|v| v * scale).collect();
+            let trend = of_trend.trend(&axes.along, &variances, &[])?;
+            let value = of_trend.log_likelihood(&axes.along, &variances, &trend);
+            Ok((value, scale))
+        });
+        let scale = largest(scaled.collect::<Result<Vec<_>>>()?)?;
+        let isotropic = Prior {
+            spread: squared.iter().map(|c| c * scale).collect(),
+            columns: vec![COLUMN.0; known.n_columns()],
+        };
+        let Some(before) = before else {
+            return Ok(isotropic);
+        };
+        let starts = [isotropic, before].into_iter().map(|prior| {
+            let axes = self.axes(&prior.spread)?;
+            let trend = self.trend(&axes.along, &axes.variances, &prior.columns)?;
+            let value = self.log_likelihood(&axes.along, &axes.variances, &trend);
+            Ok((value, prior))
+        });
+        largest(starts.collect::<Result<Vec<_>>>()?)
+    }
+
+    fn axes(&self, spread: &[f64]) -> Result<Axes> {
+        let dim = self.dim;
+        let eigen = symmetric_eigen(spread, dim)?;
+        let largest = eigen.values.last().copied().unwrap_or_default();
+        let least = (LEAST_VARIANCE * largest).max(1e-100);
+        let transposed: Vec<f64> = (0..dim * dim)
+            .map(|at| eigen.vectors[at % dim * dim + at / dim])
+            .collect();
+        Ok(Axes {
+            along: rows_times(self.sums, &transposed, dim),
+            variances: eigen.values.iter().map(|v| v.max(least)).collect(),
+            vectors: eigen.vectors,
         })
     }
 
-    /// The posterior under `prior`, separately for every axis of `M`.
-    fn fit(&self, prior: &Prior) -> Result<Fit> {
-        let (dim, n) = (self.dim, self.weights.len());
-        let p = self.regressors.len() / n;
-        let eigen = symmetric_eigen(&prior.spread, dim)?;
-        let mut fit = Fit {
-            log_likelihood: 0.0,
-            posterior: vec![0.0; n * dim],
-            axes: eigen.vectors.clone(),
-            variances: vec![0.0; n * dim],
-            second_moments: vec![0.0; dim * dim],
-            columns: vec![(0.0, 0.0); prior.columns.len()],
+    /// The items in parts of fixed size, so that sums over parts have the same bits on any number of threads.
+    fn parts<'s>(
+        &'s self,
+        along: &'s [f64],
+    ) -> impl IndexedParallelIterator<Item = Items<'s>> + 's {
+        let p = self.regressors.len() / self.weights.len();
+        (along.par_chunks(PART * self.dim))
+            .zip(self.weights.par_chunks(PART))
+            .zip(self.regressors.par_chunks(PART * p))
+            .map(move |((along, weights), regressors)| Items {
+                along,
+                weights,
+                regressors,
+                noise: self.noise,
+                dim: self.dim,
+            })
+    }
+
+    /// The regression, given the prior variances of the items' own parts and the relative prior variances of the public columns.
+    fn trend(&self, along: &[f64], variances: &[f64], columns: &[f64]) -> Result<Trend> {
+        let dim = self.dim;
+        let p = self.regressors.len() / self.weights.len();
+        let parts: Vec<Vec<f64>> = (self.parts(along))
+            .map(|items| with_vector_instructions(NormalEquations { items, variances }))
+            .collect();
+        let sums = sum_of(&parts);
+        let (rhs, gram) = sums.split_at(p * dim);
+        let mut trend = Trend {
+            beta: vec![0.0; p * dim],
+            columns: vec![(0.0, 0.0); columns.len()],
         };
-        let largest = eigen.values.last().copied().unwrap_or_default();
-        let least = (LEAST_VARIANCE * largest).max(1e-100);
-        let mut own = vec![0.0; n * dim];
-        let mut uncertain = vec![0.0; dim];
-        for (k, axis) in eigen.vectors.chunks_exact(dim).enumerate() {
-            let variance = eigen.values[k].max(least);
-            let along: Vec<f64> = (self.sums.chunks_exact(dim))
-                .map(|y| dot(axis, y))
-                .collect();
-            let spread = |w: f64| w * w * variance + self.noise;
-            let (mut g, mut beta) = (vec![0.0; p * p], vec![0.0; p]);
-            let items = || (self.regressors.chunks_exact(p)).zip(self.weights);
-            for ((z, &w), y) in items().zip(&along) {
-                let share = w / spread(w);
-                for (a, za) in z.iter().enumerate() {
-                    beta[a] += share * y * za;
-                    let row = g[a * p..][..=a].iter_mut().zip(z);
-                    row.for_each(|(g, zb)| *g += share * w * za * zb);
-                }
+        for (k, &variance) in variances.iter().enumerate() {
+            let mut g = vec![0.0; p * p];
+            let pairs = (0..p).flat_map(|a| (0..=a).map(move |b| (a, b)));
+            for ((a, b), entry) in pairs.zip(gram.chunks_exact(dim)) {
+                g[a * p + b] = entry[k];
+                g[b * p + a] = entry[k];
             }
             for a in 0..p {
-                (0..a).for_each(|b| g[b * p + a] = g[a * p + b]);
-                g[a * p + a] *= 1.0 + TIE;
-                g[a * p + a] += f64::MIN_POSITIVE;
+                g[a * (p + 1)] *= 1.0 + TIE;
+                g[a * (p + 1)] += f64::MIN_POSITIVE;
             }
-            for (j, gamma) in prior.columns.iter().enumerate() {
+            for (j, gamma) in columns.iter().enumerate() {
                 g[(TREND + j) * (p + 1)] += (gamma * variance).recip();
             }
+            let mut beta: Vec<f64> = rhs.iter().skip(k).step_by(dim).copied().collect();
             cholesky_in_place(&mut g, p)?;
             cholesky_solve_in_place(&g, p, &mut beta)?;
-            for (j, gamma) in prior.columns.iter().enumerate() {
+            for (j, gamma) in columns.iter().enumerate() {
                 let mut unit = vec![0.0; p];
                 unit[TREND + j] = 1.0;
                 cholesky_solve_in_place(&g, p, &mut unit)?;
-                fit.columns[j].0 += beta[TREND + j].powi(2) / variance;
-                fit.columns[j].1 += 1.0 - unit[TREND + j] / (gamma * variance);
+                trend.columns[j].0 += beta[TREND + j].powi(2) / variance;
+                trend.columns[j].1 += 1.0 - unit[TREND + j] / (gamma * variance);
             }
-            for (item, ((z, &w), y)) in items().zip(&along).enumerate() {
-                let mean = dot(&beta, z);
-                let rest = y - w * mean;
-                let found = w * variance * rest / spread(w);
-                fit.log_likelihood -= spread(w).ln() + rest * rest / spread(w);
-                let uncertainty = variance * self.noise / spread(w);
-                fit.variances[item * dim + k] = uncertainty;
-                uncertain[k] += uncertainty;
-                own[item * dim + k] = found;
-                let row = fit.posterior[item * dim..][..dim].iter_mut().zip(axis);
-                row.for_each(|(u, axis)| *u += axis * (mean + found));
+            for (to, b) in trend.beta.iter_mut().skip(k).step_by(dim).zip(beta) {
+                *to = b;
             }
         }
-        // in the axes of M, then rotated back
-        let mut moments = vec![0.0; dim * dim];
-        for row in own.chunks_exact(dim) {
-            for (a, x) in row.iter().enumerate() {
-                let to = moments[a * dim..][..dim].iter_mut().zip(row);
-                to.for_each(|(m, y)| *m += x * y);
+        Ok(trend)
+    }
+
+    /// Twice the log-likelihood of the sums, up to a constant.
+    fn log_likelihood(&self, along: &[f64], variances: &[f64], trend: &Trend) -> f64 {
+        let parts: Vec<f64> = (self.parts(along))
+            .map(|items| items.log_likelihood(variances, &trend.beta))
+            .collect();
+        parts.iter().sum()
+    }
+
+    /// The posterior under `prior`.
+    fn fit(&self, prior: &Prior) -> Result<Fit> {
+        let (dim, n) = (self.dim, self.weights.len());
+        let axes = self.axes(&prior.spread)?;
+        let trend = self.trend(&axes.along, &axes.variances, &prior.columns)?;
+        let parts: Vec<_> = (self.parts(&axes.along))
+            .map(|items| {
+                with_vector_instructions(Posterior {
+                    items,
+                    prior_variances: &axes.variances,
+                    beta: &trend.beta,
+                })
+            })
+            .collect();
+        // in the basis of the eigenvectors of M, then transformed back
+        let moments: Vec<Vec<f64>> = parts.iter().map(|of| of.moments.clone()).collect();
+        let moments: Vec<f64> = sum_of(&moments).iter().map(|m| m / n as f64).collect();
+        let turned = rows_times(&moments, &axes.vectors, dim);
+        let mut second_moments = vec![0.0; dim * dim];
+        for (axis, row) in axes.vectors.chunks_exact(dim).zip(turned.chunks_exact(dim)) {
+            for (to, x) in second_moments.chunks_exact_mut(dim).zip(axis) {
+                to.iter_mut().zip(row).for_each(|(m, y)| *m += x * y);
             }
         }
-        (0..dim).for_each(|k| moments[k * (dim + 1)] += uncertain[k]);
-        for (k, of_k) in eigen.vectors.chunks_exact(dim).enumerate() {
-            for (l, of_l) in eigen.vectors.chunks_exact(dim).enumerate() {
-                let moment = moments[k * dim + l] / n as f64;
-                for (a, x) in of_k.iter().enumerate() {
-                    let to = fit.second_moments[a * dim..][..dim].iter_mut().zip(of_l);
-                    to.for_each(|(m, y)| *m += moment * x * y);
-                }
-            }
-        }
-        Ok(fit)
+        let means: Vec<f64> = parts.iter().flat_map(|of| &of.means).copied().collect();
+        Ok(Fit {
+            posterior: rows_times(&means, &axes.vectors, dim),
+            variances: parts.into_iter().flat_map(|of| of.variances).collect(),
+            axes: axes.vectors,
+            second_moments,
+            columns: trend.columns,
+        })
     }
 
     fn maximised(&self, prior: &Prior, fit: &Fit) -> Prior {
@@ -395,15 +466,198 @@ impl Problem<'_> {
     }
 }
 
-/// The element with the largest value, among those with finite values.
-fn largest<T>(all: impl Iterator<Item = T>, value: impl Fn(&T) -> Result<f64>) -> Result<T> {
-    let mut best: Option<(f64, T)> = None;
-    for one in all {
-        let found = value(&one)?;
-        if !found.is_nan() && best.as_ref().is_none_or(|(most, _)| found > *most) {
-            best = Some((found, one));
+/// A part of the items: sums along the axes, weights and regressors.
+struct Items<'a> {
+    along: &'a [f64],
+    weights: &'a [f64],
+    regressors: &'a [f64],
+    noise: f64,
+    dim: usize,
+}
+
+impl<'a> Items<'a> {
+    /// For each item its sums, weight and regressors.
+    #[inline(always)]
+    fn iter(&self) -> impl Iterator<Item = (&'a [f64], f64, &'a [f64])> + use<'a> {
+        let p = self.regressors.len() / self.weights.len();
+        let weights = self.weights.iter().copied();
+        (self.along.chunks_exact(self.dim).zip(weights))
+            .zip(self.regressors.chunks_exact(p))
+            .map(|((y, w), z)| (y, w, z))
+    }
+
+    fn log_likelihood(&self, variances: &[f64], beta: &[f64]) -> f64 {
+        let mut mean = vec![0.0; self.dim];
+        let mut total = 0.0;
+        for (y, w, z) in self.iter() {
+            write_combination(z, beta, &mut mean);
+            for ((y, mean), v) in y.iter().zip(&mean).zip(variances) {
+                let (spread, rest) = (w * w * v + self.noise, y - w * mean);
+                total -= spread.ln() + rest * rest / spread;
+            }
+        }
+        total
+    }
+}
+
+/// Right-hand sides and Gram matrices of the regressions along all axes: `p` rows of length `dim`, then `p (p + 1) / 2` rows for the lower triangle.
+struct NormalEquations<'a> {
+    items: Items<'a>,
+    variances: &'a [f64],
+}
+
+impl PlainLoops for NormalEquations<'_> {
+    type Output = Vec<f64>;
+
+    #[inline(always)]
+    fn run(self) -> Vec<f64> {
+        let (dim, noise) = (self.items.dim, self.items.noise);
+        let p = self.items.regressors.len() / self.items.weights.len();
+        let mut sums = vec![0.0; (p + p * (p + 1) / 2) * dim];
+        let (rhs, gram) = sums.split_at_mut(p * dim);
+        let variances = &self.variances[..dim];
+        let (mut weight, mut scaled) = (vec![0.0; dim], vec![0.0; dim]);
+        let (weight, scaled) = (&mut weight[..dim], &mut scaled[..dim]);
+        for (y, w, z) in self.items.iter() {
+            for k in 0..dim {
+                let share = w / (w * w * variances[k] + noise);
+                (scaled[k], weight[k]) = (share * y[k], share * w);
+            }
+            let mut row = 0;
+            for (a, za) in z.iter().enumerate() {
+                add_scaled(*za, scaled, &mut rhs[a * dim..][..dim]);
+                for zb in &z[..=a] {
+                    add_scaled(za * zb, weight, &mut gram[row * dim..][..dim]);
+                    row += 1;
+                }
+            }
+        }
+        sums
+    }
+}
+
+/// Posterior of the items in the basis of the prior's eigenvectors.
+struct Posterior<'a> {
+    items: Items<'a>,
+    prior_variances: &'a [f64],
+    beta: &'a [f64],
+}
+
+struct PosteriorPart {
+    /// Rows of length `dim`, as the next.
+    means: Vec<f64>,
+    variances: Vec<f64>,
+    /// Sum of the second moments of the items' own parts.
+    moments: Vec<f64>,
+}
+
+impl PlainLoops for Posterior<'_> {
+    type Output = PosteriorPart;
+
+    #[inline(always)]
+    fn run(self) -> PosteriorPart {
+        let (dim, noise) = (self.items.dim, self.items.noise);
+        let n = self.items.along.len();
+        let mut part = PosteriorPart {
+            means: vec![0.0; n],
+            variances: vec![0.0; n],
+            moments: vec![0.0; dim * dim],
+        };
+        let prior = &self.prior_variances[..dim];
+        let (mut own, mut uncertain) = (vec![0.0; dim], vec![0.0; dim]);
+        let own = &mut own[..dim];
+        let out = (part.means.chunks_exact_mut(dim)).zip(part.variances.chunks_exact_mut(dim));
+        for ((means, variances), (y, w, z)) in out.zip(self.items.iter()) {
+            write_combination(z, self.beta, means);
+            for k in 0..dim {
+                let v = prior[k];
+                let spread = w * w * v + noise;
+                own[k] = w * v * (y[k] - w * means[k]) / spread;
+                means[k] += own[k];
+                variances[k] = v * noise / spread;
+            }
+            for (k, x) in own.iter().enumerate() {
+                add_scaled(*x, own, &mut part.moments[k * dim..][..dim]);
+            }
+        }
+        for of in part.variances.chunks_exact(dim) {
+            uncertain.iter_mut().zip(of).for_each(|(sum, v)| *sum += v);
+        }
+        for (k, sum) in uncertain.iter().enumerate() {
+            part.moments[k * (dim + 1)] += sum;
+        }
+        part
+    }
+}
+
+/// Adds `scale` times `row` to `out`. An indexed loop, because the compiler does not always inline chains of iterators here.
+#[inline(always)]
+pub(super) fn add_scaled(scale: f64, row: &[f64], out: &mut [f64]) {
+    let row = &row[..out.len()];
+    for k in 0..out.len() {
+        out[k] += scale * row[k];
+    }
+}
+
+/// Writes `sum_a z_a row_a`.
+#[inline(always)]
+fn write_combination(z: &[f64], rows: &[f64], out: &mut [f64]) {
+    out.fill(0.0);
+    let dim = out.len();
+    for (a, z) in z.iter().enumerate() {
+        add_scaled(*z, &rows[a * dim..], out);
+    }
+}
+
+/// Multiplies every row by a square matrix.
+fn rows_times(rows: &[f64], matrix: &[f64], dim: usize) -> Vec<f64> {
+    let mut out = vec![0.0; rows.len()];
+    let parts = out
+        .par_chunks_mut(PART * dim)
+        .zip(rows.par_chunks(PART * dim));
+    parts.for_each(|(out, rows)| {
+        with_vector_instructions(RowsTimes {
+            rows,
+            matrix,
+            dim,
+            out,
+        });
+    });
+    out
+}
+
+struct RowsTimes<'a> {
+    rows: &'a [f64],
+    matrix: &'a [f64],
+    dim: usize,
+    out: &'a mut [f64],
+}
+
+impl PlainLoops for RowsTimes<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let rows = self.rows.chunks_exact(self.dim);
+        for (row, out) in rows.zip(self.out.chunks_exact_mut(self.dim)) {
+            write_combination(row, self.matrix, out);
         }
     }
+}
+
+/// The sum of vectors of one length, in their order.
+fn sum_of(parts: &[Vec<f64>]) -> Vec<f64> {
+    let mut sum = vec![0.0; parts.first().map_or(0, Vec::len)];
+    for part in parts {
+        sum.iter_mut().zip(part).for_each(|(sum, x)| *sum += x);
+    }
+    sum
+}
+
+/// The one of the largest value, of numbers that are finite.
+fn largest<T>(all: Vec<(f64, T)>) -> Result<T> {
+    let finite = all.into_iter().filter(|(value, _)| !value.is_nan());
+    let best = finite.reduce(|best, next| if next.0 > best.0 { next } else { best });
     let (_, one) = best.ok_or(crate::Error::Unsupported {
         what: "sums that are not finite",
     })?;

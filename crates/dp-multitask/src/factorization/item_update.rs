@@ -11,7 +11,7 @@ use super::item_posterior::{Known, RoundSums};
 use super::item_prior::ItemPrior;
 use super::model::UserPenalties;
 use super::params::{FactorizationParams, MatrixFactorization, in_public_range};
-use super::user_step::{Design, UserScratch, UserStep};
+use super::user_step::{Design, UserScratch, UserStep, lane_dot};
 use crate::allocation::{Selection, TaskWeights};
 use crate::regression::{Descent, GradientClip, ResidualBounds, StepSize, TaskScales};
 use crate::solve::{PooledSolve, solve_systems};
@@ -547,7 +547,7 @@ impl ItemStatistics<'_> {
     }
 
     fn write_factor(&self, solution: &[f64], factor: &mut [f64]) {
-        let norm = solution.iter().map(|v| v * v).sum::<f64>().sqrt();
+        let norm = lane_dot(solution, solution).sqrt();
         let plain = self.design.score_model() == ScoreModel::Plain;
         let scale = match norm {
             norm if plain && norm <= self.clip_norm => 1.0,
@@ -796,8 +796,7 @@ impl ItemResiduals<'_> {
         let mut total = 0.0;
         for (((label, w), &item), f) in records {
             let x = &self.coefficients[item as usize * dim..][..dim];
-            let fitted: f64 = x.iter().zip(f).map(|(x, f)| x * f).sum();
-            let residual = *label - fitted;
+            let residual = *label - lane_dot(x, f);
             *label = match self.clip {
                 GradientClip::Joint => w * residual,
                 GradientClip::PerTask => w * residual.clamp(-self.bound, self.bound),
