@@ -356,7 +356,7 @@ impl Evaluation {
         Ok(is_measured.then(|| ByRound::one_line(metric, rounds, values)))
     }
 
-    /// Recall against the length of lists; none of ratings.
+    /// Recall against list length; none for ratings.
     pub(crate) fn recall_curve(&self) -> Option<ByRound> {
         match &self.figures {
             Figures::Ratings(_) => None,

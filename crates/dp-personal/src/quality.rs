@@ -30,7 +30,7 @@ use crate::personal::Task;
 pub(crate) const CONFIDENCE: f64 = 0.95;
 /// Standard errors from the centre of an interval to its ends.
 pub(crate) const QUANTILE: f64 = 1.96;
-/// What the name of a row begins with that is a difference of two methods.
+/// Prefix of the name of a row that is the difference of two methods.
 pub(crate) const GAIN_OVER: &str = "gain over ";
 /// Number of user groups by activity.
 const N_GROUPS: usize = 4;
@@ -281,7 +281,7 @@ impl Scored {
         }
     }
 
-    /// A row for each method, and one for the gain over a baseline where one is named.
+    /// A row for each method, and one for the gain over a baseline if one is named.
     pub(crate) fn rows(&self, group: &str, baseline: Option<usize>) -> Vec<MetricRow> {
         let count = |(_, users): &(String, Vec<UserValue>)| {
             users.iter().filter(|user| user.weight > 0.0).count()

@@ -11,7 +11,7 @@ use crate::output::{ByRound, ChartData, RoundLine};
 
 /// Length of the lists.
 pub(crate) const K: usize = 20;
-/// Lengths of lists at which recall is measured, up to that of the lists that there are.
+/// List lengths at which recall is measured, up to the length of the available lists.
 const LENGTHS: [usize; 7] = [1, 2, 5, 10, 20, 50, 100];
 /// Popularity buckets of the sliced recall.
 pub(crate) const N_BUCKETS: usize = 5;
@@ -29,7 +29,8 @@ pub(crate) struct RankingFigures {
     /// Recommending the items with the largest released counts.
     pub(crate) popularity_recall_at_20: Option<f64>,
     pub(crate) popularity_ndcg_at_20: Option<f64>,
-    /// Test recall of lists of several lengths, with that of the items with the largest released counts.
+    /// Test recall of lists of several lengths, and the recall of recommending the items with the
+    /// largest released counts.
     pub(crate) test_recall_by_length: Vec<RecallAt>,
     /// Test recall within buckets of items by released counts, rarest first, at 100, 80, 60, 40 and
     /// 20.
@@ -162,7 +163,7 @@ impl RankingFigures {
         })
     }
 
-    /// Recall against the length of lists; none where nobody is held out.
+    /// Recall against list length; none if nobody is held out.
     pub(crate) fn curve(&self) -> Option<ByRound> {
         let all = &self.test_recall_by_length;
         all.first()?;

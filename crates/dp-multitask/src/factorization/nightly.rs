@@ -379,7 +379,8 @@ impl NightlyFactorization {
     /// The same with public columns of the items: the mean of the prior of an item's bias and taste
     /// factors is linear in them, with weights that are learned from the releases ([`ItemPrior`]).
     /// Rows of `n_columns` in the order in which items were added, for as many items as the last
-    /// night has. [State that is continued](Self::continuing) binds the rows of its items.
+    /// night has. [State that is continued](Self::continuing) fixes the rows of the items it
+    /// already has.
     ///
     /// # Privacy
     /// Columns are public and were not computed from the training records. The releases are the
@@ -408,9 +409,9 @@ impl NightlyFactorization {
         dp_accounting::sha256_hex(&bytes)
     }
 
-    /// Refuses columns other than those that earlier nights were made with.
+    /// Returns an error if the columns differ from those used on earlier nights.
     fn check_columns(&self, kept: &NightState) -> Result<()> {
-        // state of an earlier version binds none
+        // states written by an earlier version do not record any
         if kept.columns_sha256.is_empty()
             || kept.columns_sha256 == self.columns_sha256(kept.n_items)
         {

@@ -306,7 +306,7 @@ fn other_columns_than_those_of_earlier_nights_are_refused_before_a_night_is_paid
     let id = ledger.lifetimes().next().unwrap().to_owned();
     assert_eq!(ledger.lifetime(&id).unwrap().n_nights, 1);
     drop(ledger);
-    // rows for more items do no harm
+    // rows for further items are allowed
     let more = columns(70, 0.0).continuing(kept);
     night(folder.path(), &more, 1, &users(1, 70)).unwrap();
 }

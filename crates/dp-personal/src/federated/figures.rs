@@ -34,7 +34,7 @@ pub struct Figures {
     pub model: String,
     /// RMSE or accuracy over all test rows.
     pub over_rows: Option<f64>,
-    /// Ends of its 95 % interval over users; none where fewer than two have test rows.
+    /// Ends of its 95 % interval over users; none if fewer than two users have test rows.
     pub interval: Option<[f64; 2]>,
     /// The same for the median user.
     pub median_user: Option<f64>,
@@ -180,7 +180,7 @@ impl Figures {
         }
     }
 
-    /// The first metric of the task in model number `at`, with its interval over users.
+    /// The first metric of the task for model number `at`, with its interval over users.
     pub(crate) fn scored(
         inputs: &Inputs,
         users: &[UserFigures],
@@ -205,7 +205,7 @@ impl Figures {
         let (lower, upper) = (of.lower?, of.upper?);
         Some(match inputs.task {
             Task::Regression => [lower, upper],
-            // accuracy, where the metric is the error rate
+            // accuracy, if the metric is the error rate
             Task::Classification { .. } => [1.0 - upper, 1.0 - lower],
         })
     }

@@ -175,7 +175,8 @@ impl FederatedReport<'_> {
         [("", &self.users[..])].into_iter().chain(held_out)
     }
 
-    /// A line for every alpha, with noise and without, and for what users make of their own rows.
+    /// A line for every alpha, with noise and without, and one for models trained only on each
+    /// user's own rows.
     fn lines_of(&self, users: &[UserFigures]) -> Vec<FiguresLine> {
         let n = self.alphas().len();
         let of_alpha = |at: usize| FiguresLine {
@@ -415,7 +416,7 @@ impl RunReport for FederatedReport<'_> {
     }
 }
 
-/// What one model makes of the test rows, with noise and without.
+/// Metrics of one model on the test rows, with noise and without.
 struct FiguresLine {
     name: String,
     private: Figures,
@@ -423,7 +424,7 @@ struct FiguresLine {
 }
 
 impl FiguresLine {
-    /// Name, figure, figure without noise, and the interval of the first.
+    /// Name, figure, figure without noise, and the interval of the former.
     fn cells(self) -> Vec<String> {
         let words = |figure: Option<f64>| figure.map_or_else(String::new, |f| shown(Some(f)));
         let interval = self.private.interval.map_or_else(String::new, |ends| {

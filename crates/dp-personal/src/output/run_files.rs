@@ -71,7 +71,7 @@ pub(crate) struct InternalRun {
     /// Names and values; none if nothing was held out.
     pub(crate) metrics: Vec<(String, Option<f64>)>,
     pub(crate) by_round: Option<ByRound>,
-    /// Recall against the length of lists, in place of rounds. Earlier versions wrote none.
+    /// Recall against list length, in place of rounds. Earlier versions wrote none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) recall_curve: Option<ByRound>,
     pub(crate) charts: Vec<ChartData>,

@@ -98,13 +98,14 @@ fn quality(run: &ReportedRun<'_>) -> Section {
     Section::new("quality", "Quality", blocks)
 }
 
-/// The first metric of quarters of the users by activity, as a chart, and its numbers with intervals.
+/// The first metric for quarters of the users by activity, as a chart, and its values with
+/// intervals.
 fn groups(run: &ReportedRun<'_>) -> Option<Section> {
     let internal = run.internal.as_ref()?;
     let tables = internal.quality.as_ref()?;
     let rows = &tables.by_activity;
     let metric = rows.first()?.metric.clone();
-    // a gain is a difference, on another scale than what it is of
+    // a gain is a difference, so its scale differs from that of the metric itself
     let measured = || rows.iter().filter(|row| !row.method.starts_with(GAIN_OVER));
     let (mut names, mut series) = (Vec::<&str>::new(), Vec::<&str>::new());
     for row in measured() {
@@ -224,7 +225,7 @@ fn by_popularity(found: &Evaluated) -> Chart {
     Chart::bars(format!("{metric} by popularity of items"), note, bars)
 }
 
-/// What privacy costs, where it was measured.
+/// The cost of privacy, if it was measured.
 fn without_privacy(run: &ReportedRun<'_>) -> Option<Section> {
     let headline = run
         .internal

@@ -29,7 +29,7 @@ pub(super) fn share_above(counts: &NoisyCounts) -> Option<f64> {
     (!values.is_empty()).then(|| above.count() as f64 / values.len() as f64)
 }
 
-/// A curve over all items and figures at some places of it; none of runs that released no counts.
+/// A curve over all items and its values at some points; none for runs that released no counts.
 pub(super) fn noise(run: &ReportedRun<'_>) -> Option<Section> {
     let counts = run.counts().filter(|counts| !counts.values().is_empty())?;
     let mut sorted = counts.values().to_vec();

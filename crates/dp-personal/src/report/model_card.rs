@@ -1,4 +1,5 @@
-//! The model card: what a model is for, what it was trained on, and what is known of it, from released values alone.
+//! The model card: what a model is for, what it was trained on, and what is known about it, from
+//! released values alone.
 
 use dp_accounting::Status;
 use dp_page::{Block, Kind, Page, Section, Table, Unit};
@@ -9,13 +10,13 @@ use super::run::ReportedRun;
 use crate::error::Result;
 use crate::output::pretty;
 
-/// The card for people.
+/// The human-readable card.
 pub(crate) const CARD: &str = "model-card.md";
-/// The card for programs.
+/// The machine-readable card.
 pub(crate) const CARD_JSON: &str = "model-card.json";
 const SCHEMA_VERSION: u32 = 1;
 
-/// Both forms of the card: names and bytes.
+/// Both forms of the card: names and contents.
 pub(crate) fn model_card(run: &ReportedRun<'_>) -> Result<[(&'static str, Vec<u8>); 2]> {
     let card = Card::of(run);
     Ok([
@@ -24,7 +25,7 @@ pub(crate) fn model_card(run: &ReportedRun<'_>) -> Result<[(&'static str, Vec<u8
     ])
 }
 
-/// Limits and uses in words, beside what the run says itself.
+/// Limits and uses in prose, in addition to what the run itself states.
 struct Card<'a> {
     run: &'a ReportedRun<'a>,
     intended: [&'static str; 2],
@@ -65,7 +66,7 @@ impl<'a> Card<'a> {
         }
     }
 
-    /// Name and value of what the model is.
+    /// Name and value of each property of the model.
     fn facts(&self) -> Vec<(&'static str, String)> {
         let (run, project) = (self.run, &self.run.certificate.project);
         let revision = project.revision.as_ref();

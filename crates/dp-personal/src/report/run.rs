@@ -37,7 +37,7 @@ pub(crate) struct ReportedRun<'a> {
     pub(crate) internal: Option<InternalRun>,
     /// From `dp evaluate --save`.
     pub(crate) evaluation: Option<Evaluated>,
-    /// Balance and history of the ledger that paid, where the internal files name it.
+    /// Balance and history of the ledger that was charged, if the internal files name it.
     pub(super) ledger: Vec<Block>,
     /// Whether charts are written to files next to the page.
     has_figures: bool,
@@ -108,7 +108,7 @@ impl<'a> ReportedRun<'a> {
         counts_of(self.released.as_ref())
     }
 
-    /// When the certificate was made, in UTC; none where the noise was seeded.
+    /// When the certificate was made, in UTC; none if the noise was seeded.
     pub(super) fn date(&self) -> Option<String> {
         let time = self.certificate.made.as_ref()?.time.as_ref()?;
         Some(time.replace('T', " ").replace('Z', " UTC"))
@@ -164,10 +164,11 @@ impl<'a> ReportedRun<'a> {
     }
 }
 
-/// Settings that say how much is paid, not how the model is trained.
+/// Settings that determine the budget, not how the model is trained.
 const OF_BUDGET: [&str; 4] = ["epsilon", "delta", "method", "insecure_seed"];
 
-/// How each run was trained, budgets aside: its method, with the settings that tell it from other runs of that method.
+/// How each run was trained, apart from budgets: its method, with the settings that distinguish it
+/// from other runs of that method.
 pub(super) fn methods(all: &[ReportedRun<'_>]) -> Vec<String> {
     let none = Map::new();
     let given = |run: &ReportedRun<'_>| -> Map<String, Value> {
@@ -219,7 +220,8 @@ fn internal(folder: &Path, certificate: &Certificate) -> Result<Option<InternalR
     Ok(own(found, is_own, (folder, INTERNAL), advice))
 }
 
-/// Balance and history of the ledger that paid for a run, or why they are missing; nothing of a run without a ledger.
+/// Balance and history of the ledger charged for a run, or why they are missing; nothing for a run
+/// without a ledger.
 fn ledger_of(internal: Option<&InternalRun>) -> Vec<Block> {
     let Some(path) = internal.and_then(|of| of.aside.ledger.as_deref()) else {
         return Vec::new();

@@ -144,7 +144,7 @@ fn mu_squared(run: &ReportedRun<'_>, adjacency: Adjacency) -> Option<f64> {
     costs.sum()
 }
 
-/// Share of items above the noise against epsilon, a line for each method.
+/// Share of items above the noise against epsilon, one line per method.
 fn yield_chart(all: &[ReportedRun<'_>], methods: &[String]) -> Option<Chart> {
     let points = all.iter().zip(methods).filter_map(|(run, method)| {
         let point = (run.epsilon()?, released_share(run)?);
@@ -166,7 +166,7 @@ fn yield_chart(all: &[ReportedRun<'_>], methods: &[String]) -> Option<Chart> {
     ))
 }
 
-/// A line for each name, from left to right.
+/// One line per name, from left to right.
 fn lines_of(points: &[(&str, Point)]) -> Vec<Line> {
     let mut lines: Vec<Line> = Vec::new();
     for (name, point) in points {
@@ -190,7 +190,7 @@ struct Measured<'a> {
 }
 
 impl Measured<'_> {
-    /// The ends of the 95 % interval over users, where the run has one of this very figure.
+    /// The ends of the 95 % interval over users, if the run has one for exactly this metric.
     fn interval(&self) -> Option<[f64; 2]> {
         let tables = self.run.internal.as_ref()?.quality.as_ref()?;
         let value = self.headline.finite()?;
@@ -201,7 +201,7 @@ impl Measured<'_> {
         is_same(estimate.value).then_some([lower, upper])
     }
 
-    /// Where it is drawn, with its interval.
+    /// The point to draw, with its interval.
     fn point(&self) -> Option<Point> {
         let half = |[lower, upper]: [f64; 2]| 0.5 * (upper - lower);
         Some(Point {

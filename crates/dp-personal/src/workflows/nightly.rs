@@ -97,12 +97,13 @@ struct State {
     feature_cols: Option<Vec<String>>,
     /// Days since 1970 of the first day.
     first_day: u64,
-    /// The items that nights were made with; none in a state of an earlier version, until its next night.
+    /// The items that nights were trained with; none in a state written by an earlier version,
+    /// until its next night.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     bound_items: Option<BoundItems>,
 }
 
-/// The first items of a state, which later nights must find unchanged.
+/// The first items of a state, which must be unchanged on later nights.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct BoundItems {
@@ -112,7 +113,8 @@ struct BoundItems {
 }
 
 impl State {
-    /// The name of a feature `column=name`. Where columns have `=` in their names, all readings of it.
+    /// The name of a feature `column=name`. If column names contain `=`, all possible readings of
+    /// it.
     fn names_in<'a>(&'a self, feature: &'a str) -> impl Iterator<Item = &'a str> {
         let columns = self.feature_cols.iter().flatten();
         columns.filter_map(move |column| feature.strip_prefix(column.as_str())?.strip_prefix('='))
@@ -139,7 +141,7 @@ impl State {
         }
     }
 
-    /// Refuses items other than those that earlier nights were made with.
+    /// Returns an error if the items differ from those used on earlier nights.
     fn check_items(&self, folder: &Path, items: &Items) -> Result<()> {
         let Some(bound) = &self.bound_items else {
             return Ok(());
@@ -555,7 +557,7 @@ impl Items {
         Ok(found)
     }
 
-    /// What a state binds of its first items.
+    /// What a state records about its first items.
     fn bound(&self, n_items: usize) -> Result<BoundItems> {
         let sha256 = dp_accounting::sha256_hex(&self.untitled(n_items).bytes()?);
         Ok(BoundItems { n_items, sha256 })
@@ -631,7 +633,8 @@ impl Items {
     }
 }
 
-/// The items of tonight: those so far, unchanged, and behind them what is new in a catalogue. They are bound before a night is made with them.
+/// The items of tonight: those so far, unchanged, followed by the new items of a catalogue. They
+/// are recorded in the state before a night is trained with them.
 fn tonights_items(folder: &Path, catalogue: Option<&Path>, state: &mut State) -> Result<Items> {
     let mut items = Items::read(folder)?;
     state.check_items(folder, &items)?;
@@ -641,7 +644,7 @@ fn tonights_items(folder: &Path, catalogue: Option<&Path>, state: &mut State) ->
     let bound = Some(items.bound(items.ids.len())?);
     if state.bound_items != bound {
         state.bound_items = bound;
-        // in this order: items that are not bound yet may stand behind those that are
+        // in this order: items not yet recorded may follow those that are
         let files = [
             (ITEMS, items.bytes()?, false),
             (SETTINGS, pretty(state)?, false),

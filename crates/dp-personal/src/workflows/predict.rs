@@ -93,7 +93,8 @@ impl LinearModel {
     /// Reads the model of a release folder.
     ///
     /// # Errors
-    /// When the folder holds no such model, or its certificate is missing, does not hold or is of other files.
+    /// If the folder holds no such model, or if its certificate is missing, does not hold or is of
+    /// other files.
     pub fn read(folder: impl AsRef<Path>) -> Result<Self> {
         let folder = folder.as_ref();
         let (learned, inputs) = Learned::read(folder)?;

@@ -159,7 +159,8 @@ impl Recommender {
     /// table if it was trained with features.
     ///
     /// # Errors
-    /// When the folder holds no such model, when its certificate is missing, does not hold or is of other files, or when the items cannot be read.
+    /// If the folder holds no such model, if its certificate is missing, does not hold or is of
+    /// other files, or if the items cannot be read.
     pub fn read(folder: impl AsRef<Path>, items: Option<&Path>) -> Result<Self> {
         let folder = folder.as_ref();
         let mut model = output::read_model(folder)?;

@@ -108,7 +108,8 @@ pub(crate) fn checked_certificate(folder: &Path) -> Result<(Certificate, Privacy
     Ok((certificate, statement))
 }
 
-/// Refuses a model folder without a certificate that holds and covers its files: without one, nothing shows that the model is private.
+/// Returns an error for a model folder without a certificate that holds and covers its files:
+/// without one, nothing shows that the model is private.
 pub(crate) fn refuse_uncertified(folder: &Path) -> Result<()> {
     if fs::symlink_metadata(folder.join(CERTIFICATE)).is_err() {
         let reason = format!(

@@ -35,7 +35,8 @@ const MARKS: [&str; 6] = [PAID, RELEASED, HELD, RUN, LOCK, MOVING];
 pub(crate) const RELEASES: &str = "releases.list";
 /// The release list if it is not published.
 pub(crate) const INTERNAL_RELEASES: &str = "internal-releases.list";
-/// What a crash cut off the list, and its name among internal files; of several, a number follows.
+/// The end of the release list that a crash cut off, and its name among the internal files; if
+/// there are several, a number follows.
 const TORN: &str = "releases.torn";
 const INTERNAL_TORN: &str = "internal-releases.torn";
 /// The lines of the ledger that belong to the run, if its whole plan was paid at once.
@@ -327,7 +328,8 @@ impl OutputFolder {
         Ok(())
     }
 
-    /// Puts what a crash cut off the list of releases among the internal files: the certificate does not cover it.
+    /// Moves what a crash cut off the list of releases to the internal files: the certificate does
+    /// not cover it.
     pub(crate) fn hide_torn(&self) -> Result<()> {
         let failed = |e| Error::write(&self.staging, e);
         for entry in fs::read_dir(&self.staging).map_err(failed)? {

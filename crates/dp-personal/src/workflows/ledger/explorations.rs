@@ -9,7 +9,7 @@ use super::{Account, BoundAccount};
 use crate::error::Result;
 use crate::output::{InternalRun, warn};
 
-/// Said where there is no ledger to note it.
+/// Printed if there is no ledger to record it in.
 pub(crate) const UNNOTED: &str = "no ledger records that figures of this data set were seen: certificates of later runs on it cannot mention that";
 /// The name of such notes.
 const EXPLORATION: &str = "exploration";
