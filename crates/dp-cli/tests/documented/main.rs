@@ -52,6 +52,7 @@ fn reference() {
     for page in [
         "docs/reference/dp-account.md",
         "docs/reference/dp-calibrate.md",
+        "docs/reference/dp-completions.md",
         "docs/reference/dp-evidence.md",
     ] {
         run(page, &[("dp account questions.json", 1)]);
