@@ -142,7 +142,7 @@ pub(crate) fn verify(flags: &Flags<VerifySettings>) -> Result<()> {
         return Ok(());
     }
     let files = if found.files_compared {
-        "the model beside it is the one it was issued for"
+        "the model is the one that the certificate was issued for"
     } else {
         "model not compared: give the folder to compare it too"
     };

@@ -15,7 +15,7 @@ fn a_fresh_certificate_holds_as_folder_and_as_file() {
     assert!(
         folder
             .stdout
-            .contains("the model beside it is the one it was issued for")
+            .contains("the model is the one that the certificate was issued for")
     );
     let file = sandbox
         .dp(&["verify", "dp-model/certificate.json"])
