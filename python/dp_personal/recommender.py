@@ -26,6 +26,9 @@ class Recommendation(NamedTuple):
     score: float
     """The predicted rating, or with implicit feedback a score that ranks items."""
     title: str | None
+    interval: tuple[float, float] | None = None
+    """The 95 % interval of the score from the mechanism's noise; None where the model has no standard errors of its factors.
+    The user's own fit takes the factors as they are, and the sampling of users is not included."""
 
 
 class Personalized:
@@ -34,9 +37,14 @@ class Personalized:
     def __init__(self, own: _native.Own) -> None:
         self._own = own
 
-    def recommend(self, k: int = 10) -> list[Recommendation]:
-        """The best items that the user has not rated, best first; empty if `says_nothing`."""
-        return [Recommendation(item, score, title) for item, title, score in self._own.recommend(k)]
+    def recommend(self, k: int = 10, *, rank_by: str = "score") -> list[Recommendation]:
+        """The best items that the user has not rated, best first; empty if `says_nothing`.
+
+        `rank_by` "lower" ranks by the lower end of each item's interval, so that the noisiest items do not come first. It needs a
+        model with standard errors of its factors: ratings by the methods auto, pooled and biases, and popularity.
+        """
+        best = self._own.recommend(k, rank_by)
+        return [Recommendation(item, score, title, interval) for item, title, score, interval in best]
 
     def predict(self, items: Iterable[Any]) -> Floats:
         """Predicted ratings, or scores; NaN for an item that the model does not know."""

@@ -11,7 +11,7 @@ use dp_personal::data::{RatingsColumns, TableSource};
 use dp_personal::settings::TrainSettings;
 use dp_personal::workflows::recommend::{OwnTastes, Recommender};
 use dp_personal::workflows::train::{plan, train};
-use pyo3::exceptions::PyRuntimeError;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
 
@@ -137,6 +137,8 @@ fn vectors(model: &Recommender) -> Result<RecordBatch, ArrowError> {
     RecordBatch::try_from_iter_with_nullable(columns)
 }
 
+type Item = (String, Option<String>, f64, Option<(f64, f64)>);
+
 /// One user's personal part of a model.
 #[pyclass(frozen, module = "dp_personal._native")]
 struct Own {
@@ -146,11 +148,23 @@ struct Own {
 
 #[pymethods]
 impl Own {
-    /// Id, title and score of the best items.
-    fn recommend(&self, py: Python<'_>, k: usize) -> PyResult<Vec<(String, Option<String>, f64)>> {
-        let best = py.detach(|| self.model.recommend(&self.own, k)).raise(py)?;
-        let best = best.into_iter();
-        Ok(best.map(|item| (item.id, item.title, item.score)).collect())
+    /// Id, title, score and interval of the best items.
+    fn recommend(&self, py: Python<'_>, k: usize, rank_by: &str) -> PyResult<Vec<Item>> {
+        let best = match rank_by {
+            "score" => py.detach(|| self.model.recommend(&self.own, k)),
+            "lower" => py.detach(|| self.model.recommend_by_lower(&self.own, k)),
+            _ => {
+                let text = format!("rank_by is {rank_by:?}; expected \"score\" or \"lower\"");
+                return Err(PyValueError::new_err(text));
+            }
+        };
+        let best = best.raise(py)?.into_iter();
+        Ok(best
+            .map(|item| {
+                let interval = item.interval.map(|[low, high]| (low, high));
+                (item.id, item.title, item.score, interval)
+            })
+            .collect())
     }
 
     /// NaN for an item that the model does not know.

@@ -61,6 +61,20 @@ def test_a_fitted_model_recommends_to_one_user(recommender: dp.PrivateRecommende
         pickle.dumps(me)
 
 
+def test_items_have_intervals_and_can_be_ranked_by_their_lower_ends(
+    recommender: dp.PrivateRecommender, ratings: Ratings
+) -> None:
+    me = recommender.fit(ratings).personalize({0: 5.0, 1: 1.0})
+    items = me.recommend(100)
+    assert all(item.interval is not None and item.interval[0] < item.score < item.interval[1] for item in items)
+    cautious = me.recommend(100, rank_by="lower")
+    lower = [item.interval[0] for item in cautious if item.interval is not None]
+    assert lower == sorted(lower, reverse=True)
+    assert {item.item: item for item in cautious} == {item.item: item for item in items}
+    with pytest.raises(ValueError, match="rank_by"):
+        me.recommend(rank_by="upper")
+
+
 def test_factors_are_where_the_model_has_them(recommender: dp.PrivateRecommender, ratings: Ratings) -> None:
     model = recommender.fit(ratings)
     first, second = np.asarray(model._factors), np.asarray(model._factors)

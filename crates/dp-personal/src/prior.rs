@@ -7,6 +7,7 @@ use dp_data::ItemCatalogue;
 use dp_multitask::ItemPrior;
 
 use crate::error::{Error, Result};
+use crate::settings::{FeedbackKind, Method, PriorSettings};
 
 /// File of the part of the table that a model was trained with.
 pub(crate) const PRIOR: &str = "prior.csv";
@@ -108,12 +109,43 @@ impl PriorTable {
         lines().map_err(|e| Error::model(Path::new(PRIOR), e))
     }
 
+    /// The table of a run, if it has one.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read), and [`Error::Usage`] for a run that takes no prior.
+    pub(crate) fn of_run(
+        prior: &PriorSettings,
+        method: Method,
+        feedback: FeedbackKind,
+    ) -> Result<Option<Self>> {
+        let Some(path) = &prior.prior else {
+            return Ok(None);
+        };
+        if method != Method::Pooled || feedback != FeedbackKind::Explicit {
+            let text = "`prior` is for ratings by `method` auto or pooled";
+            return Err(Error::Usage(text.to_owned()));
+        }
+        Self::read(path).map(Some)
+    }
+
     /// The same part for training. Items of the catalogue that are not in the table get the mean of
     /// those that are.
     ///
     /// # Errors
     /// [`Error::Usage`] if the table contains none of the items.
     pub(crate) fn of(&self, catalogue: &ItemCatalogue) -> Result<ItemPrior> {
+        self.with_others(catalogue, 0)
+    }
+
+    /// The same for a catalogue and, after it, `n_others` items that nothing is known of.
+    ///
+    /// # Errors
+    /// As [`of`](Self::of).
+    pub(crate) fn with_others(
+        &self,
+        catalogue: &ItemCatalogue,
+        n_others: usize,
+    ) -> Result<ItemPrior> {
         let n = self.names.len();
         let rows = || (catalogue.ids().iter()).map(|id| self.rows.get(id.as_str()));
         let n_known = rows().flatten().count();
@@ -126,7 +158,9 @@ impl PriorTable {
             let sums = mean.iter_mut().zip(row);
             sums.for_each(|(mean, x)| *mean += x / n_known as f64);
         }
-        let cells = rows().flat_map(|row| row.unwrap_or(&mean).clone());
+        let others = std::iter::repeat_n(None, n_others);
+        let all = rows().chain(others);
+        let cells = all.flat_map(|row| row.unwrap_or(&mean).clone());
         Ok(ItemPrior::new(cells.collect(), n, 0..self.n_tastes)?)
     }
 }

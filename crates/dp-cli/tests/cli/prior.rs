@@ -99,3 +99,59 @@ fn a_prior_that_cannot_be_used_is_refused_before_anything_is_paid() {
         .exits(2)
         .says(&["--prior"]);
 }
+
+#[test]
+fn a_run_with_a_prior_is_audited_as_one_without() {
+    let sandbox = with_public();
+    sandbox.dp(&MAKE).exits(0);
+    let audit = [
+        "--canaries",
+        "20",
+        "--runs",
+        "2",
+        "--epsilon",
+        "1",
+        "--delta",
+        "1e-4",
+    ];
+    let with = ["audit", "ratings.csv", "--prior", "prior.csv"];
+    let found = sandbox
+        .dp(&[&with[..], &audit, &["--json"]].concat())
+        .exits(0);
+    assert_ne!(found.json()["verdict"], "violated");
+    let generated = ["audit", "--prior", "prior.csv"];
+    let refused = sandbox.dp(&[&generated[..], &audit].concat()).exits(2);
+    refused.says(&["`--prior` needs"]);
+}
+
+#[test]
+fn a_command_that_takes_no_prior_refuses_one() {
+    let sandbox = with_public();
+    sandbox.dp(&MAKE).exits(0);
+    let target = ["--epsilon", "1", "--delta", "1e-4", "--prior", "prior.csv"];
+    let tune = [
+        "tune",
+        "ratings.csv",
+        "--out",
+        "tuned",
+        "--no-ledger",
+        "--try",
+        "dim=1",
+        "--try",
+        "dim=2",
+    ];
+    for command in [
+        &tune[..],
+        &[
+            "audit-tune",
+            "ratings.csv",
+            "--try",
+            "dim=1",
+            "--try",
+            "dim=2",
+        ],
+    ] {
+        let refused = sandbox.dp(&[command, &target].concat()).exits(2);
+        refused.says(&["--prior"]);
+    }
+}

@@ -2,14 +2,16 @@
 
 use dp_accounting::{CertificateBuilder, Plan, Requests};
 use dp_core::{Adjacency, Interactions, Private, ShapeError};
-use dp_mechanism::{Error as RunError, ReleasedGrams, ReleasedVector, Round, Run, Trainer};
+use dp_mechanism::{
+    Error as RunError, GramLayout, ReleasedGrams, ReleasedVector, Round, Run, Trainer,
+};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use rand_distr::{Distribution, Normal};
 
 use super::axes::spread_alike;
 use super::item_posterior::ItemEvidence;
-use super::item_update::{ItemUpdate, ScoreModel, pooled_matrix};
+use super::item_update::{ItemUpdate, ScoreModel, UserMatrix};
 use super::model::FactorModel;
 use super::params::{FactorizationParams, MatrixFactorization};
 #[cfg(privacy_mutants)]
@@ -26,8 +28,12 @@ pub(super) struct RoundState {
     pub(super) factors: Vec<f64>,
     /// Sum of the inverse noise variances of the rounds so far.
     precision: f64,
-    /// The last released matrices, for residual rounds.
+    /// The last released matrices of the items, for residual rounds.
     pub(super) matrices: Option<ReleasedGrams>,
+    /// The last released matrix of all users, if one matrix is used for all items.
+    pub(super) users: Option<UserMatrix>,
+    /// While the taste factors of a prior describe users: the length of factors without them.
+    pub(super) described: Option<usize>,
     /// Evidence from the rounds about the items, if one matrix is used for all.
     pub(super) evidence: ItemEvidence,
 }
@@ -162,15 +168,19 @@ impl MatrixFactorization {
             weights: &weights,
             scales: scales.as_ref(),
         };
-        let mut rounds = RoundState::new(params, n_items, dim)?;
         if let Some(prior) = &self.prior {
             dp_core::params::same_size("items of the prior", prior.n_items(), n_items)?;
-            prior.write_tastes(&mut rounds.factors, dim, params.init_stddev);
         }
+        let mut rounds = RoundState::new(params, n_items, dim)?;
+        let by_prior = self.prior_fits();
+        if let Some(fits) = &by_prior {
+            fits.describe(&mut rounds)?;
+        }
+        let now = |rounds: &RoundState| by_prior.as_ref().map_or(self, |fits| fits.at(rounds));
         weights.clear_others(&mut rounds.factors);
         self.show(&rounds, counts.as_ref(), run)?;
         while rounds.n_rounds < params.n_rounds {
-            match self.round(&on, &mut rounds, run) {
+            match now(&rounds).round(&on, &mut rounds, run) {
                 // the model of a list that ends early is that of its last complete round
                 Err(Error::Mechanism(RunError::EndOfList))
                     if rounds.n_rounds > 0 && run.is_at_end()? =>
@@ -185,7 +195,7 @@ impl MatrixFactorization {
         let factors = self.as_released(&rounds, counts.as_ref())?;
         let model = FactorModel::new(params.scoring(rounds.dim), factors, run.provenance())?;
         let model = model.with_counts(counts);
-        match self.standard_errors(&rounds)? {
+        match now(&rounds).standard_errors(&rounds)? {
             Some(errors) => model.with_standard_errors(errors),
             None => Ok(model),
         }
@@ -254,8 +264,7 @@ impl MatrixFactorization {
     fn dim(&self, mu: f64, counts: Option<&NoisyCounts>, n_items: usize) -> usize {
         let params = self.params();
         let by_rule = || params.rule_dim(mu, counts.map(NoisyCounts::mean_in_use), n_items);
-        let public = self.prior.as_ref().map_or(1, |prior| 1 + prior.n_tastes());
-        params.dim.unwrap_or_else(|| by_rule().max(public))
+        params.dim.unwrap_or_else(by_rule)
     }
 
     /// The factors as stored in a model: taste factors in the axes of [`spread_alike`] if users
@@ -274,10 +283,9 @@ impl MatrixFactorization {
     fn in_final_axes(&self, rounds: &RoundState, mut rows: Vec<f64>) -> Result<Vec<f64>> {
         let params = self.params();
         let weighs = params.fold_in_penalties.is_none() && rounds.dim > 1;
-        if let (true, Some(pooled)) = (weighs, &rounds.matrices) {
-            let (matrix, unit) = (pooled_matrix(pooled, rounds.dim), params.label_bound);
-            let noise = pooled.matrix_noise_stddev();
-            spread_alike(&mut rows, rounds.dim, (&matrix, noise), unit)?;
+        if let (true, Some(users)) = (weighs, &rounds.users) {
+            let matrix = (&users.sum_for(rounds.dim)[..], users.noise_stddev);
+            spread_alike(&mut rows, rounds.dim, matrix, params.label_bound)?;
         }
         Ok(rows)
     }
@@ -322,31 +330,29 @@ impl MatrixFactorization {
             rhs_noise = grids.rhs().noise_multiplier();
             Ok::<_, Error>(grids)
         };
+        if let (Some(_), Some(scales)) = (rounds.described, on.scales) {
+            return self.described_round(on, scales, rounds, run);
+        }
         let statistics = self.statistics(rounds.dim, &rounds.factors, on.weights)?;
         let released = run.grams(on.data, grids, &statistics)?;
         match on.scales {
-            Some(scales) if statistics.are_residuals() || self.prior.is_some() => {
+            Some(scales) if statistics.are_residuals() => {
                 let dim = rounds.dim;
                 let mut sums = vec![0.0; released.n_items() * dim];
                 let mut matrix = vec![0.0; dim * dim];
                 for (item, sum) in sums.chunks_exact_mut(dim).enumerate() {
                     released.write_item(item, &mut matrix, sum);
                 }
-                let mut around = self.coefficients(&rounds.factors, dim);
-                if !statistics.are_residuals() {
-                    // sums of full labels, in the coordinates of this round
-                    around.fill(0.0);
-                    rounds.evidence = ItemEvidence::default();
-                }
+                let around = self.coefficients(&rounds.factors, dim);
                 let noise_stddev = released.rhs_noise_stddev();
-                rounds.matrices = Some(released);
+                rounds.keep(released);
                 let x = self.posterior(rounds, scales, (&sums, &around, noise_stddev))?;
                 rounds.refine(self.rows(x, dim), rhs_noise);
             }
             scales => {
                 let solved = self.solve_items(&released, scales.map(TaskScales::totals))?;
                 if matches!(self.params().item_update, ItemUpdate::Residual(_)) {
-                    rounds.matrices = Some(released);
+                    rounds.keep(released);
                 }
                 rounds.advance(solved, rhs_noise);
             }
@@ -368,8 +374,18 @@ impl RoundState {
             factors: initial_factors(n_items, dim, params.init_stddev, params.init_seed)?,
             precision: 0.0,
             matrices: None,
+            users: None,
+            described: None,
             evidence: ItemEvidence::default(),
         })
+    }
+
+    /// Stores the matrices of a round.
+    fn keep(&mut self, released: ReleasedGrams) {
+        match released.layout() {
+            GramLayout::PerItem => self.matrices = Some(released),
+            GramLayout::Pooled => self.users = Some(UserMatrix::of_grams(&released)),
+        }
     }
 
     /// Stores factors that a round computed from the previous ones.

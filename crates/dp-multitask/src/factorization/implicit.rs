@@ -353,19 +353,28 @@ struct AllUsers {
     n_users: f64,
 }
 
+/// Overwrites `matrix` by what was released of [`UserGramian`].
+pub(super) fn unpack_gramian(
+    released: &ReleasedVector,
+    dim: usize,
+    matrix: &mut [f64],
+) -> Result<()> {
+    let mut packed = released.values();
+    let pairs = (0..dim).flat_map(|a| (a..dim).map(move |b| (a, b)));
+    for (entry, (a, b)) in packed.iter_mut().zip(pairs) {
+        if a != b {
+            *entry /= OFF_DIAGONAL;
+        }
+    }
+    Ok(unpack_symmetric(&packed, dim, matrix)?)
+}
+
 impl Round {
     fn all_users(&self) -> Result<AllUsers> {
         let dim = self.dim;
         let mut gramian = vec![0.0; dim * dim];
         if let Some(released) = &self.gramian {
-            let mut packed = released.values();
-            let pairs = (0..dim).flat_map(|a| (a..dim).map(move |b| (a, b)));
-            for (entry, (a, b)) in packed.iter_mut().zip(pairs) {
-                if a != b {
-                    *entry /= OFF_DIAGONAL;
-                }
-            }
-            unpack_symmetric(&packed, dim, &mut gramian)?;
+            unpack_gramian(released, dim, &mut gramian)?;
             project_psd_in_place(&mut gramian, dim)?;
         }
         let trace: f64 = (0..dim).map(|k| gramian[k * dim + k]).sum();

@@ -29,12 +29,19 @@ pub struct ItemPrior {
     lengths: Vec<f64>,
 }
 
+/// Number of standard deviations above which released sums of the first round support the taste
+/// factors of a prior. An item's sum excludes the effect of its own ratings on users' factors, so
+/// for taste factors of other items the sum over items has mean 0. Its variance is that of the
+/// products themselves: it includes the noise, the sampling of users, and true taste factors that
+/// wrong ones pick up.
+const LEAST_DEVIATIONS: f64 = 4.0;
 /// Maximum number of columns: their equations are solved for every axis in every step.
 const MOST_COLUMNS: usize = 1024;
 
 impl ItemPrior {
     /// From rows of `n_columns`, 1 to 1024, one for each item. The columns in `tastes`, at most
-    /// 255, are directions used for users' factors in the first round.
+    /// 255, are directions used for users' factors in the first round, and in
+    /// later ones if the sums of the first support them.
     ///
     /// # Errors
     /// [`crate::Error::Param`] when these are out of range or a value is not between -1e6 and 1e6.
@@ -87,6 +94,37 @@ impl ItemPrior {
     #[must_use]
     pub fn n_tastes(&self) -> usize {
         self.tastes.len()
+    }
+
+    /// The same without taste factors: their columns remain evidence for the means.
+    pub(super) fn without_tastes(&self) -> Self {
+        Self {
+            tastes: 0..0,
+            lengths: Vec::new(),
+            ..self.clone()
+        }
+    }
+
+    /// Whether released sums of the first round support the taste factors; see [`LEAST_DEVIATIONS`].
+    ///
+    /// ```text
+    /// z_k = sum_i W_i q_ik r_ik / sqrt(sum_i (W_i q_ik r_ik)^2)        sum_k z_k >= 4 sqrt(d)
+    /// ```
+    pub(super) fn shows_in(&self, sums: &[f64], weights: &[f64], dim: usize) -> bool {
+        let n_shown = self.n_tastes().min(dim - 1);
+        let along = |k: usize| {
+            let items = sums.chunks_exact(dim).zip(weights);
+            let items = items.zip(self.columns.chunks_exact(self.n_columns));
+            let (mut sum, mut squares) = (0.0, f64::MIN_POSITIVE);
+            for ((r, w), columns) in items {
+                let term = w * columns[self.tastes.start + k] * r[1 + k];
+                sum += term;
+                squares += term * term;
+            }
+            sum / squares.sqrt()
+        };
+        let total: f64 = (0..n_shown).map(along).sum();
+        total >= LEAST_DEVIATIONS * (n_shown as f64).sqrt()
     }
 
     pub(super) fn into_columns(self) -> Vec<f64> {

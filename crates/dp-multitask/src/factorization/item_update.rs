@@ -7,6 +7,7 @@ use dp_mechanism::{
 };
 
 use super::fit::{RoundState, Weighted};
+use super::implicit::unpack_gramian;
 use super::item_posterior::{Known, RoundSums};
 use super::item_prior::ItemPrior;
 use super::model::UserPenalties;
@@ -704,13 +705,46 @@ impl FactorContribution for ItemStatistics<'_> {
     }
 }
 
-/// The one matrix for all items; that of users without taste factors for `dim` 1.
-pub(super) fn pooled_matrix(released: &ReleasedGrams, dim: usize) -> Vec<f64> {
-    let mut matrix = vec![1.0; dim * dim];
-    if dim == released.dim() {
-        released.write_item(0, &mut matrix, &mut vec![0.0; dim]);
+/// `sum_j f_j f_j^T` as released.
+#[derive(Debug, Clone)]
+pub(super) struct UserMatrix {
+    dim: usize,
+    sum: Vec<f64>,
+    /// Of its entries.
+    pub(super) noise_stddev: f64,
+}
+
+impl UserMatrix {
+    /// Of a pooled layout.
+    pub(super) fn of_grams(released: &ReleasedGrams) -> Self {
+        let dim = released.dim();
+        let mut sum = vec![0.0; dim * dim];
+        released.write_item(0, &mut sum, &mut vec![0.0; dim]);
+        Self {
+            dim,
+            sum,
+            noise_stddev: released.matrix_noise_stddev(),
+        }
     }
-    matrix
+
+    /// From the release of [`UserGramian`].
+    pub(super) fn of_vector(released: &ReleasedVector, dim: usize) -> Result<Self> {
+        let mut sum = vec![0.0; dim * dim];
+        unpack_gramian(released, dim, &mut sum)?;
+        Ok(Self {
+            dim,
+            sum,
+            noise_stddev: released.noise_stddev(),
+        })
+    }
+
+    /// For factors of this length; for length 1, that of users without taste factors.
+    pub(super) fn sum_for(&self, dim: usize) -> Vec<f64> {
+        match dim == self.dim {
+            true => self.sum.clone(),
+            false => vec![1.0; dim * dim],
+        }
+    }
 }
 
 /// The average of users' `f f^T`: the positive semidefinite part of the released sum, scaled to
@@ -876,7 +910,7 @@ impl MatrixFactorization {
 
     /// Releases the residual sums around these coefficients of the items; users' factors are
     /// computed from the item factors of `rounds`.
-    fn release_residuals(
+    pub(super) fn release_residuals(
         &self,
         coefficients: &[f64],
         on: &Weighted<'_>,
@@ -935,8 +969,11 @@ impl MatrixFactorization {
         let params = self.params();
         let dim = rounds.dim;
         let is_first = rounds.n_rounds == settings.n_statistics_rounds;
-        let afresh =
-            settings.leave_one_out && is_first && dim > 1 && params.score_model.is_biased();
+        let afresh = settings.leave_one_out
+            && is_first
+            && dim > 1
+            && params.score_model.is_biased()
+            && rounds.described.is_none();
         let mut bound = settings.bound(params.label_bound, rounds.n_rounds);
         let mut x = self.coefficients(&rounds.factors, dim);
         if afresh {
@@ -945,16 +982,14 @@ impl MatrixFactorization {
         }
         let clipped = (bound, settings.clip);
         let released = self.release_residuals(&x, on, rounds, clipped, run)?;
-        let Some(matrices) = &rounds.matrices else {
-            return Err(crate::Error::Unsupported {
-                what: "residual rounds before any round of statistics",
-            });
+        let missing = crate::Error::Unsupported {
+            what: "residual rounds before any round of statistics",
         };
         let mut change = released.values();
         let mut noise_stddev = released.noise_stddev();
-        let may_drop =
-            self.prior.is_none() && afresh && params.dim.is_none() && settings.least_signal > 0.0;
-        if may_drop && !self.tastes_show(settings, matrices, &released) {
+        let may_drop = afresh && params.dim.is_none() && settings.least_signal > 0.0;
+        let users = rounds.users.as_ref().filter(|_| may_drop);
+        if users.is_some_and(|users| !self.tastes_show(settings, users, &released)) {
             let biases = |rows: &[f64]| rows.chunks_exact(dim).map(|x| x[0]).collect();
             (x, change) = (biases(&x), biases(&change));
             rounds.dim = 1;
@@ -967,6 +1002,7 @@ impl MatrixFactorization {
         match on.scales {
             Some(scales) => x = self.posterior(rounds, scales, (&change, &x, noise_stddev))?,
             None => {
+                let matrices = rounds.matrices.as_ref().ok_or(missing)?;
                 self.step_per_item(settings, matrices, &x, &mut change)?;
                 x.iter_mut().zip(&change).for_each(|(x, c)| *x += c);
             }
@@ -980,11 +1016,11 @@ impl MatrixFactorization {
     fn tastes_show(
         &self,
         settings: &ResidualRounds,
-        matrices: &ReleasedGrams,
+        users: &UserMatrix,
         released: &ReleasedVector,
     ) -> bool {
-        let dim = matrices.dim();
-        let (sums, matrix) = (released.values(), pooled_matrix(matrices, dim));
+        let (dim, matrix) = (users.dim, &users.sum);
+        let sums = released.values();
         let rows = || sums.chunks_exact(dim);
         let (n_items, d) = ((sums.len() / dim) as f64, (dim - 1) as f64);
         let variance = released.noise_stddev().powi(2);
@@ -1032,8 +1068,8 @@ impl MatrixFactorization {
         scales: &TaskScales,
         (sums, x, noise_stddev): (&[f64], &[f64], f64),
     ) -> Result<Vec<f64>> {
-        let matrix = match &rounds.matrices {
-            Some(matrices) => share_matrix(pooled_matrix(matrices, rounds.dim), rounds.dim)?,
+        let matrix = match &rounds.users {
+            Some(users) => share_matrix(users.sum_for(rounds.dim), rounds.dim)?,
             None => vec![1.0],
         };
         let known = Known {

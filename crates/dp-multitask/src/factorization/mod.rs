@@ -11,6 +11,7 @@ mod model;
 mod nightly;
 mod own_strength;
 mod params;
+mod prior_rounds;
 mod rating_scale;
 mod user_step;
 

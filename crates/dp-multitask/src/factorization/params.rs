@@ -201,19 +201,6 @@ impl FactorizationParams {
         }
     }
 
-    /// The same for training with an [`ItemPrior`](crate::ItemPrior): users' factors are accurate
-    /// from the first round on, and the item biases get a larger part of the norm, since the taste
-    /// factors have less to learn. Chosen on the validation part of MovieLens-1M with
-    /// MovieLens-100K as public ratings.
-    #[must_use]
-    pub fn with_public_tastes(mut self) -> Self {
-        self.clip_norm = 0.7;
-        if let ItemUpdate::Residual(residual) = &mut self.item_update {
-            residual.n_statistics_rounds = 1;
-        }
-        self
-    }
-
     /// The same with one set of fold-in penalties for all users, those of
     /// [`adadpals_for_target`](Self::adadpals_for_target): for comparisons of models in which only
     /// the models differ.
@@ -604,7 +591,7 @@ pub(crate) fn in_public_range(name: &'static str, value: f64) -> Result<()> {
 /// Validated settings of private matrix factorisation: a [`Trainer`](crate::Trainer).
 #[derive(Debug, Clone, PartialEq)]
 pub struct MatrixFactorization {
-    params: FactorizationParams,
+    pub(super) params: FactorizationParams,
     assumptions: Vec<String>,
     pub(super) prior: Option<ItemPrior>,
     /// Prefix of the labels of all releases.
@@ -689,7 +676,7 @@ impl MatrixFactorization {
     /// [`crate::Error::Param`] when `n_items` is 0 or too large.
     pub(crate) fn shares(&self, n_items: usize) -> Result<Vec<ReleaseRequest>> {
         self.check_items(n_items)?;
-        let mut requests = requests(self.params(), n_items);
+        let mut requests = requests(self.params(), n_items, self.begins_described());
         for request in &mut requests {
             request.label.insert_str(0, &self.label);
         }
@@ -706,7 +693,12 @@ impl MatrixFactorization {
     }
 }
 
-fn requests(settings: &FactorizationParams, n_items: usize) -> Vec<ReleaseRequest> {
+/// Rounds in which users are described by public tastes release their matrix as a sum of vectors.
+fn requests(
+    settings: &FactorizationParams,
+    n_items: usize,
+    begins_described: bool,
+) -> Vec<ReleaseRequest> {
     let mut requests = Vec::with_capacity(1 + 2 * settings.n_rounds);
     let mut left = 1.0;
     if settings.releases_scale() {
@@ -763,10 +755,14 @@ fn requests(settings: &FactorizationParams, n_items: usize) -> Vec<ReleaseReques
             None => ("item matrices", GramSums::matrix_draws(n_items, dim)),
             Some(_) => ("pooled matrices", GramSums::pooled_matrix_draws(dim)),
         };
+        let factor = match begins_described {
+            true => ReplaceFactor::Two,
+            false => ReplaceFactor::SqrtTwo,
+        };
         requests.push(ReleaseRequest::new(
             format!("round {round}: {what}"),
             share * settings.matrix_share,
-            ReplaceFactor::SqrtTwo,
+            factor,
             draws,
         ));
         requests.push(ReleaseRequest::new(
@@ -1034,16 +1030,16 @@ mod tests {
         let target = ApproxDp::target(1.0, 1e-5).unwrap();
         let mut settings = FactorizationParams::adadpals_for_target(target);
         settings.weight_exponent = 0.25;
-        let with = requests(&settings, 10).len();
+        let with = requests(&settings, 10, false).len();
         settings.weight_exponent = 0.0;
-        assert_eq!(requests(&settings, 10).len() + 1, with);
+        assert_eq!(requests(&settings, 10, false).len() + 1, with);
     }
 
     #[test]
     fn no_rounds_are_for_item_counts_alone_and_these_have_the_whole_budget() {
         let target = ApproxDp::target(1.0, 1e-5).unwrap();
         let popularity = FactorizationParams::popularity_for_target(target);
-        let found = requests(&popularity, 10);
+        let found = requests(&popularity, 10, false);
         assert_eq!(found.len(), 1);
         assert!((found[0].budget_share - 1.0).abs() < 1e-15);
         assert!(popularity.clone().check().is_ok());

@@ -300,6 +300,8 @@ settings! {
         feedback: FeedbackSettings = flatten,
         /// What is publicly known of items.
         features: FeatureSettings = flatten,
+        /// What else is publicly known of them.
+        prior: PriorSettings = flatten,
         /// Settings of the method.
         settings: FactorSettings = flatten,
         /// What is held out.
@@ -612,7 +614,7 @@ impl AuditSettings {
             },
             feedback: self.feedback.clone(),
             features: self.features.clone(),
-            prior: PriorSettings { prior: None },
+            prior: self.prior.clone(),
             settings: self.settings.clone(),
             ledger: LedgerSettings::none(),
             resume: ResumeSettings { resume: false },

@@ -14,7 +14,7 @@ use dp_audit::{
 use dp_core::{
     Adjacency, ApproxDp, Interactions, ParamError, Private, UserSamples, UserSamplesBuilder,
 };
-use dp_data::{LongTailRatings, TableSource};
+use dp_data::{ItemCatalogue, LongTailRatings, TableSource};
 use dp_mechanism::NoiseSource;
 use dp_multitask::{FactorizationParams, MatrixFactorization, Trainer as _};
 use rand::SeedableRng;
@@ -24,6 +24,7 @@ use serde_json::Value;
 use crate::error::{Error, Result};
 use crate::metric_release::{MetricRelease, with_audited_metrics, with_metrics};
 use crate::output::{self, AuditReport};
+use crate::prior::PriorTable;
 use crate::settings::{AuditSettings, Method, TrialSettings};
 use crate::watch::{Watch, begins, go_on};
 use crate::workflows::input::{HeldOut, as_feedback, read, settings_for};
@@ -67,11 +68,12 @@ pub struct AuditOutcome {
 /// When settings are out of range or conflict, and when a file cannot be read. A refuted claim is
 /// not an error.
 pub fn audit(args: &AuditSettings, watch: &mut dyn Watch) -> Result<AuditOutcome> {
+    // everything public is checked before the data is touched
+    let table = prior(args)?;
     if args.target.method == Method::AmSsp {
         return audit_features(args, watch);
     }
     crate::item_features::refuse_flags(&args.features)?;
-    // everything public is checked before the data are read
     let target = args.target.guarantee.target()?;
     let method = args.target.method.meant();
     let params = settings_for(method, &args.feedback, &args.settings, target)?;
@@ -83,13 +85,25 @@ pub fn audit(args: &AuditSettings, watch: &mut dyn Watch) -> Result<AuditOutcome
     let trials = Trials::new(&args.trials, USUAL_CANARIES)?;
 
     go_on(watch)?;
-    let data = data(args)?;
-    let params = with_length(params, &data, target, metrics)?;
+    let (data, catalogue) = data(args)?;
+    let n_items = data.expose().n_items();
+    let known = table.as_ref().zip(catalogue.as_ref());
+    let with_prior = |params: FactorizationParams, n_others: usize| -> Result<_> {
+        let fit = params.check()?;
+        Ok(match known {
+            Some((table, items)) => fit.with_prior(table.with_others(items, n_others)?)?,
+            None => fit,
+        })
+    };
+    let dim = params.dim;
+    let params = with_length(with_prior(params, 0)?, &data, target, metrics)?;
     let canaries = canaries(data, trials.n_canaries, (&params, 1.0))?;
     warn_of_memory([&params], &canaries, &trials.runs);
-    let (dim, fit) = (params.dim, params.check()?);
+    let is_set = dim.is_some();
+    let dim = params.dim;
+    let fit = with_prior(params, canaries.n_items() - n_items)?;
     let run = match dim {
-        Some(dim) if args.settings.dim.is_some() => format!("factors of length {dim}, as set"),
+        Some(dim) if is_set => format!("factors of length {dim}, as set"),
         Some(dim) => format!("factors of length {dim}, by rule in a run without planted users"),
         None => "factors of a length by rule".to_owned(),
     };
@@ -266,29 +280,43 @@ fn bad(name: &'static str, value: f64, expected: &'static str) -> Error {
     error.into()
 }
 
-/// The training data of a run: the part of the ratings that is not held out, or generated ratings.
-pub(super) fn data(args: &AuditSettings) -> Result<Private<Interactions>> {
+/// The prior of the audited run, if it has one.
+fn prior(args: &AuditSettings) -> Result<Option<PriorTable>> {
+    let (method, feedback) = (args.target.method.meant(), args.feedback.feedback);
+    let table = PriorTable::of_run(&args.prior, method, feedback)?;
+    if table.is_some() && args.ratings.is_none() {
+        let text = "`prior` needs `ratings`: a table knows no generated items";
+        return Err(Error::Usage(text.to_owned()));
+    }
+    Ok(table)
+}
+
+/// The training data of a run and their items: the part of the ratings that is not held out, or
+/// generated ratings.
+pub(super) fn data(args: &AuditSettings) -> Result<(Private<Interactions>, Option<ItemCatalogue>)> {
     let Some(path) = &args.ratings else {
         let (n_users, n_items, n_ratings) = SHAPE;
         let mut rng = ChaCha20Rng::seed_from_u64(args.trials.generated.data_seed);
         let ratings = LongTailRatings::new(n_users, n_items, n_ratings).generate(&mut rng)?;
         let ratings = as_feedback(&args.feedback, ratings)?;
-        return Ok(Private::new(ratings.interactions().expose().clone()));
+        let data = Private::new(ratings.interactions().expose().clone());
+        return Ok((data, None));
     };
     let ratings = read(path, &args.input, &args.feedback, None)?;
-    Ok(HeldOut::new(&args.feedback, &args.split, &ratings)?.into_train())
+    let data = HeldOut::new(&args.feedback, &args.split, &ratings)?.into_train();
+    Ok((data, Some(ratings.catalogue().clone())))
 }
 
 /// The settings with the factor dimension of a run without planted users. The rule uses the mean
 /// count of an item, which the items of the planted users would lower.
 pub(super) fn with_length(
-    mut params: FactorizationParams,
+    fit: MatrixFactorization,
     data: &Private<Interactions>,
     target: ApproxDp,
     metrics: Option<&MetricRelease>,
 ) -> Result<FactorizationParams> {
+    let mut params = fit.params().clone();
     if params.dim.is_none() {
-        let fit: MatrixFactorization = params.clone().check()?;
         let whole = with_metrics(&fit, metrics, target);
         let mut plan = whole.plan(data.expose().n_items(), target, ADJACENCY)?;
         if metrics.is_some() {

@@ -55,16 +55,8 @@ fn checked(args: &TrainSettings) -> Result<Checked> {
     crate::item_features::refuse_flags(&args.features)?;
     let target = args.target.guarantee.target()?;
     let method = args.target.method.meant();
-    let mut params = settings_for(method, &args.feedback, &args.settings, target)?;
-    let mut table = None;
-    if let Some(path) = &args.prior.prior {
-        if method != Method::Pooled || args.feedback.feedback != FeedbackKind::Explicit {
-            let text = "`prior` is for ratings by `method` auto or pooled";
-            return Err(Error::Usage(text.to_owned()));
-        }
-        params = args.settings.over(params.with_public_tastes());
-        table = Some(PriorTable::read(path)?);
-    }
+    let params = settings_for(method, &args.feedback, &args.settings, target)?;
+    let table = PriorTable::of_run(&args.prior, method, args.feedback.feedback)?;
     let fit = params.check()?;
     let metrics = metric_release(args, fit.params().into(), counts_items(&fit)?)?;
     // neither noise nor cost depends on the number of items
@@ -105,6 +97,7 @@ pub fn train_at(
     place: Place<'_>,
 ) -> Result<TrainOutcome> {
     if args.target.method == Method::AmSsp {
+        PriorTable::of_run(&args.prior, Method::AmSsp, args.feedback.feedback)?;
         return crate::item_features::train(args, watch, place);
     }
     let Checked {

@@ -186,9 +186,8 @@ pub fn audit(args: &AuditTuneSettings, watch: &mut dyn Watch) -> Result<AuditOut
     let trials = Trials::new(&audited.trials, USUAL_CANARIES)?;
 
     go_on(watch)?;
-    let data = data(audited)?;
-    let with_length =
-        |fit: &MatrixFactorization| with_length(fit.params().clone(), &data, of_each, None);
+    let (data, _) = data(audited)?;
+    let with_length = |fit: &MatrixFactorization| with_length(fit.clone(), &data, of_each, None);
     let all = fits.iter().map(with_length).collect::<Result<Vec<_>>>()?;
     let trained_on = 1.0 - how.held_out_fraction;
     let canaries = canaries(data, trials.n_canaries, (&all[0], trained_on))?;
@@ -260,6 +259,10 @@ fn candidates(
     let of_each = target_of_each(args, how, target)?;
     let train = &args.train;
     let method = train.target.method.meant();
+    if train.prior.prior.is_some() {
+        let text = "`prior` is for a single run, not for a choice among candidates";
+        return Err(Error::Usage(text.to_owned()));
+    }
     settings_for(method, &train.feedback, &train.settings, of_each)?;
     let check = |text: &String| -> Result<(Method, MatrixFactorization)> {
         let (method, params) = with_settings(train, text, of_each)?;
