@@ -121,7 +121,7 @@ fn a_run_with_a_prior_is_audited_as_one_without() {
     assert_ne!(found.json()["verdict"], "violated");
     let generated = ["audit", "--prior", "prior.csv"];
     let refused = sandbox.dp(&[&generated[..], &audit].concat()).exits(2);
-    refused.says(&["`--prior` needs"]);
+    refused.says(&["--prior needs RATINGS"]);
 }
 
 #[test]
