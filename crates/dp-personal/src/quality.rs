@@ -318,31 +318,23 @@ pub(crate) struct MetricRow {
     pub(crate) estimate: Option<Estimate>,
 }
 
-/// Rows as a table for pages and terminals; with a first column for groups if there are any.
-pub(crate) fn metric_table(title: &str, rows: &[MetricRow]) -> Table {
-    let has_groups = rows.iter().any(|row| !row.group.is_empty());
-    let heads = [
-        "group",
-        "metric",
-        "method",
-        "value",
-        "95 % interval",
-        "users",
-    ];
+/// Rows as a table for pages and terminals, whose first column is the metric, or in `by_group` the group: all groups
+/// have the same metric.
+fn metric_table(title: impl Into<String>, by_group: bool, rows: &[MetricRow]) -> Table {
+    let first = if by_group { "group" } else { "metric" };
+    let heads = [first, "method", "value", "95 % interval", "users"];
     let cells = rows.iter().map(|row| {
         let estimate = row.estimate.as_ref();
-        let cells = [
-            row.group.clone(),
-            row.metric.clone(),
+        let first = if by_group { &row.group } else { &row.metric };
+        vec![
+            first.clone(),
             row.method.clone(),
             estimate.map_or_else(|| "-".to_owned(), |of| shown(Some(of.value))),
             estimate.map_or_else(|| "-".to_owned(), Estimate::interval),
             row.n_users.to_string(),
-        ];
-        cells.into_iter().skip(usize::from(!has_groups)).collect()
+        ]
     });
-    let heads = heads.into_iter().skip(usize::from(!has_groups));
-    Table::new(title, heads, cells).with_text(1..=1 + usize::from(has_groups))
+    Table::new(title, heads, cells).with_text([1])
 }
 
 /// Everything that was measured on held-out records. The first metric determines the verdict.
@@ -370,7 +362,7 @@ pub(crate) struct QualityTables {
 impl QualityTables {
     /// The table over all users, for pages and terminals.
     pub(crate) fn overall(&self) -> Table {
-        metric_table("With confidence intervals over users", &self.metrics)
+        metric_table("With confidence intervals over users", false, &self.metrics)
     }
 
     /// Tables by groups of users and of items; none if nothing is held out.
@@ -380,7 +372,12 @@ impl QualityTables {
             ("By popularity of items", &self.by_popularity),
         ];
         let some = all.into_iter().filter(|(_, rows)| !rows.is_empty());
-        some.map(|(title, rows)| metric_table(title, rows))
+        some.map(|(title, rows)| {
+            // groups of items name the length of their lists
+            let metric = rows.first().filter(|row| !row.group.contains('@'));
+            let metric = metric.map_or_else(String::new, |row| format!(": {}", row.metric));
+            metric_table(format!("{title}{metric}"), true, rows)
+        })
     }
 }
 

@@ -110,6 +110,7 @@ fn what_is_left(out: &Path, DemoData { epsilon, delta, .. }: DemoData) -> String
          \u{20} item_factors.safetensors, items.csv  the model\n\
          \u{20} certificate.json                     every release, its noise, and the guarantee that follows\n\
          \u{20} report.md                            the same in words\n\
+         \u{20} model-card.md                        what the model is for, and its limits\n\
          {out}-internal/ holds what is measured on held-out ratings: not covered, not to be published\n\
          \nnext steps\n\
          \u{20} see the run as a page:  {dp} report {out}, then open {out}/report.html\n\

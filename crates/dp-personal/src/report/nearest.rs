@@ -98,6 +98,9 @@ pub(super) fn nearest(run: &ReportedRun<'_>, wanted: &Wanted) -> Result<Option<S
         .collect();
     let mut found = found?;
     if model.dim() == 1 {
+        if found.is_empty() {
+            return Ok(None);
+        }
         let mut text = "This model has item biases only, so there are no nearest items.".to_owned();
         if run.setting("/dim").is_some_and(Value::is_null) {
             text += &format!(" {NO_TASTES}.");

@@ -216,7 +216,7 @@ fn internal(folder: &Path, certificate: &Certificate) -> Result<Option<InternalR
         let digest = run.certificate.as_ref();
         digest.is_none_or(|digest| *digest == certificate.digest)
     };
-    let advice = "it was written beside another certificate";
+    let advice = "it was written with another certificate";
     Ok(own(found, is_own, (folder, INTERNAL), advice))
 }
 

@@ -147,7 +147,7 @@ settings! {
         feature_cols: Option<Vec<String>> = {
             value_name: "NAMES",
             delimiter: ',',
-            usual: "all but item, title; numbers only by name",
+            usual: "all but item, title; columns of numbers must be named",
         },
         /// Ignore feature values shared by fewer than N items
         min_items: Option<usize> = { value_name: "N", usual: "2", range: Range::from(1.0) },

@@ -91,7 +91,7 @@ settings! {
         user_col: Option<String> = { value_name: "NAME", usual: "`user`, `userId` or `user_id`" },
         /// Name of the column to predict
         target_col: Option<String> = { value_name: "NAME", usual: "`target`, `label` or `y`" },
-        /// Names of the feature columns
+        /// Names of the feature columns (tables of rows only)
         feature_cols: Option<Vec<String>> = { alias: "features", value_name: "NAME,...", delimiter: ',', usual: "all others" },
         /// Names of all columns, in order, if the file has no header
         header: Option<Vec<String>> = { value_name: "NAME,...", delimiter: ',' },

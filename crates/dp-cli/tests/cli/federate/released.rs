@@ -15,6 +15,39 @@ pub(crate) const INTERNAL: [&str; 5] = [
 ];
 
 #[test]
+fn every_alpha_has_an_interval_and_alpha_0_no_chart_of_shared_coefficients() {
+    let sandbox = sandbox();
+    let shown = ["--show-internal", "--json", "--ledger", "l.ledger"];
+    let json = federate(&sandbox, &shown).exits(0).json();
+    let all = json["internal"]["by_alpha"].as_array().unwrap();
+    assert_eq!(all.len(), 3);
+    for alpha in all {
+        let of = &alpha["private"];
+        let [low, high] = [0, 1].map(|end| of["interval"][end].as_f64().unwrap());
+        let value = of["over_rows"].as_f64().unwrap();
+        assert!(low < value && value < high, "{alpha}");
+    }
+    let page = sandbox.text("dp-model-internal/internal.md");
+    for alpha in ["alpha 0", "alpha 1", "alpha inf"] {
+        let name = format!("| RMSE | {alpha}");
+        let row = page.lines().find(|line| line.starts_with(&name));
+        assert!(
+            row.is_some_and(|row| row.contains(" to ")),
+            "{alpha}: {page}"
+        );
+    }
+    let alone = ["--alpha-grid", "0", "--force", "--show-internal"];
+    let run = federate(&sandbox, &alone).exits(0);
+    run.prints(&["95 % interval, private"]);
+    assert!(!sandbox.exists("dp-model/coefficients.svg"));
+    assert!(
+        !sandbox
+            .text("dp-model/report.md")
+            .contains("Shared coefficients")
+    );
+}
+
+#[test]
 fn a_run_leaves_model_certificate_and_reports_and_pays_once() {
     let sandbox = sandbox();
     let ledger = ["--ledger", "l.ledger"];

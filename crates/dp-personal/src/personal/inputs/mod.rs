@@ -163,8 +163,7 @@ impl Inputs {
         let (most, dim) = (self.sparse, self.dim());
         if most > dim {
             return Err(format!(
-                "{most} coefficients beside the subspace (`sparse`), and {dim} features (a shared intercept \
-                 included)"
+                "`sparse` is {most}, more than the {dim} features (a shared intercept included)"
             ));
         }
         self.check_draft()
@@ -193,15 +192,13 @@ impl Inputs {
                 );
             }
             Task::Classification { .. } if self.sparse > 0 => {
-                return Err("coefficients beside the subspace (`sparse`) are for regression, not for classes".to_owned());
+                return Err("`sparse` is for regression, not for classes".to_owned());
             }
             _ => {}
         }
         let usable = |&penalty: &f64| penalty.is_finite() && penalty > 0.0;
         if self.sparse > 0 && self.l2_penalties.is_empty() {
-            return Err(
-                "coefficients beside the subspace (`sparse`) need ridges (`l2_penalty`)".to_owned(),
-            );
+            return Err("`sparse` needs `l2_penalty`".to_owned());
         }
         if !self.l2_penalties.iter().all(usable) {
             return Err("every ridge (`l2_penalty`) must be finite and above 0".to_owned());

@@ -332,7 +332,7 @@ pub(super) fn carry_over<'a>(
     let new = new.display();
     warn(&format!(
         "the `.key` or `.users` file of the last ledger that was bound to its users is missing or damaged: runs with {new} are refused \
-         until you put both beside it as {new}.key and {new}.users, or say --same-data-set"
+         until you put both next to it as {new}.key and {new}.users, or say --same-data-set"
     ));
     Ok(None)
 }

@@ -361,7 +361,7 @@ impl<'a> Shown<'a> {
             );
         }
         if let Some(successor) = &found.successor {
-            fact("closed", format!("its spends go on in {successor}"));
+            fact("closed", format!("replaced by {successor}"));
         }
         if found.torn {
             let what = "the last line is incomplete after a crash; the next run repairs it";

@@ -47,7 +47,7 @@ pub fn audit(args: &AuditPersonalizeSettings, watch: &mut dyn Watch) -> Result<A
     let room = settings.most_features().saturating_sub(inputs.dim()) / axes_each;
     if trials.n_canaries > room {
         return Err(Error::Usage(format!(
-            "`n_canaries` is {}; expected {room} at most: each needs features of its own beside the {} of the data",
+            "`n_canaries` is {}; expected {room} at most: each needs features of its own in addition to the {} of the data",
             trials.n_canaries,
             inputs.dim()
         )));
