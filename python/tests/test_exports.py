@@ -25,8 +25,8 @@ def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     given: dict[str, Any] = {"epsilon": 20.0, "ledger": dp.NO_LEDGER, "catalogue": items}
     made = {
         "explicit": lambda: dp.PrivateRecommender(dim=5, n_rounds=2, **given),
-        "implicit": lambda: dp.PrivateRecommender(feedback="implicit", dim=4, n_rounds=2, **given),
-        "popularity": lambda: dp.PrivatePopularity(**given),
+        "implicit": lambda: dp.PrivateRecommender(feedback="implicit", min_rating=1.0, dim=4, n_rounds=2, **given),
+        "popularity": lambda: dp.PrivatePopularity(min_rating=1.0, **given),
     }
     return made[request.param]().fit(ratings)
 
