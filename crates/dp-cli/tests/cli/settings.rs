@@ -129,7 +129,7 @@ night = 3
     let create = words("ledger create all.ledger --delta 1e-5 --config c.toml");
     sandbox.run(&create).exits(0);
     let shown = sandbox.run(&words("--config c.toml ledger show --json"));
-    assert_eq!(shown.exits(0).json()["budget"]["epsilon"], 4.0);
+    assert_eq!(shown.exits(0).json()["epsilon"], 4.0);
     // flags override the environment, and that the file
     let line = words("nightly run state ratings.csv --config c.toml --print-config");
     for (env, flag, night) in [

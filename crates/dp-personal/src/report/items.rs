@@ -48,7 +48,7 @@ pub(super) fn noise(run: &ReportedRun<'_>) -> Option<Section> {
                 value: short(counts.noise_stddev()),
                 label: "noise on every count".to_owned(),
                 note: format!(
-                    "standard deviation, in users; the mean count is {:.1} users",
+                    "standard deviation, in users; the mean count is {:.1}",
                     counts.mean()
                 ),
             },

@@ -95,7 +95,7 @@ settings! {
 
     /// The method, and the required guarantee.
     struct TargetSettings {
-        /// Training method: auto, pooled, adadpals, am-ssp (features), biases or popularity
+        /// auto, pooled, adadpals, am-ssp (features), biases or popularity
         method: Method = { default: "auto" },
         /// The guarantee that it is to have.
         guarantee: GuaranteeSettings = flatten,
