@@ -139,7 +139,7 @@ mod flags {
         no_ledger: bool = { one_of: "account", conflicts: ["ledger"], shapes: Shapes::Nothing },
         /// Create the ledger, with the budget of this run or `ledger_epsilon`
         new_ledger: bool = { requires: ["ledger"], conflicts: ["no_ledger"], shapes: Shapes::Nothing },
-        /// Total epsilon of the ledger; creates it if it is missing
+        /// Total epsilon; creates a missing ledger
         ledger_epsilon: Option<f64> = {
             value_name: "E",
             usual: "the ledger's or the run's",
@@ -157,7 +157,7 @@ mod flags {
             shapes: Shapes::Nothing,
             range: Range::open_unit(),
         },
-        /// Kind of a new ledger: gaussian (exact) or mixed (any mechanism)
+        /// New ledger: gaussian (exact) or mixed (any mechanism)
         ledger_kind: Option<LedgerKind> = {
             value_name: "KIND",
             usual: "by the run",

@@ -125,7 +125,7 @@ settings! {
 
     /// Records that do not fit into memory.
     struct MemorySettings under "Input" {
-        /// Keep ratings on disk and about SIZE of them, such as 4GB, in memory
+        /// Keep ratings on disk, about SIZE (4GB) of them in memory
         memory: Option<String> = { value_name: "SIZE", usual: "all in memory", shapes: Shapes::Nothing },
         /// Folder for ratings that are kept on disk
         scratch: Option<PathBuf> = { value_name: "DIR", usual: "the folder of the output", requires: ["memory"], shapes: Shapes::Nothing },
@@ -147,7 +147,7 @@ settings! {
         feature_cols: Option<Vec<String>> = {
             value_name: "NAMES",
             delimiter: ',',
-            usual: "all but item, title; columns of numbers must be named",
+            usual: "all others, if none is of numbers",
         },
         /// Ignore feature values shared by fewer than N items
         min_items: Option<usize> = { value_name: "N", usual: "2", range: Range::from(1.0) },
@@ -385,7 +385,7 @@ settings! {
         show_internal: bool = {},
         /// Save them as well as print them
         save: bool = {},
-        /// Ledger that records that the figures were seen; needed if the run's internal files do not name it
+        /// Ledger that records this, if the run's internal files do not name it
         ledger: Option<PathBuf> = { value_name: "FILE" },
         /// Print the figures without recording that in a ledger
         no_ledger: bool = { conflicts: ["ledger"] },

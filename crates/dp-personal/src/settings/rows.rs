@@ -111,7 +111,7 @@ settings! {
 
     /// Settings of the model.
     struct PersonalModelSettings under "Settings (public: never choose them by looking at the data)" {
-        /// regression, or classification (is the target above the threshold)
+        /// regression or classification (target above threshold)
         task: TaskKind = { value_name: "TASK", default: "regression" },
         /// Classification: targets above this are positive
         threshold: Option<f64> = { value_name: "X", usual: "0.5" },
@@ -195,7 +195,7 @@ settings! {
     struct FederatedHeldOutSettings under "Held-out rows (for the internal report)" {
         /// How much of it.
         shares: HeldOutShareSettings = flatten,
-        /// Seed of the held-out rows and users, and of the rows that compare alphas
+        /// Seed of held-out rows and users, and of validation rows
         split_seed: u64 = { value_name: "N", default: "0" },
         /// Hold out no test rows and report no accuracy; alphas are still compared
         no_split: bool = { conflicts: ["test_share", "held_out_users"] },
@@ -215,7 +215,7 @@ settings! {
         learning_rate: Option<f64> = { value_name: "X", usual: "1 / bound on the curvature", range: Range::above(0.0) },
         /// Bound on the norm of a user's mean gradient
         clip_norm: f64 = { value_name: "X", default: "1", range: Range::above(0.0) },
-        /// Factor by which clip and global step shrink until the last round
+        /// Factor by which clip and global step shrink by the end
         shrink: Option<f64> = { value_name: "X", usual: "1", range: Range::up_to_one() },
         /// Rows per user and round
         batch_size: Option<usize> = { value_name: "N", usual: "all", range: Range::from(1.0) },
@@ -244,8 +244,8 @@ settings! {
         /// Rows to predict, without target
         rows: Option<TableSource> = { value_name: "FILE", usual: "none: prints the users' coefficients" },
         /// Name of the user column
-        user_col: Option<String> = { value_name: "NAME", usual: "`user`, `userId` or `user_id`; may be missing" },
-        /// Classification: weight rows equally (none) or classes equally (balanced)
+        user_col: Option<String> = { value_name: "NAME", usual: "`user`, `userId`, `user_id` or none" },
+        /// Classes: none (equal rows) or balanced (equal classes)
         class_weight: ClassWeight = { value_name: "WEIGHT", default: "none" },
     }
 
