@@ -146,6 +146,25 @@ impl FactorContribution for ProjectorSum {
     type Scratch = Option<ProjectorScratch>;
 
     fn scratch(&self) -> Self::Scratch {
+        self.own_scratch()
+    }
+
+    fn dim(&self) -> usize {
+        self.n_features
+    }
+
+    fn contribute(&self, user: UserRow<'_>, scratch: &mut Self::Scratch, out: &mut FactorBuffer) {
+        let Some(scratch) = scratch else {
+            return; // does not happen for any user: the number of features is public
+        };
+        let user = UserCells::of(user, self.n_features);
+        self.write_solution(user, scratch, &mut out.factor);
+        Self::normalise(out);
+    }
+}
+
+impl ProjectorSum {
+    pub(crate) fn own_scratch(&self) -> Option<ProjectorScratch> {
         let rows = WideRows::new(self.n_features).ok()?;
         Some(ProjectorScratch {
             batched: Directions::new(self.n_features).ok()?,
@@ -157,32 +176,24 @@ impl FactorContribution for ProjectorSum {
         })
     }
 
-    fn dim(&self) -> usize {
-        self.n_features
-    }
-
-    fn contribute(&self, user: UserRow<'_>, scratch: &mut Self::Scratch, out: &mut FactorBuffer) {
-        let user = UserCells::of(user, self.n_features);
-        let Some(scratch) = scratch else {
-            return; // does not happen for any user: the number of features is public
-        };
+    /// Writes a vector along the least-squares solution of one user; zeros where there is none.
+    pub(crate) fn write_solution(
+        &self,
+        user: UserCells<'_>,
+        own: &mut ProjectorScratch,
+        theta: &mut [f64],
+    ) {
         if self.is_batched(user) {
-            let direction = &mut scratch.direction;
+            let direction = &mut own.direction;
             let alone = UserBlock::alone(&user);
-            scratch.batched.write(alone, &self.lower, direction);
-            let cells = out.factor.iter_mut().zip(direction);
+            own.batched.write(alone, &self.lower, direction);
+            let cells = theta.iter_mut().zip(direction);
             cells.for_each(|(u, x)| *u = (*x).into());
-        } else if self
-            .solve(user.without_padding(), scratch, &mut out.factor)
-            .is_err()
-        {
-            out.factor.fill(0.0);
+        } else if self.solve(user.without_padding(), own, theta).is_err() {
+            theta.fill(0.0);
         }
-        Self::normalise(out);
     }
-}
 
-impl ProjectorSum {
     /// Least squares of smallest norm on the rows of one user, who may have many.
     fn solve(
         &self,

@@ -14,6 +14,7 @@ mod krichene2024;
 mod limits;
 mod movielens;
 mod nights;
+mod nights_of_rows;
 mod report;
 mod screen;
 mod sizes;
@@ -135,6 +136,11 @@ const ALL: &[Reproduction] = &[
         name: "nights-latest-small",
         about: "the same on MovieLens latest-small",
         run: nights::latest_small,
+    },
+    Reproduction {
+        name: "nights-subspace",
+        about: "a shared subspace, learned every night from made users who come over a year: population MSE by night",
+        run: nights_of_rows::run,
     },
     Reproduction {
         name: "data-sets",

@@ -35,18 +35,18 @@ const RECALL: &str = "Recall@20";
 const LIST: usize = 20;
 /// Ratings from this value on count as likes.
 const LEAST_YES: f64 = 4.0;
-const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
+pub(super) const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
 /// Shrinkage of the user-mean baseline, in ratings.
 const USER_MEAN_SHRINKAGE: f64 = 5.0;
 const EPSILONS: [f64; 4] = [1.0, 2.0, 5.0, 10.0];
 /// Number of nights on which everything is measured, evenly spaced.
 const MEASURED: u32 = 8;
 /// Distance between the seeds of different lifetimes.
-const SEED_STRIDE: u64 = 1 << 20;
+pub(super) const SEED_STRIDE: u64 = 1 << 20;
 
 /// When records arrive.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Arrival {
+pub(super) enum Arrival {
     /// Users arrive evenly over all nights, with all their records.
     Even,
     /// Users arrive evenly over all nights, and each of their records evenly from then on.
@@ -57,10 +57,10 @@ enum Arrival {
     Times,
 }
 
-struct Setting {
-    arrival: Arrival,
-    nights: u32,
-    epsilons: Vec<f64>,
+pub(super) struct Setting {
+    pub(super) arrival: Arrival,
+    pub(super) nights: u32,
+    pub(super) epsilons: Vec<f64>,
     /// Whether settings are compared on validation data instead of the test part.
     validates: bool,
     /// Minimum signal at which taste factors start, instead of the default.
@@ -69,11 +69,11 @@ struct Setting {
     /// Whether to compare lifetimes with public item features with those without.
     features: bool,
     /// Whether only lifetimes are measured.
-    is_brief: bool,
+    pub(super) is_brief: bool,
 }
 
 impl Setting {
-    fn new(args: &ReproduceArgs, arrival: Arrival, nights: u32) -> Result<Self> {
+    pub(super) fn new(args: &ReproduceArgs, arrival: Arrival, nights: u32) -> Result<Self> {
         let mut setting = Self {
             arrival,
             nights: if args.quick { 8 } else { nights },
@@ -115,7 +115,7 @@ impl Setting {
     }
 
     /// The nights on which everything is measured.
-    fn measured(&self) -> Vec<u32> {
+    pub(super) fn measured(&self) -> Vec<u32> {
         (1..=MEASURED)
             .map(|k| k * self.nights / MEASURED - 1)
             .collect()
@@ -523,7 +523,7 @@ fn toeplitz(t: u32, nights: u32) -> f64 {
 }
 
 /// Rows of one seed: method, epsilon, night, error.
-type Measured = Vec<(&'static str, Option<f64>, u32, f64)>;
+pub(super) type Measured = Vec<(&'static str, Option<f64>, u32, f64)>;
 
 fn one_seed(
     setting: &Setting,
@@ -643,7 +643,12 @@ fn trained(
         .model)
 }
 
-fn rows(setting: &Setting, data: &str, metric: &'static str, measured: &[Measured]) -> Vec<Row> {
+pub(super) fn rows(
+    setting: &Setting,
+    data: &str,
+    metric: &'static str,
+    measured: &[Measured],
+) -> Vec<Row> {
     let Some(first) = measured.first() else {
         return Vec::new();
     };

@@ -14,9 +14,10 @@ use dp_personal::settings::{
     AuditFederateSettings, AuditPersonalizeSettings, AuditSettings, AuditTuneSettings,
     DemoSettings, EvaluateSettings, EvidenceSettings, FederateSettings, LedgerCreateSettings,
     LedgerMergeSettings, LedgerShowSettings, LedgerUpgradeSettings, NightlyEraseSettings,
-    NightlyInitSettings, NightlyPublishSettings, NightlyRunSettings, NightlyStatusSettings,
-    PersonalizeSettings, PredictSettings, PublishSettings, RecommendSettings, ReportSettings,
-    SynthSettings, TrainSettings, TuneSettings, VerifySettings,
+    NightlyInitRowsSettings, NightlyInitSettings, NightlyPublishSettings, NightlyRunRowsSettings,
+    NightlyRunSettings, NightlyStatusSettings, PersonalizeSettings, PredictSettings,
+    PublishSettings, RecommendSettings, ReportSettings, SynthSettings, TrainSettings, TuneSettings,
+    VerifySettings,
 };
 
 /// Train recommenders with differential privacy for each user's whole data, check and audit their
@@ -92,6 +93,10 @@ pub(crate) enum NightlyCommand {
     Init(Box<Flags<NightlyInitSettings>>),
     /// Release tonight's model from all current ratings; running again on the same night rebuilds it
     Run(Box<Flags<NightlyRunSettings>>),
+    /// The same as init, for a subspace that users' linear models share
+    InitRows(Box<Flags<NightlyInitRowsSettings>>),
+    /// The same as run, from labelled rows
+    RunRows(Box<Flags<NightlyRunRowsSettings>>),
     /// Print which nights were released and how much budget users have left
     Status(Flags<NightlyStatusSettings>),
     /// Erase users: later nights do not use their data, and they cannot return as new users

@@ -1,4 +1,4 @@
-//! `dp nightly`: a recommender that is retrained every night.
+//! `dp nightly`: a recommender, or a shared subspace, that is retrained every night.
 
 use dp_personal::workflows::nightly;
 
@@ -13,6 +13,11 @@ pub(crate) fn run(command: &NightlyCommand) -> Result<()> {
         NightlyCommand::Init(flags) => (flags.json, nightly::init(&flags.settings)?),
         NightlyCommand::Run(flags) => {
             let made = nightly::run(&flags.settings, &mut Bar::default())?;
+            (flags.json, made)
+        }
+        NightlyCommand::InitRows(flags) => (flags.json, nightly::init_rows(&flags.settings)?),
+        NightlyCommand::RunRows(flags) => {
+            let made = nightly::run_rows(&flags.settings, &mut Bar::default())?;
             (flags.json, made)
         }
         NightlyCommand::Status(flags) => (flags.json, nightly::status(&flags.settings)?),

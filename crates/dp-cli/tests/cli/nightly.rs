@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::personalize::samples;
 use crate::support::{Run, Sandbox, USER, catalogue, names_in, ratings, words};
 
 /// Ratings of 300 users for 25 items, and a state of nights.
@@ -700,4 +701,97 @@ fn the_last_night_is_written_again_also_where_the_catalogue_has_grown() {
     let verify = "verify state/model --recompute";
     sandbox.dp(&words(verify)).exits(0);
     night(&sandbox, 1, "").exits(0);
+}
+
+/// A state of nights of labelled rows, on one budget.
+fn begun_with_rows(n_users: usize) -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.write("rows.csv", samples(n_users));
+    let line = "nightly init-rows state --rank 1 --target-col target --feature-cols a,b,c,d,e,f --lifetime-epsilon 8 --delta 1e-5 --horizon 30";
+    sandbox.run(&words(line)).exits(0);
+    sandbox
+}
+
+#[test]
+fn a_shared_subspace_is_paid_for_once_and_every_night_has_one() {
+    let sandbox = begun_with_rows(400);
+    let night = |number: u32, rows: &str| {
+        let line = format!("nightly run-rows state {rows} --night {number} --json");
+        sandbox.run(&words(&line))
+    };
+    let verify = words("verify state/model --ledger state/ledger --recompute");
+    for (number, n_nights) in [(0, 1), (1, 2), (4, 3)] {
+        let made = night(number, "rows.csv").exits(0).json();
+        assert_eq!(
+            (&made["made_now"], &made["n_nights"]),
+            (&true.into(), &n_nights.into())
+        );
+        let model = sandbox.read("state/model/subspace.safetensors");
+        // the same night again: the same subspace, and nothing is paid, also from the list alone
+        fs::remove_file(sandbox.path("state/nights.json")).unwrap();
+        assert_eq!(night(number, "rows.csv").exits(0).json()["made_now"], false);
+        assert_eq!(sandbox.read("state/model/subspace.safetensors"), model);
+        sandbox.dp(&verify).exits(0).prints(&["bit for bit"]);
+    }
+    let status = sandbox.run(&words("nightly status state --json --show-internal"));
+    let status = status.exits(0).json();
+    assert_eq!(
+        (&status["n_listed"], &status["n_paid"]),
+        (&3.into(), &3.into())
+    );
+    assert_eq!(status["internal_by_night"].as_array().unwrap().len(), 3);
+    // another number of rows for a user, and users from last to first
+    let text = samples(400);
+    let mut lines: Vec<&str> = text.lines().skip(3).collect();
+    lines.reverse();
+    sandbox.write(
+        "other.csv",
+        format!("user,target,a,b,c,d,e,f\n{}\n", lines.join("\n")),
+    );
+    night(5, "other.csv").exits(0);
+    let empty = n_seen(&begun());
+    assert_eq!(n_seen(&sandbox) - empty, 400);
+    // what is published can be used
+    sandbox.run(&words("nightly publish state public")).exits(0);
+    let own: Vec<String> = samples(1)
+        .lines()
+        .map(|row| row.split_once(',').unwrap().1.to_owned())
+        .collect();
+    sandbox.write("me.csv", own.join("\n"));
+    sandbox
+        .run(&words("predict --model public --history me.csv"))
+        .exits(0);
+    sandbox
+        .run(&["nightly", "erase", "state", &format!("{USER}7")])
+        .exits(0);
+    night(6, "rows.csv").exits(0);
+    sandbox.dp(&verify).exits(0);
+}
+
+#[test]
+fn nights_of_rows_and_of_ratings_are_not_mixed_up() {
+    let sandbox = begun_with_rows(40);
+    sandbox.write("ratings.csv", ratings(30, 25, 10));
+    let ledger = sandbox.read("state/ledger");
+    night(&sandbox, 0, "").exits(2).says(&["run-rows"]);
+    // a night with other columns is refused before it is paid
+    let text = samples(40).replacen("a,b,c", "a,b,x", 1);
+    sandbox.write("other.csv", text);
+    sandbox
+        .run(&words("nightly run-rows state other.csv --night 0"))
+        .exits(4);
+    assert_eq!(sandbox.read("state/ledger"), ledger);
+    let of_ratings = begun();
+    of_ratings.write("rows.csv", samples(40));
+    of_ratings
+        .run(&words("nightly run-rows state rows.csv --night 0"))
+        .exits(2)
+        .says(&["dp nightly run"]);
+    for (more, code) in [("--rank 7", 2), ("--rank 1 --lifetime-epsilon 0", 2)] {
+        let line = format!(
+            "nightly init-rows other --target-col target --feature-cols a,b --delta 1e-5 --lifetime-epsilon 1 {more}"
+        );
+        sandbox.run(&words(&line)).exits(code);
+        assert!(!sandbox.exists("other") && !sandbox.exists(".other.begun"));
+    }
 }

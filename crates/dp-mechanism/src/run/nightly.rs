@@ -85,21 +85,10 @@ impl<'a> Run<'a> {
         contribution: &C,
     ) -> Result<Option<ReleasedNight>> {
         params::at_least_one("n_coordinates", n)?;
-        let [lifetime] = self.plan.releases() else {
-            return Err(Error::Nightly {
-                what: "the plan of a paced lifetime has one release, the event of all nights",
-            });
-        };
-        let label = lifetime.label().to_owned();
-        let multiplier = lifetime.noise_multiplier()?;
+        let (label, multiplier) = self.of_all_nights()?;
         let grid = Grid::new(multiplier, clip_norm)?;
-        let form = |night| ReleaseForm {
-            kind: ReleaseKind::Night,
-            night: Some(night),
-            ..vector_form(label.clone(), &grid, n)
-        };
         if let Some(entry) = self.list.next_replayed()? {
-            return self.listed_night(entry, grid, form).map(Some);
+            return self.listed_night(entry, (label, grid), n).map(Some);
         }
         let Source::Nightly(nightly) = &mut self.source else {
             return match self.source {
@@ -138,7 +127,8 @@ impl<'a> Run<'a> {
             release_id: spend.release_id().to_owned(),
         };
         let at = (self.list.len(), self.list.head());
-        let entry = ReleaseEntry::new(form(night), vec![line], insecure, integers, at)?;
+        let form = night_form(label.clone(), (&grid, n), night);
+        let entry = ReleaseEntry::new(form, vec![line], insecure, integers, at)?;
         self.charge_night(&entry, night)?;
         let entry = self.publish(entry, backend)?;
         let released = released(grid, entry);
@@ -157,6 +147,31 @@ impl<'a> Run<'a> {
             number: night,
             sum: released,
         }))
+    }
+
+    /// Passes over the nights of the list, all with this `clip_norm`: for a trainer that kept what they say ([`last_listed`](Self::last_listed)).
+    ///
+    /// # Errors
+    /// As [`night`](Self::night) for nights of the list.
+    pub fn skip_listed_nights(&mut self, clip_norm: f64) -> Result<()> {
+        let (label, multiplier) = self.of_all_nights()?;
+        let grid = Grid::new(multiplier, clip_norm)?;
+        while let Some(n) = self.listed_len()? {
+            if let Some(entry) = self.list.next_replayed()? {
+                self.listed_night(entry, (label.clone(), grid), n)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Label and noise multiplier of the one release of the plan.
+    fn of_all_nights(&self) -> Result<(String, f64)> {
+        let [lifetime] = self.plan.releases() else {
+            return Err(Error::Nightly {
+                what: "the plan of a paced lifetime has one release, the event of all nights",
+            });
+        };
+        Ok((lifetime.label().to_owned(), lifetime.noise_multiplier()?))
     }
 
     /// Number of coordinates of the next night in the list; `None` if the list has no more.
@@ -178,8 +193,8 @@ impl<'a> Run<'a> {
     fn listed_night(
         &mut self,
         entry: ReleaseEntry,
-        grid: Grid,
-        form: impl Fn(u32) -> ReleaseForm,
+        (label, grid): (String, Grid),
+        n: usize,
     ) -> Result<ReleasedNight> {
         let wrong = |what: &str| Error::List {
             what: format!("release {}: {what}", entry.step()),
@@ -187,7 +202,7 @@ impl<'a> Run<'a> {
         let night = entry.form().night;
         let night = night.ok_or_else(|| wrong("it is no night of a paced lifetime"))?;
         let ask = Ask {
-            form: form(night),
+            form: night_form(label, (&grid, n), night),
             sampling: None,
             n_keys: 1,
         };
@@ -246,6 +261,14 @@ impl<'a> Run<'a> {
         }
         self.last_night = Some(night);
         Ok(())
+    }
+}
+
+fn night_form(label: String, (grid, n): (&Grid, usize), night: u32) -> ReleaseForm {
+    ReleaseForm {
+        kind: ReleaseKind::Night,
+        night: Some(night),
+        ..vector_form(label, grid, n)
     }
 }
 

@@ -329,9 +329,7 @@ impl Trainer for NightlyFactorization {
         {
             self.check_columns(kept)?;
             nights.state = kept.clone();
-            while let Some(len) = run.listed_len()? {
-                run.night(data, (len, 1.0), &Nothing)?;
-            }
+            run.skip_listed_nights(1.0)?;
         }
         while self.until.is_none_or(|until| nights.n_nights < until) {
             let n_items = match run.listed_len()? {
@@ -432,17 +430,6 @@ impl NightlyFactorization {
         self.until = Some(n_nights);
         self
     }
-}
-
-/// For replayed nights: users contribute nothing.
-struct Nothing;
-
-impl VectorContribution for Nothing {
-    type Scratch = ();
-
-    fn scratch(&self) {}
-
-    fn contribute(&self, _: UserRow<'_>, (): &mut (), _: &mut SparseBuffer) {}
 }
 
 /// The model of a night, and its released properties. Public.

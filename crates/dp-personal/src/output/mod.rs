@@ -27,7 +27,7 @@ pub(crate) use model_file::{
     CERTIFICATE, FACTORS, ITEMS, MODEL_FILES, ReleasedShared, SHARED, SUBSPACE, catalogue_sha256,
     model_files, read_model, read_shared, read_subspace, shared_bytes, subspace_bytes,
 };
-pub(crate) use personal_report::{PersonalRelease, PersonalReport};
+pub(crate) use personal_report::{PersonalRelease, PersonalReport, SubspaceBy};
 pub(crate) use release::{Release, RunReport, Seconds};
 pub(crate) use replace::replace_private;
 pub use replace::{Replacement, replace_files};

@@ -33,9 +33,40 @@ pub(super) const CLASS_FIGURES: [(&str, ClassFigure); 5] = [
 pub(crate) struct PersonalRelease<'a> {
     pub(crate) fitted: &'a Fitted<Subspace>,
     pub(crate) inputs: &'a Inputs,
-    pub(crate) settings: &'a MethodSettings,
+    pub(crate) by: SubspaceBy<'a>,
     /// All public inputs that determined the run.
     pub(crate) run: &'a Value,
+}
+
+/// How a subspace was learned.
+pub(crate) enum SubspaceBy<'a> {
+    Run(&'a MethodSettings),
+    /// In a line, and for programs.
+    Nights(String, Value),
+}
+
+impl SubspaceBy<'_> {
+    fn words(&self) -> String {
+        match self {
+            Self::Run(settings) => {
+                let method = serde_json::to_value(settings.method).unwrap_or_default();
+                let method = method.as_str().unwrap_or_default();
+                match settings.n_steps() {
+                    0 => method.to_owned(),
+                    1 => format!("{method}, 1 step"),
+                    n => format!("{method}, {n} steps"),
+                }
+            }
+            Self::Nights(words, _) => words.clone(),
+        }
+    }
+
+    fn settings(&self) -> Value {
+        match self {
+            Self::Run(settings) => json!(settings),
+            Self::Nights(_, settings) => settings.clone(),
+        }
+    }
 }
 
 impl Release for PersonalRelease<'_> {
@@ -53,31 +84,24 @@ impl Release for PersonalRelease<'_> {
     }
 
     fn model_line(&self) -> String {
-        let (settings, n) = (self.settings, self.inputs.features.len());
+        let (rank, n) = (self.fitted.model.rank(), self.inputs.features.len());
         let level = match self.inputs.intercept {
             Intercept::Own => "one level per user",
             Intercept::Shared => "a constant feature",
             Intercept::None => "no intercept",
         };
-        let steps = match settings.n_steps() {
-            0 => String::new(),
-            1 => ", 1 step".to_owned(),
-            n => format!(", {n} steps"),
-        };
-        let method = serde_json::to_value(settings.method).unwrap_or_default();
-        let method = method.as_str().unwrap_or_default().to_owned();
         let sparse = match self.inputs.sparse {
             0 => String::new(),
             most => format!(" and up to {most} extra coefficients per user"),
         };
         format!(
-            "{n} features and {level}, subspace of dimension {}{sparse}, {method}{steps}",
-            settings.rank
+            "{n} features and {level}, subspace of dimension {rank}{sparse}, {}",
+            self.by.words()
         )
     }
 
     fn settings(&self) -> Value {
-        json!({"method": self.settings, "inputs": self.inputs})
+        json!({"method": self.by.settings(), "inputs": self.inputs})
     }
 
     fn public(&self) -> Option<&Value> {
@@ -240,12 +264,21 @@ impl RunReport for PersonalReport<'_> {
     }
 
     fn objects(&self) -> (Value, Value) {
-        let object = json!({
-            "method": self.release.settings.method,
-            "rank": self.release.settings.rank,
-            "steps": self.release.settings.n_steps(),
-            "n_features": self.release.inputs.features.len(),
-        });
+        let (rank, n_features) = (
+            self.release.fitted.model.rank(),
+            self.release.inputs.features.len(),
+        );
+        let object = match &self.release.by {
+            SubspaceBy::Run(settings) => json!({
+                "method": settings.method,
+                "rank": rank,
+                "steps": settings.n_steps(),
+                "n_features": n_features,
+            }),
+            SubspaceBy::Nights(_, settings) => {
+                json!({"nights": settings, "rank": rank, "n_features": n_features})
+            }
+        };
         let internal = json!({
             "metric": self.release.inputs.metric(),
             "trained_on": self.errors(false),

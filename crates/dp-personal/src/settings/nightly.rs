@@ -4,7 +4,11 @@ use std::path::PathBuf;
 
 use dp_data::TableSource;
 
-use super::{FeedbackKind, Range, RatingColumnSettings, Shapes, SplitSettings, settings};
+use super::{
+    FeedbackKind, PersonalHeldOutSettings, Range, RangeSettings, RatingColumnSettings, Shapes,
+    SplitSettings, settings,
+};
+use crate::personal::Intercept;
 
 settings! {
     /// Settings to begin a lifetime of nights.
@@ -59,6 +63,54 @@ settings! {
         columns: RatingColumnSettings = flatten,
         /// What is held out.
         split: SplitSettings = flatten,
+    }
+
+    /// A lifetime of nights of a shared subspace, begun.
+    struct NightlyInitRowsSettings {
+        /// Folder for the state; must not exist
+        state: PathBuf = { positional: true, value_name: "STATE" },
+        /// Dimension of the shared subspace of users' coefficients
+        rank: usize = { value_name: "K", range: Range::of(1.0, 256.0) },
+        /// Epsilon (nats) of all nights together, for adding or removing one user
+        lifetime_epsilon: f64 = { value_name: "E", range: Range::above(0.0) },
+        /// Delta of all nights together; choose it well below one over the number of users
+        delta: f64 = { value_name: "D", range: Range::open_unit() },
+        /// Name of the column to predict
+        target_col: String = { value_name: "NAME" },
+        /// Names of the feature columns
+        feature_cols: Vec<String> = { value_name: "NAME,...", delimiter: ',' },
+        /// own (means), shared (constant feature), none
+        intercept: Intercept = { value_name: "WHERE", default: "own" },
+        /// Maximum rows per user; the rest are left out
+        max_rows: usize = { value_name: "N", default: "256", range: Range::of(1.0, 65536.0) },
+        /// Nights over which a user's budget is spread; after them the user's ratings are no longer used
+        horizon: usize = { value_name: "NIGHTS", default: "365", range: Range::of(1.0, 4096.0) },
+        /// Decay of spending: a user's night a has the weight (a + 1)^-X
+        pace: f64 = { value_name: "X", default: "0.4", range: Range::of(0.0, 4.0) },
+        /// Ledger that pays; created for these nights if it does not exist
+        ledger: Option<PathBuf> = { value_name: "FILE", usual: "STATE/ledger" },
+        /// Name of the data set in ledger and certificate
+        data_set: Option<String> = { value_name: "NAME", usual: "the state folder's name" },
+        /// Ranges that are known without the data.
+        ranges: RangeSettings = flatten,
+    }
+
+    /// One night of a shared subspace.
+    struct NightlyRunRowsSettings {
+        /// Folder made by `dp nightly init-rows`
+        state: PathBuf = { positional: true, value_name: "STATE" },
+        /// All current rows: a table with several rows per user
+        rows: TableSource = { positional: true, shapes: Shapes::Nothing },
+        /// Number of the night, above all earlier ones; must not depend on the data
+        night: Option<usize> = { value_name: "N", usual: "days since the state was made" },
+        /// The state was restored from a copy: treat unknown users as first seen right after the copy's last night
+        restored: bool = {},
+        /// Name of the user column
+        user_col: Option<String> = { value_name: "NAME", usual: "`user`, `userId` or `user_id`" },
+        /// Names of all columns, in order, if the file has no header
+        header: Option<Vec<String>> = { value_name: "NAME,...", delimiter: ',' },
+        /// What is held out.
+        held_out: PersonalHeldOutSettings = flatten,
     }
 
     /// Settings to erase users.

@@ -1,5 +1,5 @@
-//! `dp nightly`: a recommender that is updated every night with one budget for each user's
-//! lifetime.
+//! `dp nightly`: a recommender, or a shared subspace, that is updated every night with one budget
+//! for each user's lifetime.
 //!
 //! ```text
 //! STATE/nightly.json          public settings, the ledger, the first day
@@ -19,6 +19,8 @@
 //! before its release is listed, the night is lost; if killed later, running it again writes its
 //! model.
 
+mod rows;
+
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,9 +34,12 @@ use dp_multitask::{
     FactorModel, Fitted, NightState, NightlyFactorization, NightlyModel, NightlyParams,
 };
 use dp_page::{Block, terminal};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+pub(crate) use self::rows::RowNights;
+pub use self::rows::{init_rows, run_rows};
 use super::input::{HeldOut, read};
 use super::ledger::{Account, BoundAccount, Comparison, is_bound};
 use super::private_run::{Clock, name_in_ledger, run_name, unit_of};
@@ -90,7 +95,7 @@ struct State {
     release_id: String,
     target: ApproxDp,
     pace: Pace,
-    settings: NightlyParams,
+    settings: Learned,
     min_rating: Option<f64>,
     /// The columns of the catalogue that contain the items' features.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -101,6 +106,16 @@ struct State {
     /// until its next night.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     bound_items: Option<BoundItems>,
+}
+
+/// What nights learn.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+enum Learned {
+    /// Items, from ratings or likes.
+    Items(Box<NightlyParams>),
+    /// A subspace that users' linear models share, from labelled rows.
+    Rows(RowNights),
 }
 
 /// The first items of a state, which must be unchanged on later nights.
@@ -131,7 +146,9 @@ impl State {
         })?;
         let found: Self = serde_json::from_slice(&bytes).map_err(|e| Error::model(&path, e))?;
         match found.schema {
-            SCHEMA if found.bound_items.is_some() => Ok(found),
+            SCHEMA if found.bound_items.is_some() || matches!(found.settings, Learned::Rows(_)) => {
+                Ok(found)
+            }
             SCHEMA => Err(Error::model(&path, "`bound_items` is missing")),
             SCHEMA_WITHOUT_ITEMS => Ok(Self {
                 schema: SCHEMA,
@@ -159,14 +176,32 @@ impl State {
         ))
     }
 
-    /// Writes the settings of the lifetime to a folder in which nothing is paid for yet, or takes
-    /// over what an interrupted [`init`] wrote there; returns whether it did the latter.
-    fn go_on_from(&mut self, staging: &Path, items: &[u8]) -> Result<bool> {
+    /// Pays for the lifetime in a hidden folder that gets the state's name when all is there, or goes on where an interrupted call stopped; the ledger's balance.
+    /// Nights of ratings have `items`.
+    fn create(
+        &mut self,
+        folder: &Path,
+        plan: &Plan,
+        items: Option<&[u8]>,
+    ) -> Result<Option<String>> {
+        let staged = StagedFolder::open(folder, BEGUN)?;
+        let is_interrupted = self.go_on_from(&staged.path, items)?;
+        let begun = self.begin(&staged.path, plan, is_interrupted);
+        if begun.is_err() && !staged.path.join(FIRST_SEEN).exists() {
+            // nothing of a lifetime that was not begun stays; one that may be paid for keeps its store
+            let _ = fs::remove_dir_all(&staged.path);
+        }
+        let balance = begun?;
+        staged.finish()?;
+        Ok(balance.filter(|_| self.ledger.is_some()))
+    }
+
+    /// Writes what the lifetime will be in a folder in which nothing is paid for yet, or takes over what an interrupted call wrote there, and says which.
+    fn go_on_from(&mut self, staging: &Path, items: Option<&[u8]>) -> Result<bool> {
         if !staging.join(SETTINGS).exists() {
-            let files = [
-                (ITEMS, items.to_vec(), false),
-                (SETTINGS, pretty(self)?, false), // last: its presence means that everything is there
-            ];
+            let items = items.map(|items| (ITEMS, items.to_vec(), false));
+            let settings = (SETTINGS, pretty(self)?, false); // last: it says that all is there
+            let files: Vec<_> = items.into_iter().chain([settings]).collect();
             return replace_files(staging, &files, &[]).map(|()| false);
         }
         let found = Self::open(staging)?;
@@ -177,7 +212,10 @@ impl State {
             ..self.clone()
         };
         let path = staging.join(ITEMS);
-        let same_items = fs::read(&path).map_err(|e| Error::read(&path, e))? == items;
+        let same_items = match items {
+            Some(items) => fs::read(&path).map_err(|e| Error::read(&path, e))? == items,
+            None => true,
+        };
         if own == found && same_items {
             self.release_id = found.release_id;
             return Ok(true);
@@ -222,8 +260,20 @@ impl State {
         self.ledger.clone().unwrap_or_else(own)
     }
 
+    /// Settings of nights of ratings or likes.
+    fn of_items(&self) -> Result<&NightlyParams> {
+        match &self.settings {
+            Learned::Items(params) => Ok(params),
+            Learned::Rows(_) => {
+                let text =
+                    "this state learns from labelled rows: `dp nightly run-rows` makes its nights";
+                Err(Error::Usage(text.to_owned()))
+            }
+        }
+    }
+
     fn trainer(&self) -> Result<NightlyFactorization> {
-        let trainer = self.settings.clone().check()?;
+        let trainer = self.of_items()?.clone().check()?;
         let assumed = self.assumptions();
         Ok(assumed
             .into_iter()
@@ -231,6 +281,13 @@ impl State {
     }
 
     fn assumptions(&self) -> Vec<String> {
+        if matches!(self.settings, Learned::Rows(_)) {
+            return vec![
+                "names of columns and their ranges are public".to_owned(),
+                "the numbers of the nights do not follow from the rows".to_owned(),
+                ONE_LEDGER.to_owned(),
+            ];
+        }
         let mut all = vec![
             "the catalogue does not follow from the ratings".to_owned(),
             "the numbers of the nights do not follow from the ratings".to_owned(),
@@ -256,13 +313,19 @@ impl State {
         })
     }
 
-    fn plan(&self, trainer: &NightlyFactorization) -> Result<Plan> {
-        Ok(trainer.plan(self.settings.most_items, self.target, ADJACENCY)?)
+    fn plan(&self) -> Result<Plan> {
+        match &self.settings {
+            Learned::Items(params) => {
+                let most_items = params.most_items;
+                Ok(self.trainer()?.plan(most_items, self.target, ADJACENCY)?)
+            }
+            Learned::Rows(rows) => rows.plan(self.target),
+        }
     }
 
-    fn feedback(&self) -> FeedbackSettings {
+    fn feedback(&self, params: &NightlyParams) -> FeedbackSettings {
         FeedbackSettings {
-            feedback: match self.settings.base.feedback {
+            feedback: match params.base.feedback {
                 dp_multitask::Feedback::Explicit => FeedbackKind::Explicit,
                 dp_multitask::Feedback::Implicit(_) => FeedbackKind::Implicit,
             },
@@ -324,18 +387,7 @@ pub struct NightlyReport {
 pub fn init(args: &NightlyInitSettings) -> Result<NightlyReport> {
     let folder = &args.state;
     let usage = |text: String| Err(Error::Usage(text));
-    if folder.symlink_metadata().is_ok() {
-        return usage(format!("`state` {} exists already", folder.display()));
-    }
-    let name = folder
-        .file_name()
-        .map(|name| name.to_string_lossy().into_owned());
-    let Some(name) = name else {
-        return usage(format!(
-            "`state` {} does not name a folder to be made",
-            folder.display()
-        ));
-    };
+    let name = name_of_new(folder)?;
     dp_data::check_item_list(&args.items, [None, None])?;
     let items = Items::of(&args.items, args.feature_cols.as_deref(), None)?;
     let n_items = items.ids.len();
@@ -345,7 +397,6 @@ pub fn init(args: &NightlyInitSettings) -> Result<NightlyReport> {
             "`most_items` {most_items} is less than the {n_items} items of the catalogue"
         ));
     }
-    let horizon = u32::try_from(args.horizon).unwrap_or(u32::MAX);
     let mut settings = match args.feedback {
         FeedbackKind::Explicit => {
             if args.min_rating.is_some() {
@@ -362,8 +413,8 @@ pub fn init(args: &NightlyInitSettings) -> Result<NightlyReport> {
         FeedbackKind::Implicit => NightlyParams::for_likes(most_items),
     };
     settings.n_tastes = args.tastes;
+    let horizon = horizon_of(args.horizon);
     settings.most_nights = settings.most_nights.max(4 * horizon);
-    let data_set = args.data_set.clone().unwrap_or(name);
     let mut state = State {
         schema: SCHEMA,
         ledger: args
@@ -372,62 +423,84 @@ pub fn init(args: &NightlyInitSettings) -> Result<NightlyReport> {
             .map(std::path::absolute)
             .transpose()
             .map_err(|e| Error::read(folder, e))?,
-        data_set: data_set.clone(),
+        data_set: args.data_set.clone().unwrap_or(name),
         release_id: String::new(),
         target: ApproxDp::target(args.lifetime_epsilon, args.delta)?,
         pace: Pace::new(args.pace, horizon)?,
-        settings,
+        settings: Learned::Items(Box::new(settings)),
         min_rating: args.min_rating,
         feature_cols: args.feature_cols.clone(),
         first_day: days_since_1970(),
         bound_items: Some(items.bound(n_items)?),
     };
-    let plan = state.plan(&items.describe(state.trainer()?)?)?;
-    let staged = StagedFolder::open(folder, BEGUN)?;
-    let is_interrupted = state.go_on_from(&staged.path, &items.bytes()?)?;
-    let balance = match state.begin(&staged.path, &plan, is_interrupted) {
-        Ok(balance) => balance.filter(|_| args.ledger.is_some()),
-        Err(error) => {
-            // remove a lifetime that was not begun; one that may be paid for keeps its store
-            if !staged.path.join(FIRST_SEEN).exists() {
-                let _ = fs::remove_dir_all(&staged.path);
-            }
-            return Err(error);
-        }
-    };
-    staged.finish()?;
-    let file = state.ledger(folder);
-    let first = state.epsilon_of(&plan, 0..1)?;
-    let mut facts = vec![
-        fact(
-            "lifetime",
-            format!(
-                "epsilon {}, delta {:e} for all nights of a user, add or remove one user",
-                state.target.epsilon, state.target.delta
-            ),
-        ),
-        fact(
-            "pace",
-            format!(
-                "{horizon} nights from the first on which a user is seen; the first night alone has epsilon {first:.3}"
-            ),
-        ),
-    ];
-    facts.extend(balance.map(|balance| fact("ledger", balance)));
-    facts.push(fact("items", format!("{n_items}, room for {most_items}")));
+    items.describe(state.trainer()?)?;
+    let plan = state.plan()?;
+    let balance = state.create(folder, &plan, Some(&items.bytes()?))?;
+    let mut facts = vec![fact("items", format!("{n_items}, room for {most_items}"))];
     if let Some(columns) = &args.feature_cols {
         let n = items.features.len();
         facts.push(fact("features", format!("{n}, of {}", columns.join(", "))));
     }
-    facts.push(fact("written to", folder.display().to_string()));
-    facts.push(fact(
-        "next",
-        format!("dp nightly run {} RATINGS, every night", folder.display()),
-    ));
-    Ok(NightlyReport {
-        json: json!({ "state": folder, "ledger": file, "release_id": state.release_id, "public": state.public() }),
-        text: terminal(&[Block::Facts(facts)]),
-    })
+    state.begun(folder, &plan, balance, facts, "run")
+}
+
+/// The name of a state's folder, which must not be there.
+fn name_of_new(folder: &Path) -> Result<String> {
+    if folder.symlink_metadata().is_ok() {
+        let text = format!("`state` {} exists already", folder.display());
+        return Err(Error::Usage(text));
+    }
+    let name = folder.file_name().ok_or_else(|| {
+        Error::Usage(format!(
+            "`state` {} does not name a folder to be made",
+            folder.display()
+        ))
+    })?;
+    Ok(name.to_string_lossy().into_owned())
+}
+
+fn horizon_of(given: usize) -> u32 {
+    u32::try_from(given).unwrap_or(u32::MAX)
+}
+
+impl State {
+    /// What a call says that has paid for a lifetime.
+    fn begun(
+        &self,
+        folder: &Path,
+        plan: &Plan,
+        balance: Option<String>,
+        own: Vec<(String, String)>,
+        command: &str,
+    ) -> Result<NightlyReport> {
+        let first = self.epsilon_of(plan, 0..1)?;
+        let lifetime = format!(
+            "epsilon {}, delta {:e} for all nights of a user, add or remove one user",
+            self.target.epsilon, self.target.delta
+        );
+        let pace = format!(
+            "{} nights from the first on which a user is seen; the first night alone has epsilon {first:.3}",
+            self.pace.horizon()
+        );
+        let mut facts = vec![fact("lifetime", lifetime), fact("pace", pace)];
+        facts.extend(balance.map(|balance| fact("ledger", balance)));
+        facts.extend(own);
+        facts.push(fact("written to", folder.display().to_string()));
+        let data = match self.settings {
+            Learned::Items(_) => "RATINGS",
+            Learned::Rows(_) => "ROWS",
+        };
+        let next = format!(
+            "dp nightly {command} {} {data}, every night",
+            folder.display()
+        );
+        facts.push(fact("next", next));
+        let file = self.ledger(folder);
+        Ok(NightlyReport {
+            json: json!({ "state": folder, "ledger": file, "release_id": self.release_id, "public": self.public() }),
+            text: terminal(&[Block::Facts(facts)]),
+        })
+    }
 }
 
 fn fact(name: &str, text: String) -> (String, String) {
@@ -724,6 +797,16 @@ pub(crate) fn by_catalogue(model: &FactorModel, numbers: &[u32]) -> Result<Facto
 struct NightSettings {
     #[serde(flatten)]
     params: NightlyParams,
+    #[serde(flatten)]
+    night: Night,
+    /// The items in the order in which they came, where the catalogue grew or they have features.
+    #[serde(skip)]
+    order: Option<Vec<u8>>,
+}
+
+/// The same, whatever is learned.
+#[derive(Debug, Clone, Serialize)]
+struct Night {
     /// Number of the night.
     night: u32,
     /// Number of nights that were made.
@@ -734,12 +817,16 @@ struct NightSettings {
     horizon: u32,
     /// Epsilon of this night alone for a user whose first night it is.
     epsilon_of_first_night: f64,
-    /// How far the item biases moved since the previous night.
+    /// How far the item biases, or the subspace, moved since the night before.
     moved: Option<f64>,
-    /// The items in the order in which they were added, if the catalogue grew or they have
-    /// features.
-    #[serde(skip)]
-    order: Option<Vec<u8>>,
+}
+
+impl Night {
+    fn made_by(&self) -> String {
+        let (n, horizon) = (self.n_nights, self.horizon);
+        let nights = if n == 1 { "night" } else { "nights" };
+        format!("{n} {nights} of lifetimes of {horizon}")
+    }
 }
 
 impl TrainSettings for NightSettings {
@@ -749,7 +836,7 @@ impl TrainSettings for NightSettings {
     }
 
     fn n_rounds(&self) -> usize {
-        self.n_nights
+        self.night.n_nights
     }
 
     fn dim_by_rule(&self) -> bool {
@@ -769,9 +856,7 @@ impl TrainSettings for NightSettings {
     }
 
     fn made_by(&self, _: Method) -> String {
-        let (n, horizon) = (self.n_nights, self.horizon);
-        let nights = if n == 1 { "night" } else { "nights" };
-        format!("{n} {nights} of lifetimes of {horizon}")
+        self.night.made_by()
     }
 }
 
@@ -790,17 +875,10 @@ impl TrainSettings for NightSettings {
 pub fn run(args: &NightlyRunSettings, watch: &mut dyn Watch) -> Result<NightlyReport> {
     let folder = &args.state;
     let mut state = State::open(folder)?;
+    let params = state.of_items()?.clone();
     let trainer = state.trainer()?;
-    let plan = state.plan(&trainer)?;
-    let night = match args.night {
-        Some(night) => u32::try_from(night)
-            .map_err(|_| Error::Usage(format!("`night` {night} is too large")))?,
-        None if args.restored => {
-            let text = "`restored` needs `night`, a number above those of all nights that were made: none may be made twice";
-            return Err(Error::Usage(text.to_owned()));
-        }
-        None => state.today(),
-    };
+    let plan = state.plan()?;
+    let night = state.tonight(args.night, args.restored)?;
     let file = state.ledger(folder);
     let is_first = !is_bound(&file) && !folder.join(RELEASES).exists();
     let account = open_account(&file, (false, is_first), &state.data_set, &plan)?;
@@ -812,13 +890,14 @@ pub fn run(args: &NightlyRunSettings, watch: &mut dyn Watch) -> Result<NightlyRe
     let items = tonights_items(folder, args.items.as_deref(), &mut state)?;
     go_on(watch)?;
     let mut clock = Clock::start();
-    let ratings = read_tonight(args, &state)?;
+    let feedback = state.feedback(&params);
+    let ratings = read_tonight(args, &feedback)?;
     let trainer = items.describe(trainer)?;
     let features = items.features.iter();
     let names = features.flat_map(|feature| state.names_in(feature));
     dp_data::check_no_user_ids(folder.join(ITEMS), names, &ratings)?;
     let numbers = items.numbers(ratings.catalogue())?;
-    let split = HeldOut::new(&state.feedback(), &args.split, &ratings)?;
+    let split = HeldOut::new(&feedback, &args.split, &ratings)?;
     let table = numbered(split.train(), &numbers)?;
     let comparison = match folder.join(RELEASES).exists() {
         true => Comparison::Tell,
@@ -838,21 +917,16 @@ pub fn run(args: &NightlyRunSettings, watch: &mut dyn Watch) -> Result<NightlyRe
         folder,
         &state,
         (&trainer, &plan),
-        &table,
+        (&table, &table),
         (night, args.restored),
         &mut account,
     )?;
     let train = clock.lap();
     let made = &fitted.model.state;
-    replace_files(folder, &[(KEPT, serde_json::to_vec(made)?, false)], &[])?;
+    keep(folder, made)?;
     let settings = NightSettings {
-        params: state.settings.clone(),
-        night: made.last_night(),
-        n_nights: made.n_nights(),
-        lifetime_epsilon: state.target.epsilon,
-        horizon: state.pace.horizon(),
-        epsilon_of_first_night: state.epsilon_of(&plan, 0..1)?,
-        moved: made.moved(),
+        params,
+        night: state.made((made.last_night(), made.n_nights(), made.moved()), &plan)?,
         order: items.order_file(&numbers)?,
     };
     let model = by_catalogue(&fitted.model.model, &numbers)?;
@@ -872,21 +946,27 @@ pub fn run(args: &NightlyRunSettings, watch: &mut dyn Watch) -> Result<NightlyRe
         prior: None,
         run: Some(&public),
     };
-    write_model(
+    let warnings = warnings::of_ratings(release.ratings, state.target.delta);
+    let measured = || {
+        Ok(TrainReport {
+            release: &release,
+            metrics: Evaluation::measure(release.fitted, &split, &[])?,
+            by_round: None,
+            seconds: Seconds {
+                load,
+                train,
+                evaluate: clock.lap(),
+            },
+        })
+    };
+    state.write(
         folder,
-        &state,
+        &settings.night,
         &release,
-        &split,
+        (measured, warnings),
         &mut account,
-        (load, train, clock),
     )?;
-    Ok(told(
-        folder,
-        &settings,
-        &release,
-        is_new,
-        &state.ledger(folder),
-    ))
+    Ok(state.told(folder, &settings.night, &release, is_new))
 }
 
 /// Converts ledger errors of a run to errors of nights, which cannot be continued with other users
@@ -907,34 +987,41 @@ fn in_nights(folder: &Path, error: Error) -> Error {
     }
 }
 
-fn read_tonight(args: &NightlyRunSettings, state: &State) -> Result<Ratings> {
+fn read_tonight(args: &NightlyRunSettings, feedback: &FeedbackSettings) -> Result<Ratings> {
     let input = InputSettings {
         items: Some(args.state.join(ITEMS)),
         item_ids_are_public: false,
         columns: args.columns.clone(),
     };
     let source: &TableSource = &args.ratings;
-    // with keys from users' ids: rows are numbered differently every night
-    Ok(read(source, &input, &state.feedback(), None)?.of_users(|_| true))
+    // with the keys of users' ids: rows are numbered anew every night
+    Ok(read(source, &input, feedback, None)?.of_users(|_| true))
 }
 
-/// The stored state of earlier nights; a file that cannot be read is recomputed.
-fn kept(folder: &Path) -> Option<NightState> {
+/// What was kept of earlier nights; a file that cannot be read is made again.
+fn kept<T: DeserializeOwned>(folder: &Path) -> Option<T> {
     let bytes = fs::read(folder.join(KEPT)).ok()?;
     serde_json::from_slice(&bytes).ok()
 }
 
+fn keep(folder: &Path, made: &impl Serialize) -> Result<()> {
+    replace_files(folder, &[(KEPT, serde_json::to_vec(made)?, false)], &[])
+}
+
 const STRANGERS: &str = "it knows none of tonight's users: users keep their ids for a lifetime, since a user whose id changes has a new budget";
 
-/// The night, and whether it was made now.
-fn one_night(
+/// The night, and whether it was made now. `table` has the users of the data.
+fn one_night<T: Trainer>(
     folder: &Path,
     state: &State,
-    (trainer, plan): (&NightlyFactorization, &Plan),
-    table: &Private<Interactions>,
+    (trainer, plan): (&T, &Plan),
+    (data, table): (&T::Data, &Private<Interactions>),
     (night, was_restored): (u32, bool),
     account: &mut BoundAccount,
-) -> Result<(Fitted<NightlyModel>, bool)> {
+) -> Result<(Fitted<T::Model>, bool)>
+where
+    Error: From<T::Error>,
+{
     let name = run_name(&state.public())?;
     let list = ReleaseList::open(folder.join(RELEASES), &name, plan)?;
     let before = list.paid_before().len();
@@ -962,55 +1049,77 @@ fn one_night(
                 return Err(Error::Usage(text));
             }
             let run = Run::nightly(plan, lifetime, night, noise)?;
-            Ok(trainer.run(table, run.listed_in(list))?)
+            Ok(trainer.run(data, run.listed_in(list))?)
         },
     )?;
     let is_new = fitted.n_releases > before;
     Ok((fitted, is_new))
 }
 
-fn write_model(
-    folder: &Path,
-    state: &State,
-    release: &TrainRelease<'_, NightSettings>,
-    split: &HeldOut,
-    account: &mut BoundAccount,
-    (load, train, mut clock): (f64, f64, Clock),
-) -> Result<()> {
-    let out = folder.join(MODEL);
-    // what a killed run left is recomputed from the list
-    match OutputFolder::recover(&out, true, &|_| Ok(())) {
-        Ok(()) | Err(Error::Recovered { .. }) => {}
-        Err(error) => return Err(error),
+impl State {
+    /// Tonight's number, as it was given or by the calendar.
+    fn tonight(&self, given: Option<usize>, was_restored: bool) -> Result<u32> {
+        match given {
+            Some(night) => u32::try_from(night)
+                .map_err(|_| Error::Usage(format!("`night` {night} is too large"))),
+            None if was_restored => {
+                let text = "`restored` needs `night`, a number above those of all nights that were made: none may be made twice";
+                Err(Error::Usage(text.to_owned()))
+            }
+            None => Ok(self.today()),
+        }
     }
-    let files = OutputFolder::create(&out, true)?;
-    release.write(&files, false, &[])?;
-    let report = TrainReport {
-        release,
-        metrics: Evaluation::measure(release.fitted, split, &[])?,
-        by_round: None,
-        seconds: Seconds {
-            load,
-            train,
-            evaluate: clock.lap(),
-        },
-    };
-    let mut warnings = warnings::of_ratings(release.ratings, state.target.delta);
-    if account.has_other_users() {
-        warnings.push(
-            "fewer than half of tonight's users are known from earlier nights. Users must keep their ids: a user with a new id gets a new budget"
-                .to_owned(),
-        );
+
+    /// What is said of the last night, from its number, how many there were and how far it moved the model.
+    fn made(
+        &self,
+        (night, n_nights, moved): (u32, usize, Option<f64>),
+        plan: &Plan,
+    ) -> Result<Night> {
+        Ok(Night {
+            night,
+            n_nights,
+            lifetime_epsilon: self.target.epsilon,
+            horizon: self.pace.horizon(),
+            epsilon_of_first_night: self.epsilon_of(plan, 0..1)?,
+            moved,
+        })
     }
-    let aside = Aside {
-        ledger: Some(state.ledger(folder)),
-        warnings,
-    };
-    files.commit_after(
-        |files| report.write_internal(files, &aside),
-        |hidden| account.confirm(hidden),
-    )?;
-    add_history(folder, release.params.night, report.metrics.headline())
+
+    /// Writes the model, then what `measured` finds on private data.
+    fn write<R: RunReport>(
+        &self,
+        folder: &Path,
+        night: &Night,
+        release: &impl Release,
+        (measured, mut warnings): (impl FnOnce() -> Result<R>, Vec<String>),
+        account: &mut BoundAccount,
+    ) -> Result<()> {
+        let out = folder.join(MODEL);
+        // what a killed run left is made again from the list
+        match OutputFolder::recover(&out, true, &|_| Ok(())) {
+            Ok(()) | Err(Error::Recovered { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        let files = OutputFolder::create(&out, true)?;
+        release.write(&files, false, &[])?;
+        let report = measured()?;
+        if account.has_other_users() {
+            warnings.push(
+                "fewer than half of tonight's users are known from earlier nights. Users must keep their ids: a user with a new id gets a new budget"
+                    .to_owned(),
+            );
+        }
+        let aside = Aside {
+            ledger: Some(self.ledger(folder)),
+            warnings,
+        };
+        files.commit_after(
+            |files| report.write_internal(files, &aside),
+            |hidden| account.confirm(hidden),
+        )?;
+        add_history(folder, night.night, report.internal().headline)
+    }
 }
 
 /// Adds the night's held-out error to the history, for the owner only.
@@ -1047,57 +1156,64 @@ fn history(folder: &Path) -> Vec<NightFigure> {
     rows.into_iter().flatten().flatten().collect()
 }
 
-fn told(
-    folder: &Path,
-    settings: &NightSettings,
-    release: &TrainRelease<'_, NightSettings>,
-    is_new: bool,
-    ledger: &Path,
-) -> NightlyReport {
-    let certificate = &release.fitted.certificate;
-    let night = match is_new {
-        true => format!("{}, made now", settings.night),
-        false => format!(
-            "{} is the last one and was made before: nothing was paid, and its model was written again without tonight's ratings",
-            settings.night
-        ),
-    };
-    let mut facts = vec![fact("night", night)];
-    facts.push(fact(
-        "lifetime",
-        format!(
-            "epsilon {}, delta {:e} for all nights of a user, add or remove one user",
-            settings.lifetime_epsilon, certificate.target.delta
-        ),
-    ));
-    facts.push(fact("model", release.model_line()));
-    if let Some(moved) = settings.moved {
+impl State {
+    /// What a call says that has made a night.
+    fn told(
+        &self,
+        folder: &Path,
+        settings: &Night,
+        release: &impl Release,
+        is_new: bool,
+    ) -> NightlyReport {
+        let certificate = release.certificate();
+        let ledger = self.ledger(folder);
+        let (records, moved) = match self.settings {
+            Learned::Items(_) => ("ratings", ["item biases", "root mean square"]),
+            Learned::Rows(_) => ("rows", ["the subspace", "as a Frobenius distance"]),
+        };
+        let night = match is_new {
+            true => format!("{}, made now", settings.night),
+            false => format!(
+                "{} is the last one and was made before: nothing was paid, and its model was written again without tonight's {records}",
+                settings.night
+            ),
+        };
+        let mut facts = vec![fact("night", night)];
         facts.push(fact(
-            "moved",
-            format!("item biases by {moved:.4} since the night before, root mean square"),
+            "lifetime",
+            format!(
+                "epsilon {}, delta {:e} for all nights of a user, add or remove one user",
+                settings.lifetime_epsilon, certificate.target.delta
+            ),
         ));
-    }
-    let paid = "all nights were paid for when the state was made; later ones cost nothing more";
-    facts.push(fact("ledger", format!("{}: {paid}", ledger.display())));
-    facts.push(fact("written to", folder.join(MODEL).display().to_string()));
-    facts.push(fact(
-        "internal",
-        format!(
-            "{}: errors by night, not to be published",
-            folder.join(HISTORY).display()
-        ),
-    ));
-    NightlyReport {
-        json: json!({
-            "night": settings.night,
-            "n_nights": settings.n_nights,
-            "made_now": is_new,
-            "moved": settings.moved,
-            "model": release.model_line(),
-            "out": folder.join(MODEL),
-            "certificate_digest": certificate.digest,
-        }),
-        text: terminal(&[Block::Facts(facts)]),
+        facts.push(fact("model", release.model_line()));
+        if let Some(by) = settings.moved {
+            let [what, how] = moved;
+            let text = format!("{what} by {by:.4} since the night before, {how}");
+            facts.push(fact("moved", text));
+        }
+        let paid = "all nights were paid for when the state was made; later ones cost nothing more";
+        facts.push(fact("ledger", format!("{}: {paid}", ledger.display())));
+        facts.push(fact("written to", folder.join(MODEL).display().to_string()));
+        facts.push(fact(
+            "internal",
+            format!(
+                "{}: errors by night, not to be published",
+                folder.join(HISTORY).display()
+            ),
+        ));
+        NightlyReport {
+            json: json!({
+                "night": settings.night,
+                "n_nights": settings.n_nights,
+                "made_now": is_new,
+                "moved": settings.moved,
+                "model": release.model_line(),
+                "out": folder.join(MODEL),
+                "certificate_digest": certificate.digest,
+            }),
+            text: terminal(&[Block::Facts(facts)]),
+        }
     }
 }
 
@@ -1109,12 +1225,18 @@ fn told(
 pub fn status(args: &NightlyStatusSettings) -> Result<NightlyReport> {
     let folder = &args.state;
     let state = State::open(folder)?;
-    let plan = state.plan(&state.trainer()?)?;
+    let plan = state.plan()?;
     let ledger = Ledger::open(state.ledger(folder), &state.data_set, ADJACENCY)?;
     let found = ledger.lifetime(&state.release_id)?;
-    let kept = kept(folder);
+    let kept: Option<Value> = kept(folder);
+    let of_kept = |name: &str| kept.as_ref().and_then(|kept| kept.get(name));
+    let shown = |name: &str| match of_kept(name) {
+        None => "none yet".to_owned(),
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+    };
     let (today, horizon) = (state.today(), state.pace.horizon());
-    let made = kept.as_ref().map_or(0, NightState::n_nights);
+    let made = of_kept("n_nights").and_then(Value::as_u64).unwrap_or(0);
     let since_first = found.last_night.map_or(0, |last| last + 1).min(horizon);
     let spent = state.epsilon_of(&plan, 0..since_first)?;
     let left = state.epsilon_of(&plan, since_first..horizon)?;
@@ -1155,11 +1277,10 @@ pub fn status(args: &NightlyStatusSettings) -> Result<NightlyReport> {
             format!("have spent epsilon {spent:.3}; epsilon {left:.3} is left"),
         ),
         fact("noise draws", format!("{} left", found.draws_left)),
-        fact(
-            "tastes",
-            kept.as_ref()
-                .map_or_else(|| "none yet".to_owned(), |kept| kept.n_tastes().to_string()),
-        ),
+        match &state.settings {
+            Learned::Items(_) => fact("tastes", shown("n_tastes")),
+            Learned::Rows(_) => fact("learns", shown("stage")),
+        },
     ];
     if !args.show_internal && folder.join(HISTORY).exists() {
         let text = format!(
@@ -1204,7 +1325,7 @@ pub fn status(args: &NightlyStatusSettings) -> Result<NightlyReport> {
 pub fn erase(args: &NightlyEraseSettings) -> Result<NightlyReport> {
     let folder = &args.state;
     let state = State::open(folder)?;
-    let plan = state.plan(&state.trainer()?)?;
+    let plan = state.plan()?;
     let account = open_account(
         &state.ledger(folder),
         (false, false),

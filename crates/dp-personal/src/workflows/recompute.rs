@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::federate::{AllRuns, Rows, Shape, selection};
-use super::nightly::{Items, by_catalogue};
+use super::nightly::{Items, RowNights, by_catalogue};
 use super::private_run::run_name;
 use super::train::ADJACENCY;
 use crate::error::{Error, Result};
@@ -309,9 +309,16 @@ impl Replay<'_> {
     }
 
     fn nights(&self) -> Result<Rebuilt> {
-        let n_nights = self.settings["n_nights"].as_u64();
+        let settings = &self.settings;
+        let n_nights = settings
+            .get("n_nights")
+            .or_else(|| settings.pointer("/method/n_nights"));
+        let n_nights = n_nights.and_then(Value::as_u64);
         let n_nights = n_nights.and_then(|n| usize::try_from(n).ok());
         let n_nights = n_nights.ok_or_else(|| self.wrong("no number of nights"))?;
+        if let Ok(rows) = self.get::<RowNights>("settings") {
+            return self.nights_of_rows(&rows, n_nights);
+        }
         let params: NightlyParams = self.get("settings")?;
         let most_items = params.most_items;
         let order = Items::of_model(self.folder)?;
@@ -338,6 +345,14 @@ impl Replay<'_> {
         };
         let model = by_catalogue(&fitted.model.model, &numbers)?;
         self.factor_file(fitted.map(|_| model), &catalogue)
+    }
+
+    fn nights_of_rows(&self, rows: &RowNights, n_nights: usize) -> Result<Rebuilt> {
+        let (trainer, plan) = (rows.trainer()?.until(n_nights), rows.plan(self.target()?)?);
+        let nobody = UserSamplesBuilder::new(rows.inputs.dim(), rows.max_rows)?;
+        let fitted = trainer.run(&nobody.build().0, self.run(&plan)?)?;
+        let bytes = subspace_bytes(&fitted.model.subspace, &rows.inputs)?;
+        Ok(Rebuilt::of(SUBSPACE, bytes, fitted))
     }
 
     fn subspace(&self) -> Result<Rebuilt> {

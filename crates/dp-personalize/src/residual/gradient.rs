@@ -49,7 +49,7 @@ pub struct ResidualScratch {
 }
 
 /// `R_j = scale p w_j^T` of one user.
-pub(super) struct Gradient<'a> {
+pub(crate) struct Gradient<'a> {
     pub(super) scale: f64,
     pub(super) pulled: &'a [f32],
     pub(super) direction: &'a [f64],
@@ -95,7 +95,7 @@ impl Public<'_> {
     /// ```text
     /// R_j = m_j/(m_j - k) W X_j^T r_j w_j^T / (||v_j|| e_j),  w_j = v_j/||v_j||,  r_j = y_j - X_j W U v_j,  e_j = ||X_j||_F^2 / d
     /// ```
-    pub(super) fn gradient<'s>(
+    pub(crate) fn gradient<'s>(
         &'s self,
         user: UserRow<'_>,
         own: &'s mut ResidualScratch,
@@ -182,7 +182,7 @@ impl Public<'_> {
 /// Every user's gradient at one subspace: first its size is released, which determines the clipping
 /// norm, then the clipped gradient. None if they do not fit into memory or users may have many
 /// rows.
-pub(super) fn gradient_cache(
+pub(crate) fn gradient_cache(
     public: &Public<'_>,
     samples: &UserSamples,
     memory: Vec<f32>,

@@ -9,7 +9,7 @@ use dp_linalg::{
     PsdScratch, packed_len, psd_part_plus_ridge_solve, symmetric_eigen, write_outer_product,
 };
 use dp_mechanism::{Provenance, ReleasedVector, Run, SparseBuffer, Trainer, VectorContribution};
-use gradient::gradient_cache;
+use gradient::Gradient;
 
 use crate::cache::Cache;
 use crate::init::ProjectorSum;
@@ -20,10 +20,7 @@ use crate::{Error, Result, Subspace};
 pub use gradient::ResidualScratch;
 pub use whitening::{DirectionMoments, MomentScratch};
 
-#[cfg(test)]
-pub(crate) use gradient::Public;
-#[cfg(not(test))]
-use gradient::Public;
+pub(crate) use gradient::{Public, gradient_cache};
 
 /// Alternating minimisation by residual Gauss-Newton steps, for the squared loss.
 ///
@@ -205,14 +202,17 @@ fn mean_size(
 }
 
 /// The subspace of coefficients for original features.
-fn of_features_as_they_are(whitened: &Subspace, transform: Option<&[f64]>) -> Result<Subspace> {
+pub(crate) fn of_features_as_they_are(
+    whitened: &Subspace,
+    transform: Option<&[f64]>,
+) -> Result<Subspace> {
     let basis = unwhitened(whitened, transform);
     let (dim, rank) = (whitened.dim(), whitened.rank());
     Subspace::spanned_by(dim, rank, &basis, whitened.provenance())
 }
 
 /// `W^T U`: coefficients for original features.
-fn unwhitened(subspace: &Subspace, transform: Option<&[f64]>) -> Vec<f64> {
+pub(crate) fn unwhitened(subspace: &Subspace, transform: Option<&[f64]>) -> Vec<f64> {
     let Some(transform) = transform else {
         return subspace.basis().to_vec();
     };
@@ -407,8 +407,15 @@ impl VectorContribution for ResidualStep<'_> {
             return;
         };
         let (dim, rank) = (found.pulled.len(), found.direction.len());
+        self.write(found, out.dense(Self::n_coordinates(dim, rank)));
+    }
+}
+
+impl ResidualStep<'_> {
+    /// Writes one user's share.
+    pub(crate) fn write(&self, found: Gradient<'_>, out: &mut [f64]) {
+        let (dim, rank) = (found.pulled.len(), found.direction.len());
         let weight = clip_factor(found.size, self.clip_norm);
-        let out = out.dense(Self::n_coordinates(dim, rank));
         let (gradient, moments) = out.split_at_mut(dim * rank);
         let scale = weight * found.scale / self.clip_norm;
         found.scales.clear();
@@ -495,18 +502,12 @@ fn advance(
     let trace: f64 = moments.iter().step_by(rank + 1).sum();
     let noise = released.noise_stddev();
     let ridge = noise * (2.0 * rank as f64).sqrt();
-    let mut scratch = PsdScratch::new(rank)?;
     // released column by column
     let mut change = transposed(residual, rank);
-    for row in change.chunks_exact_mut(rank) {
-        psd_part_plus_ridge_solve(&moments, ridge, row, &mut scratch)?;
-        row.iter_mut().for_each(|x| *x *= clip_norm * moment_weight);
-    }
-    let inverse_squares = symmetric_eigen(&moments, rank)?.values.into_iter();
-    let inverse_squares: f64 = inverse_squares.map(|s| (s.max(0.0) + ridge).powi(-2)).sum();
-    let noise_energy = dim as f64 * (noise * clip_norm * moment_weight).powi(2) * inverse_squares;
+    let unit = clip_norm * moment_weight;
+    change.iter_mut().for_each(|x| *x *= unit);
+    let shrunk = shrunk_change(&mut change, &moments, (rank, ridge), noise * unit)?;
     let size = norm(&change);
-    let shrunk = (1.0 - noise_energy / (size * size)).max(0.0);
     let scale = if shrunk * size > 1.0 {
         1.0 / size
     } else {
@@ -522,4 +523,22 @@ fn advance(
         subspace: Subspace::spanned_by(dim, rank, &columns, provenance)?,
         weight: (trace / moment_weight).max(noise / moment_weight),
     })
+}
+
+/// Turns `R` into `D = R (PSD(S) + ridge)^-1`, for noise of this standard deviation in `R`, and gives the positive-part James-Stein factor of `D`.
+pub(crate) fn shrunk_change(
+    change: &mut [f64],
+    moments: &[f64],
+    (rank, ridge): (usize, f64),
+    noise: f64,
+) -> Result<f64> {
+    let mut scratch = PsdScratch::new(rank)?;
+    for row in change.chunks_exact_mut(rank) {
+        psd_part_plus_ridge_solve(moments, ridge, row, &mut scratch)?;
+    }
+    let inverse_squares = symmetric_eigen(moments, rank)?.values.into_iter();
+    let inverse_squares: f64 = inverse_squares.map(|s| (s.max(0.0) + ridge).powi(-2)).sum();
+    let n_rows = (change.len() / rank) as f64;
+    let noise_energy = n_rows * noise.powi(2) * inverse_squares;
+    Ok((1.0 - noise_energy / norm(change).powi(2)).max(0.0))
 }

@@ -172,7 +172,12 @@ impl Whitening {
     }
 
     /// Post-processing of the release.
-    fn transform(&self, dim: usize, values: &[f64], noise_stddev: f64) -> Result<Option<Vec<f64>>> {
+    pub(crate) fn transform(
+        &self,
+        dim: usize,
+        values: &[f64],
+        noise_stddev: f64,
+    ) -> Result<Option<Vec<f64>>> {
         let mut matrix = vec![0.0; dim * dim];
         unpack_symmetric(values, dim, &mut matrix)?;
         let trace: f64 = matrix.iter().step_by(dim + 1).sum();

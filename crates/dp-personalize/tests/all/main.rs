@@ -8,6 +8,7 @@ mod bad_input;
 mod exponential;
 mod golden;
 mod learns;
+mod nights;
 mod observed;
 mod runs;
 mod settings;

@@ -14,10 +14,10 @@ use crate::personal::{
     shares_of, whole_space,
 };
 use crate::rounds::MeasuredRounds;
-use crate::settings::PersonalizeSettings;
+use crate::settings::PersonalHeldOutSettings;
 
 /// Users with their parts.
-pub(super) struct HeldOut {
+pub(crate) struct HeldOut {
     split: Private<Vec<SplitUser>>,
     train: Users,
     /// Every user in the order of the split, if some are excluded from training.
@@ -26,30 +26,31 @@ pub(super) struct HeldOut {
 }
 
 impl HeldOut {
-    pub(super) fn new(
-        args: &PersonalizeSettings,
+    pub(crate) fn new(
+        args: &PersonalHeldOutSettings,
+        max_rows: usize,
         inputs: &Inputs,
         table: SampleTable,
     ) -> Result<Self> {
-        let shares = shares_of(args.held_out.no_split, args.held_out.shares.given())?;
+        let shares = shares_of(args.no_split, args.shares.given())?;
         let n_features = inputs.features.len();
-        let split = shares.split(table.into_users(), n_features, args.held_out.split_seed)?;
+        let split = shares.split(table.into_users(), n_features, args.split_seed)?;
         let users = |held_out: bool| {
             let mine = split.expose().iter();
             let mine = mine.filter(|user| held_out || !user.held_out);
             let mine = mine.map(|user| &user.history);
-            Users::keyed(inputs, mine, args.run.columns.max_rows)
+            Users::keyed(inputs, mine, max_rows)
         };
         let (train, all) = (users(false)?, shares.held_out_users > 0.0);
         Ok(Self {
             all: all.then(|| users(true)).transpose()?,
             train,
             split,
-            measure: !args.held_out.no_split,
+            measure: !args.no_split,
         })
     }
 
-    pub(super) const fn train(&self) -> &Users {
+    pub(crate) const fn train(&self) -> &Users {
         &self.train
     }
 
@@ -119,7 +120,7 @@ impl HeldOut {
     }
 
     /// Errors of all users; without held-out rows only their numbers of rows.
-    pub(super) fn measure(
+    pub(crate) fn measure(
         &self,
         inputs: &Inputs,
         private: &Subspace,

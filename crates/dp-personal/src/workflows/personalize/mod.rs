@@ -10,11 +10,11 @@ use dp_personalize::{Fitted, Subspace};
 use serde_json::{Value, json};
 
 pub use self::audit::audit;
-use self::held_out::HeldOut;
+pub(crate) use self::held_out::HeldOut;
 use self::settings::Settings;
 use crate::error::Result;
 use crate::metric_release::{Measured, MetricRelease, TrainedAndHeldOut, with_metrics};
-use crate::output::{PersonalRelease, PersonalReport, Seconds};
+use crate::output::{PersonalRelease, PersonalReport, Seconds, SubspaceBy};
 use crate::quality::Verdict;
 use crate::settings::PersonalizeSettings;
 use crate::warnings;
@@ -116,7 +116,8 @@ pub fn personalize_at(
     let assumed = assumptions(args, &opened);
     let public = opened.public("personalize", args, &assumed, own)?;
     let (table, shard) = opened.deal(&public, table, |all, keep| all.of_users(keep))?;
-    let parts = |table| HeldOut::new(args, &inputs, table);
+    let max_rows = args.run.columns.max_rows;
+    let parts = |table| HeldOut::new(&args.held_out, max_rows, &inputs, table);
     let (held_out, shard) = (parts(table)?, shard.map(parts).transpose()?);
     let own = shard.as_ref().unwrap_or(&held_out);
     let load = clock.lap();
@@ -136,7 +137,7 @@ pub fn personalize_at(
     let release = PersonalRelease {
         fitted: &fitted,
         inputs: &inputs,
-        settings: &settings.method,
+        by: SubspaceBy::Run(&settings.method),
         run: &public,
     };
     opened.write(&release)?;
