@@ -130,12 +130,12 @@ pub struct NightlySubspace {
     assumptions: Vec<String>,
 }
 
-/// The subspace of a night, and what its successor goes on from. Public.
+/// The subspace of a night, and the state for the next night. Public.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NightlySubspaceModel {
     /// The shared subspace.
     pub subspace: Subspace,
-    /// What the nights say: for the next one.
+    /// For the next night.
     pub state: SubspaceState,
 }
 
@@ -146,7 +146,8 @@ impl NightlySubspace {
         &self.params
     }
 
-    /// The same with what was [kept](NightlySubspaceModel::state) after an earlier night. It stands for the nights of a list that ends with that night; with any
+    /// The same starting from the [state](NightlySubspaceModel::state) after an earlier night. It replaces
+    /// the nights of a list that ends with that night; with any
     /// other list it is ignored, and all nights are replayed. The model is the same either way.
     #[must_use]
     pub fn continuing(mut self, kept: SubspaceState) -> Self {
@@ -235,7 +236,7 @@ impl Trainer for NightlySubspace {
     }
 }
 
-/// What nights learn.
+/// The block that a night's vector has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Stage {
@@ -254,11 +255,12 @@ impl Stage {
     }
 }
 
-/// What all nights so far say: made of releases alone, and as public as they are. To be handed to [`NightlySubspace::continuing`].
+/// Sums over all nights so far. Computed from the releases only, and as public as they are. For
+/// [`NightlySubspace::continuing`].
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SubspaceState {
-    /// Hash of the last night, which stands for all.
+    /// Hash of the last night, which identifies all of them.
     list_head: String,
     dim: usize,
     rank: usize,
@@ -318,7 +320,7 @@ impl SubspaceState {
         self.last_night
     }
 
-    /// What its nights learn now: `directions`, `projectors` or `steps`.
+    /// The stage of the next night: `directions`, `projectors` or `steps`.
     #[must_use]
     pub const fn stage(&self) -> &'static str {
         match self.stage {
@@ -364,7 +366,7 @@ struct Nights<'a> {
 }
 
 impl Nights<'_> {
-    /// What the blocks of a user's vector are multiplied by: the indicator, and the others, whose norm is 1.
+    /// Scales of a user's indicator and of the other block, whose norm is at most 1.
     fn scales(&self) -> [f64; 2] {
         let rest = match self.state.stage {
             Stage::Directions | Stage::Projectors => 1.0,
@@ -373,7 +375,8 @@ impl Nights<'_> {
         [COUNT_SHARE.sqrt(), (1.0 - COUNT_SHARE).sqrt() / rest].map(|scale| INSIDE * scale)
     }
 
-    /// Calls `make` with the length of the next night and what `users` add to it, if it is not in the list already.
+    /// Calls `make` with the length of the next night and its contribution. `users` is given if the
+    /// night is not in the list yet.
     fn tonight<T>(
         &self,
         users: Option<&UserSamples>,
@@ -416,7 +419,7 @@ impl Nights<'_> {
         make(len, &own)
     }
 
-    /// Takes over a night.
+    /// Adds a night's release to the sums, and updates the subspace.
     fn observe(&mut self, night: &ReleasedNight) -> Result<()> {
         let [of_count, of_rest] = self.scales();
         let (released, noise) = (night.sum.values(), night.sum.noise_stddev());
@@ -553,7 +556,7 @@ fn add(sums: &mut Vec<f64>, numbers: &[f64], weight: f64) {
     cells.for_each(|(sum, x)| *sum += weight * x);
 }
 
-/// What users send on a night.
+/// Users' contributions to a night.
 struct NightRows<'a> {
     dim: usize,
     len: usize,
@@ -596,18 +599,13 @@ impl VectorContribution for NightRows<'_> {
 
     fn contribute(&self, user: UserRow<'_>, scratch: &mut NightScratch, out: &mut SparseBuffer) {
         let cells = UserCells::of(user, self.dim);
-        let [of_count, of_rest] = self.scales;
-        let mut share = || {
-            let out = out.dense(self.len);
-            out[0] = of_count;
-            &mut out[1..]
-        };
+        let of_rest = self.scales[1];
         match (&self.asked, scratch) {
             (Asked::Directions { clip_norm }, NightScratch::Directions(matrix)) => {
                 let n_rows = mean_direction(cells, self.dim, matrix);
                 if n_rows > 0 {
                     let scale = of_rest * clip_factor(norm(matrix), *clip_norm) / clip_norm;
-                    write_symmetric(share(), matrix, self.dim, scale);
+                    write_symmetric(self.share(out), matrix, self.dim, scale);
                 }
             }
             (Asked::Projectors(sum), NightScratch::Projectors(Some(own), direction)) => {
@@ -615,18 +613,27 @@ impl VectorContribution for NightRows<'_> {
                 let length = norm(direction);
                 if length > 0.0 && length.is_finite() {
                     direction.iter_mut().for_each(|u| *u /= length);
-                    write_symmetric_square(share(), direction, of_rest);
+                    write_symmetric_square(self.share(out), direction, of_rest);
                 }
             }
             (Asked::Steps(step), NightScratch::Steps(own)) => {
                 if let Some(found) = step.public.gradient(user, own) {
-                    let share = share();
+                    let share = self.share(out);
                     step.write(found, share);
                     share.iter_mut().for_each(|x| *x *= of_rest);
                 }
             }
             _ => {} // does not happen for any user: the stage is public
         }
+    }
+}
+
+impl NightRows<'_> {
+    /// The part of a user's vector behind the indicator.
+    fn share<'b>(&self, out: &'b mut SparseBuffer) -> &'b mut [f64] {
+        let out = out.dense(self.len);
+        out[0] = self.scales[0];
+        &mut out[1..]
     }
 }
 

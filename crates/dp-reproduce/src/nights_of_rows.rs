@@ -209,7 +209,6 @@ impl Lifetime {
             None => self.fit.clone(),
         };
         let made = fit.run(samples, run.listed_in(list))?.model;
-        tracing::debug!(night = number, stage = made.state.stage(), "made");
         self.kept = Some(made.state);
         Ok(made.subspace)
     }

@@ -30,9 +30,7 @@ use dp_accounting::{Ledger, Pace, Plan, gdp};
 use dp_core::{ApproxDp, Interactions, InteractionsBuilder, Private};
 use dp_data::{FeatureVocabulary, ItemCatalogue, Ratings, TableSource};
 use dp_mechanism::{NoiseSource, PacedLifetime, ReleaseList, Run, Trainer};
-use dp_multitask::{
-    FactorModel, Fitted, NightState, NightlyFactorization, NightlyModel, NightlyParams,
-};
+use dp_multitask::{FactorModel, Fitted, NightlyFactorization, NightlyParams};
 use dp_page::{Block, terminal};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -749,7 +747,7 @@ fn add_items(items: &mut Items, catalogue: &Path, state: &State) -> Result<()> {
         )));
     }
     items.add(new);
-    let (n_items, most) = (items.ids.len(), state.settings.most_items);
+    let (n_items, most) = (items.ids.len(), state.of_items()?.most_items);
     if n_items > most {
         return Err(Error::Usage(format!(
             "`items` brings the catalogue to {n_items} items, and this state has room for {most}: create a new one with a larger `most_items`"

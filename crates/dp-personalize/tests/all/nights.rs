@@ -114,7 +114,10 @@ fn nights_learn_the_subspace_for_any_features() {
             let whole = Grid::new(multiplier, 1.0).unwrap().l2_bound();
             let bound = Pace::new(0.4, NIGHTS).unwrap().bounds(whole).unwrap()[0] as f64;
             let most = norms.most[0] / bound;
-            assert!(most <= 1.0 && most > 0.99, "{} {most}", state.stage());
+            // the sizes of residual gradients may all be below the clip until that has followed them
+            let is_step = state.stage() == "steps";
+            let may_be_small = is_step && number + 1 < NIGHTS;
+            assert!(most <= 1.0 && (most > 0.99 || may_be_small), "{most}");
             seen.push((state.stage(), distance(&data, &subspace)));
             kept = Some(state);
         }

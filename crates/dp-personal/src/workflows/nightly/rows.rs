@@ -13,7 +13,7 @@ use super::{
 };
 use crate::error::{Error, Result};
 use crate::output::{PersonalRelease, PersonalReport, Seconds, SubspaceBy};
-use crate::personal::{Column, Inputs, Intercept, Ranges, Task, columns_of, shares_of};
+use crate::personal::{Column, Inputs, Ranges, Task, columns_of, shares_of};
 use crate::settings::{ColumnSettings, NightlyInitRowsSettings, NightlyRunRowsSettings};
 use crate::warnings;
 use crate::watch::{Watch, go_on};

@@ -38,7 +38,8 @@ pub fn audit(args: &AuditPersonalizeSettings, watch: &mut dyn Watch) -> Result<A
     tracing::info!(file = %args.run.data, "reading rows");
     let table = dp_data::read_samples(&args.run.data, &settings.columns)?;
     let inputs = settings.inputs(&table)?;
-    let held_out = HeldOut::new(&run, &inputs, table)?;
+    let max_rows = run.run.columns.max_rows;
+    let held_out = HeldOut::new(&run.held_out, max_rows, &inputs, table)?;
     settings.plan(&inputs, target, ADJACENCY)?; // refuses numbers of features that are not supported
     let axes_each = match settings.fit {
         Fit::Residual(_) => 2,
