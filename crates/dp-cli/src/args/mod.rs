@@ -203,6 +203,8 @@ impl Command {
                 NightlyCommand::Status(_) => "nightly status",
                 NightlyCommand::Erase(_) => "nightly erase",
                 NightlyCommand::Publish(_) => "nightly publish",
+                NightlyCommand::InitRows(_) => "nightly init-rows",
+                NightlyCommand::RunRows(_) => "nightly run-rows",
             },
             Self::Ledger(of) => match of.command {
                 LedgerCommand::Create(_) => "ledger create",
