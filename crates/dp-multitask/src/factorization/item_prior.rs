@@ -152,3 +152,34 @@ impl ItemPrior {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rand::SeedableRng;
+    use rand_chacha::ChaCha20Rng;
+    use rand_distr::{Distribution, StandardNormal};
+
+    use super::*;
+
+    #[test]
+    fn sums_along_the_taste_factors_support_them_and_others_do_not() {
+        let (n_items, dim) = (400, 3);
+        for seed in 0..20 {
+            let mut rng = ChaCha20Rng::seed_from_u64(seed);
+            let mut normal = || -> f64 { StandardNormal.sample(&mut rng) };
+            let tastes: Vec<f64> = (0..n_items * 2).map(|_| normal()).collect();
+            let weights: Vec<f64> = (0..n_items).map(|_| normal().exp()).collect();
+            let prior = ItemPrior::new(tastes.clone(), 2, 0..2).unwrap();
+            let mut shown = |share: f64| {
+                let rows = tastes.chunks_exact(2).zip(&weights);
+                let sums: Vec<f64> = rows
+                    .flat_map(|(q, w)| [0.0, share * w * q[0], share * w * q[1]])
+                    .map(|sum| sum + 2.0 * normal())
+                    .collect();
+                prior.shows_in(&sums, &weights, dim)
+            };
+            // standardised sums: normal around 0, so a false alarm has probability 3e-5; far above 4; far below -4
+            assert_eq!([0.0, 1.0, -1.0].map(&mut shown), [false, true, false]);
+        }
+    }
+}
