@@ -206,7 +206,7 @@ def print_row(cells):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--ours", help="the built example accounting_peer")
+    parser.add_argument("--ours", help="the built program accounting_peer")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--peer", help=argparse.SUPPRESS)
     parser.add_argument("workloads", nargs="*")

@@ -14,5 +14,5 @@ target="${CARGO_TARGET_DIR:-target}"
 . benches/peers/python.sh
 python="$(peer_python end-to-end "implicit==0.7.*" "pandas>=2")"
 cargo build --quiet --release -p dp-cli --bin dp
-cargo build --quiet --release -p dp-benches --example generated_ratings
-exec "$python" benches/peers/end_to_end.py --dp "$target/release/dp" --generator "$target/release/examples/generated_ratings" "$@"
+cargo build --quiet --release -p dp-benches --bin generated_ratings
+exec "$python" benches/peers/end_to_end.py --dp "$target/release/dp" --generator "$target/release/generated_ratings" "$@"

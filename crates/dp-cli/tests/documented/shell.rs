@@ -33,7 +33,7 @@ command="$1"; shift; package=; kind=; target=
 while [ $# -gt 0 ] && [ "$1" != -- ]; do
   case "$1" in
     -p) shift; package="$1" ;;
-    --test|--bench|--example) kind="${1#--}"; shift; target="$1" ;;
+    --test|--bench|--bin|--example) kind="${1#--}"; shift; target="$1" ;;
   esac
   shift
 done
@@ -50,7 +50,7 @@ case "$package" in
 esac
 [ -e "$folder/Cargo.toml" ] || { echo "no package $package" >&2; exit 101; }
 [ -z "$target" ] && exit 0
-for name in "$folder/${kind}s/$target" "$folder/${kind}es/$target" "$folder/$target"; do
+for name in "$folder/${kind}s/$target" "$folder/${kind}es/$target" "$folder/src/$kind/$target" "$folder/$target"; do
   if [ -e "$name.rs" ] || [ -e "$name/main.rs" ]; then exit 0; fi
 done
 echo "no $kind $target of $package" >&2; exit 101

@@ -1,6 +1,6 @@
 //! Peak memory of the whole process for private training on generated ratings:
 //!
-//! `cargo run --release -p dp-benches --example memory -- 100` for 100 million (default 10).
+//! `cargo run --release -p dp-benches --bin memory -- 100` for 100 million (default 10).
 
 use std::time::Instant;
 

@@ -2,7 +2,7 @@
 //! user, with a long tail of items and stars of low rank. For experiments with `dp train --memory`;
 //! output to a pipe works as well as to a file:
 //!
-//! `cargo run --release -p dp-benches --example generated_ratings -- USERS ITEMS RATINGS > ratings.csv`
+//! `cargo run --release -p dp-benches --bin generated_ratings -- USERS ITEMS RATINGS > ratings.csv`
 
 #![allow(
     clippy::cast_possible_truncation,
