@@ -168,7 +168,7 @@ mod tests {
             let mut rng = ChaCha20Rng::seed_from_u64(seed);
             let mut normal = || -> f64 { StandardNormal.sample(&mut rng) };
             let tastes: Vec<f64> = (0..n_items * 2).map(|_| normal()).collect();
-            let weights: Vec<f64> = (0..n_items).map(|_| normal().exp()).collect();
+            let weights: Vec<f64> = (0..n_items).map(|item| (1 + item % 5) as f64).collect();
             let prior = ItemPrior::new(tastes.clone(), 2, 0..2).unwrap();
             let mut shown = |share: f64| {
                 let rows = tastes.chunks_exact(2).zip(&weights);
