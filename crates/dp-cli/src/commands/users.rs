@@ -57,7 +57,12 @@ fn ranking(found: &Recommendations) -> String {
         n => format!("{n} own ratings"),
     };
     let mut text = match (found.n_history, found.orders_alike) {
-        (0, _) => "no ratings in the history: these are the most popular items\n".to_owned(),
+        (0, _) if found.n_unknown_items > 0 => {
+            "no rating in the history is of an item in the model, whose ids are in column `item` of items.csv: this is the order for a user without \
+             ratings\n"
+                .to_owned()
+        }
+        (0, _) => "no ratings in the history: this is the order for a user without ratings\n".to_owned(),
         (_, false) => format!("from {own}:\n"),
         (_, true) => format!(
             "this order is the same for every user: the model has no taste factors that {own} could inform; the history changes the predicted \

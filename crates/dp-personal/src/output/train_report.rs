@@ -253,7 +253,12 @@ impl<S: TrainSettings> RunReport for TrainReport<'_, S> {
     fn facts(&self) -> Vec<(String, String)> {
         let release = self.release;
         let by_rule = release.params.dim_by_rule() && release.fitted.model.dim() == 1;
-        let reason = fact("", format!("{NO_TASTES}. Use --dim 3 to override"));
+        let reason = fact(
+            "",
+            format!(
+                "{NO_TASTES}. More users or a larger epsilon would allow them; --dim 3 learns them anyway, mostly from noise"
+            ),
+        );
         let comparison = release.comparison.as_ref();
         let scale = release.fitted.model.scale().map(scale_facts);
         let facts = by_rule.then_some(reason).into_iter();

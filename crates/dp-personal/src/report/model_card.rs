@@ -85,7 +85,7 @@ impl<'a> Card<'a> {
 
     fn page(&self) -> Page {
         let statement = &self.run.statement;
-        let intended = self.intended.map(str::to_owned).into();
+        let [is_for, not_for] = self.intended.map(|text| vec![text.to_owned()]);
         let mut privacy = Vec::new();
         if statement.guarantee.is_some() {
             let rows = statement.epsilons().into_iter();
@@ -102,7 +102,11 @@ impl<'a> Card<'a> {
         privacy.push(Block::List("Not covered", statement.not_covered.clone()));
         privacy.retain(|block| !matches!(block, Block::List(_, entries) if entries.is_empty()));
         let mut sections = vec![
-            Section::new("use", "Intended use", vec![Block::List("For", intended)]),
+            Section::new(
+                "use",
+                "Intended use",
+                vec![Block::List("For", is_for), Block::List("Not for", not_for)],
+            ),
             Section::new("privacy", "Privacy", privacy),
         ];
         sections.extend(self.accuracy());
@@ -177,7 +181,7 @@ impl<'a> Card<'a> {
             "date": certificate.made.as_ref().and_then(|made| made.time.as_ref()),
             "software": certificate.project,
             "data_set": certificate.data_set_id,
-            "intended_use": self.intended,
+            "intended_use": { "for": self.intended[0], "not_for": self.intended[1] },
             "privacy": {
                 "private": run.is_private(),
                 "unit": statement.unit,
@@ -196,16 +200,17 @@ impl<'a> Card<'a> {
     }
 }
 
+/// What the model is for, and what it is not for.
 const fn intended_use(is_linear: bool) -> [&'static str; 2] {
     if is_linear {
         [
             "Predictions for a user from that user's own labelled rows, computed where these rows are (dp predict).",
-            "Not for predictions about users without own rows, unless the model is the same for all users.",
+            "Predictions about users without own rows, unless the model is the same for all users.",
         ]
     } else {
         [
             "Recommendations for a user from that user's own ratings or likes, computed where these are (dp recommend).",
-            "Not for statements about single users of the training data, which the noise hides.",
+            "Statements about single users of the training data, which the noise hides.",
         ]
     }
 }

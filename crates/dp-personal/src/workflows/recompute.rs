@@ -66,7 +66,7 @@ pub(crate) fn recompute(
         return cannot(because);
     };
     let Some(list) = list_of(folder, releases) else {
-        let because = "the list of releases is not in the folder; give it with `releases`";
+        let because = "the list of releases is not in the folder; give it with `releases` (`internal-releases.list` in the internal folder, `releases.list` in the state of `dp nightly`; `publish_releases` trains with it in the folder)";
         return cannot(because.to_owned());
     };
     let replay = Replay {
