@@ -209,8 +209,8 @@ fn accounting_hint(error: &AccountingError) -> Option<String> {
 fn mismatch_hint(field: &str, found: &str) -> String {
     match field {
         "data_set" => format!(
-            "one ledger counts one data set; if this file is a version of the same data, pass \
-             --data-set '{found}'"
+            "check the name of the data file. One ledger counts one data set: if this file is a newer version of the \
+             same data, pass --data-set '{found}'"
         ),
         "epsilon" | "delta" => format!(
             "the budget was fixed when the ledger was made; omit --ledger-{field} to use it"
