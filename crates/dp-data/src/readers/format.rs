@@ -357,11 +357,25 @@ impl<'t, 'a> Header<'t, 'a> {
         })
     }
 
-    /// The first column with a usual name of this role in its own, as `my_rating` or `Ratings`.
+    /// The first column whose name ends in a usual name of this role, or its plural, as a word:
+    /// `my_rating`, `movieRating` or `Ratings`, but not `rating_time` or `operating`.
     fn find_alike(&self, role: ColumnRole) -> Option<usize> {
         let is_alike = |name: &String| {
-            let name = name.to_lowercase();
-            usual_names(role).iter().any(|usual| name.contains(usual))
+            usual_names(role).iter().any(|usual| {
+                let singular = name.trim_end_matches(['s', 'S']);
+                let Some(at) = singular.len().checked_sub(usual.len()) else {
+                    return false;
+                };
+                let (Some(before), Some(end)) = (singular.get(..at), singular.get(at..)) else {
+                    return false;
+                };
+                let starts_word = before
+                    .chars()
+                    .next_back()
+                    .is_none_or(|c| !c.is_alphanumeric())
+                    || end.starts_with(char::is_uppercase);
+                starts_word && end.eq_ignore_ascii_case(usual)
+            })
         };
         self.names.iter().position(is_alike)
     }

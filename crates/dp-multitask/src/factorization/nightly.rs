@@ -326,6 +326,7 @@ impl Trainer for NightlyFactorization {
         let mut nights = Nights::new(self);
         if let (Some(kept), Some(last)) = (&self.kept, run.last_listed())
             && kept.list_head == last
+            && kept.numerics == NUMERICS
         {
             self.check_columns(kept)?;
             nights.state = kept.clone();
@@ -363,8 +364,8 @@ impl Trainer for NightlyFactorization {
 
 impl NightlyFactorization {
     /// The same starting from the [state](NightlyModel::state) after an earlier night. It replaces
-    /// the nights of a list that ends with that night; with any other list it is ignored, and all
-    /// nights are processed again. The model is the same in both cases.
+    /// the nights of a list that ends with that night; with any other list, or computed by a version
+    /// whose last digits differ, it is ignored, and all nights are processed again. The model is the same in both cases.
     /// A run with other [public columns](Self::with_columns) of its items is refused before it pays.
     #[must_use]
     pub fn continuing(mut self, kept: NightState) -> Self {
@@ -647,12 +648,18 @@ impl Evidence {
     }
 }
 
+/// Version of the arithmetic of [`NightState`], raised when the same nights give other last digits.
+const NUMERICS: u32 = 1;
+
 /// The evidence of all nights so far: computed from releases alone, and as public as they are. Pass
 /// it to [`NightlyFactorization::continuing`], so that the time of a night does not depend on the
 /// number of earlier nights.
 #[derive(Debug, Clone, PartialEq, Default, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NightState {
+    /// Version of the arithmetic: a state of another version is ignored, as its last digits may
+    /// differ from those of a replay.
+    numerics: u32,
     /// Hash of the last night, which identifies all of them.
     list_head: String,
     /// Hash of the public columns of its items.
@@ -707,7 +714,10 @@ impl<'a> Nights<'a> {
         Self {
             of,
             columns: Vec::new(),
-            state: NightState::default(),
+            state: NightState {
+                numerics: NUMERICS,
+                ..NightState::default()
+            },
         }
     }
 

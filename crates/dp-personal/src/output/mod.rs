@@ -28,13 +28,13 @@ pub(crate) use model_file::{
     model_files, read_model, read_shared, read_subspace, shared_bytes, subspace_bytes,
 };
 pub(crate) use personal_report::{PersonalRelease, PersonalReport, SubspaceBy};
-pub(crate) use release::{Release, RunReport, Seconds};
+pub(crate) use release::{Release, RunReport, Seconds, no_split};
 pub(crate) use replace::replace_private;
 pub use replace::{Replacement, replace_files};
 pub(crate) use run_files::{
     Aside, ByRound, ChartData, EVALUATION, Headline, HeldOutBy, INTERNAL, INTERNAL_PAGE,
-    InternalRun, RELEASED, ReleasedRun, RoundLine, SCHEMA_VERSION, pretty, read_certificate,
-    read_run_file,
+    InternalRun, NUMERICS, RELEASED, ReleasedRun, RoundLine, SCHEMA_VERSION, pretty,
+    read_certificate, read_run_file,
 };
 pub use statement::PlanOverview;
 pub(crate) use statement::{INTERNAL_HEAD, budget_shares, privacy_overview, released};

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::run_files::{
-    Aside, ChartData, INTERNAL, INTERNAL_PAGE, INTERNAL_SCHEMA_VERSION, InternalRun, RELEASED,
-    ReleasedRun, SCHEMA_VERSION, pretty, read_certificate,
+    Aside, ChartData, INTERNAL, INTERNAL_PAGE, INTERNAL_SCHEMA_VERSION, InternalRun, NUMERICS,
+    RELEASED, ReleasedRun, SCHEMA_VERSION, pretty, read_certificate,
 };
 use super::statement::{INTERNAL_HEAD, fact, guarantee_facts, released};
 use super::{CERTIFICATE, MANIFEST, Manifest, OutputFolder, RELEASES, internal_folder_of};
@@ -301,14 +301,19 @@ pub(super) fn internal_fact(out: &Path) -> (String, String) {
 
 /// Whether the run has no held-out data, according to its public settings.
 fn holds_nothing_out(release: &impl Release) -> bool {
-    let public = release.public();
-    public.is_some_and(|run| run[GIVEN]["no_split"] == true)
+    release.public().is_some_and(no_split)
+}
+
+/// Whether these public inputs hold no data out.
+pub(crate) fn no_split(public: &Value) -> bool {
+    public[GIVEN]["no_split"] == true
 }
 
 /// Released values that every run has.
 pub(super) fn released_of<R: Release + ?Sized>(of: &R) -> ReleasedRun {
     ReleasedRun {
         schema_version: SCHEMA_VERSION,
+        numerics: NUMERICS,
         command: of.command().to_owned(),
         model: of.model_line(),
         counts: None,

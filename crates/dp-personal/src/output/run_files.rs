@@ -27,6 +27,9 @@ pub(crate) const INTERNAL_PAGE: &str = "internal.md";
 pub(crate) const EVALUATION: &str = "internal-evaluation.json";
 /// Schema version of released values, and of what `dp evaluate` saves.
 pub(crate) const SCHEMA_VERSION: u32 = 1;
+/// Version of the arithmetic that turns releases into a model, raised when the same releases give
+/// other last digits: a model of another version cannot be recomputed bit for bit.
+pub(crate) const NUMERICS: u32 = 1;
 /// Schema version of [`INTERNAL`]. Readers of version 1 assume that errors by round are of every
 /// round from the first, whatever `rounds` says.
 pub(crate) const INTERNAL_SCHEMA_VERSION: u32 = 2;
@@ -35,6 +38,9 @@ pub(crate) const INTERNAL_SCHEMA_VERSION: u32 = 2;
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct ReleasedRun {
     pub(crate) schema_version: u32,
+    /// [`NUMERICS`] of the program. Earlier versions wrote none.
+    #[serde(default)]
+    pub(crate) numerics: u32,
     /// `train`, `tune`, `personalize`, `federate`.
     pub(crate) command: String,
     /// Description of the model in one line.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::released::{footer, title};
 use super::run::ReportedRun;
 use crate::error::Result;
-use crate::output::pretty;
+use crate::output::{no_split, pretty};
 
 /// The human-readable card.
 pub(crate) const CARD: &str = "model-card.md";
@@ -50,10 +50,14 @@ impl<'a> Card<'a> {
             ));
         }
         if run.certificate.metrics.is_empty() {
-            limits.push(
-                "No accuracy is published: held-out figures of this run are private. --release-metrics publishes some within the budget."
-                    .to_owned(),
-            );
+            let reason = match &run.released {
+                Some(of) if of.run.as_ref().is_some_and(no_split) => "nothing was held out",
+                Some(of) if of.command.starts_with("nightly") => "held-out figures are private",
+                _ => {
+                    "held-out figures of this run are private; --release-metrics publishes some within the budget"
+                }
+            };
+            limits.push(format!("No accuracy is published: {reason}."));
         }
         limits.extend(is_linear.then(|| {
             "Linear in the features: what depends on products of features is not learned."

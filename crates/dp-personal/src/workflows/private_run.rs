@@ -29,7 +29,7 @@ use crate::workers::{self, Place, Pool, Worker};
 
 /// Version of the inputs that determine a run: a newer program does not resume a run of an older
 /// one that would be a different run today.
-const RUN_SCHEMA: u32 = 4;
+const RUN_SCHEMA: u32 = 5;
 /// Key of the values of the settings.
 pub(crate) const GIVEN: &str = "given";
 

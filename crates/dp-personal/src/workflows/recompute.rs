@@ -21,8 +21,9 @@ use crate::metric_release::{
     LearntUnit, Measured, MetricRelease, TrainedAndHeldOut, WithMetrics, with_metrics,
 };
 use crate::output::{
-    self, FACTORS, INTERNAL_RELEASES, ITEMS, RELEASED, RELEASES, ReleasedRun, SHARED, SUBSPACE,
-    catalogue_sha256, folder_of, internal_folder_of, model_files, shared_bytes, subspace_bytes,
+    self, FACTORS, INTERNAL_RELEASES, ITEMS, NUMERICS, RELEASED, RELEASES, ReleasedRun, SHARED,
+    SUBSPACE, catalogue_sha256, folder_of, internal_folder_of, model_files, shared_bytes,
+    subspace_bytes,
 };
 use crate::personal::{Inputs, MethodSettings};
 use crate::prior::{PRIOR, PriorTable};
@@ -60,6 +61,13 @@ pub(crate) fn recompute(
 ) -> Result<Recomputed> {
     let cannot = |because: String| Ok(Recomputed::Cannot { because });
     let released: Option<ReleasedRun> = output::read_run_file(folder, RELEASED)?;
+    let numerics = released.as_ref().map(|released| released.numerics);
+    if let Some(found) = numerics.filter(|found| *found != NUMERICS) {
+        let because = format!(
+            "a version of dp-personal whose last digits differ made the model (numerics {found}; this program has {NUMERICS}): use that version"
+        );
+        return cannot(because);
+    }
     let settings = released.as_ref().map(|released| released.settings.clone());
     let Some(public) = released.and_then(|released| released.run) else {
         let because = format!("{RELEASED} does not say which public inputs shaped the run");
