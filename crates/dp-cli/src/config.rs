@@ -76,7 +76,8 @@ fn find<'a>(built: &'a Command, path: &[String]) -> Option<&'a Command> {
 /// What the environment and the file say of flags that are not given.
 fn added(path: &[String], given: &ArgMatches) -> Result<Vec<Setting>> {
     let built = built_command();
-    let Some(command) = find(&built, path) else {
+    // a group of commands without one of them: clap lists them
+    let Some(command) = find(&built, path).filter(|of| !of.has_subcommands()) else {
         return Ok(Vec::new());
     };
     let mut taken = Given::new(command);

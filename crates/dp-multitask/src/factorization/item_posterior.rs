@@ -373,7 +373,7 @@ impl Problem<'_> {
         let parts: Vec<Vec<f64>> = (self.parts(along))
             .map(|items| with_vector_instructions(NormalEquations { items, variances }))
             .collect();
-        let sums = sum_of(&parts);
+        let sums = sum_of(parts.iter().map(Vec::as_slice));
         let (rhs, gram) = sums.split_at(p * dim);
         let mut trend = Trend {
             beta: vec![0.0; p * dim],
@@ -433,8 +433,8 @@ impl Problem<'_> {
             })
             .collect();
         // in the basis of the eigenvectors of M, then transformed back
-        let moments: Vec<Vec<f64>> = parts.iter().map(|of| of.moments.clone()).collect();
-        let moments: Vec<f64> = sum_of(&moments).iter().map(|m| m / n as f64).collect();
+        let moments = sum_of(parts.iter().map(|of| &of.moments[..]));
+        let moments: Vec<f64> = moments.iter().map(|m| m / n as f64).collect();
         let turned = rows_times(&moments, &axes.vectors, dim);
         let mut second_moments = vec![0.0; dim * dim];
         for (axis, row) in axes.vectors.chunks_exact(dim).zip(turned.chunks_exact(dim)) {
@@ -646,10 +646,10 @@ impl PlainLoops for RowsTimes<'_> {
 }
 
 /// The sum of vectors of one length, in their order.
-fn sum_of(parts: &[Vec<f64>]) -> Vec<f64> {
-    let mut sum = vec![0.0; parts.first().map_or(0, Vec::len)];
+fn sum_of<'a>(mut parts: impl Iterator<Item = &'a [f64]>) -> Vec<f64> {
+    let mut sum = parts.next().map_or_else(Vec::new, <[f64]>::to_vec);
     for part in parts {
-        sum.iter_mut().zip(part).for_each(|(sum, x)| *sum += x);
+        add_scaled(1.0, part, &mut sum);
     }
     sum
 }
@@ -917,6 +917,24 @@ mod tests {
         let expected = (weights.iter().map(spread).sum::<f64>() / N_ITEMS as f64).sqrt();
         // five relative standard errors of a root mean square of 4,000 numbers
         assert!((found / expected - 1.0).abs() < 0.056, "{found} {expected}");
+    }
+
+    #[test]
+    fn estimates_have_the_same_bits_on_any_number_of_threads() {
+        let weights = weights();
+        let truth = normals(82, 2 * N_ITEMS);
+        let columns = normals(83, N_ITEMS);
+        let on = |n_threads: usize| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads);
+            let known = known(&weights, &MATRIX, &columns);
+            let found = pool.build().unwrap();
+            found.install(|| learnt(&truth, &known, 0.5, 2.0))
+        };
+        let alone = on(1);
+        assert!(alone.len() > 4 * PART);
+        for n_threads in [2, 8] {
+            assert_eq!(on(n_threads), alone, "{n_threads} threads");
+        }
     }
 
     #[test]
