@@ -73,7 +73,7 @@ fn a_run_without_finite_figures_has_both_pages() {
     }
     let markdown = page(&sandbox, "internal.md");
     assert!(
-        markdown.contains("| dp-model | 8 | \u{2013} |"),
+        markdown.contains("learning-rate 1e+300, n-rounds 30 | 8 | \u{2013} | \u{2013} |"),
         "{markdown}"
     );
     // a missing value is damage
