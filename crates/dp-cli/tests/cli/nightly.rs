@@ -182,6 +182,28 @@ fn features_of_items_are_published_and_make_the_same_model_again() {
 }
 
 #[test]
+fn new_items_of_a_night_that_was_refused_can_be_corrected() {
+    let sandbox = begun();
+    night(&sandbox, 0, "").exits(0);
+    let state = || {
+        let files = ["state/items.csv", "state/nightly.json"];
+        files.map(|name| sandbox.read(name))
+    };
+    let before = state();
+    let (items, ratings) = (sandbox.text("items.csv"), sandbox.text("ratings.csv"));
+    sandbox.write("items.csv", items.clone() + "wrong,\n");
+    sandbox.write("ratings.csv", ratings.clone() + "u1,item-1,many\n");
+    night(&sandbox, 1, "--items items.csv").exits(4);
+    assert_eq!(state(), before);
+    sandbox.write("items.csv", items + "right,\n");
+    sandbox.write("ratings.csv", ratings);
+    night(&sandbox, 1, "--items items.csv").exits(0);
+    let items = sandbox.text("state/items.csv");
+    assert!(items.contains("right") && !items.contains("wrong"));
+    assert!(!sandbox.path("state/items.next.csv").exists());
+}
+
+#[test]
 fn items_that_were_edited_between_nights_are_refused_before_anything_is_paid() {
     let sandbox = begun();
     fs::remove_dir_all(sandbox.path("state")).unwrap();

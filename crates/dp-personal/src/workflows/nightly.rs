@@ -64,6 +64,8 @@ const SCHEMA: u32 = 2;
 const SCHEMA_WITHOUT_ITEMS: u32 = 1;
 const SETTINGS: &str = "nightly.json";
 const ITEMS: &str = "items.csv";
+/// The items of a night that has not been made.
+const NEXT_ITEMS: &str = "items.next.csv";
 const RELEASES: &str = "releases.list";
 const KEPT: &str = "nights.json";
 const MODEL: &str = "model";
@@ -704,25 +706,26 @@ impl Items {
     }
 }
 
-/// The items of tonight: those so far, unchanged, followed by the new items of a catalogue. They
-/// are recorded in the state before a night is trained with them.
-fn tonights_items(folder: &Path, catalogue: Option<&Path>, state: &mut State) -> Result<Items> {
+/// The items of tonight: those so far, unchanged, followed by the new items of a catalogue; and
+/// whether the state on disk does not have them yet. They are then in [`NEXT_ITEMS`], and recorded
+/// when the night has been read and checked, so that a wrong catalogue can be corrected.
+fn tonights_items(
+    folder: &Path,
+    catalogue: Option<&Path>,
+    state: &mut State,
+) -> Result<(Items, bool)> {
     let mut items = Items::read(folder)?;
     state.check_items(folder, &items)?;
     if let Some(catalogue) = catalogue {
         add_items(&mut items, catalogue, state)?;
     }
     let bound = Some(items.bound(items.ids.len())?);
-    if state.bound_items != bound {
+    let are_new = state.bound_items != bound;
+    if are_new {
         state.bound_items = bound;
-        // in this order: items not yet recorded may follow those that are
-        let files = [
-            (ITEMS, items.bytes()?, false),
-            (SETTINGS, pretty(state)?, false),
-        ];
-        replace_files(folder, &files, &[])?;
+        replace_files(folder, &[(NEXT_ITEMS, items.bytes()?, false)], &[])?;
     }
-    Ok(items)
+    Ok((items, are_new))
 }
 
 /// Appends the items of a catalogue that are new. Their features are restricted to those of the
@@ -885,11 +888,11 @@ pub fn run(args: &NightlyRunSettings, watch: &mut dyn Watch) -> Result<NightlyRe
         let columns = columns.map(|name| name.as_deref());
         dp_data::check_catalogue(items, &args.ratings, columns)?;
     }
-    let items = tonights_items(folder, args.items.as_deref(), &mut state)?;
+    let (items, are_new) = tonights_items(folder, args.items.as_deref(), &mut state)?;
     go_on(watch)?;
     let mut clock = Clock::start();
     let feedback = state.feedback(&params);
-    let ratings = read_tonight(args, &feedback)?;
+    let ratings = read_tonight(args, &feedback, if are_new { NEXT_ITEMS } else { ITEMS })?;
     let trainer = items.describe(trainer)?;
     let features = items.features.iter();
     let names = features.flat_map(|feature| state.names_in(feature));
@@ -905,6 +908,14 @@ pub fn run(args: &NightlyRunSettings, watch: &mut dyn Watch) -> Result<NightlyRe
     let mut account = bound.map_err(|error| in_nights(folder, error))?;
     let load = clock.lap();
     go_on(watch)?;
+    if are_new {
+        // in this order: items not yet recorded may follow those that are
+        let files = [
+            (ITEMS, items.bytes()?, false),
+            (SETTINGS, pretty(&state)?, false),
+        ];
+        replace_files(folder, &files, &[NEXT_ITEMS])?;
+    }
     let trainer = match kept(folder) {
         Some(kept) => trainer.continuing(kept),
         None => trainer,
@@ -985,9 +996,13 @@ fn in_nights(folder: &Path, error: Error) -> Error {
     }
 }
 
-fn read_tonight(args: &NightlyRunSettings, feedback: &FeedbackSettings) -> Result<Ratings> {
+fn read_tonight(
+    args: &NightlyRunSettings,
+    feedback: &FeedbackSettings,
+    items: &str,
+) -> Result<Ratings> {
     let input = InputSettings {
-        items: Some(args.state.join(ITEMS)),
+        items: Some(args.state.join(items)),
         item_ids_are_public: false,
         columns: args.columns.clone(),
     };
