@@ -193,7 +193,7 @@ pub(super) fn methods(all: &[ReportedRun<'_>]) -> Vec<String> {
             Some(value) => Some(format!("{} {value}", key.replace('_', "-"))),
         };
         let own: Vec<String> = keys.iter().filter(differ).filter_map(shown).collect();
-        [&[name.clone()], &own[..]].concat().join(", ")
+        [std::slice::from_ref(name), &own[..]].concat().join(", ")
     };
     named.iter().map(name_of).collect()
 }
