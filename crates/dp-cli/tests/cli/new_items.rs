@@ -45,7 +45,7 @@ fn items_that_nobody_rated_are_ranked_by_their_features() {
     let other = predicted(&recommend(&sandbox, &art, &["--json"]).exits(0));
     assert!(of(&other, "31") > of(&other, "30"));
     let nobody = recommend(&sandbox, "item,rating\n", &[]).exits(0);
-    nobody.prints(&["most popular items"]);
+    nobody.prints(&["the order for a user without ratings"]);
 }
 
 #[test]
