@@ -349,7 +349,7 @@ fn columns_that_contradict_the_catalogue_are_refused_before_anything_is_paid() {
             "both name the column user",
         ),
         (columns, "it has a column of users"),
-        ("--item-col title", "its ids are taken from another column"),
+        ("--item-col title", "its item ids come from another column"),
     ] {
         let more = format!("{columns} --items items.csv --ledger l.ledger --new-ledger");
         let run = sandbox.train(&words(&more));
