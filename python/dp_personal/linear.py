@@ -309,7 +309,8 @@ class _Personal(_Linear):
 class PrivatePersonalRegressor(_Personal):
     """Personal linear regressions in a subspace that all users share and that is learned with user-level privacy.
 
-    Parameters are settings of `dp personalize` (`dp personalize --help` and `docs/reference/dp-personalize.md` describe each); None leaves
+    Parameters are settings of `dp personalize` (`dp personalize --help` and `docs/reference/dp-personalize.md`
+    describe each); None leaves
     a setting at its default. `bounds` are public ranges by column: a file, a table, or a mapping of names to pairs.
     """
 
@@ -357,8 +358,8 @@ class _Federated(_Linear):
 class PrivateFederatedRegressor(_Federated):
     """Linear regressions that are partly shared and partly personal, learned in rounds with user-level privacy.
 
-    Parameters are settings of `dp federate` (`dp federate --help` and `docs/reference/dp-federate.md` describe each); None leaves a
-    setting at its default. With `catalogue`, a public table of items, rows are ratings of these.
+    Parameters are settings of `dp federate` (`dp federate --help` and `docs/reference/dp-federate.md` describe each);
+    None leaves a setting at its default. With `catalogue`, a public table of items, rows are ratings of these.
     """
 
 

@@ -203,8 +203,8 @@ class _Ratings(Estimator):
 class PrivateRecommender(_Ratings):
     """Recommend items, with user-level differential privacy for everybody whose ratings are used in training.
 
-    Parameters are settings of `dp train` (`dp train --help` and `docs/reference/dp-train.md` describe each); None leaves a setting
-    at its default. `ledger` is the file of a ledger, a `Ledger`, or `NO_LEDGER`.
+    Parameters are settings of `dp train` (`dp train --help` and `docs/reference/dp-train.md` describe each); None leaves
+    a setting at its default. `ledger` is the file of a ledger, a `Ledger`, or `NO_LEDGER`.
 
     Item ids are published with the model: `catalogue` is a public list of items (a table, a file or a list of ids);
     without it, `item_ids_are_public=True` declares that every id in the ratings is public.
