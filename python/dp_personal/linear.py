@@ -310,8 +310,8 @@ class PrivatePersonalRegressor(_Personal):
     """Personal linear regressions in a subspace that all users share and that is learned with user-level privacy.
 
     Parameters are settings of `dp personalize` (`dp personalize --help` and `docs/reference/dp-personalize.md`
-    describe each); None leaves
-    a setting at its default. `bounds` are public ranges by column: a file, a table, or a mapping of names to pairs.
+    describe each); None leaves a setting at its default. `bounds` are public ranges by column: a file, a table, or a
+    mapping of names to pairs.
     """
 
 
