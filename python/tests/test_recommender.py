@@ -61,9 +61,7 @@ def test_a_fitted_model_recommends_to_one_user(recommender: dp.PrivateRecommende
         pickle.dumps(me)
 
 
-def test_items_have_intervals_and_can_be_ranked_by_their_lower_ends(
-    recommender: dp.PrivateRecommender, ratings: Ratings
-) -> None:
+def test_items_have_intervals_and_can_be_ranked_by_their_lower_ends(recommender: dp.PrivateRecommender, ratings: Ratings) -> None:
     me = recommender.fit(ratings).personalize({0: 5.0, 1: 1.0})
     items = me.recommend(100)
     assert all(item.interval is not None and item.interval[0] < item.score < item.interval[1] for item in items)

@@ -249,9 +249,7 @@ REGRESSION: dict[str, Any] = RANGES | {"target_range": (-3.0, 3.0)}
 @pytest.mark.parametrize(
     "model",
     [
-        dp.PrivatePopularity(
-            epsilon=4.0, min_rating=1.0, ledger=dp.NO_LEDGER, catalogue=[f"i{item}" for item in range(5)]
-        ),
+        dp.PrivatePopularity(epsilon=4.0, min_rating=1.0, ledger=dp.NO_LEDGER, catalogue=[f"i{item}" for item in range(5)]),
         dp.PrivatePersonalRegressor(epsilon=4.0, rank=1, bounds={"a": (-1.0, 1.0)}, **REGRESSION),
         dp.PrivatePersonalClassifier(epsilon=4.0, rank=1, **RANGES),
         dp.PrivateFederatedRegressor(epsilon=4.0, alpha_grid=[0.5], n_rounds=2, **REGRESSION),
