@@ -216,7 +216,7 @@ def test_what_was_paid_in_a_temporary_folder_is_kept_when_the_run_is_interrupted
     [kept] = (tmp_path / "temporary").iterdir()
     if hasattr(stopped.value, "__notes__"):
         assert str(kept / "run") in stopped.value.__notes__[-1]
-    with pytest.warns(dp.DpWarning, match="going on"):
+    with pytest.warns(dp.DpWarning, match="resuming the interrupted run"):
         model.fit(ratings, resume=kept / "run")
     assert ledger.as_dict()["n_releases"] == len(model.plan().releases)
 
