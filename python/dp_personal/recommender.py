@@ -211,14 +211,24 @@ class PrivateRecommender(_Ratings):
 
     `prior` is a public table with a column `item` and columns of numbers, such as the output of `evidence` or
     embeddings of texts: the mean of an item's parameters is learned as a linear map of them, at no cost. It must not be
-    computed from these users' data.
+    computed from these users' data. It may also name the folder of an earlier model, for which `ledger` must have paid
+    unless `prior_is_public` declares that anybody may know it.
+
+    `opt_in` lists users who contribute without protection (ids, or a file with an id on each line): they are removed
+    from the private data, and their ratings are used like those of `evidence`.
     """
 
-    _public_tables: ClassVar[dict[str, tuple[str, ...]]] = {**_Ratings._public_tables, "prior": ("item",)}
+    _public_tables: ClassVar[dict[str, tuple[str, ...]]] = {
+        **_Ratings._public_tables,
+        "prior": ("item",),
+        "opt_in": ("user",),
+    }
 
     feedback: str = "explicit"
     method: str = "auto"
     prior: Any = None
+    prior_is_public: bool = False
+    opt_in: Any = None
     features: Sequence[str] | None = None
     min_items: int | None = None
     dim: int | None = None

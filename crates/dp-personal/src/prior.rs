@@ -1,21 +1,30 @@
-//! A table of public item information, from which the mean of the item prior is learned.
+//! A table of public item information, from which the mean of the item prior is learned: a file, an
+//! earlier model, or the ratings of users who contribute without protection.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
 
-use dp_data::ItemCatalogue;
-use dp_multitask::ItemPrior;
+use dp_accounting::{Ledger, Status};
+use dp_data::{ItemCatalogue, Ratings, user_key};
+use dp_multitask::{FactorModel, ItemPrior, ScoreModel};
 
 use crate::error::{Error, Result};
-use crate::settings::{FeedbackKind, Method, PriorSettings};
+use crate::output::{CERTIFICATE, read_model};
+use crate::settings::{FeedbackKind, LedgerSettings, Method, PriorSettings};
+use crate::workflows::evidence::{Described, Public};
+use crate::workflows::verify::checked_certificate;
 
 /// File of the part of the table that a model was trained with.
 pub(crate) const PRIOR: &str = "prior.csv";
 /// The column of ids.
 pub(crate) const ITEM: &str = "item";
+/// The header that a list of users may have.
+const USER: &str = "user";
 /// Columns named with this word and a number, such as `taste_1`, are taste directions.
 pub(crate) const TASTE: &str = "taste";
-/// Columns with the standard errors of others: they are not used.
+/// The column of item biases.
+pub(crate) const BIAS: &str = "bias";
+/// The column with the standard error of an item's bias: published with a table, and not used.
 pub(crate) const STANDARD_ERROR: &str = "standard_error";
 
 fn is_taste(column: &str) -> bool {
@@ -23,15 +32,36 @@ fn is_taste(column: &str) -> bool {
     number.is_some_and(|n| n.parse::<u32>().is_ok())
 }
 
+/// Why a table may be used without protecting anybody.
+enum Origin {
+    /// The operator declares a file public.
+    File,
+    /// A model whose releases the ledger of the run paid for.
+    Paid { certificate: String },
+    /// A model that the operator declares public.
+    Declared,
+    /// Ratings of users who are not protected.
+    OptIn { n_listed: usize, sha256: String },
+}
+
 /// Numbers of items by id, taste directions first.
 pub(crate) struct PriorTable {
     names: Vec<String>,
     n_tastes: usize,
-    rows: HashMap<String, Vec<f64>>,
+    rows: HashMap<String, Row>,
+    has_errors: bool,
+    origin: Origin,
+}
+
+struct Row {
+    numbers: Vec<f64>,
+    /// 0 if errors are not known.
+    standard_error: f64,
 }
 
 impl PriorTable {
-    /// Reads csv with a header: a column `item` and columns of numbers, each named once.
+    /// Reads csv with a header: a column `item` and columns of numbers, each named once, one of which
+    /// may be `standard_error`.
     ///
     /// # Errors
     /// [`Error::Read`], and [`Error::Model`] for a file that is not such a table.
@@ -40,11 +70,11 @@ impl PriorTable {
         let wrong = |reason: String| Error::model(path, format!("not a prior of items: {reason}"));
         let mut reader = csv::Reader::from_reader(&bytes[..]);
         let header = reader.headers().map_err(|e| wrong(e.to_string()))?.clone();
-        let id = header.iter().position(|name| name == ITEM);
-        let id = id.ok_or_else(|| wrong(format!("there is no column `{ITEM}`")))?;
-        let used = |name: &str| name != ITEM && name != STANDARD_ERROR;
+        let place = |column: &str| header.iter().position(|name| name == column);
+        let id = place(ITEM).ok_or_else(|| wrong(format!("there is no column `{ITEM}`")))?;
+        let error_at = place(STANDARD_ERROR);
         let (mut at, others): (Vec<usize>, Vec<usize>) = (0..header.len())
-            .filter(|&at| used(&header[at]))
+            .filter(|&at| at != id && Some(at) != error_at)
             .partition(|&at| is_taste(&header[at]));
         let n_tastes = at.len();
         at.extend(others);
@@ -54,16 +84,20 @@ impl PriorTable {
         let mut rows = HashMap::new();
         for line in reader.records() {
             let line = line.map_err(|e| wrong(e.to_string()))?;
-            let number = |&at: &usize| {
-                let number = line[at].parse::<f64>().ok().filter(|x| x.abs() <= 1e6);
-                number.ok_or_else(|| {
+            let number = |at: usize, least: f64| {
+                let number = line[at].parse::<f64>().ok();
+                number.filter(|x| (least..=1e6).contains(x)).ok_or_else(|| {
                     let (column, item) = (&header[at], &line[id]);
                     wrong(format!(
-                        "column `{column}` of item `{item}` is no number from -1e6 to 1e6"
+                        "column `{column}` of item `{item}` is no number from {least:e} to 1e6"
                     ))
                 })
             };
-            let row = at.iter().map(number).collect::<Result<Vec<f64>>>()?;
+            let numbers = at.iter().map(|&at| number(at, -1e6));
+            let row = Row {
+                numbers: numbers.collect::<Result<_>>()?,
+                standard_error: error_at.map_or(Ok(0.0), |at| number(at, 0.0))?,
+            };
             if rows.insert(line[id].to_owned(), row).is_some() {
                 return Err(wrong(format!("item `{}` has two lines", &line[id])));
             }
@@ -72,15 +106,100 @@ impl PriorTable {
             names: at.iter().map(|&at| header[at].to_owned()).collect(),
             n_tastes,
             rows,
+            has_errors: error_at.is_some(),
+            origin: Origin::File,
         })
+    }
+
+    /// Item biases and taste factors, rows `[h_i, q_i]` of length `dim`, with the standard error of
+    /// each item.
+    fn of_factors(
+        ids: &[String],
+        (factors, dim): (&[f64], usize),
+        errors: Option<Vec<f64>>,
+        origin: Origin,
+    ) -> Self {
+        let tastes = (1..dim).map(|k| format!("{TASTE}_{k}"));
+        let rows = ids.iter().zip(factors.chunks_exact(dim)).enumerate();
+        let row = |(at, (id, row)): (usize, (&String, &[f64]))| {
+            let row = Row {
+                numbers: row[1..].iter().chain(&row[..1]).copied().collect(),
+                standard_error: errors.as_ref().map_or(0.0, |errors| errors[at]),
+            };
+            (id.clone(), row)
+        };
+        Self {
+            names: tastes.chain([BIAS.to_owned()]).collect(),
+            n_tastes: dim - 1,
+            rows: rows.map(row).collect(),
+            has_errors: errors.is_some(),
+            origin,
+        }
+    }
+
+    /// The item factors of a model folder, if its training users are charged in the ledger of the
+    /// run, or if the model is declared public.
+    fn of_model(folder: &Path, is_public: bool, ledger: Option<&Path>) -> Result<Self> {
+        let refused = |reason: String| {
+            Error::Usage(format!(
+                "`prior` is the model {}, and {reason}; give the ledger that paid for it as `ledger`, or declare with `prior_is_public` that \
+                 anybody may know it",
+                folder.display()
+            ))
+        };
+        let origin = if is_public {
+            Origin::Declared
+        } else {
+            if !folder.join(CERTIFICATE).exists() {
+                return Err(refused("it has no certificate".to_owned()));
+            }
+            let (certificate, statement) = checked_certificate(folder)?;
+            if let Status::NotPrivate { reason } = statement.status {
+                return Err(refused(format!(
+                    "its certificate promises no privacy: {reason}"
+                )));
+            }
+            let ledger = ledger.filter(|path| path.exists());
+            let ledger =
+                ledger.ok_or_else(|| refused("no ledger of this run paid for it".to_owned()))?;
+            let covered = Ledger::audit(ledger)?.covers(&certificate);
+            covered.map_err(|error| {
+                refused(format!("{} did not pay for it: {error}", ledger.display()))
+            })?;
+            Origin::Paid {
+                certificate: certificate.digest,
+            }
+        };
+        let (model, items) = read_model(folder)?;
+        let scoring = model.scoring();
+        if scoring.unobserved_weight.is_some() || scoring.score_model == ScoreModel::Plain {
+            let text = "`prior` is a model of likes: it must be one of ratings";
+            return Err(Error::Usage(text.to_owned()));
+        }
+        let dim = model.dim();
+        let biases = |errors: &[f64]| errors.iter().step_by(dim).copied().collect();
+        let errors = FactorModel::standard_errors(&model).map(biases);
+        let factors = (model.item_factors(), dim);
+        Ok(Self::of_factors(items.ids(), factors, errors, origin))
     }
 
     /// The assumption of the guarantee about the table; `sha256` is that of [`file`](Self::file).
     pub(crate) fn assumption(&self, sha256: &str) -> String {
         let columns = self.names.join(", ");
-        format!(
-            "the prior of items (columns {columns}; SHA-256 {sha256}) was made from public data, not from these users"
-        )
+        let table = format!("the prior of items (columns {columns}; SHA-256 {sha256})");
+        match &self.origin {
+            Origin::File => format!("{table} was made from public data, not from these users"),
+            Origin::Paid { certificate } => format!(
+                "{table} is the model of certificate {certificate}, whose assumptions hold; the ledger of this run paid for its releases"
+            ),
+            Origin::Declared => {
+                format!("{table} is a model that is public, as the operator declares")
+            }
+            Origin::OptIn { n_listed, sha256 } => format!(
+                "{n_listed} listed users (SHA-256 of the sorted ids {sha256}) agreed to contribute without protection: none of them is among the \
+                 protected users, and {table} was made from their ratings"
+            ),
+        }
     }
 
     /// Number of items of a catalogue that the table contains.
@@ -93,14 +212,13 @@ impl PriorTable {
     pub(crate) fn file(&self, catalogue: &ItemCatalogue) -> Result<Vec<u8>> {
         let lines = || -> csv::Result<Vec<u8>> {
             let mut writer = csv::Writer::from_writer(Vec::new());
-            writer.write_record(
-                [ITEM]
-                    .into_iter()
-                    .chain(self.names.iter().map(String::as_str)),
-            )?;
+            let errors = self.has_errors.then_some(STANDARD_ERROR);
+            let names = self.names.iter().map(String::as_str);
+            writer.write_record([ITEM].into_iter().chain(names).chain(errors))?;
             for id in catalogue.ids() {
                 if let Some(row) = self.rows.get(id.as_str()) {
-                    let words = row.iter().map(f64::to_string);
+                    let error = self.has_errors.then_some(&row.standard_error);
+                    let words = row.numbers.iter().chain(error).map(f64::to_string);
                     writer.write_record([id.as_str().to_owned()].into_iter().chain(words))?;
                 }
             }
@@ -109,21 +227,33 @@ impl PriorTable {
         lines().map_err(|e| Error::model(Path::new(PRIOR), e))
     }
 
-    /// The table of a run, if it has one.
+    /// The table that a run is given, if it is given one. A model must be declared public, or paid
+    /// for by the ledger of the run.
     ///
     /// # Errors
-    /// As [`read`](Self::read), and [`Error::Usage`] for a run that takes no prior.
+    /// As [`read`](Self::read), and [`Error::Usage`] for a run that takes no prior or a model that
+    /// nothing shows to be public.
     pub(crate) fn of_run(
         prior: &PriorSettings,
         method: Method,
         feedback: FeedbackKind,
+        ledger: Option<&LedgerSettings>,
     ) -> Result<Option<Self>> {
-        let Some(path) = &prior.prior else {
+        let named = [("prior", &prior.prior), ("opt_in", &prior.opt_in)];
+        let given = named.into_iter().find(|(_, path)| path.is_some());
+        let Some((name, _)) = given else {
             return Ok(None);
         };
         if method != Method::Pooled || feedback != FeedbackKind::Explicit {
-            let text = "`prior` is for ratings by `method` auto or pooled";
-            return Err(Error::Usage(text.to_owned()));
+            let text = format!("`{name}` is for ratings by `method` auto or pooled");
+            return Err(Error::Usage(text));
+        }
+        let Some(path) = &prior.prior else {
+            return Ok(None);
+        };
+        if path.is_dir() {
+            let ledger = ledger.and_then(LedgerSettings::file);
+            return Self::of_model(path, prior.prior_is_public, ledger).map(Some);
         }
         Self::read(path).map(Some)
     }
@@ -155,12 +285,88 @@ impl PriorTable {
         }
         let mut mean = vec![0.0; n];
         for row in rows().flatten() {
-            let sums = mean.iter_mut().zip(row);
+            let sums = mean.iter_mut().zip(&row.numbers);
             sums.for_each(|(mean, x)| *mean += x / n_known as f64);
         }
         let others = std::iter::repeat_n(None, n_others);
         let all = rows().chain(others);
-        let cells = all.flat_map(|row| row.unwrap_or(&mean).clone());
-        Ok(ItemPrior::new(cells.collect(), n, 0..self.n_tastes)?)
+        let cells = all.flat_map(|row| row.map_or(&mean, |row| &row.numbers));
+        let cells = cells.copied().collect();
+        Ok(ItemPrior::new(cells, n, 0..self.n_tastes)?)
+    }
+}
+
+/// Users who contribute without protection, as declared.
+pub(crate) struct OptIn {
+    keys: HashSet<u128>,
+    sha256: String,
+}
+
+impl OptIn {
+    /// Reads a list of user ids, one a line.
+    ///
+    /// # Errors
+    /// [`Error::Read`], and [`Error::Model`] for a file without ids.
+    pub(crate) fn read(path: &Path) -> Result<Self> {
+        let bytes = std::fs::read(path).map_err(|e| Error::read(path, e))?;
+        let wrong = |reason: String| Error::model(path, format!("not a list of users: {reason}"));
+        let mut lines = csv::ReaderBuilder::new();
+        let mut lines = lines
+            .has_headers(false)
+            .trim(csv::Trim::All)
+            .from_reader(&bytes[..]);
+        let mut ids = BTreeSet::new();
+        for (at, line) in lines.records().enumerate() {
+            let line = line.map_err(|e| wrong(e.to_string()))?;
+            match (at, &line[0], line.len()) {
+                (0, USER, 1) | (_, "", 1) => {}
+                (_, id, 1) => _ = ids.insert(id.to_owned()),
+                _ => return Err(wrong("there must be one id on each line".to_owned())),
+            }
+        }
+        if ids.is_empty() {
+            return Err(wrong("it has no ids".to_owned()));
+        }
+        Ok(Self {
+            keys: ids.iter().map(|id| user_key(id)).collect(),
+            sha256: dp_accounting::sha256_hex(&serde_json::to_vec(&ids)?),
+        })
+    }
+
+    /// SHA-256 of the sorted ids.
+    pub(crate) fn sha256(&self) -> &str {
+        &self.sha256
+    }
+
+    /// The ratings of all other users: the protected ones.
+    pub(crate) fn protected(&self, ratings: &Ratings) -> Ratings {
+        ratings.of_users(|key| !self.keys.contains(&key))
+    }
+
+    /// A table made from all ratings of the listed users, without privacy.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if none of the listed users has ratings.
+    pub(crate) fn table(&self, ratings: &Ratings) -> Result<PriorTable> {
+        let own = ratings.of_users(|key| self.keys.contains(&key));
+        if own.interactions().expose().n_records() == 0 {
+            let text = "`opt_in`: none of the listed users has ratings; list ids as they are in the user column, one a line";
+            return Err(Error::Usage(text.to_owned()));
+        }
+        let described = Described::unknown(own.catalogue().clone());
+        let fit = Public::of(&own, &described)?.fit(&described, None)?;
+        let dim = fit.rows.len() / own.catalogue().len();
+        let origin = Origin::OptIn {
+            n_listed: self.keys.len(),
+            sha256: self.sha256.clone(),
+        };
+        let errors = Some(fit.standard_errors);
+        let ids = own.catalogue().ids();
+        Ok(PriorTable::of_factors(
+            ids,
+            (&fit.rows, dim),
+            errors,
+            origin,
+        ))
     }
 }

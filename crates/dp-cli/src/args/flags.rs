@@ -30,7 +30,14 @@ fn has_candidates(table: &[Setting]) -> bool {
 
 /// Whether a setting is rejected in combination with candidates, which train without item features.
 fn is_refused(setting: &Setting, table: &[Setting]) -> bool {
-    ["feature_cols", "min_items", "prior"].contains(&setting.name) && has_candidates(table)
+    let of_one_run = [
+        "feature_cols",
+        "min_items",
+        "prior",
+        "prior_is_public",
+        "opt_in",
+    ];
+    of_one_run.contains(&setting.name) && has_candidates(table)
 }
 
 /// The help of a setting, without the method that is refused beside candidates.

@@ -2,11 +2,12 @@
 
 use std::fmt::Write as _;
 
-use crate::support::Sandbox;
+use crate::support::{Sandbox, catalogue};
 
 /// A sandbox with ratings, and with public ratings of the same items by other users.
 fn with_public() -> Sandbox {
     let sandbox = Sandbox::with_ratings();
+    sandbox.write("items.csv", catalogue(25));
     let mut public = "user,item,rating\n".to_owned();
     for user in 0..30 {
         for n in 0..8 {
@@ -96,6 +97,198 @@ fn a_prior_that_cannot_be_used_is_refused_before_anything_is_paid() {
     }
     sandbox
         .train(&["--prior", "public.csv", "--method", "adadpals"])
+        .exits(2)
+        .says(&["--prior"]);
+}
+
+#[test]
+fn an_earlier_model_is_a_prior_if_the_ledger_paid_for_it_or_it_is_declared_public() {
+    let sandbox = with_public();
+    let ledger = ["--ledger", "l.ledger"];
+    let make = ["--ledger-epsilon", "3", "--ledger-delta", "1e-4"];
+    sandbox
+        .train(
+            &[
+                &ledger[..],
+                &make,
+                &["--out", "first", "--items", "items.csv"],
+            ]
+            .concat(),
+        )
+        .exits(0);
+    let after = [
+        "--prior",
+        "first",
+        "--items",
+        "items.csv",
+        "--publish-releases",
+    ];
+    let second = [&ledger[..], &after, &["--out", "second"]].concat();
+    sandbox.train(&second).exits(0);
+    let certificate = sandbox.text("second/certificate.json");
+    let digest = sandbox.value("first/certificate.json")["digest"].to_string();
+    let said = format!(
+        "is the model of certificate {}, whose",
+        digest.trim_matches('"')
+    );
+    assert!(certificate.contains(&said), "{certificate}");
+    let header = sandbox.text("second/prior.csv");
+    assert!(header.starts_with("item,bias,standard_error\n"), "{header}");
+    sandbox.dp(&["verify", "second", "--recompute"]).exits(0);
+
+    // a ledger that did not pay for it, and none
+    let elsewhere = [
+        "--ledger",
+        "other.ledger",
+        "--ledger-epsilon",
+        "3",
+        "--ledger-delta",
+        "1e-4",
+    ];
+    let other = [&elsewhere[..], &after, &["--out", "third"]].concat();
+    sandbox
+        .train(&[&elsewhere[..], &["--items", "items.csv"]].concat())
+        .exits(0);
+    sandbox
+        .train(&other)
+        .exits(2)
+        .says(&["other.ledger did not pay", "--prior-is-public"]);
+    let unpaid = [&["--no-ledger"][..], &after, &["--out", "third"]].concat();
+    sandbox
+        .train(&unpaid)
+        .exits(2)
+        .says(&["no ledger of this run paid"]);
+    let seeded = [
+        "--insecure-seed",
+        "1",
+        "--items",
+        "items.csv",
+        "--out",
+        "seeded",
+    ];
+    sandbox.train(&seeded).exits(0);
+    let of_seeded = [
+        &ledger[..],
+        &[
+            "--prior",
+            "seeded",
+            "--items",
+            "items.csv",
+            "--out",
+            "third",
+        ],
+    ]
+    .concat();
+    sandbox
+        .train(&of_seeded)
+        .exits(2)
+        .says(&["promises no privacy"]);
+    assert!(!sandbox.exists("third"));
+    sandbox
+        .train(&[&unpaid[..], &["--prior-is-public"]].concat())
+        .exits(0);
+    let certificate = sandbox.text("third/certificate.json");
+    assert!(
+        certificate.contains("is a model that is public, as the operator declares"),
+        "{certificate}"
+    );
+}
+
+#[test]
+fn users_who_opt_in_are_no_part_of_the_private_data_and_become_evidence() {
+    let sandbox = with_public();
+    let is_listed = |line: &str| line.starts_with("zqx-user-1,") || line.starts_with("zqx-user-7,");
+    let all = sandbox.text("ratings.csv");
+    let header = all.lines().next().unwrap();
+    let part = |listed: bool| {
+        let lines = all.lines().skip(1).filter(|line| is_listed(line) == listed);
+        lines.fold(header.to_owned() + "\n", |text, line| text + line + "\n")
+    };
+    sandbox.write("listed.csv", part(true));
+    sandbox.write("others.csv", part(false));
+    // an id that nobody has says nothing about anybody
+    sandbox.write("opt-in.txt", "zqx-user-7\nzqx-user-1\n\nnobody\n");
+    let run = [
+        "--epsilon",
+        "1",
+        "--delta",
+        "1e-5",
+        "--items",
+        "items.csv",
+        "--insecure-seed",
+        "1",
+    ];
+    let opted = [
+        "train",
+        "ratings.csv",
+        "--opt-in",
+        "opt-in.txt",
+        "--out",
+        "opted",
+    ];
+    sandbox.dp(&[&opted[..], &run].concat()).exits(0);
+    let make = [
+        "evidence",
+        "ratings",
+        "listed.csv",
+        "--items",
+        "items.csv",
+        "--out",
+        "prior.csv",
+    ];
+    sandbox.dp(&make).exits(0);
+    let by_hand = [
+        "train",
+        "others.csv",
+        "--prior",
+        "prior.csv",
+        "--out",
+        "by-hand",
+    ];
+    sandbox.dp(&[&by_hand[..], &run].concat()).exits(0);
+    for file in ["item_factors.safetensors"] {
+        assert_eq!(
+            sandbox.read(&format!("opted/{file}")),
+            sandbox.read(&format!("by-hand/{file}"))
+        );
+    }
+    let certificate = sandbox.text("opted/certificate.json");
+    assert!(
+        certificate.contains("3 listed users (SHA-256"),
+        "{certificate}"
+    );
+    assert!(certificate.contains("agreed to contribute without protection"));
+
+    // their ratings are not held out
+    let evaluate = ["evaluate", "ratings.csv", "--model", "opted"];
+    sandbox.dp(&evaluate).exits(2).says(&["--opt-in"]);
+    sandbox
+        .dp(&[&evaluate[..], &["--opt-in", "opt-in.txt"]].concat())
+        .exits(0);
+
+    sandbox.write("nobody.txt", "nobody\n");
+    let none = [
+        "train",
+        "ratings.csv",
+        "--opt-in",
+        "nobody.txt",
+        "--out",
+        "none",
+    ];
+    sandbox
+        .dp(&[&none[..], &run].concat())
+        .exits(2)
+        .says(&["none of the listed users"]);
+    let both = [
+        "train",
+        "ratings.csv",
+        "--opt-in",
+        "opt-in.txt",
+        "--prior",
+        "prior.csv",
+    ];
+    sandbox
+        .dp(&[&both[..], &run].concat())
         .exits(2)
         .says(&["--prior"]);
 }

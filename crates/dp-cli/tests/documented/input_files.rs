@@ -16,6 +16,7 @@ pub(crate) fn files(shell: &Shell, page: &str) {
         "docs/how-to.md" => {
             shell.write("items.csv", &films("i", 0..200));
             shell.write("this-week.csv", &films("new", 0..3));
+            shell.write("agreed.txt", "u1\nu2\nu3\n");
         }
         "docs/reference/dp-evidence.md" => {
             let table = ratings(200, 60, 20);

@@ -155,8 +155,12 @@ settings! {
 
     /// Public item information.
     struct PriorSettings under "Public evidence" {
-        /// Table of public numbers per item, from dp evidence, as mean of the item prior
+        /// Table of public numbers per item (from dp evidence), or the folder of an earlier model
         prior: Option<PathBuf> = { value_name: "FILE", shapes: Shapes::ByContents },
+        /// Declare the model of `prior` public; otherwise `ledger` must have paid for it
+        prior_is_public: bool = { requires: ["prior"] },
+        /// List of users who contribute without protection, an id a line
+        opt_in: Option<PathBuf> = { value_name: "FILE", conflicts: ["prior"], shapes: Shapes::ByContents },
     }
 
     /// Settings of the method.
@@ -361,6 +365,8 @@ settings! {
         min_rating: Option<f64> = { value_name: "X", usual: "as in training" },
         /// Also train without privacy on the same records
         non_private: bool = {},
+        /// Users to leave out, as given to `dp train`
+        opt_in: Option<PathBuf> = { value_name: "FILE" },
         /// Columns under the header of the ratings.
         columns: RatingColumnSettings = flatten,
         /// Where the figures go.

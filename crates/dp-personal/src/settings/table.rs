@@ -430,8 +430,22 @@ impl Value for PathBuf {
     }
 
     fn contents(&self) -> crate::error::Result<serde_json::Value> {
-        let bytes = std::fs::read(self).map_err(|e| crate::error::Error::read(self, e))?;
-        Ok(dp_accounting::sha256_hex(&bytes).into())
+        // a model is represented by its factors and the ids of its items
+        let files = match self.is_dir() {
+            true => crate::output::MODEL_FILES
+                .map(|name| self.join(name))
+                .to_vec(),
+            false => vec![self.clone()],
+        };
+        let read = |path: &Self| {
+            let bytes = std::fs::read(path).map_err(|e| crate::error::Error::read(path, e))?;
+            Ok(dp_accounting::sha256_hex(&bytes))
+        };
+        let hashes: Vec<String> = files
+            .iter()
+            .map(read)
+            .collect::<crate::error::Result<_>>()?;
+        Ok(hashes.join(" ").into())
     }
 }
 

@@ -283,7 +283,11 @@ fn bad(name: &'static str, value: f64, expected: &'static str) -> Error {
 /// The prior of the audited run, if it has one.
 fn prior(args: &AuditSettings) -> Result<Option<PriorTable>> {
     let (method, feedback) = (args.target.method.meant(), args.feedback.feedback);
-    let table = PriorTable::of_run(&args.prior, method, feedback)?;
+    if args.prior.opt_in.is_some() {
+        let text = "`opt_in` is not supported by `dp audit`: audit a run with the `prior` that `dp evidence` makes from the ratings of these users";
+        return Err(Error::Usage(text.to_owned()));
+    }
+    let table = PriorTable::of_run(&args.prior, method, feedback, None)?;
     if table.is_some() && args.ratings.is_none() {
         let text = "`prior` needs `ratings`: a table knows no generated items";
         return Err(Error::Usage(text.to_owned()));

@@ -3,13 +3,13 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use dp_core::InteractionsBuilder;
-use dp_data::{FeatureVocabulary, ItemCatalogue, RatingsFormat};
-use dp_multitask::PublicRatings;
+use dp_core::{Interactions, InteractionsBuilder};
+use dp_data::{FeatureVocabulary, ItemCatalogue, Ratings, RatingsFormat, SplitFractions};
+use dp_multitask::{PublicItems, PublicRatings};
 
 use crate::error::{Error, Result};
 use crate::output::{folder_of, replace_files};
-use crate::prior::{ITEM, STANDARD_ERROR, TASTE};
+use crate::prior::{BIAS, ITEM, STANDARD_ERROR, TASTE};
 use crate::settings::EvidenceSettings;
 
 /// Features of fewer items are ignored.
@@ -54,22 +54,9 @@ pub fn evidence(args: &EvidenceSettings) -> Result<EvidenceTable> {
         None => Described::unknown(ratings.catalogue().clone()),
     };
     let catalogue = &described.catalogue;
-    let all = ratings
-        .split(dp_data::SplitFractions::new(1.0, 0.0, 0.0)?, 0)?
-        .train;
-    let own = ratings.catalogue().ids();
-    let mut builder = InteractionsBuilder::new(catalogue.len());
-    for (user, row) in (0..).zip(all.expose().users()) {
-        for (&item, &rating) in row.items().iter().zip(row.values()) {
-            if let Some(at) = catalogue.index(&own[item as usize]) {
-                let at = u32::try_from(at).unwrap_or(u32::MAX);
-                builder.push(user, at, rating)?;
-            }
-        }
-    }
-    let public = builder.build().0;
-    let n_used = public.n_records();
-    let rated: HashSet<u32> = (public.users())
+    let public = Public::of(&ratings, &described)?;
+    let n_used = public.table.n_records();
+    let rated: HashSet<u32> = (public.table.users())
         .flat_map(|row| row.items().to_vec())
         .collect();
     if n_used == 0 {
@@ -82,15 +69,12 @@ pub fn evidence(args: &EvidenceSettings) -> Result<EvidenceTable> {
         );
         return Err(Error::Usage(text));
     }
-    let fit = PublicRatings {
-        n_tastes: args.n_tastes,
-        ..PublicRatings::default()
-    };
-    let items = fit.fit(public, &described.features)?;
+    let n_ratings = public.n_ratings;
+    let items = public.fit(&described, Some(args.n_tastes))?;
     let lines = || -> csv::Result<Vec<u8>> {
         let mut writer = csv::Writer::from_writer(Vec::new());
         let tastes = (1..=args.n_tastes).map(|k| format!("{TASTE}_{k}"));
-        let header = [ITEM, "bias"].map(str::to_owned).into_iter().chain(tastes);
+        let header = [ITEM, BIAS].map(str::to_owned).into_iter().chain(tastes);
         let header = header.chain([STANDARD_ERROR.to_owned()]);
         writer.write_record(header.chain(described.names.iter().cloned()))?;
         let rows = items.rows.chunks_exact(1 + args.n_tastes);
@@ -110,19 +94,65 @@ pub fn evidence(args: &EvidenceSettings) -> Result<EvidenceTable> {
         n_items: catalogue.len(),
         n_rated: rated.len(),
         n_used,
-        n_ratings: all.expose().n_records(),
+        n_ratings,
     })
 }
 
+/// Public ratings of the items of a catalogue.
+pub(crate) struct Public {
+    table: Interactions,
+    /// Number of ratings, including those of other items.
+    n_ratings: usize,
+}
+
+impl Public {
+    /// The ratings of the described items.
+    ///
+    /// # Errors
+    /// When the table cannot be made.
+    pub(crate) fn of(ratings: &Ratings, described: &Described) -> Result<Self> {
+        let all = ratings.split(SplitFractions::new(1.0, 0.0, 0.0)?, 0)?.train;
+        let own = ratings.catalogue().ids();
+        let catalogue = &described.catalogue;
+        let mut builder = InteractionsBuilder::new(catalogue.len());
+        for (user, row) in (0..).zip(all.expose().users()) {
+            for (&item, &rating) in row.items().iter().zip(row.values()) {
+                if let Some(at) = catalogue.index(&own[item as usize]) {
+                    let at = u32::try_from(at).unwrap_or(u32::MAX);
+                    builder.push(user, at, rating)?;
+                }
+            }
+        }
+        Ok(Self {
+            table: builder.build().0,
+            n_ratings: all.expose().n_records(),
+        })
+    }
+
+    /// Item biases and taste factors, six unless `n_tastes` is given.
+    ///
+    /// # Errors
+    /// As [`PublicRatings::fit`].
+    pub(crate) fn fit(self, described: &Described, n_tastes: Option<usize>) -> Result<PublicItems> {
+        let usual = PublicRatings::default();
+        let fit = PublicRatings {
+            n_tastes: n_tastes.unwrap_or(usual.n_tastes),
+            ..usual
+        };
+        Ok(fit.fit(self.table, &described.features)?)
+    }
+}
+
 /// Items with a row of features each, 0 or the weight of a name.
-struct Described {
+pub(crate) struct Described {
     catalogue: ItemCatalogue,
     names: Vec<String>,
     features: Vec<f64>,
 }
 
 impl Described {
-    const fn unknown(catalogue: ItemCatalogue) -> Self {
+    /// Items without features.
+    pub(crate) const fn unknown(catalogue: ItemCatalogue) -> Self {
         Self {
             catalogue,
             names: Vec::new(),

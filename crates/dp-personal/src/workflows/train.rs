@@ -15,7 +15,7 @@ use crate::metric_release::{Measured, MetricRelease, OwnMetrics, TrainedAndHeldO
 use crate::output::TrainSettings as ReleasedSettings;
 use crate::output::{HeldOutBy, Seconds, TrainRelease, TrainReport, catalogue_sha256};
 use crate::personal::reserve_in_memory;
-use crate::prior::PriorTable;
+use crate::prior::{OptIn, PriorTable};
 use crate::quality::Verdict;
 use crate::settings::{FactorSettings, FeedbackKind, Given, Method, SplitSettings, TrainSettings};
 use crate::warnings;
@@ -26,6 +26,8 @@ use crate::workflows::private_run::{Clock, Opened, Opening, unit_of};
 
 /// Key of the hash of the prior among the inputs that determine a run.
 pub(crate) const PRIOR_SHA256: &str = "prior_sha256";
+/// Key of the hash of the list of unprotected users.
+pub(crate) const OPT_IN_SHA256: &str = "opt_in_sha256";
 pub(crate) const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
 
 /// The releases that [`train`] will make with these settings, and its guarantee: public, and known
@@ -48,6 +50,7 @@ struct Checked {
     metrics: Option<MetricRelease>,
     draft: Plan,
     table: Option<PriorTable>,
+    opt_in: Option<OptIn>,
 }
 
 /// Checks everything public before the data are read.
@@ -56,7 +59,9 @@ fn checked(args: &TrainSettings) -> Result<Checked> {
     let target = args.target.guarantee.target()?;
     let method = args.target.method.meant();
     let params = settings_for(method, &args.feedback, &args.settings, target)?;
-    let table = PriorTable::of_run(&args.prior, method, args.feedback.feedback)?;
+    let ledger = Some(&args.ledger);
+    let table = PriorTable::of_run(&args.prior, method, args.feedback.feedback, ledger)?;
+    let opt_in = args.prior.opt_in.as_deref().map(OptIn::read).transpose()?;
     let fit = params.check()?;
     let metrics = metric_release(args, fit.params().into(), counts_items(&fit)?)?;
     // neither noise nor cost depends on the number of items
@@ -67,6 +72,7 @@ fn checked(args: &TrainSettings) -> Result<Checked> {
         metrics,
         draft,
         table,
+        opt_in,
     })
 }
 
@@ -97,7 +103,7 @@ pub fn train_at(
     place: Place<'_>,
 ) -> Result<TrainOutcome> {
     if args.target.method == Method::AmSsp {
-        PriorTable::of_run(&args.prior, Method::AmSsp, args.feedback.feedback)?;
+        PriorTable::of_run(&args.prior, Method::AmSsp, args.feedback.feedback, None)?;
         return crate::item_features::train(args, watch, place);
     }
     let Checked {
@@ -105,15 +111,24 @@ pub fn train_at(
         fit,
         metrics,
         draft,
-        table,
+        mut table,
+        opt_in,
     } = checked(args)?;
+    if opt_in.is_some() && (!matches!(place, Place::Alone) || args.memory.memory.is_some()) {
+        let text = "`opt_in` is for one process that keeps its ratings in memory";
+        return Err(Error::Usage(text.to_owned()));
+    }
     let scratch = scratch(args, &place)?;
     let method = args.target.method.meant();
     let opened = opening(args, &place)?.open(&draft, place)?;
 
     go_on(watch)?;
     let mut clock = Clock::start();
-    let ratings = read(&args.ratings, &args.input, &args.feedback, scratch)?;
+    let mut ratings = read(&args.ratings, &args.input, &args.feedback, scratch)?;
+    if let Some(opt_in) = &opt_in {
+        table = Some(opt_in.table(&ratings)?);
+        ratings = opt_in.protected(&ratings);
+    }
     let mut opened = opened.bind(&ratings)?;
 
     let mut assumed = assumptions(args, &ratings, &opened);
@@ -147,6 +162,9 @@ pub fn train_at(
     });
     if let Some((_, sha256)) = &prior {
         own[PRIOR_SHA256] = json!(sha256);
+    }
+    if let Some(opt_in) = &opt_in {
+        own[OPT_IN_SHA256] = json!(opt_in.sha256());
     }
     MetricRelease::put(metrics.as_ref(), &mut own);
     let public = opened.public("train", args, &assumed, own)?;
@@ -284,7 +302,7 @@ pub(crate) fn opening<'a>(args: &'a TrainSettings, place: &Place<'_>) -> Result<
             (items, named.map(Option::as_ref))
         }),
         data: &args.ratings,
-        inputs: ([&args.input.items, &args.prior.prior].into_iter())
+        inputs: ([&args.input.items, &args.prior.prior, &args.prior.opt_in].into_iter())
             .filter_map(|file| file.as_deref())
             .collect(),
         ledger: &args.ledger,

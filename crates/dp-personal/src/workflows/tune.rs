@@ -54,13 +54,13 @@ fn checked(args: &TuneSettings) -> Result<Checked> {
     let target = args.train.target.guarantee.target()?;
     let how = comparison_settings(&args.choice);
     let (methods, fits) = candidates(args, how, target)?;
-    let (features, prior) = (&args.train.features, &args.train.prior.prior);
+    let (features, prior) = (&args.train.features, &args.train.prior);
     let unsupported = if features.feature_cols.is_some() || features.min_items.is_some() {
         Some(
             "`feature_cols` and `min_items` are not supported by `dp tune`: they belong to `dp train` with `method` am-ssp",
         )
-    } else if prior.is_some() {
-        Some("`prior` is not supported by `dp tune`: use it with `dp train`")
+    } else if prior.prior.is_some() || prior.opt_in.is_some() {
+        Some("`prior` and `opt_in` are not supported by `dp tune`: use them with `dp train`")
     } else {
         None
     };
@@ -259,8 +259,8 @@ fn candidates(
     let of_each = target_of_each(args, how, target)?;
     let train = &args.train;
     let method = train.target.method.meant();
-    if train.prior.prior.is_some() {
-        let text = "`prior` is for a single run, not for a choice among candidates";
+    if train.prior.prior.is_some() || train.prior.opt_in.is_some() {
+        let text = "`prior` and `opt_in` are for a single run, not for a choice among candidates";
         return Err(Error::Usage(text.to_owned()));
     }
     settings_for(method, &train.feedback, &train.settings, of_each)?;

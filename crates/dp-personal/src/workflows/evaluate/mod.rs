@@ -15,11 +15,13 @@ use crate::output::{
     ReleasedRun, SCHEMA_VERSION, internal_folder_of, make_internal_folder, read_model, released,
     warn,
 };
+use crate::prior::OptIn;
 use crate::ranking::bucket_name;
 use crate::settings::EvaluateSettings;
 use crate::workflows::ledger::{
     UNNOTED, is_paid_by_ledger, last_of, note_exploration, note_exploration_of,
 };
+use crate::workflows::train::OPT_IN_SHA256;
 use crate::workflows::verify::checked_certificate;
 
 pub(crate) use self::scores::{Buckets, MODEL, NON_PRIVATE};
@@ -46,6 +48,7 @@ pub fn evaluate(args: &EvaluateSettings) -> Result<EvaluateOutcome> {
     let implicit = model.scoring().unobserved_weight.is_some();
     refuse(args, implicit)?;
     let run: Option<ReleasedRun> = files::read_run_file(&args.model, RELEASED)?;
+    refuse_opted_in(args, run.as_ref().and_then(|of| of.run.as_ref()))?;
     let said = run.and_then(|run| run.held_out());
     let split = split_of(args, said)?;
     let parts = Parts::read(args, split, &items, implicit)?;
@@ -134,6 +137,21 @@ fn refuse(args: &EvaluateSettings, implicit: bool) -> Result<()> {
         return Ok(());
     }
     let text = "`min_rating` needs a model trained with `feedback` implicit";
+    Err(Error::Usage(text.to_owned()))
+}
+
+/// Refuses the records of the run with the users whose ratings it used without protection: none of
+/// these ratings were held out.
+fn refuse_opted_in(args: &EvaluateSettings, run: Option<&Value>) -> Result<()> {
+    let of_run = run.and_then(|run| run[OPT_IN_SHA256].as_str());
+    let Some(of_run) = of_run.filter(|_| args.history.is_none()) else {
+        return Ok(());
+    };
+    let given = args.opt_in.as_deref().map(OptIn::read).transpose()?;
+    if given.is_some_and(|of| of.sha256() == of_run) {
+        return Ok(());
+    }
+    let text = "`opt_in`: the run used all ratings of users who contribute without protection; give the same list, which leaves them out";
     Err(Error::Usage(text.to_owned()))
 }
 

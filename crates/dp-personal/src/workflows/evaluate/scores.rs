@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::Result;
 use crate::evaluate::{Pairs, USER_MEAN_SHRINKAGE, mean};
 use crate::output::HeldOutBy;
+use crate::prior::OptIn;
 use crate::quality::{Quality, QualityTables};
 use crate::ranking::{K, N_BUCKETS};
 use crate::settings::EvaluateSettings;
@@ -297,7 +298,10 @@ impl Parts {
                 ratings
             })
         };
-        let ratings = read(&args.ratings)?;
+        let mut ratings = read(&args.ratings)?;
+        if let Some(path) = &args.opt_in {
+            ratings = OptIn::read(path)?.protected(&ratings);
+        }
         match &args.history {
             Some(path) => Ok(Self::of_two_files(&read(path)?, &ratings)?),
             None => Self::as_in_training(split.split_seed, &ratings, implicit),
