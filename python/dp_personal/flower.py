@@ -1,7 +1,8 @@
 """Training on silos with Flower: each SuperNode holds the records of its users, the ServerApp holds ledger and noise.
 
 The server is trusted: it sees each silo's exact sums, and they are stored in the files of the SuperLink. A silo reveals
-nothing else, and no more than its policy admits. `examples/flower` is an app with both sides.
+nothing else, and no more than its policy admits. If the policies of all silos name a share server (`ShareServer`), the
+server sees uniform masks of each silo and the exact sum over all of them. `examples/flower` is an app with all sides.
 """
 
 from __future__ import annotations
@@ -16,20 +17,22 @@ import time
 import uuid
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from . import _native, linear, recommender, workers
+from . import _native, _shares, linear, recommender, workers
 from ._load import load
 from ._numpy import np
+from ._shares import ShareServer
 from .errors import BadSetting, DpError, DpWarning
 
 if TYPE_CHECKING:
     from ._estimator import Estimator
 
-__all__ = ["Silo", "fit"]
+__all__ = ["ShareServer", "Silo", "fit"]
 
 _E = TypeVar("_E", bound="Estimator")
 _PAUSE = 0.5
@@ -73,11 +76,50 @@ def fit(
         }
         for name, (file, content) in job.files.items():
             said |= {f"file {name}": file, f"content {name}": content}
-        return list(nodes.answers("sum", said, asked))
+        return _sums(nodes, run_name, messages, dict(nodes.answers("sum", said, asked)), n_silos)
 
     workers.fit(model, tasks, n_silos, columns=columns, silos=True, **more)
     _deliver(nodes, model, n_silos)
     return model
+
+
+def _hashes(messages: Sequence[bytes]) -> list[str]:
+    """Hashes of the server's messages. The last one is of the request itself: a server that is restarted repeats it."""
+    *before, last = messages
+    return [sha256(message).hexdigest() for message in (*before, _native.without_nonce(last))]
+
+
+def _name(run: str, hashes: Sequence[str]) -> str:
+    """The name of a run, which includes everything that its processes agree on."""
+    return run + hashes[0]
+
+
+def _question(run: str, hashes: Sequence[str], n_silos: int, share_server: str) -> _shares.Question:
+    return _shares.Question(_name(run, hashes), len(hashes), _shares.hash_of(hashes), n_silos, share_server)
+
+
+def _sums(
+    nodes: _Silos, run: str, messages: Sequence[bytes], answers: Mapping[int, Mapping[str, Any]], n_silos: int
+) -> list[tuple[int, bytes]]:
+    """The answers of silos; if they are in shares, the first one with the share server's sum added."""
+    named = {str(answer.get("share_server", "")) for answer in answers.values()}
+    if len(named) > 1:
+        raise DpError("the policies of the silos name different share servers, or some silos name none")
+    sums, share_server = {silo: bytes(answer["body"]) for silo, answer in sorted(answers.items())}, named.pop()
+    if share_server and len(messages) > 1:
+        if len(sums) < n_silos:
+            raise DpError("a sum in shares was rejected; it has no meaning without those of all silos")
+        question, key = _question(run, _hashes(messages), n_silos, share_server), _shares.ReplyKey()
+        said = {
+            "run": question.run,
+            "step": question.step,
+            "messages": question.messages,
+            "sealed": [answers[silo]["sealed"] for silo in sums],
+            "to": key.public,
+        }
+        for _, total in nodes.answers("shares", said, [ShareServer.number]):
+            sums[0] = _native.add_share(sums[0], key.open(total["body"], question))
+    return list(sums.items())
 
 
 def _deliver(nodes: _Silos, model: Estimator, n_silos: int) -> None:
@@ -102,22 +144,26 @@ def _deliver(nodes: _Silos, model: Estimator, n_silos: int) -> None:
 
 
 class _SiloFailed(DpError):
-    """A silo refuses, or fails repeatedly in the same way."""
+    """A silo or the share server refuses, or fails repeatedly in the same way."""
 
     def __init__(self, silo: int, text: str) -> None:
-        super().__init__(text)
+        super().__init__(f"{_who(silo)} {text}")
         self.silo = silo
 
 
+def _who(silo: int) -> str:
+    return "the share server" if silo == ShareServer.number else f"silo {silo}"
+
+
 class _Silos:
-    """The nodes of a grid by the silos that they hold."""
+    """The nodes of a grid by the silos that they hold; one of them may be the share server."""
 
     def __init__(self, grid: Any, timeout: float) -> None:
         self._grid, self._timeout = grid, timeout
         self._nodes: dict[int, int] = {}
         self._greeted: set[int] = set()
 
-    def answers(self, what: str, said: dict[str, Any], asked: Iterable[int]) -> Iterator[tuple[int, bytes]]:
+    def answers(self, what: str, said: dict[str, Any], asked: Iterable[int]) -> Iterator[tuple[int, Any]]:
         """One answer of each silo to a message, however late. A silo that comes back as another node is asked there again."""
         from flwr.app import ConfigRecord, RecordDict
 
@@ -128,7 +174,8 @@ class _Silos:
         end = time.monotonic() + self._timeout
         while missing:
             if time.monotonic() > end:
-                raise TimeoutError(f"no answer of the silos {sorted(missing)} in {self._timeout:.0f} s. {failed}")
+                who = ", ".join(map(_who, sorted(missing)))
+                raise TimeoutError(f"no answer of {who} in {self._timeout:.0f} s. {failed}")
             new = set(self._grid.get_node_ids()) - self._greeted
             self._greeted |= new
             waiting |= {self._ask("silo", RecordDict(), node): (node, _WHO) for node in new}
@@ -146,14 +193,14 @@ class _Silos:
                         self._greeted.discard(node)
                         told.discard((node, of))
                     elif of in missing:
-                        raise _SiloFailed(of, f"silo {of} failed {_TRIES} times: {failed}")
+                        raise _SiloFailed(of, f"failed {_TRIES} times: {failed}")
                 elif of == _WHO:
                     self._nodes[int(reply.content["answer"]["silo"])] = node
                 elif refused := reply.content["answer"].get("refused"):
-                    raise _SiloFailed(of, f"silo {of} refuses: {refused}")
+                    raise _SiloFailed(of, f"refuses: {refused}")
                 elif of in missing:
                     missing.remove(of)
-                    yield of, reply.content["answer"]["body"]
+                    yield of, reply.content["answer"]
             if missing:
                 time.sleep(_PAUSE)
 
@@ -186,7 +233,8 @@ class Silo:
     `ratings.csv` contains the records for recommenders, `rows.csv` those for linear models. `policy.json` states which
     runs the silo takes part in, `account.json` which runs it took part in, and `given.json` for which release lists it
     gave sums. A run is charged as a whole, durably, before its first sum leaves; each of its sums is given for one
-    release list only, as often as it is requested.
+    release list only, as often as it is requested. With a share server, `key` is the silo's private key and `shares.bin` the
+    last sum in shares, in the form in which it leaves the silo.
     """
 
     def __init__(self, number: int, folder: str | os.PathLike[str]) -> None:
@@ -196,20 +244,27 @@ class Silo:
     def agree(self, policy: Mapping[str, Any]) -> None:
         """Create the silo's account, once.
 
-        The policy has the fields of `ClientPolicy` of dp-mechanism; a run counts as one round. Two more fields are
+        The policy has the fields of `ClientPolicy` of dp-mechanism; a run counts as one round. Three more fields are
         specific to silos: `columns`, the column names that the server must use, such as
         `{"rows.csv": {"user": "id", "target": "y"}}` (the server can name no other column as the user column, and none
-        if the policy names none: then the default names of `dp` apply); and `insecure_seed`, true if runs with seeded
+        if the policy names none: then the default names of `dp` apply); `share_server`, the public key of the share server,
+        without whose shares no sum of the silo can be read (see `public_key`); and `insecure_seed`, true if runs with seeded
         noise, which have no guarantee, are admitted for tests.
         """
-        of_clients, columns, _ = _parts(policy)
-        for file, roles in columns.items():
+        parts = _Policy.of(policy)
+        for file, roles in parts.columns.items():
             if file not in _RECORDS.values() or not roles.keys() <= _ROLES.keys():
                 raise BadSetting(
                     f"`columns` of a policy has {', '.join(_ROLES)} of ratings.csv and rows.csv; found {file}: {roles}"
                 )
-        _native.Record.open(os.fspath(self.folder / "account.json"), json.dumps(of_clients), True)
+        if parts.share_server is not None and not _shares.is_key(parts.share_server):
+            raise BadSetting("`share_server` of a policy is the public key of the share server: 64 hexadecimal digits")
+        _native.Record.open(os.fspath(self.folder / "account.json"), json.dumps(parts.of_clients), True)
         (self.folder / "policy.json").write_text(json.dumps(dict(policy)))
+
+    def public_key(self) -> str:
+        """The key with which the share server recognises this silo (`ShareServer.admit`). Created on the first call."""
+        return _shares.public_key_in(self.folder / "key", _shares.signing)
 
     def sum(self, said: Mapping[str, Any]) -> dict[str, Any]:
         """The answer to a message of the server, or a refusal.
@@ -218,22 +273,47 @@ class Silo:
         A refusal states the reason if it follows from the server's messages and the silo's policy and account. Any
         other failure is answered with one fixed text. The readiness of the silo is determined without its records.
         """
+        return _shares.reply(lambda: self._sum(said), f"silo {self.number}", _FAILED)
+
+    def _sum(self, said: Mapping[str, Any]) -> dict[str, Any]:
+        command, settings, n_silos = json.loads(said["settings"])
+        names = [key.removeprefix("file ") for key in said if key.startswith("file ")]
+        files = {name: (Path(said[f"file {name}"]).name, said[f"content {name}"]) for name in names}
+        job = workers.Job(command, tuple((name, value) for name, value in settings), files, n_silos, silos=True)
+        messages = list(said["messages"])
+        hashes, is_sum = _hashes(messages), len(messages) > 1
         try:
-            command, settings, n_silos = json.loads(said["settings"])
-            names = [key.removeprefix("file ") for key in said if key.startswith("file ")]
-            files = {name: (Path(said[f"file {name}"]).name, said[f"content {name}"]) for name in names}
-            job = workers.Job(command, tuple((name, value) for name, value in settings), files, n_silos, silos=True)
-            messages = list(said["messages"])
-            try:
-                self._agree(said["run"], job, messages)
-            except DpError as refused:
-                return {"refused": str(refused)}
-            return {"body": workers.answer(job, self.number, self._users(command, is_empty=len(messages) == 1), messages)}
-        except (KeyboardInterrupt, SystemExit):
-            raise
-        except BaseException:  # a panic of the compiled part is not an Exception
-            logger.exception("silo %d failed", self.number)
-            return {"refused": _FAILED}
+            share_server = self._agree(said["run"], job, hashes)
+        except DpError as refused:
+            return {"refused": str(refused)}
+
+        def exact() -> bytes:
+            return workers.answer(job, self.number, self._users(command, is_empty=not is_sum), messages)
+
+        if share_server is None:
+            return {"body": exact()}
+        named = {"share_server": share_server}
+        if not is_sum:
+            return named | {"body": exact()}
+        share, sealed = self._in_shares(_question(said["run"], hashes, n_silos, share_server), exact)
+        return named | {"body": _native.share_answer(messages[-1], (self.number, n_silos), share), "sealed": sealed}
+
+    def _in_shares(self, question: _shares.Question, exact: Callable[[], bytes]) -> tuple[bytes, bytes]:
+        """The silo's two shares, the second one sealed. If they are asked for again, they are the same ones.
+
+        # Privacy
+        New shares of records that have changed would reveal the change to the server, which knows the first share of both.
+        """
+        path, name = self.folder / "shares.bin", sha256(question.by(self.number)).digest()
+        kept = path.read_bytes() if path.exists() else b""
+        if not kept.startswith(name):
+            share, rest = _native.split_answer(exact())
+            sealed = _shares.seal(rest, self.folder / "key", question, self.number)
+            kept = name + len(share).to_bytes(8, "little") + share + sealed
+            _shares.replace(path, kept)
+        kept = kept[len(name) :]
+        n_bytes, both = int.from_bytes(kept[:8], "little"), kept[8:]
+        return both[:n_bytes], both[n_bytes:]
 
     def _users(self, command: str, *, is_empty: bool) -> dict[str, Any]:
         """The silo's records as columns; or only the column names, which are sufficient for a readiness check."""
@@ -244,23 +324,27 @@ class Silo:
         columns = zip(*rows, strict=True) if rows else [()] * len(header)
         return {name: np.array(column, dtype=object) for name, column in zip(header, columns, strict=True)}
 
-    def _agree(self, run: str, job: workers.Job, messages: list[bytes]) -> None:
-        """Agree to the run, and record the release list of this sum. A readiness check costs and records nothing."""
-        policy, columns, may_be_seeded = _parts(json.loads((self.folder / "policy.json").read_text()))
-        _check_settings(job, columns, may_be_seeded=may_be_seeded)
-        path, of_clients, multipliers = self.folder / "account.json", json.dumps(policy), job.noise_multipliers()
-        name = run + sha256(messages[0]).hexdigest()
+    def _agree(self, run: str, job: workers.Job, hashes: list[str]) -> str | None:
+        """Agree to the run, and record the release list of this sum. A readiness check costs and records nothing.
+
+        Returns the share server of the silo's policy.
+        """
+        policy = _Policy.of(json.loads((self.folder / "policy.json").read_text()))
+        _check_settings(job, policy.columns, may_be_seeded=policy.may_be_seeded)
+        path, of_clients, multipliers = self.folder / "account.json", json.dumps(policy.of_clients), job.noise_multipliers()
+        name = _name(run, hashes)
         record = _native.Record.open(os.fspath(path), of_clients, False)  # no other process opens it until this returns
         has_joined = json.loads(path.read_text())["runs"].get(name, 0) > 0
         with tempfile.TemporaryDirectory(prefix="dp-personal-") as folder:  # check admission on a copy of the account
             copy = shutil.copy(path, folder)
             _native.Record.open(os.fspath(copy), of_clients, False).join(name, multipliers)
-        given = self._given(name, [sha256(message).hexdigest() for message in messages], has_joined=has_joined)
-        if len(messages) > 1:
-            _replace(self.folder / "given.json", json.dumps(given))
+        given = self._given(name, hashes, has_joined=has_joined, in_shares=policy.share_server is not None)
+        if len(hashes) > 1:
+            _shares.replace(self.folder / "given.json", json.dumps(given).encode())
             record.join(name, multipliers)
+        return policy.share_server
 
-    def _given(self, run: str, hashes: list[str], *, has_joined: bool) -> dict[str, Any]:
+    def _given(self, run: str, hashes: list[str], *, has_joined: bool, in_shares: bool) -> dict[str, Any]:
         """The record of the sums given in a run, including this one."""
         path = self.folder / "given.json"
         given = json.loads(path.read_text()) if path.exists() else {}
@@ -274,6 +358,8 @@ class Silo:
         is_forked = any(old != new for old, new in zip(given["list"], before, strict=False))
         if is_forked or given["last"].setdefault(str(len(before)), last) != last:
             raise DpError("the silo has given a sum of this run for another list of releases")
+        if in_shares and before and len(before) < max(map(int, given["last"])):
+            raise DpError("the silo has given a later sum of this run, and keeps the shares of the last one only")
         given["list"] = max(given["list"], before, key=len)
         return given
 
@@ -296,11 +382,21 @@ class Silo:
         return model.personalize(*history)
 
 
-def _parts(policy: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, dict[str, str]], bool]:
-    """Split a policy into that of every client and what a silo adds: columns by file, and whether noise may be seeded."""
-    of_clients = dict(policy)
-    columns, may_be_seeded = of_clients.pop("columns", {}), of_clients.pop("insecure_seed", False)
-    return of_clients, columns, may_be_seeded is True
+@dataclass(frozen=True)
+class _Policy:
+    """A policy, split into that of every client and what a silo adds."""
+
+    of_clients: dict[str, Any]
+    columns: dict[str, dict[str, str]]
+    may_be_seeded: bool
+    share_server: str | None
+
+    @classmethod
+    def of(cls, policy: Mapping[str, Any]) -> _Policy:
+        rest = dict(policy)
+        columns, may_be_seeded = rest.pop("columns", {}), rest.pop("insecure_seed", False) is True
+        share_server = rest.pop("share_server", None)
+        return cls(rest, columns, may_be_seeded, share_server)
 
 
 def _check_settings(job: workers.Job, columns: Mapping[str, Mapping[str, str]], *, may_be_seeded: bool) -> None:
@@ -324,19 +420,3 @@ def _check_settings(job: workers.Job, columns: Mapping[str, Mapping[str, str]], 
         named = [value for name, value in job.settings if name == setting]
         if named != ([own[role]] if role in own else []):
             raise DpError(f"the server names another column, or none, as `{role}` than the silo's policy does")
-
-
-def _replace(path: Path, text: str) -> None:
-    """Replace the text of a file durably."""
-    new = path.with_suffix(".new")
-    with new.open("w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(path)
-    if os.name != "nt":  # Windows cannot open folders
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)

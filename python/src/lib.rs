@@ -10,6 +10,7 @@ mod nightly;
 mod recommender;
 mod run;
 mod settings;
+mod shares;
 mod tables;
 mod workers;
 
@@ -24,6 +25,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     linear::register(module)?;
     recommender::register(module)?;
     settings::register(module)?;
+    shares::register(module)?;
     tables::register(module)?;
     workers::register(module)
 }

@@ -6,7 +6,7 @@ import json
 import pickle
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -325,11 +325,11 @@ def test_a_silo_notes_what_it_gave_and_under_which_number(tmp_path: Path, sums: 
 class Grid:
     """A grid whose silos answer at once, by `reply`, which may raise."""
 
-    def __init__(self, n_silos: int, reply: Callable[[int, str], dict[str, Any]]) -> None:
-        self.n_silos, self.reply, self.waiting, self.n_asked = n_silos, reply, dict[str, Any](), 0
+    def __init__(self, silos: Iterable[int], reply: Callable[[int, str, Any], dict[str, Any]]) -> None:
+        self.silos, self.reply, self.waiting, self.n_asked = list(silos), reply, dict[str, Any](), 0
 
     def get_node_ids(self) -> list[int]:
-        return list(range(100, 100 + self.n_silos))
+        return [100 + silo for silo in self.silos]
 
     def push_messages(self, messages: list[Any]) -> list[str]:
         self.n_asked += 1
@@ -344,7 +344,7 @@ class Grid:
         answer, error = {"silo": silo}, None
         if message.what != "query.silo":
             try:
-                answer = self.reply(silo, message.what)
+                answer = self.reply(silo, message.what, message.content["said"])
             except RuntimeError as raised:
                 error = SimpleNamespace(code=2, reason=str(raised))
         about = SimpleNamespace(reply_to_message_id=name)
@@ -370,22 +370,22 @@ def test_a_silo_that_cannot_take_the_model_ends_no_run_that_is_paid_for(tmp_path
     monkeypatch.setattr(workers, "fit", lambda model, *_, **__: model)
     got: list[int] = []
 
-    def reply(silo: int, what: str) -> dict[str, Any]:
+    def reply(silo: int, *_: Any) -> dict[str, Any]:
         if silo == 1:
             return {"refused": "the disk is full"}
         got.append(silo)
         return {"body": b""}
 
     with pytest.warns(dp.DpWarning, match=r"silos \[1\] may not have received it .*the disk is full"):
-        assert flower.fit(Grid(3, reply), fitted, 3, columns=[]) is fitted  # type: ignore[type-var]
+        assert flower.fit(Grid(range(3), reply), fitted, 3, columns=[]) is fitted  # type: ignore[type-var]
     assert set(got) == {0, 2}
     with pytest.warns(dp.DpWarning, match=r"silos \[2\] may not have received it .*no answer"):
-        assert flower.fit(Grid(2, lambda *_: {"body": b""}), fitted, 3, columns=[], timeout=0.2) is fitted  # type: ignore[type-var]
+        assert flower.fit(Grid(range(2), lambda *_: {"body": b""}), fitted, 3, columns=[], timeout=0.2) is fitted  # type: ignore[type-var]
 
 
 @pytest.mark.usefixtures("without_flower")
 def test_a_silo_that_always_fails_in_the_same_way_ends_the_run() -> None:
-    grid = Grid(1, lambda *_: exec('raise RuntimeError("no module")'))
+    grid = Grid([0], lambda *_: exec('raise RuntimeError("no module")'))
     with pytest.raises(DpError, match="silo 0 failed 10 times: no module"):
         list(flower._Silos(grid, timeout=5.0).answers("sum", {}, [0]))
     assert grid.n_asked < 30

@@ -1,6 +1,7 @@
 """Start a SuperLink and four SuperNodes, train three models, and compare with one process.
 
-One node starts late; another is killed in the middle of a run and comes back.
+One node starts late; another is killed in the middle of a run and comes back. The second and third model are trained with a
+share server, on a fifth SuperNode, which starts late and is killed once.
 
 python run.py         needs: pip install flwr
 """
@@ -8,6 +9,7 @@ python run.py         needs: pip install flwr
 from __future__ import annotations
 
 import csv
+import json
 import os
 import signal
 import socket
@@ -21,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 import dp_personal as dp
-from dp_personal.flower import Silo
+from dp_personal.flower import ShareServer, Silo
 
 N_SILOS, N_USERS, N_ITEMS, SEED = 4, 80, 12, 7
 POLICY = {
@@ -97,14 +99,15 @@ class Federation:
             time.sleep(0.1)
         raise TimeoutError("the SuperLink does not listen")
 
-    def node(self, silo: int) -> subprocess.Popen[bytes]:
-        """Start a SuperNode."""
+    def node(self, silo: int | None) -> subprocess.Popen[bytes]:
+        """Start the SuperNode of a silo, or of the share server."""
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
-        config = f'silo={silo} folder="{self.work / f"silo{silo}"}"'
+        name = "share-server" if silo is None else f"silo{silo}"
+        config = f'folder="{self.work / name}"' + ("" if silo is None else f" silo={silo}")
         to = ("--insecure", "--superlink", f"127.0.0.1:{self.port}", "--port", str(port), "--node-config", config)
-        return self.start(f"node{silo}", "flower-supernode", *to)
+        return self.start(name, "flower-supernode", *to)
 
     def run(self, model: str) -> None:
         """Submit the app."""
@@ -136,43 +139,18 @@ def wait_for(what: str, is_there: object, seconds: float = 900.0) -> None:
         time.sleep(0.5)
 
 
-def main() -> None:
-    """Train three times, the first time with failures, and check the results."""
-    work = Path(tempfile.mkdtemp(prefix="flower-"))
-    tables, federation = made(work), Federation(work)
-    silos = [Silo(silo, work / f"silo{silo}") for silo in range(N_SILOS)]
+def demand_shares(work: Path, silos: list[Silo]) -> None:
+    """Create a share server; from now on, all silos give their sums in shares only."""
+    server = ShareServer(work / "share-server")
+    server.folder.mkdir()
+    for silo in silos:
+        policy = POLICY | {"share_server": server.public_key()}
+        (silo.folder / "policy.json").write_text(json.dumps(policy))
+    server.admit([silo.public_key() for silo in silos])
 
-    def wait_for_model(name: str) -> None:
-        wait_for("the model", (work / name / "certificate.json").exists)
-        print(f"{name}: {time.monotonic() - begun:.0f} s")
 
-    try:
-        federation.link()
-        nodes, begun = [federation.node(silo) for silo in range(N_SILOS - 1)], time.monotonic()
-        federation.run("recommender")
-        time.sleep(10)
-        nodes.append(federation.node(N_SILOS - 1))
-        print("silo 3 started late")
-        progress = work / "recommender.progress"
-        wait_for("the first releases", lambda: progress.exists() and int(progress.read_text().split()[0]) >= 2)
-        kill(nodes[1])
-        print(f"silo 1 was killed after {progress.read_text().strip()} releases")
-        time.sleep(5)
-        federation.node(1)
-        wait_for_model("recommender")
-        own = silos[1].personalize({"i1": 5.0, "i2": 1.0}).predict(["i3"])
-
-        for name in ("subspace", "federated"):
-            begun = time.monotonic()
-            federation.run(name)
-            wait_for_model(name)
-    except BaseException:
-        for log in sorted(work.glob("*.log")):
-            print(f"--- {log.name}\n{log.read_text()[-3000:]}", file=sys.stderr)
-        raise
-    finally:
-        federation.stop()
-
+def same_as_one_process(work: Path, tables: dict[str, dict[str, np.ndarray]], own: np.ndarray) -> None:
+    """Compare the models, and predictions for one user, with those of one process."""
     sys.path.insert(0, str(APP))
     from silos.server import MODELS
 
@@ -187,6 +165,60 @@ def main() -> None:
         if name == "recommender":
             assert np.array_equal(own, alone.personalize({"i1": 5.0, "i2": 1.0}).predict(["i3"]))
         print(f"{name}: same bits as one process")
+
+
+def main() -> None:
+    """Train three times, the first time with failures, and check the results."""
+    work = Path(tempfile.mkdtemp(prefix="flower-"))
+    tables, federation = made(work), Federation(work)
+    silos = [Silo(silo, work / f"silo{silo}") for silo in range(N_SILOS)]
+
+    def wait_for_model(name: str) -> None:
+        wait_for("the model", (work / name / "certificate.json").exists)
+        print(f"{name}: {time.monotonic() - begun:.0f} s")
+
+    def kill_after(n_releases: int, model: str, node: subprocess.Popen[bytes], name: str) -> None:
+        progress = work / f"{model}.progress"
+        wait_for("releases", lambda: progress.exists() and int(progress.read_text().split()[0]) >= n_releases)
+        kill(node)
+        print(f"{name} was killed after {progress.read_text().strip()} releases")
+
+    try:
+        federation.link()
+        nodes, begun = [federation.node(silo) for silo in range(N_SILOS - 1)], time.monotonic()
+        federation.run("recommender")
+        time.sleep(10)
+        nodes.append(federation.node(N_SILOS - 1))
+        print("silo 3 started late")
+        kill_after(2, "recommender", nodes[1], "silo 1")
+        time.sleep(5)
+        federation.node(1)
+        wait_for_model("recommender")
+        own = silos[1].personalize({"i1": 5.0, "i2": 1.0}).predict(["i3"])
+
+        demand_shares(work, silos)
+        begun = time.monotonic()
+        federation.run("subspace")
+        time.sleep(10)
+        share_server = federation.node(None)
+        print("the share server started late")
+        wait_for_model("subspace")
+
+        begun = time.monotonic()
+        federation.run("federated")
+        kill_after(1, "federated", share_server, "the share server")
+        time.sleep(5)
+        federation.node(None)
+        wait_for_model("federated")
+        assert all((silo.folder / "shares.bin").exists() for silo in silos)
+    except BaseException:
+        for log in sorted(work.glob("*.log")):
+            print(f"--- {log.name}\n{log.read_text()[-3000:]}", file=sys.stderr)
+        raise
+    finally:
+        federation.stop()
+
+    same_as_one_process(work, tables, own)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use super::{CoordinatorLink, FromWorker, ToWorker, WorkerPool};
-use crate::sum_backend::{ShardAnswer, SumRequest};
+use crate::sum_backend::{ShardAnswer, Share, SumRequest};
 use crate::{Error, ReleaseEntry, Result, RoundKey};
 
 const SUM: u8 = 1;
@@ -236,10 +236,7 @@ impl ShardAnswer {
             list_head: self.list_head.clone(),
             nonce: self.nonce,
         };
-        let words = self.sum.expose().iter();
-        let body: Zeroizing<Vec<u8>> =
-            Zeroizing::new(words.flat_map(|z| z.to_le_bytes()).collect());
-        framed(ANSWER, &head, &body)
+        framed(ANSWER, &head, &in_bytes(self.sum.expose()))
     }
 
     /// Reads the output of [`to_bytes`](Self::to_bytes).
@@ -251,10 +248,6 @@ impl ShardAnswer {
             return Err(UNREADABLE);
         }
         let (head, body): (AnswerHead, _) = parts(message)?;
-        let (words, rest) = body.as_chunks();
-        if !rest.is_empty() {
-            return Err(UNREADABLE);
-        }
         Ok(Self {
             shard: head.shard,
             n_shards: head.n_shards,
@@ -262,8 +255,35 @@ impl ShardAnswer {
             step: head.step,
             list_head: head.list_head,
             nonce: head.nonce,
-            sum: Private::new(words.iter().map(|word| i64::from_le_bytes(*word)).collect()),
+            sum: Private::new(integers(body)?),
         })
+    }
+}
+
+impl Share {
+    /// The share in the form sent over a link: 8 bytes for each coordinate, little-endian.
+    #[must_use]
+    pub fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
+        in_bytes(self.coordinates())
+    }
+
+    /// Reads the output of [`to_bytes`](Self::to_bytes).
+    ///
+    /// # Errors
+    /// [`Error::Link`] for anything else.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        Ok(Self::from_coordinates(integers(bytes)?))
+    }
+}
+
+fn in_bytes(integers: &[i64]) -> Zeroizing<Vec<u8>> {
+    Zeroizing::new(integers.iter().flat_map(|z| z.to_le_bytes()).collect())
+}
+
+fn integers(bytes: &[u8]) -> Result<Vec<i64>> {
+    match bytes.as_chunks() {
+        (words, []) => Ok(words.iter().map(|word| i64::from_le_bytes(*word)).collect()),
+        _ => Err(UNREADABLE),
     }
 }
 
@@ -458,6 +478,15 @@ mod tests {
             panic!("a request");
         };
         assert_ne!(read.instructions, dp_linalg::vector_instructions());
+    }
+
+    #[test]
+    fn a_share_is_read_as_it_was_sent() {
+        let share = Share::from_coordinates(vec![i64::MIN, -1, 0, i64::MAX]);
+        let bytes = share.to_bytes();
+        let read = Share::from_bytes(&bytes).unwrap();
+        assert_eq!(read.coordinates(), share.coordinates());
+        assert!(Share::from_bytes(&bytes[1..]).is_err());
     }
 
     #[test]

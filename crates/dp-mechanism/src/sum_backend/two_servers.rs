@@ -64,8 +64,8 @@ impl SumBackend for TwoServers {
         let [mut left, mut right] = [nothing(), nothing()];
         for client in 0..self.n_clients {
             let [to_left, to_right] = Share::split(shard(client)?)?;
-            add_sums(&mut left.coordinates, to_left.coordinates())?;
-            add_sums(&mut right.coordinates, to_right.coordinates())?;
+            left.add(&to_left)?;
+            right.add(&to_right)?;
         }
         join([left, right])
     }
@@ -118,6 +118,14 @@ impl Share {
     #[must_use]
     pub fn coordinates(&self) -> &[i64] {
         &self.coordinates
+    }
+
+    /// Adds the same server's share of another vector.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] if the lengths differ; nothing is then added.
+    pub fn add(&mut self, other: &Self) -> Result<()> {
+        add_sums(&mut self.coordinates, &other.coordinates)
     }
 }
 

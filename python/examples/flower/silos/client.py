@@ -1,9 +1,9 @@
-"""A silo: the configuration of its node gives its number and its folder."""
+"""A silo or the share server: the configuration of a node gives its folder, and the number of a silo."""
 
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from dp_personal.flower import Silo
+from dp_personal.flower import ShareServer, Silo
 
 app = ClientApp()
 
@@ -13,6 +13,11 @@ def silo(context: Context) -> Silo:
     return Silo(int(context.node_config["silo"]), str(context.node_config["folder"]))
 
 
+def share_server(context: Context) -> ShareServer:
+    """The share server, on a node without users. It must be operated by others than the server."""
+    return ShareServer(str(context.node_config["folder"]))
+
+
 def reply(message: Message, answer: dict) -> Message:
     """An answer to a message of the server."""
     return Message(RecordDict({"answer": ConfigRecord(answer)}), reply_to=message)
@@ -20,14 +25,21 @@ def reply(message: Message, answer: dict) -> Message:
 
 @app.query("silo")
 def number(message: Message, context: Context) -> Message:
-    """The number of this silo."""
-    return reply(message, {"silo": silo(context).number})
+    """The number of this silo, or that of the share server."""
+    node = silo(context) if "silo" in context.node_config else share_server(context)
+    return reply(message, {"silo": node.number})
 
 
 @app.query("sum")
-def exact_sum(message: Message, context: Context) -> Message:
-    """The silo's sum for the next release."""
+def silo_sum(message: Message, context: Context) -> Message:
+    """The silo's sum for the next release, in shares if its policy demands it."""
     return reply(message, silo(context).sum(message.content["said"]))
+
+
+@app.query("shares")
+def sum_of_shares(message: Message, context: Context) -> Message:
+    """The sum of all silos' shares, at the share server."""
+    return reply(message, share_server(context).total(message.content["said"]))
 
 
 @app.query("model")
