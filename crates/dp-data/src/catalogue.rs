@@ -123,6 +123,11 @@ impl ItemCatalogue {
     pub(crate) fn index_of_bytes(&self, id: &[u8]) -> Option<u32> {
         self.lookup.get(id)
     }
+
+    /// The index of the id that is this whole number, if it is found without hashing.
+    pub(crate) fn index_of_whole(&self, whole: u32) -> Option<u32> {
+        self.lookup.of_whole(whole)
+    }
 }
 
 /// Stable sort: by number when every id is an integer, then by text.

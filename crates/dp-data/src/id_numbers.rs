@@ -29,8 +29,19 @@ impl IdNumbers {
 
     /// The number of an id that is found without hashing.
     pub(crate) fn listed(&self, id: &[u8]) -> Option<u32> {
-        let entry = self.whole.get(whole_number(id)?)?;
-        entry.checked_sub(1)
+        self.of_place(whole_number(id)?)
+    }
+
+    /// The number of the id that is the decimal representation of this whole number, if it is found
+    /// without hashing.
+    #[inline]
+    pub(crate) fn of_whole(&self, whole: u32) -> Option<u32> {
+        self.of_place(whole as usize)
+    }
+
+    #[inline]
+    fn of_place(&self, place: usize) -> Option<u32> {
+        self.whole.get(place)?.checked_sub(1)
     }
 
     /// Assigns a number to an id that has none.
@@ -52,7 +63,7 @@ impl IdNumbers {
 }
 
 /// The whole number whose only decimal representation is this id.
-fn whole_number(id: &[u8]) -> Option<usize> {
+pub(crate) fn whole_number(id: &[u8]) -> Option<usize> {
     let is_short = matches!(id.len(), 1..=MOST_DIGITS);
     if !is_short || (id[0] == b'0' && id.len() > 1) {
         return None;

@@ -181,14 +181,10 @@ impl RatingSplit {
         }
         let item_keys = item_keys(ratings.catalogue());
         let user_ids = ratings.user_ids().expose();
-        let mut keyed_user = usize::MAX;
-        let mut key = [0; 32];
-        let parts = table.partition(3, |user, item, _| {
-            if user != keyed_user {
-                key = key_of(b"dp-data split user 1", seed, &user_ids[user]);
-                keyed_user = user;
-            }
-            fractions.part(unit_hash(&key, &item_keys[item as usize]))
+        let item_keys = &item_keys;
+        let parts = table.partition_users(3, |user| {
+            let key = key_of(b"dp-data split user 1", seed, &user_ids[user]);
+            move |item, _| fractions.part(unit_hash(&key, &item_keys[item as usize]))
         })?;
         let mut parts = parts.into_iter().map(Private::new);
         let mut next = || parts.next().expect("partition gives three parts");
@@ -225,19 +221,31 @@ fn item_key(id: &str) -> [u8; 16] {
 
 /// A number in `[0, 1)` with 53 bits.
 pub(crate) fn unit_hash(user_key: &[u8; 32], item_key: &[u8; 16]) -> f64 {
-    let hash = Sha256::new()
-        .chain_update(user_key)
-        .chain_update(item_key)
-        .finalize();
-    word_as_unit(&hash)
+    // key, item, and the padding of SHA-256: a bit, zeros, and the number of bits before them
+    let mut block = [0; 64];
+    block[..32].copy_from_slice(user_key);
+    block[32..48].copy_from_slice(item_key);
+    block[48] = 0x80;
+    block[56..].copy_from_slice(&(8 * 48_u64).to_be_bytes());
+    let mut state = SHA_256_START;
+    sha2::block_api::compress256(&mut state, &[block]);
+    word_as_unit(u64::from(state[0]) << 32 | u64::from(state[1]))
 }
 
-/// The first eight bytes of a hash as a number in `[0, 1)` with 53 bits.
-pub(crate) fn word_as_unit(hash: &[u8]) -> f64 {
-    let word = hash
-        .iter()
-        .take(8)
-        .fold(0_u64, |word, &byte| word << 8 | u64::from(byte));
+/// The state of SHA-256 before the first block.
+const SHA_256_START: [u32; 8] = [
+    0x6a09_e667,
+    0xbb67_ae85,
+    0x3c6e_f372,
+    0xa54f_f53a,
+    0x510e_527f,
+    0x9b05_688c,
+    0x1f83_d9ab,
+    0x5be0_cd19,
+];
+
+/// The first 64 bits of a hash as a number in `[0, 1)` with 53 bits.
+fn word_as_unit(word: u64) -> f64 {
     (word >> 11) as f64 * 2.0_f64.powi(-53)
 }
 
@@ -449,21 +457,17 @@ impl UserSplit {
         }
         let item_keys = item_keys(ratings.catalogue());
         let ids = ratings.user_ids().expose();
-        let mut dealt: Option<(usize, usize, [u8; 32])> = None;
-        let parts = table.partition(PARTS, |user, item, _| {
-            let (_, part, key) = match dealt {
-                Some(of) if matches!(of, (u, ..) if u == user) => of,
-                _ => {
-                    let part = fractions.part(unit_of_user(seed, &ids[user]));
-                    let key = key_of(HISTORY_DOMAIN, seed, &ids[user]);
-                    *dealt.insert((user, part, key))
+        let item_keys = &item_keys;
+        let parts = table.partition_users(PARTS, |user| {
+            let part = fractions.part(unit_of_user(seed, &ids[user]));
+            let key = key_of(HISTORY_DOMAIN, seed, &ids[user]);
+            move |item, _| {
+                if part == 0 {
+                    return 0; // all records of a training user
                 }
-            };
-            if part == 0 {
-                return 0; // all records of a training user
+                let target = unit_hash(&key, &item_keys[item as usize]) >= history_share;
+                2 * part - 1 + usize::from(target)
             }
-            let target = unit_hash(&key, &item_keys[item as usize]) >= history_share;
-            2 * part - 1 + usize::from(target)
         })?;
         let mut parts = parts.into_iter().map(Private::new);
         let mut next = || parts.next().expect("partition gives five parts");
@@ -486,7 +490,9 @@ fn unit_of_user(seed: u64, id: &str) -> f64 {
         .chain_update(seed.to_le_bytes())
         .chain_update(id)
         .finalize();
-    word_as_unit(&hash)
+    word_as_unit(u64::from_be_bytes(
+        *hash.first_chunk().expect("a hash has 32 bytes"),
+    ))
 }
 
 #[cfg(test)]
@@ -505,6 +511,20 @@ mod tests {
     fn split(shares: SampleShares, skip: usize, seed: u64) -> Vec<SplitUser> {
         let split = shares.split(users(skip), 1, seed);
         split.unwrap().into_exposed()
+    }
+
+    #[test]
+    fn the_hash_of_a_record_is_sha_256() {
+        let (user, item) = ([7; 32], [201; 16]);
+        let hash = Sha256::new()
+            .chain_update(user)
+            .chain_update(item)
+            .finalize();
+        let word = u64::from_be_bytes(*hash.first_chunk().unwrap());
+        assert_eq!(
+            unit_hash(&user, &item).to_bits(),
+            word_as_unit(word).to_bits()
+        );
     }
 
     #[test]

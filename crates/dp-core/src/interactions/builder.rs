@@ -1,9 +1,11 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 
+use rayon::prelude::*;
+
 use super::{
-    Block, Chunk, Columns, ColumnsWriter, Interactions, Records, Rows, Scratch, Spill, UserIds,
-    UserNumbers,
+    Block, Chunk, Columns, ColumnsWriter, Interactions, MergedBlock, Records, Rows, Scratch, Spill,
+    UserIds, UserNumbers,
 };
 use crate::{Result, ShapeError};
 
@@ -141,6 +143,16 @@ impl InteractionsBuilder {
         }
     }
 
+    /// Adds records of one user, with items that are known to be in the catalogue.
+    fn insert_run(&mut self, user: u32, records: &[(u32, f32)]) {
+        self.users.insert(user);
+        for finite in records.split(|(_, value)| !value.is_finite()) {
+            self.records.push_run(user, finite);
+        }
+        let is_finite = |(_, value): &&(u32, f32)| value.is_finite();
+        self.not_finite += records.len() - records.iter().filter(is_finite).count();
+    }
+
     /// Sets the id that identifies a user outside this table ([`Interactions::user_id`]), such as a
     /// hash of the id in the data; only the lower 127 bits are used. No two users may have the same
     /// id. A user without one is identified by their number, which cannot be confused with an id
@@ -155,18 +167,19 @@ impl InteractionsBuilder {
         self.users.insert_below(n_users);
     }
 
-    /// Merges the records. The cost is O(records + users) plus a sort within each user. A record
-    /// takes 8 bytes before the merge and 8 after it, plus 4 before it for each run of records of
-    /// the same user.
+    /// Merges the records, on several threads. The cost is O(records + users) plus a sort within
+    /// each user. A record takes 8 bytes before the merge and 8 after it, plus 4 before it for each
+    /// run of records of the same user.
     #[must_use]
     pub fn build(self) -> (Interactions, DroppedRecords) {
         let n_given = self.records.len();
         let (mut items, mut values) = (Vec::with_capacity(n_given), Vec::with_capacity(n_given));
         let merged: Result<_, Infallible> = self.merge(
+            None,
             |block| Ok(block.chunks),
-            |item, value| {
-                items.push(item);
-                values.push(value);
+            |of| {
+                items.extend_from_slice(&of.items);
+                values.extend_from_slice(&of.values);
                 Ok(())
             },
         );
@@ -175,29 +188,37 @@ impl InteractionsBuilder {
         (table, dropped)
     }
 
-    /// Builds the table without its records, which are passed to `keep` with users in order. Also
-    /// returns the counts of what was left out.
+    /// Builds the table without its records, which are passed to `keep` in parts, with users in
+    /// order. With `columns`, item `i` becomes item `columns[i]`. Also returns the counts of what was
+    /// left out.
     fn merge<E>(
         mut self,
-        chunks: impl FnMut(Block) -> Result<Vec<Chunk>, E>,
-        mut keep: impl FnMut(u32, f32) -> Result<(), E>,
+        columns: Option<&[u32]>,
+        mut chunks: impl FnMut(Block) -> Result<Vec<Chunk>, E>,
+        mut keep: impl FnMut(&MergedBlock) -> Result<(), E>,
     ) -> Result<(Interactions, DroppedRecords), E> {
         let rows = std::mem::take(&mut self.users).into_rows();
         let n_given = self.records.len();
         let features = self.features_by_row(&rows);
         let ids = self.ids_by_row(&rows);
         let (mut offsets, mut n_kept) = (vec![0], 0);
-        self.records.for_each_row(&rows, chunks, |row| {
-            // stable sort by item, then keep the last of each run
-            row.sort_by_key(|&(item, _)| item);
-            for run in row.chunk_by(|a, b| a.0 == b.0) {
-                let (item, value) = run[run.len() - 1];
-                keep(item, value)?;
-                n_kept += 1;
+        let mut blocks = std::mem::take(&mut self.records).blocks.into_iter();
+        let numbers: Vec<usize> = (0..rows.n_blocks()).collect();
+        for together in numbers.chunks(rayon::current_num_threads()) {
+            let loaded = together.iter().map(|&block| {
+                let chunks = chunks(blocks.next().unwrap_or_default())?;
+                Ok((block, chunks))
+            });
+            let loaded: Vec<(usize, Vec<Chunk>)> = loaded.collect::<Result<_, E>>()?;
+            let merged = loaded
+                .into_par_iter()
+                .map(|(block, chunks)| MergedBlock::new(block, chunks, &rows, columns));
+            for merged in merged.collect::<Vec<_>>() {
+                keep(&merged)?;
+                offsets.extend(merged.ends.iter().map(|end| n_kept + end));
+                n_kept += merged.items.len();
             }
-            offsets.push(n_kept);
-            Ok(())
-        })?;
+        }
         let dropped = DroppedRecords {
             not_finite: self.not_finite,
             repeated: n_given - n_kept,
@@ -279,7 +300,25 @@ impl SpillingBuilder {
         self.collected.push(user, item, value)?;
         self.largest_item = self.largest_item.max(Some(item));
         if let Some(spill) = &mut self.spill {
-            spill.count(&mut self.collected.records)?;
+            spill.count(&mut self.collected.records, 1)?;
+        }
+        Ok(())
+    }
+
+    /// Adds records of one user, in order, like [`push`](Self::push) for each. None is added if an
+    /// item is not in the catalogue.
+    ///
+    /// # Errors
+    /// The errors of [`push`](Self::push).
+    pub fn push_run(&mut self, user: u32, records: &[(u32, f32)]) -> Result<()> {
+        let Some(largest) = records.iter().map(|&(item, _)| item).max() else {
+            return Ok(());
+        };
+        check_item(largest, self.collected.n_items)?;
+        self.largest_item = self.largest_item.max(Some(largest));
+        self.collected.insert_run(user, records);
+        if let Some(spill) = &mut self.spill {
+            spill.count(&mut self.collected.records, records.len())?;
         }
         Ok(())
     }
@@ -320,15 +359,9 @@ impl SpillingBuilder {
         let scratch = spill.as_ref().map(|spill| &spill.scratch);
         let mut records = ColumnsWriter::new(scratch, self.collected.records.len())?;
         let (mut table, dropped) = self.collected.merge(
-            |block| {
-                let mut chunks = block.into_chunks(spill.as_mut())?;
-                if let Some(columns) = columns {
-                    let records = chunks.iter_mut().flat_map(|chunk| &mut chunk.records);
-                    records.for_each(|(item, _)| *item = columns[*item as usize]);
-                }
-                Ok(chunks)
-            },
-            |item, value| records.push(item, value).map_err(crate::Error::from),
+            columns,
+            |block| Ok(block.into_chunks(spill.as_mut())?),
+            |of| -> Result<()> { Ok(records.extend(&of.items, &of.values)?) },
         )?;
         table.records = records.finish()?;
         Ok((table, dropped))

@@ -260,6 +260,21 @@ impl ColumnsWriter {
         Ok(())
     }
 
+    pub(super) fn extend(&mut self, items: &[u32], values: &[f32]) -> Result<(), ScratchError> {
+        match self {
+            Self::Memory(all_items, all_values) => {
+                all_items.extend_from_slice(items);
+                all_values.extend_from_slice(values);
+            }
+            Self::Disk { .. } => {
+                for (&item, &value) in items.iter().zip(values) {
+                    self.push(item, value)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     pub(super) fn finish(self) -> Result<Columns> {
         let whole = |file: BufWriter<File>| file.into_inner().map_err(|of| of.into_error());
         Ok(match self {

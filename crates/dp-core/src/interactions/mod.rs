@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub use builder::{DroppedRecords, InteractionsBuilder, SpillingBuilder};
 pub use columns::Scratch;
 use columns::{Columns, ColumnsWriter, SpillFile};
+use rayon::prelude::*;
 
 use crate::{Result, ScratchError};
 
@@ -398,7 +399,22 @@ impl Interactions {
     pub fn partition(
         &self,
         n_parts: usize,
-        mut part: impl FnMut(usize, u32, f32) -> usize,
+        part: impl Fn(usize, u32, f32) -> usize + Sync,
+    ) -> Result<Vec<Self>> {
+        let part = &part;
+        self.partition_users(n_parts, |user| move |item, value| part(user, item, value))
+    }
+
+    /// Like [`partition`](Self::partition), where `part_of(user)` returns the function of item and
+    /// value for one user, so that it can prepare what all records of the user share. Users are
+    /// distributed over threads.
+    ///
+    /// # Errors
+    /// The errors of [`partition`](Self::partition).
+    pub fn partition_users<F: FnMut(u32, f32) -> usize>(
+        &self,
+        n_parts: usize,
+        part_of: impl Fn(usize) -> F + Sync,
     ) -> Result<Vec<Self>> {
         let empty = || -> Result<_> {
             let mut offsets = Vec::with_capacity(self.offsets.len());
@@ -406,20 +422,50 @@ impl Interactions {
             Ok((ColumnsWriter::new(self.scratch(), 0)?, offsets))
         };
         let mut parts = (0..n_parts).map(|_| empty()).collect::<Result<Vec<_>>>()?;
-        for (user, row) in self.users().enumerate() {
-            for (item, value) in row.iter() {
-                if let Some((records, _)) = parts.get_mut(part(user, item, value)) {
-                    records.push(item, value)?;
+        let stretches = self.stretches();
+        for together in stretches.chunks(rayon::current_num_threads()) {
+            let dealt = together.par_iter().map(|users| {
+                let mut own: Vec<_> = (0..n_parts).map(|_| MergedBlock::default()).collect();
+                for user in users.clone() {
+                    let mut part = part_of(user);
+                    for (item, value) in self.user(user).iter() {
+                        if let Some(of) = own.get_mut(part(item, value)) {
+                            of.items.push(item);
+                            of.values.push(value);
+                        }
+                    }
+                    own.iter_mut().for_each(|of| of.ends.push(of.items.len()));
                 }
-            }
-            for (records, offsets) in &mut parts {
-                offsets.push(records.len());
+                own
+            });
+            for own in dealt.collect::<Vec<_>>() {
+                for (of, (records, offsets)) in own.iter().zip(&mut parts) {
+                    let before = records.len();
+                    records.extend(&of.items, &of.values)?;
+                    offsets.extend(of.ends.iter().map(|end| before + end));
+                }
             }
         }
         let parts = parts.into_iter();
         parts
             .map(|(records, offsets)| Ok(self.with_records(records.finish()?, offsets)))
             .collect()
+    }
+
+    /// All users in order, in stretches with about as many records each.
+    fn stretches(&self) -> Vec<std::ops::Range<usize>> {
+        const RECORDS: usize = 1 << 16;
+        let mut stretches = Vec::new();
+        let mut first = 0;
+        while first < self.n_users() {
+            let end = self.offsets[first] + RECORDS;
+            let within = self.offsets[first + 1..].partition_point(|&at| at <= end);
+            // users without records take memory too
+            let last = first + within.clamp(1, RECORDS);
+            stretches.push(first..last);
+            first = last;
+        }
+        stretches
     }
 
     fn user_block(&self, first: usize, last: usize, origin: Origin) -> Self {
@@ -742,12 +788,14 @@ const SMALLEST_CHUNK: usize = 16;
 const LARGEST_CHUNK: usize = 1 << 12;
 
 impl Chunk {
-    fn push(&mut self, number: u16, item: u32, value: f32) {
+    fn push(&mut self, number: u16, records: &[(u32, f32)]) {
+        #[allow(clippy::cast_possible_truncation, reason = "a chunk has 2^12 records")]
+        let n_more = records.len() as u16;
         match self.runs.last_mut() {
-            Some((last, n)) if *last == number => *n += 1, // a chunk has far fewer than 2^16 records
-            _ => self.runs.push((number, 1)),
+            Some((last, n)) if *last == number => *n += n_more,
+            _ => self.runs.push((number, n_more)),
         }
-        self.records.push((item, value));
+        self.records.extend_from_slice(records);
     }
 
     /// The user number within the block and the records of each run.
@@ -763,17 +811,32 @@ impl Chunk {
 
 impl Block {
     fn push(&mut self, number: u16, item: u32, value: f32) {
-        if let Some(chunk) = self.chunks.last_mut()
-            && chunk.records.len() < chunk.records.capacity().min(LARGEST_CHUNK)
-        {
-            return chunk.push(number, item, value);
+        self.push_run(number, &[(item, value)]);
+    }
+
+    fn push_run(&mut self, number: u16, mut records: &[(u32, f32)]) {
+        while !records.is_empty() {
+            let chunk = self.chunk_with_room();
+            let room = chunk.records.capacity().min(LARGEST_CHUNK) - chunk.records.len();
+            let (now, later) = records.split_at(room.min(records.len()));
+            chunk.push(number, now);
+            records = later;
         }
+    }
+
+    /// The last chunk, or a new one if that is full.
+    fn chunk_with_room(&mut self) -> &mut Chunk {
         let before = self.chunks.last().map_or(0, |chunk| chunk.records.len());
-        let mut chunk = Chunk::default();
-        let capacity = (2 * before).clamp(SMALLEST_CHUNK, LARGEST_CHUNK);
-        chunk.records.reserve_exact(capacity);
-        chunk.push(number, item, value);
-        self.chunks.push(chunk);
+        let has_room =
+            |chunk: &Chunk| chunk.records.len() < chunk.records.capacity().min(LARGEST_CHUNK);
+        if !self.chunks.last().is_some_and(has_room) {
+            let capacity = (2 * before).clamp(SMALLEST_CHUNK, LARGEST_CHUNK);
+            let mut chunk = Chunk::default();
+            chunk.records.reserve_exact(capacity);
+            self.chunks.push(chunk);
+        }
+        let last = self.chunks.len() - 1;
+        &mut self.chunks[last]
     }
 
     /// Writes the chunks to disk as a single one.
@@ -845,35 +908,66 @@ impl Records {
     }
 
     fn push(&mut self, user: u32, item: u32, value: f32) {
+        let (block, number) = self.place(user);
+        self.blocks[block].push(number, item, value);
+        self.len += 1;
+    }
+
+    /// The same as [`push`](Self::push) for each record of a run.
+    fn push_run(&mut self, user: u32, records: &[(u32, f32)]) {
+        let (block, number) = self.place(user);
+        self.blocks[block].push_run(number, records);
+        self.len += records.len();
+    }
+
+    /// The block of a user, created if there is none, and the number within it.
+    fn place(&mut self, user: u32) -> (usize, u16) {
         let block = user as usize / NUMBERS_OF_A_BLOCK;
         if block >= self.blocks.len() {
             self.blocks.resize_with(block + 1, Block::default);
         }
-        self.len += 1;
         #[allow(clippy::cast_possible_truncation, reason = "a block has 2^12 numbers")]
         let number = (user as usize % NUMBERS_OF_A_BLOCK) as u16;
-        self.blocks[block].push(number, item, value);
+        (block, number)
     }
+}
 
-    /// Passes the records of each row to `each`, rows in order, including rows without records; a
-    /// user's records are in the order they were added. `chunks` returns those of a block, which
-    /// may be on disk.
-    fn for_each_row<E>(
-        self,
-        rows: &Rows,
-        mut chunks: impl FnMut(Block) -> Result<Vec<Chunk>, E>,
-        mut each: impl FnMut(&mut [(u32, f32)]) -> Result<(), E>,
-    ) -> Result<(), E> {
-        let mut blocks = self.blocks.into_iter();
-        for block in 0..rows.n_blocks() {
-            let chunks = chunks(blocks.next().unwrap_or_default())?;
-            let (starts, mut sorted) = by_row(&chunks, rows, block);
-            drop(chunks);
-            for range in starts.windows(2) {
-                each(&mut sorted[range[0]..range[1]])?;
+/// Records of consecutive users, merged.
+#[derive(Default)]
+struct MergedBlock {
+    items: Vec<u32>,
+    values: Vec<f32>,
+    /// Where the records of each row end.
+    ends: Vec<usize>,
+}
+
+impl MergedBlock {
+    fn new(block: usize, chunks: Vec<Chunk>, rows: &Rows, columns: Option<&[u32]>) -> Self {
+        let (starts, mut sorted) = by_row(&chunks, rows, block);
+        drop(chunks);
+        if let Some(columns) = columns {
+            for (item, _) in &mut sorted {
+                *item = columns[*item as usize];
             }
         }
-        Ok(())
+        let mut merged = Self {
+            items: Vec::with_capacity(sorted.len()),
+            values: Vec::with_capacity(sorted.len()),
+            ends: Vec::with_capacity(starts.len() - 1),
+        };
+        for range in starts.windows(2) {
+            let row = &mut sorted[range[0]..range[1]];
+            // stable sort by item, then keep the last of each run
+            row.sort_by_key(|&(item, _)| item);
+            for (at, &(item, value)) in row.iter().enumerate() {
+                if row.get(at + 1).is_none_or(|&(next, _)| next != item) {
+                    merged.items.push(item);
+                    merged.values.push(value);
+                }
+            }
+            merged.ends.push(merged.items.len());
+        }
+        merged
     }
 }
 
@@ -886,9 +980,9 @@ impl Spill {
         }
     }
 
-    /// Counts one more record, and writes all records to disk if there are too many.
-    fn count(&mut self, records: &mut Records) -> Result<(), ScratchError> {
-        self.n_held += 1;
+    /// Counts more records, and writes all records to disk if there are too many.
+    fn count(&mut self, records: &mut Records, n_more: usize) -> Result<(), ScratchError> {
+        self.n_held += n_more;
         if self.n_held < self.scratch.records_collected() {
             return Ok(());
         }

@@ -3,7 +3,7 @@
 //! Layers: [`source`] distinguishes text from Parquet and yields the lines of a plain or gzip file,
 //! [`fields`] splits a line, `parquet` and `memory` write rows as such fields, [`table`] checks
 //! that all lines have the same number of fields, and [`mod@format`] finds layout and columns. The
-//! other modules interpret the columns.
+//! other modules interpret the columns. [`parts`] does the same for plain records on several threads.
 
 mod format;
 mod items;
@@ -12,6 +12,7 @@ mod leaf;
 mod memory;
 #[cfg(feature = "parquet")]
 mod parquet;
+mod parts;
 mod ratings;
 mod samples;
 mod table;

@@ -5,9 +5,12 @@ use std::io::Read;
 use dp_core::{DroppedRecords, InteractionsBuilder, Scratch, SpillingBuilder};
 
 use super::format::{Columns, RatingsFormat};
-use super::memory::TableSource;
+use super::memory::{TableSource, write_whole};
+use super::parts::{Key, LineFormat, PART, Part, for_each_part};
 use super::table::{Input, Interner, Table, table_from};
-use crate::{CatalogueSource, ColumnRole, Expected, ItemCatalogue, Ratings, ReadSummary, Result};
+use crate::{
+    CatalogueSource, ColumnRole, Error, Expected, ItemCatalogue, Ratings, ReadSummary, Result,
+};
 
 /// Reads a table of ratings and uses the items that occur in it as the catalogue.
 ///
@@ -119,15 +122,29 @@ fn read(
 }
 
 fn read_to(
-    mut collected: Collected,
+    collected: Collected,
     input: Input<'_>,
     name: String,
     format: &RatingsFormat,
 ) -> Result<Ratings> {
+    read_in_parts(collected, input, name, format, Some(PART))
+}
+
+/// Reads text in parts of about `size` bytes, or without it one record after the other.
+fn read_in_parts(
+    mut collected: Collected,
+    input: Input<'_>,
+    name: String,
+    format: &RatingsFormat,
+    size: Option<usize>,
+) -> Result<Ratings> {
     let (mut table, columns) = format.open(input, name, false)?;
     let unread = columns.unread_rating.map(|at| table.column_name(at));
-    while table.advance()? {
+    while (size.is_none() || table.has_single_records()) && table.advance()? {
         collected.push(&table, columns)?;
+    }
+    if let Some(size) = size {
+        collected.push_parts(&mut table, columns, size)?;
     }
     if matches!(collected.items, Items::Found(_)) {
         table.require_records()?;
@@ -175,6 +192,61 @@ impl Collected {
         Ok(self.records.push(user, item, value)?)
     }
 
+    /// Reads the rest of the lines in parts of about `size` bytes, if this is a text.
+    fn push_parts(&mut self, table: &mut Table<'_>, columns: Columns, size: usize) -> Result<()> {
+        let n_fields = table.n_fields();
+        let Some((lines, separator)) = table.rest_of_lines() else {
+            return Ok(());
+        };
+        let format = LineFormat::new(separator, n_fields, columns);
+        let (name, mut line) = (lines.name().to_owned(), lines.number());
+        let mut n_records = 0;
+        for_each_part(lines, (&format, size), |parsed| {
+            if let Some(part) = parsed.part.take() {
+                let n = part.records.len();
+                let pushed = self.push_part(&part, columns);
+                pushed.map_err(|error| error.at(&name, line))?;
+                (line, n_records) = (line + n, n_records + n);
+                return Ok(());
+            }
+            let text = std::mem::take(&mut parsed.text);
+            let mut rest = Table::of_text(text, name.clone(), line, (separator, n_fields));
+            while rest.advance()? {
+                self.push(&rest, columns)?;
+            }
+            (line, n_records) = (rest.line_number(), n_records + rest.n_records());
+            Ok(())
+        })?;
+        table.count(n_records);
+        Ok(())
+    }
+
+    /// Numbers the ids of a part in the order of its records, and adds these.
+    fn push_part(&mut self, part: &Part, columns: Columns) -> Result<(), PartError> {
+        let mut users = vec![None; part.users.len()];
+        let mut items = vec![None; part.items.len()];
+        let mut numbered = Vec::new();
+        let mut start = 0;
+        for &(user, n) in &part.runs {
+            numbered.clear();
+            for (at, &(item, value)) in (start..).zip(&part.records[start..start + n]) {
+                let found = self.items.number_of(part.items.key(item), &mut items);
+                match found.map_err(|expected| PartError::Id(at, columns.item, expected))? {
+                    Some(item) => numbered.push((item, value)),
+                    None => self.n_outside_catalogue += 1,
+                }
+            }
+            if !numbered.is_empty() {
+                let found = self.users.number_of(part.users.key(user), &mut users);
+                let column = columns.user.unwrap_or_default();
+                let user = found.map_err(|expected| PartError::Id(start, column, expected))?;
+                self.records.push_run(user, &numbered)?;
+            }
+            start += n;
+        }
+        Ok(())
+    }
+
     fn merge(self, n_read: usize) -> Result<Ratings> {
         let (catalogue, catalogue_source, columns) = self.items.into_catalogue();
         let (interactions, dropped) = match columns {
@@ -196,6 +268,34 @@ impl Collected {
     }
 }
 
+/// Why the records of a part cannot be added.
+enum PartError {
+    /// The id in this column cannot be numbered; with the position of the record.
+    Id(usize, usize, Expected),
+    Core(dp_core::Error),
+}
+
+impl From<dp_core::Error> for PartError {
+    fn from(error: dp_core::Error) -> Self {
+        Self::Core(error)
+    }
+}
+
+impl PartError {
+    /// The error of a part that comes after this line of a file.
+    fn at(self, name: &str, line: usize) -> Error {
+        match self {
+            Self::Id(record, column, expected) => Error::Malformed {
+                path: name.to_owned(),
+                line: line + record + 1,
+                column: column + 1,
+                expected,
+            },
+            Self::Core(error) => error.into(),
+        }
+    }
+}
+
 /// The source of item numbers.
 enum Items {
     Declared(ItemCatalogue),
@@ -212,6 +312,30 @@ impl Items {
                 index => Ok(index),
             },
         }
+    }
+
+    /// The number of an item in a part, `None` outside the catalogue; `known` has those found before.
+    #[inline]
+    fn number_of(
+        &mut self,
+        key: Key<'_>,
+        known: &mut [Option<u32>],
+    ) -> Result<Option<u32>, Expected> {
+        let catalogue = match self {
+            Self::Found(ids) => return ids.number_of(key, known).map(Some),
+            Self::Declared(catalogue) => catalogue,
+        };
+        Ok(match key {
+            Key::Whole(whole) => catalogue.index_of_whole(whole).or_else(|| {
+                let mut text = Vec::new();
+                write_whole(whole.into(), &mut text);
+                catalogue.index_of_bytes(&text)
+            }),
+            Key::Text(at, text) => {
+                known[at] = known[at].or_else(|| catalogue.index_of_bytes(text));
+                known[at]
+            }
+        })
     }
 
     /// The catalogue, and for collected items the column of each number.
@@ -358,4 +482,141 @@ fn read_record(
         return Err(table.malformed(columns.item, Expected::Utf8));
     }
     Ok(item.map(|item| (item, value)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{self, Cursor};
+
+    use rand::{RngExt, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+
+    use super::*;
+
+    type Records = Vec<Vec<(u32, u32)>>;
+
+    /// All that was read, with the bits of the values, or the error.
+    fn outcome(
+        reader: impl Read,
+        catalogue: Option<&ItemCatalogue>,
+        size: Option<usize>,
+    ) -> Result<(Vec<String>, Vec<String>, Records, ReadSummary), String> {
+        let input = table_from(reader, "x").map_err(|error| error.to_string())?;
+        let collected = Collected::new(catalogue.cloned(), None);
+        let format = RatingsFormat::default();
+        let read = read_in_parts(collected, input, "x".to_owned(), &format, size);
+        let read = read.map_err(|error| error.to_string())?;
+        let bits = |(item, value): (u32, f32)| (item, value.to_bits());
+        let users = read.interactions().expose().users();
+        Ok((
+            read.user_ids().expose().clone(),
+            read.catalogue().ids().to_vec(),
+            users.map(|row| row.iter().map(bits).collect()).collect(),
+            *read.summary().expose(),
+        ))
+    }
+
+    fn is_the_same_in_parts(text: &[u8]) -> bool {
+        let declared = ItemCatalogue::from_ids(["7", "11", "b", "123456789", "2,5"]);
+        for catalogue in [None, Some(&declared)] {
+            let expected = outcome(text, catalogue, None);
+            for size in [1, 7, 40, 300, PART] {
+                let found = outcome(text, catalogue, Some(size));
+                assert_eq!(found, expected, "{size}: {}", text.escape_ascii());
+            }
+            for size in [1, 40] {
+                // a reader that fails where the text ends
+                let failing = || Cursor::new(text).chain(Failing);
+                let expected = outcome(failing(), catalogue, None);
+                assert_eq!(outcome(failing(), catalogue, Some(size)), expected);
+            }
+        }
+        outcome(text, None, None).is_ok()
+    }
+
+    struct Failing;
+
+    impl Read for Failing {
+        fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+            Err(io::Error::from_raw_os_error(5))
+        }
+    }
+
+    #[test]
+    fn parts_give_the_same_table_and_the_same_errors_as_single_lines() {
+        let long = format!("user,item,rating\n{},7,4\nb,7,1\n", "a".repeat(1_000));
+        let many: String = (0..500)
+            .map(|n| format!("{}::{}::{}.5::97830{n}\n", n / 9, n * 7_919 % 23, n % 5))
+            .collect();
+        let readable = [
+            "user,item,rating\nann,7,4\nbob,11,2.5\nann,7,3",
+            "user,item,rating\r\n1,7,4\r\n2,b,1\r\n\r\n2,7,1\r",
+            "\n\nuser,item,rating,when\n1,7,4,12345678901\n  \n01,7,4,\n1,7,nan,x\n",
+            "rating,note,item,user\n4,\"a,b\",\"2,5\",\"7\"\n.5,\"\",11,\"7\"\n1e3,,\"a\"\"b\",8\n",
+            "user;item;rating\n\"7\";b;3,5\n7;2,5;-1\n",
+            "user\titem\trating\n\"7\tb\"\t3\n00\tb\t16777217\n",
+            "\u{feff}user,item,rating\n123456789,123456789,4\n99999999,99999999,0.1\n99999999,100000000,1\n",
+            "1::7::5::978300760\n1::b:c::0.5\n",
+            &long,
+            &many,
+        ];
+        for text in readable {
+            let fields = text.replace("0.5\n", "0.5::1\n");
+            assert!(is_the_same_in_parts(fields.as_bytes()), "{fields}");
+        }
+        let refused = [
+            "user,item,rating\n1,7,4\n\n1,11,four\n2,7,\n",
+            "user,item,rating\n1,7,4\n1,7\n",
+            "user,item,rating\n1,7,4\n,7,4\n",
+            "user,item,rating\n\"1,7,4\n1\",7,4\n",
+            "user,item,rating\n\"1\"x,7,4\n",
+            "user,item,rating\n",
+            "",
+        ];
+        for text in refused {
+            assert!(!is_the_same_in_parts(text.as_bytes()), "{text}");
+        }
+        is_the_same_in_parts(b"user,item,rating\n1,7,4\n\xff,7,4\n1,\xff,3\n");
+    }
+
+    #[test]
+    fn parts_of_any_text_give_the_outcome_of_its_lines() {
+        let mut rng = ChaCha8Rng::seed_from_u64(1);
+        let fields = [
+            "7",
+            "11",
+            "b",
+            "\"7\"",
+            "4",
+            "2.5",
+            "07",
+            "",
+            "123456789",
+            "\"2,5\"",
+            "\"",
+            "nan",
+            "\u{e9}",
+        ];
+        let mut n_read = 0;
+        for _ in 0..300 {
+            let separator = [",", ";", "\t"][rng.random_range(0..3)];
+            let mut text = ["user", "item", "rating"].join(separator);
+            for _ in 0..rng.random_range(0..12) {
+                text += ["\n", "\r\n", "\n", "\n\n", "\n \n"][rng.random_range(0..5)];
+                for column in 0..3 {
+                    text += match rng.random_range(0..20) {
+                        0 => fields[rng.random_range(0..fields.len())],
+                        at if column < 2 => fields[at % 4],
+                        _ => "4",
+                    };
+                    text += if column < 2 { separator } else { "" };
+                }
+            }
+            n_read += usize::from(is_the_same_in_parts(text.as_bytes()));
+        }
+        assert!(
+            (100..250).contains(&n_read),
+            "{n_read} of 300 were readable"
+        );
+    }
 }

@@ -8,7 +8,8 @@ use std::path::Path;
 
 use flate2::bufread::MultiGzDecoder;
 
-use super::memory::MemoryReader;
+use super::memory::{MemoryReader, write_whole};
+use super::parts::Key;
 use crate::id_numbers::IdNumbers;
 use crate::{ColumnRole, Error, Expected, Result};
 
@@ -164,6 +165,33 @@ impl<'a> Table<'a> {
         Ok(true)
     }
 
+    /// Whether the next record has to be read by [`advance`](Self::advance), because it is not in the
+    /// [rest of the lines](Self::rest_of_lines).
+    pub(super) const fn has_single_records(&self) -> bool {
+        self.first_is_record || !matches!(self.rows, Rows::Text(..))
+    }
+
+    /// The lines of a text that have not been read, and the separator of their fields.
+    pub(super) const fn rest_of_lines(&mut self) -> Option<(&mut Lines<'a>, Separator)> {
+        match &mut self.rows {
+            Rows::Text(lines, separator) => Some((lines, *separator)),
+            Rows::Memory(_) => None,
+            #[cfg(feature = "parquet")]
+            Rows::Parquet(_) => None,
+        }
+    }
+
+    /// A table of records in this text, whose first line comes after line `number` of a file.
+    pub(super) fn of_text(
+        text: Vec<u8>,
+        name: String,
+        number: usize,
+        (separator, n_fields): (Separator, usize),
+    ) -> Table<'static> {
+        let lines = Lines::of_text(text, name, number);
+        Table::of(Rows::Text(lines, separator), n_fields)
+    }
+
     /// Number of fields in each line.
     pub(super) const fn n_fields(&self) -> usize {
         self.n_fields
@@ -172,6 +200,11 @@ impl<'a> Table<'a> {
     /// Number of records returned so far.
     pub(super) const fn n_records(&self) -> usize {
         self.n_records
+    }
+
+    /// Counts records of the [rest of the lines](Self::rest_of_lines).
+    pub(super) const fn count(&mut self, n_records: usize) {
+        self.n_records += n_records;
     }
 
     /// One field of the current line.
@@ -219,10 +252,11 @@ impl<'a> Table<'a> {
     /// by semicolons, a decimal comma is accepted as well.
     pub(super) fn number(&self, column: usize, role: ColumnRole) -> Result<f32> {
         let field = self.field(column);
-        let may_have_comma = matches!(self.rows, Rows::Text(_, Separator::Semicolon));
-        parse_number(field)
-            .or_else(|| may_have_comma.then(|| parse_decimal_comma(field)).flatten())
-            .ok_or_else(|| self.malformed(column, Expected::Number(role)))
+        let number = match &self.rows {
+            Rows::Text(_, separator) => parse_number_between(field, *separator),
+            _ => parse_number(field),
+        };
+        number.ok_or_else(|| self.malformed(column, Expected::Number(role)))
     }
 
     /// One field as a number; an empty one is a missing value, NaN.
@@ -338,6 +372,12 @@ pub(super) fn parse_number(field: &[u8]) -> Option<f32> {
         [digit @ b'0'..=b'9'] => Some(f32::from(digit - b'0')),
         _ => std::str::from_utf8(field).ok()?.trim().parse().ok(),
     }
+}
+
+/// Parses a number in a field between these separators.
+pub(super) fn parse_number_between(field: &[u8], separator: Separator) -> Option<f32> {
+    let may_have_comma = separator == Separator::Semicolon;
+    parse_number(field).or_else(|| may_have_comma.then(|| parse_decimal_comma(field)).flatten())
 }
 
 /// Parses a decimal number with a decimal comma. Thousands separators are not accepted.
@@ -510,6 +550,32 @@ impl Interner {
         Ok(self.last)
     }
 
+    /// The number of an id in a part; `known` has those found before.
+    #[inline]
+    pub(super) fn number_of(
+        &mut self,
+        key: Key<'_>,
+        known: &mut [Option<u32>],
+    ) -> Result<u32, Expected> {
+        let found = match key {
+            Key::Whole(whole) => self.numbers.of_whole(whole),
+            Key::Text(at, _) => known[at],
+        };
+        match (found, key) {
+            (Some(number), _) => Ok(number),
+            (None, Key::Whole(whole)) => {
+                let mut text = Vec::new();
+                write_whole(whole.into(), &mut text);
+                self.number(&text)
+            }
+            (None, Key::Text(at, text)) => {
+                let number = self.number(text)?;
+                known[at] = Some(number);
+                Ok(number)
+            }
+        }
+    }
+
     /// All ids by number.
     pub(super) fn into_ids(self) -> Vec<String> {
         self.ids
@@ -635,6 +701,8 @@ pub(super) struct Lines<'a> {
     /// Whether there is a quote anywhere in the buffer.
     has_quote: bool,
     number: usize,
+    /// The error that ended [`read_part`](Self::read_part).
+    failed: Option<Error>,
 }
 
 impl<'a> Lines<'a> {
@@ -647,7 +715,70 @@ impl<'a> Lines<'a> {
             next: 0,
             has_quote: false,
             number: 0,
+            failed: None,
         })
+    }
+
+    /// The lines of this text; the first comes after line `number`.
+    fn of_text(text: Vec<u8>, name: String, number: usize) -> Lines<'static> {
+        let source = Source {
+            bytes: Box::new(std::io::empty()),
+            gzip: false,
+        };
+        Lines {
+            source,
+            name,
+            has_quote: memchr::memchr(b'"', &text).is_some(),
+            buffer: text,
+            line: 0..0,
+            next: 0,
+            number,
+            failed: None,
+        }
+    }
+
+    /// Replaces `text` by the next lines that have not been read, all whole and with their line ends:
+    /// as many as there are in about `size` bytes, or a single longer one. False at the end, and
+    /// after an error, which [`check`](Self::check) reports.
+    pub(super) fn read_part(&mut self, mut size: usize, text: &mut Vec<u8>) -> bool {
+        text.clear();
+        text.extend_from_slice(&self.buffer[self.next..]);
+        self.buffer.clear();
+        self.next = 0;
+        let mut n_searched = 0;
+        while self.failed.is_none() {
+            let wanted = size.saturating_sub(text.len()).max(1);
+            text.reserve(wanted);
+            let read = self.source.bytes.by_ref().take(wanted as u64);
+            let is_end = match { read }.read_to_end(text) {
+                Ok(n_read) => n_read < wanted,
+                Err(source) => {
+                    self.failed = Some(self.source.failure(&self.name, source));
+                    false
+                }
+            };
+            if is_end {
+                if text.last().is_some_and(|&last| last != b'\n') {
+                    text.push(b'\n');
+                }
+                return !text.is_empty();
+            }
+            if let Some(at) = memchr::memrchr(b'\n', &text[n_searched..]) {
+                let end = n_searched + at + 1;
+                self.buffer.extend_from_slice(&text[end..]);
+                text.truncate(end);
+                return true;
+            }
+            n_searched = text.len();
+            size *= 2;
+        }
+        text.clear();
+        false
+    }
+
+    /// Reports the error that ended [`read_part`](Self::read_part), if there was one.
+    pub(super) fn check(&mut self) -> Result<()> {
+        self.failed.take().map_or(Ok(()), Err)
     }
 
     /// Moves to the next line that contains more than spaces; false at the end. Line ends (`\n` or
