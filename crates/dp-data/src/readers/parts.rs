@@ -105,11 +105,13 @@ impl Part {
     }
 }
 
-/// The text of a part, with its records unless it has to be read line by line.
+/// The text of a part and its records. The memory is used again for later parts.
 #[derive(Default)]
 pub(super) struct Parsed {
     pub(super) text: Vec<u8>,
-    pub(super) part: Option<Part>,
+    pub(super) part: Part,
+    /// Whether the part has all records; otherwise the text has to be read line by line.
+    pub(super) is_plain: bool,
 }
 
 /// Passes the rest of the lines to `each`, in parts of about `size` bytes and in order. Parts are parsed on several threads
@@ -160,7 +162,10 @@ fn read_parts(lines: &mut Lines<'_>, size: usize, parts: &mut [Parsed]) -> usize
 
 impl Parsed {
     fn parse(&mut self, format: &LineFormat) {
-        self.part = format.parse(&self.text);
+        let part = &mut self.part;
+        part.runs.clear();
+        part.records.clear();
+        self.is_plain = format.parse(&self.text, part).is_some();
     }
 }
 
@@ -199,17 +204,16 @@ impl LineFormat {
 
     /// Parses whole lines, each with its line end. `None` if any of them is not a plain record: a
     /// blank line, a doubled quote, or an error.
-    fn parse(&self, text: &[u8]) -> Option<Part> {
+    fn parse(&self, text: &[u8], part: &mut Part) -> Option<()> {
         match self.separator {
-            Separator::Comma => self.parse_with::<Byte<b',', true>>(text),
-            Separator::Semicolon => self.parse_with::<Byte<b';', true>>(text),
-            Separator::Tab => self.parse_with::<Byte<b'\t', false>>(text),
-            Separator::DoubleColon => self.parse_with::<DoubleColon>(text),
+            Separator::Comma => self.parse_with::<Byte<b',', true>>(text, part),
+            Separator::Semicolon => self.parse_with::<Byte<b';', true>>(text, part),
+            Separator::Tab => self.parse_with::<Byte<b'\t', false>>(text, part),
+            Separator::DoubleColon => self.parse_with::<DoubleColon>(text, part),
         }
     }
 
-    fn parse_with<S: Between>(&self, text: &[u8]) -> Option<Part> {
-        let mut part = Part::default();
+    fn parse_with<S: Between>(&self, text: &[u8], part: &mut Part) -> Option<()> {
         let (mut users, mut items) = (Numbering::default(), Numbering::default());
         // most records take a dozen bytes or more
         part.records.reserve(text.len() / 12);
@@ -238,7 +242,7 @@ impl LineFormat {
             part.push(user?, item?, value?);
         }
         (part.users, part.items) = (users.ids, items.ids);
-        Some(part)
+        Some(())
     }
 }
 

@@ -202,9 +202,9 @@ impl Collected {
         let (name, mut line) = (lines.name().to_owned(), lines.number());
         let mut n_records = 0;
         for_each_part(lines, (&format, size), |parsed| {
-            if let Some(part) = parsed.part.take() {
-                let n = part.records.len();
-                let pushed = self.push_part(&part, columns);
+            if parsed.is_plain {
+                let n = parsed.part.records.len();
+                let pushed = self.push_part(&parsed.part, columns);
                 pushed.map_err(|error| error.at(&name, line))?;
                 (line, n_records) = (line + n, n_records + n);
                 return Ok(());
