@@ -26,7 +26,7 @@ from .linear import (
     PrivatePersonalClassifier,
     PrivatePersonalRegressor,
 )
-from .nightly import Nightly
+from .nightly import Nightly, NightlySubspace
 from .plan import Plan
 from .recommender import ItemVectors, PrivatePopularity, PrivateRecommender
 
@@ -43,6 +43,7 @@ __all__ = [
     "LedgerError",
     "LedgerInUse",
     "Nightly",
+    "NightlySubspace",
     "NotFittedError",
     "Plan",
     "PrivacyWarning",

@@ -1,4 +1,4 @@
-"""A recommender that is updated every night with one budget for each user's lifetime."""
+"""A recommender, or a shared subspace, that is updated every night with one budget for each user's lifetime."""
 
 from __future__ import annotations
 
@@ -12,36 +12,87 @@ from . import _native, tables
 from ._estimator import Listener
 from ._json import loads
 from .errors import BadInput, DpWarning
+from .linear import PrivatePersonalRegressor
 from .recommender import PrivateRecommender
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-__all__ = ["Nightly"]
+    _Given = list[tuple[str, str]]
+
+__all__ = ["Nightly", "NightlySubspace"]
 
 logger = logging.getLogger("dp_personal")
 
 
-def _given(**settings: Any) -> list[tuple[str, str]]:
-    """Names and values of the given settings."""
+def _given(lists: Mapping[str, Iterable[object]] | None = None, **settings: Any) -> _Given:
+    """Names and values of the given settings; those in `lists` have one entry for each element."""
     given = []
     for name, value in settings.items():
         if value is None or value is False:
             continue
         text = "true" if value is True else str(value)
         given.append((name, text))
-    return given
+    return given + [(name, str(value)) for name, values in (lists or {}).items() for value in values]
 
 
-class Nightly:
-    """The state of `dp nightly`: a folder with a lifetime's nights, which Python and the command line share.
+class _Nights:
+    """A folder with a lifetime's nights, which Python and the command line share."""
+
+    def __init__(self, state: str | os.PathLike[str]) -> None:
+        self.path = Path(state)
+
+    def status(self, *, show_internal: bool = False) -> dict[str, Any]:
+        """The nights that were made, and the users' remaining budget.
+
+        With `show_internal`, `internal_by_night` contains held-out metrics, which are computed from private data.
+        """
+        json, _ = _native.nightly_status(_given(state=os.fspath(self.path), show_internal=show_internal))
+        return loads(json)
+
+    def erase(self, users: Iterable[object]) -> int:
+        """Erase users by their ids in the ratings; returns the number of ids given.
+
+        They add nothing to later nights, even if records of theirs appear again. A tombstone of each is kept under the
+        secret key.
+        """
+        given = _given(state=os.fspath(self.path), lists={"users": users})
+        json, _ = _native.nightly_erase(given)
+        return int(loads(json)["n_erased"])
+
+    def publish(self, dest: str | os.PathLike[str], *, force: bool = False) -> None:
+        """Copy exactly those files of the last model that its certificate covers."""
+        _native.nightly_publish(_given(state=os.fspath(self.path), dest=os.fspath(dest), force=force))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({os.fspath(self.path)!r})"
+
+    def _model_folder(self) -> Path:
+        folder = self.path / "model"
+        if not folder.is_dir():
+            raise BadInput(f"{self.path} has no model yet: run a night")
+        return folder
+
+    def _begin(self, init: Callable[[_Given], tuple[str, str]], given: _Given) -> None:
+        _, text = init(given)
+        logger.info("%s", text)
+
+    def _release(self, run: Callable[[_Given, Any, Listener], tuple[str, str]], given: _Given, table: Any) -> dict[str, Any]:
+        """Make a night's release; what was made."""
+        listener = Listener(progress=False)
+        json, text = run(given, table, listener)
+        logger.info("%s", text)
+        for warning in listener.warnings:
+            warnings.warn(warning, DpWarning, stacklevel=3)
+        return loads(json)
+
+
+class Nightly(_Nights):
+    """A recommender that is trained every night: the state of `dp nightly init`.
 
     All nights of a user are one Gaussian event of `lifetime_epsilon`, however many there are: the ledger pays for it
     when the state is created.
     """
-
-    def __init__(self, state: str | os.PathLike[str]) -> None:
-        self.path = Path(state)
 
     @classmethod
     def create(
@@ -83,11 +134,9 @@ class Nightly:
             most_items=most_items,
             ledger=None if ledger is None else os.fspath(ledger),
             data_set=data_set,
+            lists={"rating_range": rating_range or (), "feature_cols": feature_cols},
         )
-        given += [("rating_range", str(bound)) for bound in rating_range or ()]
-        given += [("feature_cols", column) for column in feature_cols]
-        _, text = _native.nightly_init(given)
-        logger.info("%s", text)
+        nights._begin(_native.nightly_init, given)
         return nights
 
     def run(
@@ -110,7 +159,6 @@ class Nightly:
         copy; it needs `night`, above all nights made so far. `items` is a catalogue with new items. With `held_out` a
         tenth of the ratings tests the model; the results are for the owner of the state only.
         """
-        listener = Listener(progress=False)
         given = _given(
             state=os.fspath(self.path),
             ratings="ratings",
@@ -122,40 +170,87 @@ class Nightly:
             rating_col=rating,
             no_split=not held_out,
         )
-        json, text = _native.nightly_run(given, tables.source(ratings, "ratings"), listener)
-        logger.info("%s", text)
-        for warning in listener.warnings:
-            warnings.warn(warning, DpWarning, stacklevel=2)
-        return loads(json)
-
-    def status(self, *, show_internal: bool = False) -> dict[str, Any]:
-        """The nights that were made, and the users' remaining budget.
-
-        With `show_internal`, `internal_by_night` contains held-out metrics, which are computed from private data.
-        """
-        json, _ = _native.nightly_status(_given(state=os.fspath(self.path), show_internal=show_internal))
-        return loads(json)
-
-    def erase(self, users: Iterable[object]) -> int:
-        """Erase users by their ids in the ratings; returns the number of ids given.
-
-        They add nothing to later nights, even if records of theirs appear again. A tombstone of each is kept under the
-        secret key.
-        """
-        given = _given(state=os.fspath(self.path)) + [("users", str(user)) for user in users]
-        json, _ = _native.nightly_erase(given)
-        return int(loads(json)["n_erased"])
+        return self._release(_native.nightly_run, given, tables.source(ratings, "ratings"))
 
     def model(self) -> PrivateRecommender:
         """The model of the last night."""
-        folder = self.path / "model"
-        if not folder.is_dir():
-            raise BadInput(f"{self.path} has no model yet: run a night")
-        return PrivateRecommender._of_folder(folder)
+        return PrivateRecommender._of_folder(self._model_folder())
 
-    def publish(self, dest: str | os.PathLike[str], *, force: bool = False) -> None:
-        """Copy exactly those files of the last model that its certificate covers."""
-        _native.nightly_publish(_given(state=os.fspath(self.path), dest=os.fspath(dest), force=force))
 
-    def __repr__(self) -> str:
-        return f"Nightly({os.fspath(self.path)!r})"
+class NightlySubspace(_Nights):
+    """A subspace that users' linear models share, trained every night on labelled rows: the state of `dp nightly init-rows`.
+
+    The budget is that of `Nightly`.
+    """
+
+    @classmethod
+    def create(
+        cls,
+        state: str | os.PathLike[str],
+        *,
+        target: str,
+        features: Sequence[str],
+        rank: int,
+        lifetime_epsilon: float,
+        delta: float,
+        feature_range: Sequence[float] | None = None,
+        target_range: Sequence[float] | None = None,
+        bounds: str | os.PathLike[str] | None = None,
+        intercept: Literal["own", "shared", "none"] = "own",
+        max_rows: int = 256,
+        horizon: int = 365,
+        pace: float = 0.4,
+        ledger: str | os.PathLike[str] | None = None,
+        data_set: str | None = None,
+    ) -> NightlySubspace:
+        """Reserve the budget of all nights and create the folder.
+
+        `target` and `features` are names of columns. `feature_range` and `target_range` are public ranges; `bounds` is
+        a file `column,lower,upper` for columns with ranges of their own. Ledger and interruptions: as `Nightly.create`.
+        """
+        nights = cls(state)
+        given = _given(
+            state=os.fspath(nights.path),
+            target_col=target,
+            rank=rank,
+            lifetime_epsilon=lifetime_epsilon,
+            delta=delta,
+            bounds=None if bounds is None else os.fspath(bounds),
+            intercept=intercept,
+            max_rows=max_rows,
+            horizon=horizon,
+            pace=pace,
+            ledger=None if ledger is None else os.fspath(ledger),
+            data_set=data_set,
+            lists={"feature_cols": features, "feature_range": feature_range or (), "target_range": target_range or ()},
+        )
+        nights._begin(_native.nightly_init_rows, given)
+        return nights
+
+    def run(
+        self,
+        rows: Any,
+        *,
+        night: int | None = None,
+        restored: bool = False,
+        user: str | None = None,
+        held_out: bool = True,
+    ) -> dict[str, Any]:
+        """Make tonight's release from all current rows, and the subspace that follows from all nights.
+
+        `rows` is a table or the name of a file. With `held_out` a fifth of each user's rows tests the model; the other
+        arguments are those of `Nightly.run`.
+        """
+        given = _given(
+            state=os.fspath(self.path),
+            rows="rows",
+            night=night,
+            restored=restored,
+            user_col=user,
+            no_split=not held_out,
+        )
+        return self._release(_native.nightly_run_rows, given, tables.source(rows, "rows"))
+
+    def model(self) -> PrivatePersonalRegressor:
+        """The model of the last night."""
+        return PrivatePersonalRegressor._of_folder(self._model_folder())

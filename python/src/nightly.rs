@@ -1,9 +1,12 @@
 //! Nightly runs: creation, release, status and publication.
 
 use dp_personal::settings::{
-    NightlyEraseSettings, NightlyPublishSettings, NightlyRunSettings, NightlyStatusSettings,
+    NightlyEraseSettings, NightlyPublishSettings, NightlyRunRowsSettings, NightlyRunSettings,
+    NightlyStatusSettings,
 };
-use dp_personal::workflows::nightly::{NightlyReport, erase, init, publish, run as night, status};
+use dp_personal::workflows::nightly::{
+    NightlyReport, erase, init, init_rows, publish, run as night, run_rows, status,
+};
 use pyo3::prelude::*;
 
 use crate::errors::Raise;
@@ -14,6 +17,8 @@ use crate::tables::AnyTable;
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(nightly_init, module)?)?;
     module.add_function(wrap_pyfunction!(nightly_run, module)?)?;
+    module.add_function(wrap_pyfunction!(nightly_init_rows, module)?)?;
+    module.add_function(wrap_pyfunction!(nightly_run_rows, module)?)?;
     module.add_function(wrap_pyfunction!(nightly_status, module)?)?;
     module.add_function(wrap_pyfunction!(nightly_erase, module)?)?;
     module.add_function(wrap_pyfunction!(nightly_publish, module)?)
@@ -40,6 +45,24 @@ fn nightly_run(
     let mut settings: NightlyRunSettings = given(settings).settings().raise(py)?;
     settings.ratings = ratings.source();
     run(py, &listener, |watch| night(&settings, watch)).map(told)
+}
+
+#[pyfunction]
+fn nightly_init_rows(py: Python<'_>, settings: Given) -> PyResult<(String, String)> {
+    let settings = given(settings).settings().raise(py)?;
+    py.detach(|| init_rows(&settings)).raise(py).map(told)
+}
+
+#[pyfunction]
+fn nightly_run_rows(
+    py: Python<'_>,
+    settings: Given,
+    rows: AnyTable<'_>,
+    listener: Listener<'_>,
+) -> PyResult<(String, String)> {
+    let mut settings: NightlyRunRowsSettings = given(settings).settings().raise(py)?;
+    settings.rows = rows.source();
+    run(py, &listener, |watch| run_rows(&settings, watch)).map(told)
 }
 
 #[pyfunction]

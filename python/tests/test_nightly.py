@@ -90,6 +90,44 @@ def test_users_are_erased_by_their_ids(tmp_path: Path, catalogue: Path) -> None:
     assert nights.status()["internal_by_night"] == []
 
 
+def test_nights_of_rows_learn_a_subspace(tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    n_users, n_rows = 3000, 10
+    basis = np.linalg.qr(rng.normal(size=(4, 2)))[0]
+    coefficients = rng.normal(size=(n_users, 2)) @ basis.T
+    features = rng.uniform(-1, 1, size=(n_users * n_rows, 4))
+    names = ["a", "b", "c", "d"]
+    rows: dict[str, object] = {name: features[:, at] for at, name in enumerate(names)}
+    rows["user"] = [f"u{user}" for user in np.repeat(np.arange(n_users), n_rows)]
+    rows["y"] = (features * np.repeat(coefficients, n_rows, axis=0)).sum(axis=1)
+    settings = {"target": "y", "features": names, "rank": 2, "delta": 1e-5, "target_range": (-4, 4), "horizon": 4}
+    with pytest.raises(dp.BadSetting):
+        dp.NightlySubspace.create(tmp_path / "other", lifetime_epsilon=-1.0, **settings)  # type: ignore[arg-type]
+    nights = dp.NightlySubspace.create(
+        tmp_path / "state",
+        target="y",
+        features=names,
+        rank=2,
+        lifetime_epsilon=20.0,
+        delta=1e-5,
+        target_range=(-4, 4),
+        horizon=4,
+        intercept="none",
+    )
+    for night in range(4):
+        assert nights.run(rows, night=night)["n_nights"] == night + 1
+    assert not nights.run(rows, night=3)["made_now"]
+    with pytest.raises(dp.BadSetting, match="run-rows"):
+        dp.Nightly(nights.path).run({"user": ["u"], "item": ["i"], "rating": [1.0]}, night=4)
+    model = nights.model()
+    model.verify()
+    assert model.certificate_.epsilon == pytest.approx(20.0)
+    # cosines of the principal angles with the true subspace; a random plane of 4 dimensions has .45 on average
+    cosines = np.linalg.svd(basis.T @ np.linalg.qr(model.subspace_)[0])[1]
+    assert cosines.min() > 0.9
+    assert nights.erase(["u1"]) == 1
+
+
 def test_the_readme_runs(tmp_path: Path, catalogue: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     readme = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
     [text] = re.findall(r"^## Every night\n.*?^```python\n(.*?)^```$", readme, flags=re.M | re.S)
