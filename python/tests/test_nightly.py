@@ -90,42 +90,43 @@ def test_users_are_erased_by_their_ids(tmp_path: Path, catalogue: Path) -> None:
     assert nights.status()["internal_by_night"] == []
 
 
-def test_nights_of_rows_learn_a_subspace(tmp_path: Path) -> None:
+def test_nights_of_rows(tmp_path: Path) -> None:
     rng = np.random.default_rng(2)
-    n_users, n_rows = 3000, 10
-    basis = np.linalg.qr(rng.normal(size=(4, 2)))[0]
-    coefficients = rng.normal(size=(n_users, 2)) @ basis.T
+    n_users, n_rows, names = 100, 10, ["a", "b", "c", "d"]
     features = rng.uniform(-1, 1, size=(n_users * n_rows, 4))
-    names = ["a", "b", "c", "d"]
     rows: dict[str, object] = {name: features[:, at] for at, name in enumerate(names)}
     rows["user"] = [f"u{user}" for user in np.repeat(np.arange(n_users), n_rows)]
-    rows["y"] = (features * np.repeat(coefficients, n_rows, axis=0)).sum(axis=1)
-    settings = {"target": "y", "features": names, "rank": 2, "delta": 1e-5, "target_range": (-4, 4), "horizon": 4}
-    with pytest.raises(dp.BadSetting):
-        dp.NightlySubspace.create(tmp_path / "other", lifetime_epsilon=-1.0, **settings)  # type: ignore[arg-type]
+    rows["y"] = features.sum(axis=1)
     nights = dp.NightlySubspace.create(
         tmp_path / "state",
         target="y",
         features=names,
         rank=2,
-        lifetime_epsilon=20.0,
+        lifetime_epsilon=5.0,
         delta=1e-5,
         target_range=(-4, 4),
         horizon=4,
         intercept="none",
     )
-    for night in range(4):
-        assert nights.run(rows, night=night)["n_nights"] == night + 1
-    assert not nights.run(rows, night=3)["made_now"]
+    with pytest.raises(dp.BadInput, match="no model yet"):
+        nights.model()
+    assert nights.run(rows, night=0)["n_nights"] == 1
+    assert nights.run(rows, night=2)["n_nights"] == 2
+    assert not nights.run(rows, night=2)["made_now"]
     with pytest.raises(dp.BadSetting, match="run-rows"):
         dp.Nightly(nights.path).run({"user": ["u"], "item": ["i"], "rating": [1.0]}, night=4)
+    assert nights.erase(["u1"]) == 1
     model = nights.model()
     model.verify()
-    assert model.certificate_.epsilon == pytest.approx(20.0)
-    # cosines of the principal angles with the true subspace; a random plane of 4 dimensions has .45 on average
-    cosines = np.linalg.svd(basis.T @ np.linalg.qr(model.subspace_)[0])[1]
-    assert cosines.min() > 0.9
-    assert nights.erase(["u1"]) == 1
+    assert isinstance(model, dp.PrivatePersonalRegressor)
+    assert model.certificate_.epsilon == pytest.approx(5.0)
+    assert model.shared_.shape == (4, 2)
+    # the columns and their ranges are those of the state: a personal model of the sum of the features
+    own = model.personalize(features[:40], features[:40].sum(axis=1))
+    assert own.predict(features[:40]).shape == (40,)
+    with pytest.raises(dp.BadSetting):
+        dp.NightlySubspace.create(tmp_path / "other", target="y", features=names, rank=2, lifetime_epsilon=-1.0, delta=1e-5)
+    assert not (tmp_path / "other").exists()
 
 
 def test_the_readme_runs(tmp_path: Path, catalogue: Path, monkeypatch: pytest.MonkeyPatch) -> None:
