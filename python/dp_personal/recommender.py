@@ -28,7 +28,7 @@ class Recommendation(NamedTuple):
     title: str | None
     interval: tuple[float, float] | None = None
     """The 95 % interval of the score from the mechanism's noise; None where the model has no standard errors of its factors.
-    The user's own fit takes the factors as they are, and the sampling of users is not included."""
+    The user's own fit is taken as exact, and the sampling of users is not included."""
 
 
 class Personalized:

@@ -230,7 +230,8 @@ impl FactorModel {
     /// of the taste factors or no taste factors, and all, half or none of the item biases) by their
     /// marginal likelihood given the user's own records and a fixed public prior, and takes the
     /// mean of the fits. The shared parameters are thus used only as far as they help the user:
-    /// with no item biases and no taste factors a fit is the user's own shrunken mean.
+    /// with no item biases and no taste factors a fit is the user's own shrunken mean. Records of
+    /// items with large [standard errors](Self::standard_errors) count less.
     ///
     /// # Privacy
     /// Local: computed from released factors and the user's own records, and intended to stay with
@@ -309,7 +310,11 @@ impl FactorModel {
     }
 
     fn design(&self) -> Design {
-        self.scoring.design(&self.item_factors)
+        let design = self.scoring.design(&self.item_factors);
+        match &self.standard_errors {
+            Some(errors) => design.with_standard_errors(errors),
+            None => design,
+        }
     }
 
     /// How one user is fitted.

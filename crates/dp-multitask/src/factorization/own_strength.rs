@@ -48,11 +48,15 @@ fn log_prior(offset: f64, taste: Option<f64>, bias_weight: f64) -> f64 {
     -(0.75 * taste + 0.75 * offset + 4.5 * (1.0 - bias_weight))
 }
 
-/// Sufficient statistics of one user, independent of penalties: `X^T X`, `X^T y`, `X^T h`, `y^T y`,
-/// `y^T h` and `h^T h` over the user's records, with rows `x_i = [1, q_i]`, labels `y_i` minus the
-/// public centre and item biases `h_i`.
+/// `lambda_v` at which weights of records are computed: the mode of [`log_prior`].
+const USUAL_TASTES: f64 = 16.0;
+
+/// Sufficient statistics of one user, independent of penalties: `X^T W X`, `X^T W y`, `X^T W h`,
+/// `y^T W y`, `y^T W h` and `h^T W h` over the user's records, with rows `x_i = [1, q_i]`, labels
+/// `y_i` minus the public centre, item biases `h_i` and weights `w_i` of the records.
 struct Evidence<'a> {
     dim: usize,
+    n_records: f64,
     gram: &'a [f64],
     labels: &'a [f64],
     biases: &'a [f64],
@@ -105,7 +109,7 @@ impl Evidence<'_> {
             log_det -= k as f64 * penalty.unwrap_or(1.0).ln();
         }
         let [of_rows, of_labels, of_biases] = solved;
-        let n_records = self.gram[0];
+        let (n_records, weight) = (self.n_records, self.gram[0]);
         let [yy, yh, hh] = self.squares;
         let quadratic = [
             dot(sums[1], &of_labels),
@@ -116,7 +120,7 @@ impl Evidence<'_> {
             [&of_rows, &of_labels, &of_biases].map(|solution| dot(sums[0], solution));
         let candidate = |at: usize| {
             let (penalty, b) = (OFFSETS[at / 3], BIASES[at % 3]);
-            let c = n_records + penalty - by_rows;
+            let c = weight + penalty - by_rows;
             let left = self.labels[0] - b * self.biases[0] - (by_labels - b * by_biases);
             let explained =
                 quadratic[0] - 2.0 * b * quadratic[1] + b * b * quadratic[2] + left * left / c;
@@ -144,6 +148,17 @@ impl Design {
     /// evidence of the user's own records: the mean of the candidates' fits, by their posterior
     /// weights. Without records all weights are those of the prior.
     ///
+    /// If the standard errors of the item factors are known, a record of an uncertain item counts
+    /// less (errors in variables):
+    ///
+    /// ```text
+    /// y_i = o + b h_i + <q_i, v> + e_i,     V e_i = s^2 / w_i,     1 / w_i = 1 + V h_i / s^2 + sum_k V q_ik / 16
+    /// ```
+    ///
+    /// with `b = 1` and `v ~ N(0, s^2/16)`, and `s^2` the user's mean squared residual after
+    /// subtracting the item biases and its mean. Factors are posterior means, so their errors are
+    /// uncorrelated with them, and the fit is not attenuated.
+    ///
     /// Cost O(n d^2) for the sums and O(d^3) for each penalty of the taste factors.
     pub(crate) fn weighed_model(
         &self,
@@ -158,21 +173,24 @@ impl Design {
             factor: vec![0.0; dim - 1],
         };
         let label = |y: f32| f64::from(y) - center;
-        let Ok((gram, labels)) = self.sums(user, label, scratch) else {
+        let weights = self.record_weights(user, label);
+        let Ok((gram, labels)) = self.sums(user, label, weights.as_deref(), scratch) else {
             return model;
         };
         let (mut biases, mut squares) = (vec![0.0; dim], [0.0; 3]);
-        for (item, y) in user.iter() {
+        for (at, (item, y)) in user.iter().enumerate() {
+            let w = weights.as_ref().map_or(1.0, |weights| weights[at]);
             let (y, h) = (label(y), self.item_bias(item));
-            squares[0] += y * y;
-            squares[1] += y * h;
-            squares[2] += h * h;
+            squares[0] += w * y * y;
+            squares[1] += w * y * h;
+            squares[2] += w * h * h;
             for (sum, x) in biases.iter_mut().zip(self.row(item)) {
-                *sum += h * x;
+                *sum += w * h * x;
             }
         }
         let evidence = Evidence {
             dim,
+            n_records: user.len() as f64,
             gram,
             labels,
             biases: &biases,
@@ -212,6 +230,22 @@ impl Design {
             }
         }
         model
+    }
+
+    /// `w_i` of the user's records, if the standard errors of the item factors are known.
+    fn record_weights(&self, user: UserRow<'_>, label: impl Fn(f32) -> f64) -> Option<Vec<f64>> {
+        let variances = self.variances()?;
+        let n = user.len() as f64;
+        let above = || user.iter().map(|(item, y)| label(y) - self.item_bias(item));
+        let mean = above().sum::<f64>() / n;
+        // one label in addition, so that a single record has a residual
+        let squares: f64 = above().map(|y| (y - mean).powi(2)).sum();
+        let s2 = (squares + mean * mean) / n;
+        let weight = |item: &u32| {
+            let [of_bias, of_tastes] = variances[*item as usize];
+            (1.0 + of_bias / s2.max(f64::MIN_POSITIVE) + of_tastes / USUAL_TASTES).recip()
+        };
+        Some(user.items().iter().map(weight).collect())
     }
 }
 
@@ -284,7 +318,7 @@ mod tests {
         let design = Design::new(&factors, DIM, ScoreModel::Biased);
         let mut scratch = UserScratch::new(DIM).unwrap();
         let label = |y: f32| f64::from(y) - 3.0;
-        let (gram, labels) = design.sums(table.user(0), label, &mut scratch).unwrap();
+        let (gram, labels) = (design.sums(table.user(0), label, None, &mut scratch)).unwrap();
         let ys: Vec<f64> = table.user(0).values().iter().map(|&y| label(y)).collect();
         let with_biases = |f: fn(f64, f64) -> f64| -> f64 {
             ys.iter().zip(&rows).map(|(&y, row)| f(y, row[0])).sum()
@@ -303,6 +337,7 @@ mod tests {
             .collect();
         let evidence = Evidence {
             dim: DIM,
+            n_records: gram[0],
             gram,
             labels,
             biases: &biases,
@@ -341,6 +376,42 @@ mod tests {
         let [bias, taste] = mean(|_, noise| noise);
         assert!(bias < 0.6, "{bias}");
         assert!(taste < 0.2, "{taste}");
+    }
+
+    #[test]
+    fn records_of_uncertain_items_count_less() {
+        // item biases of standard deviation .7; of every second item a user rates nothing is known,
+        // so its estimate is 0 with that error; the others are exact
+        let mut squares = [0.0; 2];
+        for seed in 0..200 {
+            let (mut factors, table) = user(seed, |row, noise| 0.5 + row[0] + 0.3 * noise);
+            let mut errors = vec![0.0; N_ITEMS * DIM];
+            for item in (0..N_ITEMS).step_by(4) {
+                factors[item * DIM] = 0.0;
+                errors[item * DIM] = 0.7;
+            }
+            let bare = Design::new(&factors, DIM, ScoreModel::Biased);
+            let aware =
+                Design::new(&factors, DIM, ScoreModel::Biased).with_standard_errors(&errors);
+            let mut scratch = UserScratch::new(DIM).unwrap();
+            for (sum, design) in squares.iter_mut().zip([bare, aware]) {
+                let model = design.weighed_model(3.0, table.user(0), &mut scratch);
+                *sum += (model.offset - 3.5).powi(2);
+            }
+        }
+        // relative standard error of each sum .1, and both are of the same users: a ratio above .9
+        // by chance has a probability below 1e-4
+        assert!(squares[1] < 0.9 * squares[0], "{squares:?}");
+    }
+
+    #[test]
+    fn exact_factors_weigh_all_records_equally() {
+        let (factors, table) = user(5, |row, noise| row[0] + row[1] + 0.3 * noise);
+        let none = vec![0.0; factors.len()];
+        let design = Design::new(&factors, DIM, ScoreModel::Biased).with_standard_errors(&none);
+        let mut scratch = UserScratch::new(DIM).unwrap();
+        let model = design.weighed_model(3.0, table.user(0), &mut scratch);
+        assert!(model == fitted(&factors, &table));
     }
 
     #[test]

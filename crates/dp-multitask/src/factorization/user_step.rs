@@ -18,6 +18,8 @@ pub(crate) struct Design {
     item_bias: Vec<f64>,
     score_model: ScoreModel,
     unobserved: Option<Unobserved>,
+    /// For each item, the variance of its bias and the sum of those of its taste factors, if known.
+    variances: Option<Vec<[f64; 2]>>,
 }
 
 /// The rows in the precision in which a user's equations are summed; they are solved in double
@@ -99,7 +101,21 @@ impl Design {
             item_bias,
             score_model,
             unobserved: None,
+            variances: None,
         }
+    }
+
+    /// With the standard errors of the item factors.
+    pub(crate) fn with_standard_errors(mut self, errors: &[f64]) -> Self {
+        let sum = |errors: &[f64]| errors.iter().map(|e| e * e).sum();
+        let rows = errors.chunks_exact(self.dim);
+        self.variances = Some(rows.map(|row| [row[0] * row[0], sum(&row[1..])]).collect());
+        self
+    }
+
+    /// The variances of an item's factors, if known.
+    pub(crate) fn variances(&self) -> Option<&[[f64; 2]]> {
+        self.variances.as_deref()
     }
 
     /// For implicit feedback, with the weight `a0` of every item. Public: computed from released
@@ -124,15 +140,16 @@ impl Design {
         self
     }
 
-    /// `sum x_i x_i^T` and `sum y_i x_i` over the user's records.
+    /// `sum w_i x_i x_i^T` and `sum w_i y_i x_i` over the user's records; `w_i` is 1 without weights.
     pub(crate) fn sums<'s>(
         &self,
         user: UserRow<'_>,
         label: impl Fn(f32) -> f64 + Copy,
+        weights: Option<&[f64]>,
         scratch: &'s mut UserScratch,
     ) -> Result<(&'s [f64], &'s [f64]), dp_linalg::Error> {
         let labels = user.values().iter().map(|&y| label(y));
-        self.write_sums(user, labels, scratch)?;
+        self.write_sums(user, labels, weights, scratch)?;
         Ok((&scratch.matrix, &scratch.solution))
     }
 
@@ -140,6 +157,7 @@ impl Design {
         &self,
         user: UserRow<'_>,
         labels: impl Iterator<Item = f64> + Clone,
+        weights: Option<&[f64]>,
         scratch: &mut UserScratch,
     ) -> Result<(), dp_linalg::Error> {
         let items = user.items();
@@ -153,10 +171,14 @@ impl Design {
                 // in units in which no label overflows single precision
                 let unit = labels.clone().fold(1.0, |most: f64, y| most.max(y.abs()));
                 let labels = labels.map(|y| (y / unit) as f32);
-                scratch.single.write(rows, items, labels, out)?;
+                let weights = weights.map(|all| all.iter().map(|&w| w as f32));
+                scratch.single.write(rows, items, (labels, weights), out)?;
                 scratch.solution.iter_mut().for_each(|b| *b *= unit);
             }
-            Rows::Double(rows) => scratch.double.write(rows, items, labels, out)?,
+            Rows::Double(rows) => {
+                let weights = weights.map(|all| all.iter().copied());
+                scratch.double.write(rows, items, (labels, weights), out)?;
+            }
         }
         Ok(())
     }
@@ -226,6 +248,7 @@ pub struct UserScratch {
 struct Sums<T> {
     gram: GramAccumulator<T>,
     labels: Vec<T>,
+    weights: Vec<T>,
     matrix: Vec<T>,
 }
 
@@ -308,23 +331,28 @@ impl<T: Real + Into<f64>> Sums<T> {
         Ok(Self {
             gram: GramAccumulator::new(dim)?,
             labels: Vec::new(),
+            weights: Vec::new(),
             matrix: vec![T::default(); dim * dim],
         })
     }
 
-    /// Writes `sum x_i x_i^T` and `sum y_i x_i` over rows `items`.
+    /// Writes `sum w_i x_i x_i^T` and `sum w_i y_i x_i` over rows `items`.
     fn write(
         &mut self,
         rows: &[T],
         items: &[u32],
-        labels: impl Iterator<Item = T>,
+        (labels, weights): (impl Iterator<Item = T>, Option<impl Iterator<Item = T>>),
         (matrix, rhs): (&mut [f64], &mut [f64]),
     ) -> Result<(), dp_linalg::Error> {
         self.labels.clear();
         self.labels.extend(labels);
+        let is_weighted = weights.is_some();
+        self.weights.clear();
+        self.weights.extend(weights.into_iter().flatten());
+        let weights = is_weighted.then_some(&self.weights[..]);
         self.gram.reset();
         self.gram
-            .add_gathered_with_rhs(rows, items, None, &self.labels)?;
+            .add_gathered_with_rhs(rows, items, weights, &self.labels)?;
         self.gram.write_full(&mut self.matrix)?;
         for (wide, &x) in matrix.iter_mut().zip(&self.matrix) {
             *wide = x.into();
@@ -425,7 +453,7 @@ impl UserStep<'_> {
         let labels = std::mem::take(&mut scratch.labels);
         let written = self
             .design
-            .write_sums(user, labels.iter().copied(), scratch);
+            .write_sums(user, labels.iter().copied(), None, scratch);
         scratch.labels = labels;
         written?;
         scratch.matrix[0] += self.penalties.offset;
