@@ -65,10 +65,6 @@ fn hint(error: &WorkflowError) -> Option<String> {
             "the ledger itself records what was spent; if the other files cannot be restored and you are sure that these are its \
              data, --same-data-set binds the ledger to them again"
         }
-        WorkflowError::Certificate {
-            source: AccountingError::CertificateSyntax(_),
-            ..
-        } => "dp verify takes the folder of a run, or the certificate.json in it",
         WorkflowError::Data(dp_data::Error::UnknownColumn { role, .. }) => {
             return column_hint(*role);
         }

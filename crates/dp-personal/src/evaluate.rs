@@ -373,6 +373,7 @@ impl Evaluation {
         value.map(|value| Headline {
             metric: metric.to_owned(),
             value,
+            interval: self.quality.interval(),
             non_private: None,
         })
     }

@@ -411,6 +411,12 @@ impl Quality {
         }
     }
 
+    /// Ends of the 95 % interval of the model's first metric.
+    pub(crate) fn interval(&self) -> Option<[f64; 2]> {
+        let estimate = self.scored.first()?.estimate(0)?;
+        Some([estimate.lower?, estimate.upper?])
+    }
+
     pub(crate) fn tables(&self) -> QualityTables {
         let first = self.scored.first();
         let baseline = first.and_then(Scored::best_baseline);

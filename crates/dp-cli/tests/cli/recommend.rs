@@ -201,7 +201,7 @@ fn a_missing_model_is_named() {
     sandbox.write("me.csv", "item,rating\nitem-3,5\n");
     recommend(&sandbox, &[])
         .exits(4)
-        .says(&["dp-model: holds no item_factors.safetensors; expected a folder of dp train"]);
+        .says(&["dp-model: holds no item_factors.safetensors; which dp train, dp tune and dp nightly write; name the output folder of a run, its --out"]);
 }
 
 #[test]
@@ -235,8 +235,29 @@ fn folders_that_hold_something_else_are_told_apart() {
     }
     sandbox
         .dp(&words("verify me.csv"))
-        .exits(6)
-        .says(&["hint: dp verify takes the folder of a run"]);
+        .exits(4)
+        .says(&["me.csv: is not a certificate; name the output folder of a run, its --out"]);
+}
+
+#[test]
+fn the_folder_of_a_run_is_proposed_for_one_next_to_it() {
+    let sandbox = with_history("item,rating\nitem-3,5\n");
+    std::fs::create_dir(sandbox.path("state")).unwrap();
+    std::fs::rename(sandbox.path("dp-model"), sandbox.path("state/model")).unwrap();
+    for line in [
+        "recommend --model state --history me.csv",
+        "evaluate me.csv --model state",
+        "report state",
+        "verify state",
+        "publish state copy",
+        "report state/model-internal",
+        "verify state/model/report.json",
+    ] {
+        sandbox
+            .dp(&words(line))
+            .exits(4)
+            .says(&["its --out (did you mean state/model?)"]);
+    }
 }
 
 #[test]

@@ -241,6 +241,7 @@ impl FederatedReport<'_> {
         value.map(|value| Headline {
             metric: format!("{} on held-out rows", self.inputs().metric()),
             value,
+            interval: self.interval().map(|ends| self.inputs().interval(ends)),
             non_private,
         })
     }

@@ -33,7 +33,7 @@ pub(crate) use replace::replace_private;
 pub use replace::{Replacement, replace_files};
 pub(crate) use run_files::{
     Aside, ByRound, ChartData, EVALUATION, Headline, HeldOutBy, INTERNAL, INTERNAL_PAGE,
-    InternalRun, NUMERICS, RELEASED, ReleasedRun, RoundLine, SCHEMA_VERSION, pretty,
+    InternalRun, NUMERICS, RELEASED, ReleasedRun, RoundLine, SCHEMA_VERSION, expected_run, pretty,
     read_certificate, read_run_file,
 };
 pub use statement::PlanOverview;

@@ -15,6 +15,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::expected_run;
 use crate::error::{Error, Result};
 use crate::federated::{RunSettings, alpha_of, alpha_value};
 use crate::personal::Inputs;
@@ -154,7 +155,10 @@ fn without_factors(folder: &Path) -> Error {
     let reason = if holds(SUBSPACE) || holds(SHARED) {
         "holds linear models of users and no item factors: dp predict fits and uses them".to_owned()
     } else {
-        format!("holds no {FACTORS}; expected a folder of dp train or dp tune")
+        format!(
+            "holds no {FACTORS}, which dp train, dp tune and dp nightly write; {}",
+            expected_run(folder)
+        )
     };
     Error::model(folder, reason)
 }

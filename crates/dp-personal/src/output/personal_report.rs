@@ -189,6 +189,9 @@ impl RunReport for PersonalReport<'_> {
             headline: of(MethodName::Private).map(|value| Headline {
                 metric: format!("{metric} on held-out rows"),
                 value,
+                interval: self
+                    .interval()
+                    .map(|ends| self.release.inputs.interval(ends)),
                 non_private: of(MethodName::NonPrivate),
             }),
             by_round: self.by_round.clone(),

@@ -155,6 +155,11 @@ pub(crate) trait RunReport {
         None
     }
 
+    /// Ends of the 95 % interval of the model's first metric over users.
+    fn interval(&self) -> Option<[f64; 2]> {
+        self.quality()?.interval()
+    }
+
     /// The verdict that a caller may see: from released metrics if the run paid for some, otherwise
     /// from private ones if they are revealed.
     fn verdict(&self, output: &OutputSettings) -> Option<Verdict> {

@@ -113,6 +113,9 @@ pub(crate) struct Headline {
     /// NaN for a run that diverged; JSON has null in that case.
     #[serde(deserialize_with = "number_or_null")]
     pub(crate) value: f64,
+    /// Ends of its 95 % interval over users. Earlier versions wrote none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) interval: Option<[f64; 2]>,
     /// The same without privacy, if it was measured.
     pub(crate) non_private: Option<f64>,
 }
@@ -307,24 +310,56 @@ pub(crate) fn read_certificate(path: &Path) -> Result<Certificate> {
     let bytes = match fs::read(path) {
         Err(_) if path.file_name() == Some(OsStr::new(CERTIFICATE)) && !path.exists() => {
             let folder = path.parent().unwrap_or(path);
-            let reason = match (folder.is_dir(), folder.exists()) {
-                (true, _) => {
-                    "contains no run: certificate.json is missing; name the output folder of a run, its `out`"
-                }
-                (false, true) => "is a file; name the output folder of a run, its `out`",
-                (false, false) => {
-                    "there is no such folder; name the output folder of a run, its `out`"
-                }
+            let what = match (folder.is_dir(), folder.exists()) {
+                (true, _) => "contains no run: certificate.json is missing",
+                (false, true) => "is a file",
+                (false, false) => "there is no such folder",
             };
-            return Err(Error::model(folder, reason));
+            return Err(Error::model(
+                folder,
+                format!("{what}; {}", expected_run(folder)),
+            ));
         }
         read => read.map_err(|e| Error::read(path, e))?,
     };
     let text = String::from_utf8_lossy(&bytes);
-    Certificate::from_json(&text).map_err(|source| Error::Certificate {
-        path: path.to_owned(),
-        source,
+    Certificate::from_json(&text).map_err(|source| match source {
+        // a damaged certificate is invalid, another file is a mistake in the command
+        dp_accounting::Error::CertificateSyntax(_) if !text.contains(CERTIFICATE_KEY) => {
+            let folder = path.parent().unwrap_or(path);
+            Error::model(
+                path,
+                format!("is not a certificate; {}", expected_run(folder)),
+            )
+        }
+        source => Error::Certificate {
+            path: path.to_owned(),
+            source,
+        },
     })
+}
+
+/// An entry of every certificate, and of no other file of a run.
+const CERTIFICATE_KEY: &str = "\"data_set_id\"";
+
+/// What to name instead of a folder without a certificate: a folder next to it or in it, if exactly
+/// one such folder has a certificate.
+pub(crate) fn expected_run(folder: &Path) -> String {
+    let released = folder
+        .to_str()
+        .and_then(|path| path.strip_suffix("-internal"));
+    let inside = fs::read_dir(folder).into_iter().flatten().flatten();
+    let near = released.map(PathBuf::from).into_iter();
+    let near = near.chain(inside.map(|entry| entry.path()));
+    let near = near.chain([folder.to_owned()]);
+    let runs: Vec<PathBuf> = near
+        .filter(|path| path.join(CERTIFICATE).is_file())
+        .collect();
+    let mut text = "name the output folder of a run, its `out`".to_owned();
+    if let [run] = runs.as_slice() {
+        text += &format!(" (did you mean {}?)", run.display());
+    }
+    text
 }
 
 #[cfg(test)]

@@ -190,24 +190,13 @@ struct Measured<'a> {
 }
 
 impl Measured<'_> {
-    /// The ends of the 95 % interval over users, if the run has one for exactly this metric.
-    fn interval(&self) -> Option<[f64; 2]> {
-        let tables = self.run.internal.as_ref()?.quality.as_ref()?;
-        let value = self.headline.finite()?;
-        let is_same = |other: f64| (other - value).abs() <= 1e-6 * value.abs();
-        let rows = tables.metrics.iter();
-        let estimate = rows.filter_map(|row| row.estimate).next()?;
-        let (lower, upper) = (estimate.lower?, estimate.upper?);
-        is_same(estimate.value).then_some([lower, upper])
-    }
-
     /// The point to draw, with its interval.
     fn point(&self) -> Option<Point> {
         let half = |[lower, upper]: [f64; 2]| 0.5 * (upper - lower);
         Some(Point {
             x: self.epsilon,
             y: self.headline.finite()?,
-            error: self.interval().map(half),
+            error: self.headline.interval.map(half),
         })
     }
 }
@@ -254,7 +243,7 @@ pub(super) fn privacy_utility(all: &[ReportedRun<'_>]) -> Option<Section> {
     let metric = &first.headline.metric;
     let shown = |value| Unit::Plain.shown(value);
     let rows = runs.iter().map(|of| {
-        let interval = of.interval().map_or_else(
+        let interval = of.headline.interval.map_or_else(
             || "\u{2013}".to_owned(),
             |[lower, upper]| format!("{} to {}", shown(Some(lower)), shown(Some(upper))),
         );
@@ -274,7 +263,7 @@ pub(super) fn privacy_utility(all: &[ReportedRun<'_>]) -> Option<Section> {
         })
         .collect();
     let mut note = String::new();
-    if runs.iter().any(|of| of.interval().is_some()) {
+    if runs.iter().any(|of| of.headline.interval.is_some()) {
         note += "Vertical bars: 95 % intervals over users. ";
     }
     note += "One run each, with fresh noise, which the intervals do not include: small differences are chance. Choosing a run by this \

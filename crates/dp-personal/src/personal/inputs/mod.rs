@@ -155,6 +155,15 @@ impl Inputs {
         }
     }
 
+    /// Ends of an interval of the metric, from those of the first metric of the task, which for
+    /// classification is the error rate.
+    pub(crate) const fn interval(&self, [lower, upper]: [f64; 2]) -> [f64; 2] {
+        match self.task {
+            Task::Regression => [lower, upper],
+            Task::Classification { .. } => [1.0 - upper, 1.0 - lower],
+        }
+    }
+
     /// Checks values that come from flags or from a file.
     ///
     /// # Errors
