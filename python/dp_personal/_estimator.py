@@ -103,7 +103,7 @@ class Estimator:
                 texts += ((self._settings.get(name, name), text) for text in _texts(value))
         return texts
 
-    def _account(self, *, in_memory: bool) -> dict[str, Any]:
+    def _account(self) -> dict[str, Any]:
         """The settings that determine how the privacy loss is counted."""
         data_set = self.data_set
         if self.ledger is None:
@@ -114,8 +114,6 @@ class Estimator:
         if self.ledger is NO_LEDGER:
             return {"no_ledger": True, "data_set": data_set}
         path = self.ledger.path if isinstance(self.ledger, Ledger) else Path(self.ledger)
-        if data_set is None and in_memory:
-            data_set = path.stem
         return {"ledger": os.fspath(path), "data_set": data_set}
 
     # runs
@@ -158,7 +156,7 @@ class Estimator:
         **more: Any,
     ) -> None:
         """Run a workflow on data, in a folder that is kept if `resume` names one."""
-        account = self._account(in_memory=not isinstance(table, str))
+        account = self._account()
         listener = Listener(progress)
         with _run_folder(resume) as out, self._public_files() as files:
             given = self._given(**account, **files, **more, out=os.fspath(out), resume=resume is not None and "ledger" in account)

@@ -93,6 +93,11 @@ def more(title: str, content: str) -> str:
     return f"<details><summary>{escape(title)}</summary>{content}</details>"
 
 
+def count(n: int, noun: str) -> str:
+    """A number of things, in words."""
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
 def items(entries: Iterable[str]) -> str:
     """A list."""
     return f"<ul>{''.join(f'<li>{escape(entry)}</li>' for entry in entries)}</ul>"

@@ -83,7 +83,7 @@ class Certificate:
         facts += [(f"seen by {output['to']}", output["what"]) for output in self._fields["released"]]
         yield _html.facts(facts)
         releases = [(release["label"], describe(release["event"])) for release in self._fields["releases"]]
-        yield _html.more(f"{len(releases)} releases", _html.table(("release", "mechanism"), releases))
+        yield _html.more(_html.count(len(releases), "release"), _html.table(("release", "mechanism"), releases))
         assumed = [assumption["text"] for assumption in self._fields["assumptions"]]
         if assumed:
             yield _html.more(f"rests on {len(assumed)} assumptions", _html.items(assumed))

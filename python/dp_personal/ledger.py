@@ -96,7 +96,7 @@ class Ledger:
         spent = balance["spent"] / balance["budget"] if balance["budget"] > 0.0 else 1.0
         facts = [
             ("budget", f"{_html.guarantee(fields['epsilon'], fields['delta'])} for all runs, {fields['adjacency']}"),
-            ("spent", f"{100.0 * spent:.1f} % by {fields['n_releases']} releases"),
+            ("spent", f"{100.0 * spent:.1f} % by {_html.count(fields['n_releases'], 'release')}"),
         ]
         if left and left.get("epsilon") is not None:
             facts.append(("left", f"\u03b5 {left['epsilon']:.4g}"))

@@ -26,6 +26,16 @@ use dp_personal::workers::Place;
 /// coordinator, the coordinator has by then reported it and ended the job.
 const COORDINATOR_SPEAKS_FIRST: Duration = Duration::from_secs(1);
 
+/// Ids of the flags of every command, which `docs/command-line.md` describes.
+pub const COMMON_FLAGS: [&str; 6] = [
+    "config",
+    "print_config",
+    "verbose",
+    "quiet",
+    "help",
+    "version",
+];
+
 /// The definition of the command line, for manual pages and reference.
 #[must_use]
 pub fn command() -> clap::Command {

@@ -81,8 +81,13 @@ fn put(text: &mut String, block: &Block) {
     }
 }
 
-/// The file of a chart, if it has one, and its numbers, if no table next to it has them.
+/// The file of a chart, if it has one, and its numbers, if no table next to it has them; without
+/// either only the note, which then belongs to the table.
 fn put_chart(text: &mut String, chart: &Chart) {
+    if chart.file.is_none() && chart.numbers().is_none() {
+        let _ = writeln!(text, "{}", inline(&chart.note));
+        return;
+    }
     let title = inline(&chart.title);
     let _ = writeln!(text, "**{title}**. {}", inline(&chart.note));
     if let Some(file) = &chart.file {

@@ -6,7 +6,7 @@ use dp_accounting::Error as AccountingError;
 use dp_core::{ApproxDp, ParamError};
 use dp_mechanism::Error as KernelError;
 
-use crate::output::rounded_down;
+use crate::output::{releases_in_words, rounded_down};
 use crate::settings::Unread;
 
 /// All errors of workflows; [`kind`](Self::kind) classifies them.
@@ -312,9 +312,10 @@ const fn next_step(resumable: bool) -> &'static str {
     "{ledger} does not cover this run; nothing was released\n  \
      asked   epsilon {}, delta {:e}\n  \
      left    epsilon {}, delta {:e}{}\n  \
-     budget  epsilon {}, delta {:e}, for all runs on `{data_set}`; {n_releases} releases so far",
+     budget  epsilon {}, delta {:e}, for all runs on `{data_set}`; {} so far",
     asked.epsilon, asked.delta, rounded_down(*left), asked.delta,
-    if needed.is_some() { " in Gaussian releases" } else { "" }, total.epsilon, total.delta
+    if needed.is_some() { " in Gaussian releases" } else { "" }, total.epsilon, total.delta,
+    releases_in_words(*n_releases)
 )]
 pub struct Shortfall {
     /// Description of the ledger.

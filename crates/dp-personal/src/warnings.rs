@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use dp_accounting::gdp;
 use dp_core::ApproxDp;
 use dp_data::{ItemTable, Ratings, SampleTable};
 
@@ -14,6 +15,11 @@ pub(crate) const USERS_ELSEWHERE: &str = "users are at the workers of this run, 
 
 /// A larger delta should not be accepted.
 const LARGE_DELTA: f64 = 1e-3;
+/// Noise on a count of users from which on a warning says so, in users: its standard deviation if
+/// the whole budget is spent on that count.
+const LARGE_NOISE: f64 = 100.0;
+/// The same for a declared number of users, as a share of them.
+const LARGE_NOISE_SHARE: f64 = 0.1;
 /// A larger epsilon promises hardly any privacy.
 const LARGE_EPSILON: f64 = 20.0;
 
@@ -39,6 +45,16 @@ pub(crate) fn of_settings(target: ApproxDp, n_users: Option<f64>) -> Vec<String>
             "epsilon {epsilon} is above 20: the guarantee allows a conclusion about a user to be {} times as likely, which \
              is hardly any protection",
             rounded_up(epsilon.exp())
+        ));
+    }
+    let noise = gdp::mu_for(target).map(f64::recip).ok();
+    let least = n_users.map_or(LARGE_NOISE, |n| LARGE_NOISE_SHARE * n);
+    if let Some(noise) = noise.filter(|noise| *noise > least) {
+        let users = n_users.map_or_else(String::new, |n| format!(" of {n}"));
+        all.push(format!(
+            "epsilon {epsilon} is too small to learn much: even if the whole budget were spent on one count of users, its noise would have standard \
+             deviation {noise:.0}{users}, and a model divides the budget among many releases; choose a larger epsilon, or expect a model that is \
+             mostly noise"
         ));
     }
     all
@@ -218,6 +234,11 @@ mod tests {
         assert_eq!(of(1.0, 1e-4, Some(1e4)), 0);
         assert_eq!(of(1.0, 1e-4, Some(1.1e4)), 1);
         assert_eq!(of(30.0, 0.5, Some(10.0)), 3);
+        // at epsilon 1 and delta 1e-5 the noise has standard deviation 3.73
+        assert_eq!(of(1.0, 1e-5, Some(40.0)), 0);
+        assert_eq!(of(1.0, 1e-5, Some(30.0)), 1);
+        assert_eq!((of(0.5, 1e-5, None), of(0.01, 1e-5, None)), (0, 1));
+        assert_eq!(of(0.01, 1e-5, Some(1e4)), 0);
     }
 
     #[test]

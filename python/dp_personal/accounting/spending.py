@@ -148,7 +148,7 @@ class OpenLedger:
         spent, budget = self.balance.spent, self.balance.budget
         facts = [
             ("budget", f"{_html.guarantee(self.epsilon, self.delta)}, {self.adjacency}"),
-            ("spent", f"{100.0 * spent / budget:.1f} % by {self.n_releases} releases"),
+            ("spent", f"{100.0 * spent / budget:.1f} % by {_html.count(self.n_releases, 'release')}"),
         ]
         return _html.card("Open ledger", f"{self.data_set}: {self.path.name}", _html.bar(spent / budget), _html.facts(facts))
 

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use clap::CommandFactory;
 use dp_personal::accounting::Status;
+use dp_personal::output::releases_in_words;
 use dp_personal::settings::{
     DemoSettings, EvidenceSettings, PublishSettings, ReportSettings, SynthSettings, VerifySettings,
 };
@@ -130,9 +131,9 @@ pub(crate) fn verify(flags: &Flags<VerifySettings>) -> Result<()> {
     let recomputed = match found.recomputed {
         Some(Recomputed::Differs { what }) => return Err(Error::Differs(what)),
         Some(Recomputed::Cannot { because }) => return Err(Error::NotRecomputed(because)),
-        Some(Recomputed::Same { n_releases }) => format!(
-            "the model follows, bit for bit, from the {n_releases} entries of its list of releases\n"
-        ),
+        Some(Recomputed::Same { .. }) => {
+            "the model follows, bit for bit, from its list of releases\n".to_owned()
+        }
         None => String::new(),
     };
     if let Status::NotPrivate { reason } = found.statement.status {
@@ -151,9 +152,9 @@ pub(crate) fn verify(flags: &Flags<VerifySettings>) -> Result<()> {
         format!("every release was paid for in {}\n", ledger.display())
     });
     print_summary(&format!(
-        "{} holds: recomputed from its {} releases\n{files}\n{recomputed}{ledger}\n{}",
+        "{} holds: recomputed from its {}\n{files}\n{recomputed}{ledger}\n{}",
         found.path.display(),
-        found.certificate.releases.len(),
+        releases_in_words(found.certificate.releases.len() as u64),
         found.overview
     ))
 }

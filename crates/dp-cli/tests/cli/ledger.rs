@@ -188,12 +188,39 @@ fn a_ledger_of_other_data_stops_the_run() {
         sandbox.dp(&[args.as_slice(), &["--ledger", "l.ledger"], more].concat())
     };
     next_day(&[]).exits(5).says(&[
-        "has data_set ratings.csv, expected next-day.csv",
+        "was created with data_set ratings.csv, and this run has next-day.csv",
         "hint: ",
         "--data-set 'ratings.csv'",
     ]);
     assert_eq!(sandbox.read("l.ledger"), before);
     next_day(&["--data-set", "ratings.csv"]).exits(0);
+}
+
+#[test]
+fn a_missing_data_file_is_named_before_the_ledger_of_another_one() {
+    let sandbox = Sandbox::with_ratings();
+    sandbox
+        .train(&["--ledger", "l.ledger", "--new-ledger"])
+        .exits(0);
+    let run = sandbox.dp(&words(
+        "train rating.csv --epsilon 1 --delta 1e-5 --ledger l.ledger --out other",
+    ));
+    run.exits(4).says(&["rating.csv: cannot be opened"]);
+}
+
+#[test]
+fn a_ledger_may_be_named_like_the_file_without_its_extension() {
+    let sandbox = Sandbox::with_ratings();
+    for (name, code) in [("ratings", 0), ("rating", 5)] {
+        let create = format!("ledger create {name}.l --data-set {name} --epsilon 1 --delta 1e-5");
+        sandbox.dp(&words(&create)).exits(0);
+        let ledger = format!("{name}.l");
+        sandbox.train(&["--ledger", &ledger, "--force"]).exits(code);
+    }
+    sandbox
+        .dp(&words("verify dp-model --ledger ratings.l"))
+        .exits(0)
+        .says(&["ratings"]);
 }
 
 #[test]

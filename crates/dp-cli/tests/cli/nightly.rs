@@ -673,6 +673,19 @@ fn likes_have_nights_too() {
 }
 
 #[test]
+fn ratings_that_likes_leave_unread_are_told_on_the_first_night_only() {
+    let sandbox = begun();
+    fs::remove_dir_all(sandbox.path("state")).unwrap();
+    let line = "nightly init state --items items.csv --lifetime-epsilon 10 --delta 1e-5 --horizon 30 --feedback implicit";
+    sandbox.run(&words(line)).exits(0);
+    let told = [0, 1].map(|number| {
+        let run = night(&sandbox, number, "").exits(0);
+        run.stderr.contains("looks like ratings")
+    });
+    assert_eq!(told, [true, false]);
+}
+
+#[test]
 fn a_number_below_the_last_night_is_refused_and_the_last_one_is_not_made_again() {
     let sandbox = begun();
     night(&sandbox, 3, "").exits(0);

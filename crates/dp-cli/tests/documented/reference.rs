@@ -13,16 +13,6 @@ const END: &str = "<!-- end of the generated part -->\n";
 /// Set to write the pages instead of comparing them.
 const WRITE: &str = "DP_WRITE_REFERENCE";
 
-/// Flags of every command, which `docs/command-line.md` describes.
-const COMMON: [&str; 6] = [
-    "config",
-    "print_config",
-    "verbose",
-    "quiet",
-    "help",
-    "version",
-];
-
 /// The definition of `dp`, complete.
 fn dp() -> Command {
     let mut dp = dp_cli::command();
@@ -103,7 +93,7 @@ fn add_usage(text: &mut String, command: &Command, level: &str) {
 
 fn arguments(command: &Command) -> impl Iterator<Item = &Arg> {
     let all = command.get_arguments();
-    all.filter(|arg| !arg.is_hide_set() && !COMMON.contains(&arg.get_id().as_str()))
+    all.filter(|arg| !arg.is_hide_set() && !dp_cli::COMMON_FLAGS.contains(&arg.get_id().as_str()))
 }
 
 /// Name, default and meaning of an argument; the help of a setting ends in its default where clap does not know it.

@@ -40,6 +40,14 @@ pub use statement::PlanOverview;
 pub(crate) use statement::{INTERNAL_HEAD, budget_shares, privacy_overview, released};
 pub(crate) use train_report::{Comparison, NO_TASTES, TrainRelease, TrainReport, TrainSettings};
 
+/// A number of releases in words.
+pub fn releases_in_words(n: u64) -> String {
+    match n {
+        1 => "1 release".to_owned(),
+        n => format!("{n} releases"),
+    }
+}
+
 /// Informs the operator about something that a run does; not a warning.
 pub(crate) fn tell(text: &str) {
     tracing::warn!(target: "dp_personal::notice", "{text}");

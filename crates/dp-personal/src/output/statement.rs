@@ -7,7 +7,7 @@ use dp_core::{Adjacency, DpEvent};
 use dp_page::{Block, Table, terminal};
 use serde_json::{Value, json};
 
-use crate::output::rounded_up;
+use crate::output::{releases_in_words, rounded_up};
 
 /// Heading of everything on the screen that is computed from private data.
 pub(crate) const INTERNAL_HEAD: &str = "internal, not covered by the guarantee: do not publish";
@@ -66,7 +66,10 @@ impl PlanOverview {
             ),
             fact(
                 "for",
-                format!("{n} releases, the same for any data; no data was read"),
+                format!(
+                    "{}, the same for any data; no data was read",
+                    releases_in_words(n as u64)
+                ),
             ),
         ];
         let blocks = [

@@ -252,7 +252,7 @@ pub(super) fn privacy_utility(all: &[ReportedRun<'_>]) -> Option<Section> {
         vec![name, method, short(of.epsilon), value, interval]
     });
     let heads = ["run", "method", "epsilon", metric.as_str(), "95 % interval"];
-    let table = Table::new("The same in numbers", heads, rows).with_text([1]);
+    let table = Table::new(format!("{metric} of each run"), heads, rows).with_text([1]);
     let lines = utility_lines(&runs);
     let heights: Vec<f64> = lines
         .iter()
@@ -264,7 +264,7 @@ pub(super) fn privacy_utility(all: &[ReportedRun<'_>]) -> Option<Section> {
         .collect();
     let mut note = String::new();
     if runs.iter().any(|of| of.headline.interval.is_some()) {
-        note += "Vertical bars: 95 % intervals over users. ";
+        note += "Intervals are over users, at 95 %. ";
     }
     note += "One run each, with fresh noise, which the intervals do not include: small differences are chance. Choosing a run by this \
              curve is a use of the data that no budget has paid for.";

@@ -109,8 +109,33 @@ pub(crate) fn check_items(args: &InputSettings) -> Result<()> {
 }
 
 /// Ratings in the requested interpretation, with the declared catalogue or otherwise the items
-/// found in them; on disk in `scratch`.
+/// found in them; on disk in `scratch`. Warns if a column of ratings is not used.
 pub(crate) fn read(
+    source: &TableSource,
+    args: &InputSettings,
+    feedback: &FeedbackSettings,
+    scratch: Option<Scratch>,
+) -> Result<Ratings> {
+    let ratings = read_table(source, args, feedback, scratch)?;
+    if let Some(column) = ratings.unread_rating_column() {
+        warn(&format!(
+            "column {column} of {source} looks like ratings and is not used: with `feedback` implicit every record counts as positive; set `min_rating` \
+             to count only high ratings, or use `feedback` explicit to learn the ratings"
+        ));
+    }
+    as_feedback(feedback, ratings)
+}
+
+/// The same in memory for a table like one that was read before: without the warning.
+pub(crate) fn read_again(
+    source: &TableSource,
+    args: &InputSettings,
+    feedback: &FeedbackSettings,
+) -> Result<Ratings> {
+    as_feedback(feedback, read_table(source, args, feedback, None)?)
+}
+
+fn read_table(
     source: &TableSource,
     args: &InputSettings,
     feedback: &FeedbackSettings,
@@ -129,17 +154,11 @@ pub(crate) fn read(
         }
         (None, None) => dp_data::read_ratings(source, &format)?,
     };
-    if let Some(column) = ratings.unread_rating_column() {
-        warn(&format!(
-            "column {column} of {source} looks like ratings and is not used: with `feedback` implicit every record counts as positive; set `min_rating` \
-             to count only high ratings, or use `feedback` explicit to learn the ratings"
-        ));
-    }
     if let Some(items) = &args.items {
         let titles = ratings.catalogue().titles().iter().flatten();
         dp_data::check_no_user_ids(items, titles.map(String::as_str), &ratings)?;
     }
-    as_feedback(feedback, ratings)
+    Ok(ratings)
 }
 
 /// The records in the requested interpretation: all of them, or only positives.

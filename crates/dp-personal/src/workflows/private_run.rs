@@ -107,6 +107,13 @@ impl<'a> Opening<'a> {
         self.protect()?;
         let may_recover = |left: &Path| refuse_unpaid(ledger, left);
         OutputFolder::recover(&output.out, output.force, &may_recover)?;
+        if let (None, Some(path)) = (&pool, data.file()) {
+            // a mistyped name is not a ledger of other data
+            path.metadata().map_err(|source| dp_data::Error::Open {
+                path: path.display().to_string(),
+                source,
+            })?;
+        }
         let account = Account::open(ledger, data_set, draft)?;
         let resume = self.resume.resume;
         if !(resume && OutputFolder::is_interrupted(&output.out)) {

@@ -415,3 +415,40 @@ impl Replay<'_> {
         Ok(Rebuilt::of(SHARED, bytes, fitted))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::{Given, TrainSettings};
+    use crate::watch::Silent;
+    use crate::workflows::train::train;
+
+    #[test]
+    fn a_model_of_other_numerics_cannot_be_recomputed() {
+        let dir = tempfile::tempdir().unwrap();
+        let [data, out] = ["ratings.csv", "model"].map(|at| dir.path().join(at));
+        let rows = (0..40).map(|row| format!("{},{},3\n", row / 4, row % 5));
+        let rows = "user,item,rating\n".to_owned() + &rows.collect::<String>();
+        fs::write(&data, rows).unwrap();
+        let given = Given::default()
+            .with("ratings", data.display().to_string())
+            .with("out", out.display().to_string())
+            .with("no_ledger", "true")
+            .with("item_ids_are_public", "true")
+            .with("epsilon", "1")
+            .with("delta", "1e-5");
+        let settings: TrainSettings = given.settings().unwrap();
+        let certificate = train(&settings, &mut Silent).unwrap().certificate;
+        let list = Some(internal_folder_of(&out).join(INTERNAL_RELEASES));
+        let found = || recompute(&out, list.as_deref(), &certificate).unwrap();
+        assert!(matches!(found(), Recomputed::Same { .. }), "{:?}", found());
+        let text = fs::read_to_string(out.join(RELEASED)).unwrap();
+        let [own, other] = [NUMERICS, NUMERICS + 1].map(|n| format!("\"numerics\": {n}"));
+        assert!(text.contains(&own), "{text}");
+        fs::write(out.join(RELEASED), text.replace(&own, &other)).unwrap();
+        let Recomputed::Cannot { because } = found() else {
+            panic!("{:?}", found());
+        };
+        assert!(because.contains("use that version"), "{because}");
+    }
+}

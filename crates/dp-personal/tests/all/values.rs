@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use dp_personal::accounting::{Certificate, Plan, PlannedRelease};
+use dp_personal::accounting::{Budget, Certificate, Ledger, Plan, PlannedRelease};
+use dp_personal::core::{Adjacency, ApproxDp};
 use dp_personal::data::{Column, MemoryTable, RatingsColumns};
 use dp_personal::settings::{
     ClassWeight, FederateSettings, Given, PersonalizeSettings, PredictSettings, RecommendSettings,
@@ -104,6 +105,43 @@ fn a_table_in_memory_trains_the_model_of_its_file() {
         } else {
             assert_eq!(read("file"), read("memory"), "{name}");
         }
+    }
+}
+
+#[test]
+fn a_table_in_memory_has_the_name_that_its_ledger_has() {
+    let dir = tempfile::tempdir().unwrap();
+    let (table, _) = ratings(dir.path());
+    for (file, made_as, named) in [
+        ("a.ledger", Some("ratings.csv"), "ratings.csv"),
+        ("b.ledger", None, "b"),
+    ] {
+        let ledger = dir.path().join(file);
+        if let Some(name) = made_as {
+            let budget = Budget::new(
+                ApproxDp::target(1.0, 1e-5).unwrap(),
+                Adjacency::AddRemoveUser,
+            );
+            Ledger::create(&ledger, name, budget.unwrap()).unwrap();
+        }
+        let new = made_as.is_none().to_string();
+        let out = text(&dir.path().join(named));
+        let of = [
+            ("ratings", ""),
+            ("out", &out),
+            ("item_ids_are_public", "true"),
+            ("n_rounds", "2"),
+            ("ledger", &text(&ledger)),
+            ("new_ledger", &new),
+        ];
+        let base = of.into_iter().fold(
+            Given::default().with("epsilon", "1").with("delta", "1e-5"),
+            |given, (name, value)| given.with(name, value),
+        );
+        let mut settings: TrainSettings = base.settings().unwrap();
+        settings.ratings = table.clone().into();
+        let outcome = train::train(&settings, &mut Silent).unwrap();
+        assert_eq!(outcome.certificate.data_set_id, named);
     }
 }
 

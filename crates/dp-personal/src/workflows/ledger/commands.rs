@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::binding;
 use super::{USERS_KEY, epsilon_left, runs_left, users_key};
 use crate::error::{Error, Result};
-use crate::output::{rounded_down, rounded_up};
+use crate::output::{releases_in_words, rounded_down, rounded_up};
 use crate::settings::{
     LedgerCreateSettings, LedgerKind, LedgerMergeSettings, LedgerShowSettings,
     LedgerUpgradeSettings,
@@ -344,11 +344,8 @@ impl<'a> Shown<'a> {
             ),
         );
         if !found.held.is_empty() {
-            let n = found.held.len();
-            fact(
-                "held",
-                format!("{n} releases are paid for and not made yet"),
-            );
+            let n = releases_in_words(found.held.len() as u64);
+            fact("held", format!("{n} paid for and not made yet"));
         }
         for (_, nights) in &found.nights {
             let numbers = nights.iter().filter_map(|night| night.number);
@@ -425,8 +422,7 @@ impl<'a> Shown<'a> {
         let by = match n {
             0 if spent <= 0.0 => return "nothing".to_owned(),
             0 => "the remains of an interrupted line".to_owned(),
-            1 => "1 release".to_owned(),
-            _ => format!("{n} releases"),
+            n => releases_in_words(n as u64),
         };
         let (share, of) = (100.0 * spent / budget, rounded_down(budget));
         // if each were rounded conservatively, a fully spent budget would appear overdrawn

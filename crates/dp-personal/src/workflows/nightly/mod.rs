@@ -38,7 +38,7 @@ use serde_json::{Value, json};
 
 pub(crate) use self::rows::RowNights;
 pub use self::rows::{init_rows, run_rows};
-use super::input::{HeldOut, read};
+use super::input::{HeldOut, read, read_again};
 use super::ledger::{Account, BoundAccount, Comparison, is_bound};
 use super::private_run::{Clock, name_in_ledger, run_name, unit_of};
 use super::publish::{Published, publish as publish_folder};
@@ -826,7 +826,7 @@ impl Night {
     fn made_by(&self) -> String {
         let (n, horizon) = (self.n_nights, self.horizon);
         let nights = if n == 1 { "night" } else { "nights" };
-        format!("{n} {nights} of lifetimes of {horizon}")
+        format!("{n} {nights}, on a budget for {horizon} nights of each user")
     }
 }
 
@@ -892,7 +892,8 @@ pub fn run(args: &NightlyRunSettings, watch: &mut dyn Watch) -> Result<NightlyRe
     go_on(watch)?;
     let mut clock = Clock::start();
     let feedback = state.feedback(&params);
-    let ratings = read_tonight(args, &feedback, if are_new { NEXT_ITEMS } else { ITEMS })?;
+    let catalogue = if are_new { NEXT_ITEMS } else { ITEMS };
+    let ratings = read_tonight(args, &feedback, catalogue, is_first)?;
     let trainer = items.describe(trainer)?;
     let features = items.features.iter();
     let names = features.flat_map(|feature| state.names_in(feature));
@@ -1000,6 +1001,7 @@ fn read_tonight(
     args: &NightlyRunSettings,
     feedback: &FeedbackSettings,
     items: &str,
+    is_first: bool,
 ) -> Result<Ratings> {
     let input = InputSettings {
         items: Some(args.state.join(items)),
@@ -1008,7 +1010,11 @@ fn read_tonight(
     };
     let source: &TableSource = &args.ratings;
     // with the keys of users' ids: rows are numbered anew every night
-    Ok(read(source, &input, feedback, None)?.of_users(|_| true))
+    let ratings = match is_first {
+        true => read(source, &input, feedback, None),
+        false => read_again(source, &input, feedback),
+    };
+    Ok(ratings?.of_users(|_| true))
 }
 
 /// What was kept of earlier nights; a file that cannot be read is made again.
