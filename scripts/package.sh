@@ -11,8 +11,8 @@ version="$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)"
 name="dp-$version-$target"
 out="$folder/package/$name"
 
-cargo build --release --locked -p dp-cli --target "$target" --features manual --bin dp --example manual
-built="$folder/$target/release"
+cargo build --profile dist --locked -p dp-cli --target "$target" --features manual --bin dp --example manual
+built="$folder/$target/dist"
 
 rm -rf "$out"
 mkdir -p "$out/man" "$out/completions"

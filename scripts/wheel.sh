@@ -3,7 +3,7 @@
 
 unset PYTHONPATH # the wheel is tested, and nothing that lies elsewhere
 python="${PYTHON:-python3}"
-profile="${PROFILE:-release}"
+profile="${PROFILE:-dist}"
 target="${CARGO_TARGET_DIR:-target}"
 case "$target" in /*) ;; *) target="$(pwd)/$target" ;; esac
 

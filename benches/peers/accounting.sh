@@ -13,6 +13,6 @@ target="${CARGO_TARGET_DIR:-target}"
 . benches/peers/python.sh
 python="$(peer_python accounting "dp-accounting==0.6.*")"
 
-cargo build --quiet --release -p dp-benches --bin accounting_peer
+cargo build --quiet --profile dist -p dp-benches --bin accounting_peer
 cargo --version
-exec "$python" benches/peers/accounting.py --ours "$target/release/accounting_peer" "$@"
+exec "$python" benches/peers/accounting.py --ours "$target/dist/accounting_peer" "$@"

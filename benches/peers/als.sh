@@ -12,5 +12,5 @@ cd "$(dirname "$0")/../.."
 target="${CARGO_TARGET_DIR:-target}"
 . benches/peers/python.sh
 python="$(peer_python als "implicit==0.7.*")"
-cargo build --quiet --release -p dp-benches --bin als_peer
-exec "$python" benches/peers/als.py --ours "$target/release/als_peer" "$@"
+cargo build --quiet --profile dist -p dp-benches --bin als_peer
+exec "$python" benches/peers/als.py --ours "$target/dist/als_peer" "$@"

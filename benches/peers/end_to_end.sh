@@ -13,6 +13,6 @@ cd "$(dirname "$0")/../.."
 target="${CARGO_TARGET_DIR:-target}"
 . benches/peers/python.sh
 python="$(peer_python end-to-end "implicit==0.7.*" "pandas>=2")"
-cargo build --quiet --release -p dp-cli --bin dp
-cargo build --quiet --release -p dp-benches --bin generated_ratings
-exec "$python" benches/peers/end_to_end.py --dp "$target/release/dp" --generator "$target/release/generated_ratings" "$@"
+cargo build --quiet --profile dist -p dp-cli --bin dp
+cargo build --quiet --profile dist -p dp-benches --bin generated_ratings
+exec "$python" benches/peers/end_to_end.py --dp "$target/dist/dp" --generator "$target/dist/generated_ratings" "$@"

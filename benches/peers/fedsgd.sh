@@ -12,5 +12,5 @@ cd "$(dirname "$0")/../.."
 target="${CARGO_TARGET_DIR:-target}"
 . benches/peers/python.sh
 python="$(peer_python fedsgd "numpy==2.*")"
-cargo build --quiet --release -p dp-benches --bin fedsgd_peer
-exec "$python" benches/peers/fedsgd.py --ours "$target/release/fedsgd_peer" "$@"
+cargo build --quiet --profile dist -p dp-benches --bin fedsgd_peer
+exec "$python" benches/peers/fedsgd.py --ours "$target/dist/fedsgd_peer" "$@"

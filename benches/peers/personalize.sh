@@ -12,5 +12,5 @@ cd "$(dirname "$0")/../.."
 target="${CARGO_TARGET_DIR:-target}"
 . benches/peers/python.sh
 python="$(peer_python personalize "numpy==2.*")"
-cargo build --quiet --release -p dp-benches --bin personalize_peer
-exec "$python" benches/peers/personalize.py --ours "$target/release/personalize_peer" "$@"
+cargo build --quiet --profile dist -p dp-benches --bin personalize_peer
+exec "$python" benches/peers/personalize.py --ours "$target/dist/personalize_peer" "$@"

@@ -16,7 +16,7 @@ python="$(peer_python accounting "dp-accounting==0.6.*")"
 if [ -z "${PEER_PYTHON:-}" ]; then
   wheels="$target/peers-wheels"
   rm -rf "$wheels"
-  maturin build --quiet --release --manifest-path python/Cargo.toml --out "$wheels"
+  maturin build --quiet --profile dist --manifest-path python/Cargo.toml --out "$wheels"
   "$python" -m pip install --quiet --force-reinstall --no-deps "$wheels"/dp_personal-*.whl
 fi
 exec "$python" benches/peers/python_accounting.py "$@"

@@ -460,6 +460,12 @@ fn classes_have_auc_log_loss_and_recalls_with_intervals() {
         );
         let json = sandbox.dp(&words(&line)).exits(0).json();
         assert_eq!(json["verdict"]["metric"], "error rate");
+        // accuracy, while the table has the error rate
+        let internal = sandbox.value(&format!("{command}-internal/internal.json"));
+        let headline = &internal["headline"];
+        let [lower, value, upper] = ["/interval/0", "/value", "/interval/1"]
+            .map(|at| headline.pointer(at).and_then(Value::as_f64).unwrap());
+        assert!(lower < value && value < upper, "{headline}");
         let metrics = json["internal"]["quality"]["metrics"].as_array().unwrap();
         let model = &metrics[0]["method"];
         for (name, key) in [

@@ -201,7 +201,7 @@ fn a_missing_model_is_named() {
     sandbox.write("me.csv", "item,rating\nitem-3,5\n");
     recommend(&sandbox, &[])
         .exits(4)
-        .says(&["dp-model: holds no item_factors.safetensors; which dp train, dp tune and dp nightly write; name the output folder of a run, its --out"]);
+        .says(&["dp-model: holds no item_factors.safetensors; which dp train, dp tune and dp nightly write; name the output folder of a run"]);
 }
 
 #[test]
@@ -223,7 +223,7 @@ fn folders_that_hold_something_else_are_told_apart() {
         ),
         (
             "report me.csv",
-            "me.csv: is a file; name the output folder of a run, its --out",
+            "me.csv: is a file; name the output folder of a run",
         ),
         ("verify dp-model", "dp-model: contains no run"),
         (
@@ -236,7 +236,7 @@ fn folders_that_hold_something_else_are_told_apart() {
     sandbox
         .dp(&words("verify me.csv"))
         .exits(4)
-        .says(&["me.csv: is not a certificate; name the output folder of a run, its --out"]);
+        .says(&["me.csv: is not a certificate; name the output folder of a run"]);
 }
 
 #[test]
@@ -256,7 +256,7 @@ fn the_folder_of_a_run_is_proposed_for_one_next_to_it() {
         sandbox
             .dp(&words(line))
             .exits(4)
-            .says(&["its --out (did you mean state/model?)"]);
+            .says(&["output folder of a run (did you mean state/model?)"]);
     }
 }
 

@@ -355,7 +355,7 @@ pub(crate) fn expected_run(folder: &Path) -> String {
     let runs: Vec<PathBuf> = near
         .filter(|path| path.join(CERTIFICATE).is_file())
         .collect();
-    let mut text = "name the output folder of a run, its `out`".to_owned();
+    let mut text = "name the output folder of a run".to_owned();
     if let [run] = runs.as_slice() {
         text += &format!(" (did you mean {}?)", run.display());
     }
