@@ -100,7 +100,7 @@ fn the_internal_page_has_the_ledger_and_groups_of_users_and_no_empty_section() {
         "| left | epsilon ",
         "| train | rating scale ... ",
         "## Quality by group",
-        "RMSE by activity of users",
+        "By activity of users: RMSE",
         "* date: 20",
     ] {
         assert!(internal.contains(part), "no `{part}` in {internal}");
