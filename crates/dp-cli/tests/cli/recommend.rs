@@ -201,7 +201,7 @@ fn a_missing_model_is_named() {
     sandbox.write("me.csv", "item,rating\nitem-3,5\n");
     recommend(&sandbox, &[])
         .exits(4)
-        .says(&["dp-model: holds no item_factors.safetensors; which dp train, dp tune and dp nightly write; name the output folder of a run"]);
+        .says(&["dp-model: holds no item_factors.safetensors, which dp train, dp tune and dp nightly write; name the output folder of a run"]);
 }
 
 #[test]

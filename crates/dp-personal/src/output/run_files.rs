@@ -227,6 +227,11 @@ impl Headline {
     pub(crate) fn finite(&self) -> Option<f64> {
         Some(self.value).filter(|value| value.is_finite())
     }
+
+    /// The interval of such a value.
+    pub(crate) fn finite_interval(&self) -> Option<[f64; 2]> {
+        self.finite().and(self.interval)
+    }
 }
 
 impl RoundLine {

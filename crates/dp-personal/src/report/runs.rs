@@ -196,7 +196,7 @@ impl Measured<'_> {
         Some(Point {
             x: self.epsilon,
             y: self.headline.finite()?,
-            error: self.headline.interval.map(half),
+            error: self.headline.finite_interval().map(half),
         })
     }
 }
@@ -243,7 +243,7 @@ pub(super) fn privacy_utility(all: &[ReportedRun<'_>]) -> Option<Section> {
     let metric = &first.headline.metric;
     let shown = |value| Unit::Plain.shown(value);
     let rows = runs.iter().map(|of| {
-        let interval = of.headline.interval.map_or_else(
+        let interval = of.headline.finite_interval().map_or_else(
             || "\u{2013}".to_owned(),
             |[lower, upper]| format!("{} to {}", shown(Some(lower)), shown(Some(upper))),
         );
@@ -263,7 +263,10 @@ pub(super) fn privacy_utility(all: &[ReportedRun<'_>]) -> Option<Section> {
         })
         .collect();
     let mut note = String::new();
-    if runs.iter().any(|of| of.headline.interval.is_some()) {
+    if runs
+        .iter()
+        .any(|of| of.headline.finite_interval().is_some())
+    {
         note += "Intervals are over users, at 95 %. ";
     }
     note += "One run each, with fresh noise, which the intervals do not include: small differences are chance. Choosing a run by this \
