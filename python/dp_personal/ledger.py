@@ -66,8 +66,9 @@ class Ledger:
         for as a whole. Estimators pay for adding or removing one user, the default; your own pipelines may use another
         neighbouring relation.
 
-        `data_set` is the name that runs use for the data. Runs on a table in memory use the file name of the ledger
-        without its extension unless another name is given, and so does this method; runs on a file use the file's name.
+        `data_set` is the name that runs use for the data; the default is the file name of the ledger without its
+        extension. Runs on a table in memory use the name that the ledger has, runs on a file accept the file's name with
+        or without its extension.
         """
         ledger = cls(path)
         name = ledger.path.stem if data_set is None else data_set

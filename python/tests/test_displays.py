@@ -97,7 +97,7 @@ def test_answers_of_the_accountant(tmp_path: Path) -> None:
     assert "poisson, sampling probability 0.01, gaussian, noise multiplier 1" in shown(training)
     with accounting.OpenLedger.create(tmp_path / "survey.ledger", epsilon=1.0, delta=1e-5) as book:
         book.spend(ev.Gaussian(8.0), label="count")
-        assert "by 1 releases" in shown(book)
+        assert "by 1 release" in shown(book)
         assert str(tmp_path) not in shown(book)
 
 
