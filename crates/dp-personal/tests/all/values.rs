@@ -125,7 +125,7 @@ fn a_table_in_memory_has_the_name_that_its_ledger_has() {
             Ledger::create(&ledger, name, budget.unwrap()).unwrap();
         }
         let new = made_as.is_none().to_string();
-        let out = text(&dir.path().join(named));
+        let out = text(&dir.path().join(format!("model-{named}")));
         let of = [
             ("ratings", ""),
             ("out", &out),
