@@ -162,6 +162,8 @@ class _Silos:
         self._grid, self._timeout = grid, timeout
         self._nodes: dict[int, int] = {}
         self._greeted: set[int] = set()
+        self._greetings: dict[str, int] = {}
+        """Nodes that have not yet said which silo they hold. A greeting may be answered after all silos that were asked."""
 
     def answers(self, what: str, said: dict[str, Any], asked: Iterable[int]) -> Iterator[tuple[int, Any]]:
         """One answer of each silo to a message, however late. A silo that comes back as another node is asked there again."""
@@ -178,14 +180,15 @@ class _Silos:
                 raise TimeoutError(f"no answer of {who} in {self._timeout:.0f} s. {failed}")
             new = set(self._grid.get_node_ids()) - self._greeted
             self._greeted |= new
-            waiting |= {self._ask("silo", RecordDict(), node): (node, _WHO) for node in new}
+            self._greetings |= {self._ask("silo", RecordDict(), node): node for node in new}
             for silo in missing & self._nodes.keys():
                 node = self._nodes[silo]
                 if (node, silo) not in told:
                     told.add((node, silo))
                     waiting[self._ask(what, content, node)] = (node, silo)
-            for reply in self._grid.pull_messages(list(waiting)):
-                node, of = waiting.pop(reply.metadata.reply_to_message_id)
+            for reply in self._grid.pull_messages([*self._greetings, *waiting]):
+                answered = reply.metadata.reply_to_message_id
+                node, of = (self._greetings.pop(answered), _WHO) if answered in self._greetings else waiting.pop(answered)
                 if reply.has_error():
                     failed = f"{reply.error.reason}"
                     failures[node, of, failed] += reply.error.code in _OF_APP

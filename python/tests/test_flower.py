@@ -117,6 +117,20 @@ def test_shares_give_the_bits_of_one_process_and_the_server_sees_masks(tmp_path:
     assert first[0] == first[1] == first[2]  # two of them were lost
 
 
+@pytest.mark.usefixtures("without_flower")
+def test_a_share_server_may_answer_its_greeting_after_the_silos(tmp_path: Path) -> None:
+    federation = Federation(tmp_path)
+
+    class LateGrid(Grid):
+        def pull_messages(self, ids: list[str]) -> list[Any]:
+            is_late = len(federation.answers("sum")) < N_SILOS
+            late = {name for name, message in self.waiting.items() if is_late and message.to == 100 + flower.ShareServer.number}
+            return super().pull_messages([name for name in ids if name not in late])
+
+    grid = LateGrid([0, 1, 2, flower.ShareServer.number], federation.reply)
+    assert flower.fit(grid, model(), N_SILOS, columns=COLUMNS, run="a", timeout=5.0).certificate_
+
+
 def asked_in(federation: Federation) -> tuple[dict[str, Any], dict[str, Any]]:
     """The last messages of a run, to silos and to the share server."""
     federation.fit()
