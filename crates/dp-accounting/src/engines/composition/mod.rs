@@ -98,7 +98,8 @@ impl Composition {
         Ok(self)
     }
 
-    /// The directions to consider; the worst one counts.
+    /// The directions to consider; the worst one counts. The one that is usually the worst comes
+    /// first, because the other is not computed where it provably stays below.
     pub(crate) const fn directions(&self) -> &'static [Direction] {
         if self.adjacency.is_replace() {
             &[Direction::Remove]

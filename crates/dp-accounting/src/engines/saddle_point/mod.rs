@@ -89,8 +89,16 @@ const NOT_CERTIFIED: Error = Error::NotCertified {
 
 /// delta(epsilon) of a composition.
 pub(crate) fn delta(composition: &Composition, epsilon: f64) -> Result<PrivacyBound> {
+    delta_over(composition.directions(), composition, epsilon)
+}
+
+fn delta_over(
+    directions: &[Direction],
+    composition: &Composition,
+    epsilon: f64,
+) -> Result<PrivacyBound> {
     let start = Cell::new(1.0);
-    worst(composition, Method::SaddlePoint, |direction, known| {
+    worst(directions, composition, |direction, known| {
         let losses = composition.losses(direction)?;
         let mut prepared = Losses::new(&losses);
         if ends_below(&prepared, epsilon) || stays_below(&losses, Ask::DeltaAt(epsilon), known) {
@@ -111,8 +119,16 @@ pub(crate) fn delta(composition: &Composition, epsilon: f64) -> Result<PrivacyBo
 
 /// epsilon(delta) of a composition.
 pub(crate) fn epsilon(composition: &Composition, delta: f64) -> Result<PrivacyBound> {
+    epsilon_over(composition.directions(), composition, delta)
+}
+
+fn epsilon_over(
+    directions: &[Direction],
+    composition: &Composition,
+    delta: f64,
+) -> Result<PrivacyBound> {
     let start = Cell::new(1.0);
-    worst(composition, Method::SaddlePoint, |direction, known| {
+    worst(directions, composition, |direction, known| {
         let losses = composition.losses(direction)?;
         if stays_below(&losses, Ask::EpsilonAt(delta), known) {
             return Ok(Figure::default());
@@ -313,14 +329,15 @@ pub(crate) fn stays_below(losses: &[(Loss, u64)], ask: Ask, known: f64) -> bool 
 }
 
 /// The largest value over the directions, taken after composition. Each direction receives a lower
-/// bound from those before it.
+/// bound from those before it, which decides only whether it has to be computed: the result does not
+/// depend on their order, but the work does.
 fn worst(
+    directions: &[Direction],
     composition: &Composition,
-    method: Method,
     figure: impl Fn(Direction, f64) -> Result<Figure>,
 ) -> Result<PrivacyBound> {
     let mut worst = Figure::default();
-    for direction in composition.directions() {
+    for direction in directions {
         let found = figure(*direction, worst.lower)?;
         worst = Figure {
             lower: worst.lower.max(found.lower),
@@ -332,7 +349,7 @@ fn worst(
         worst.value,
         worst.lower,
         worst.upper,
-        method,
+        Method::SaddlePoint,
         composition.adjacency(),
     ))
 }

@@ -757,7 +757,11 @@ impl Transform {
                 side: Side::Add,
                 weights,
                 ..
-            }) => -(*count as f64) * libm::log(weights[0]),
+            }) => {
+                // not the logarithm of 1 - q, which is rounded
+                let sampled: f64 = weights[1..].iter().sum();
+                -(*count as f64) * libm::log1p(-sampled)
+            }
             _ => f64::INFINITY,
         };
         losses.all().iter().map(one).sum()

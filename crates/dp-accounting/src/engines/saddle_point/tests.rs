@@ -7,10 +7,11 @@ use super::inversion::Inversion;
 use super::nodes::{Demand, Nodes};
 use super::tilted::{Tilted, ln_1p};
 use super::windows::Windows;
-use super::{Ask, SaddlePointAccountant, stays_below, tail};
+use super::{Ask, SaddlePointAccountant, delta_over, ends_below, epsilon_over, stays_below, tail};
 use crate::engines::accountant::Accountant;
+use crate::engines::composition::Composition;
 use crate::engines::gdp;
-use crate::engines::loss::{Loss, MixtureLoss, Side};
+use crate::engines::loss::{Direction, Loss, MixtureLoss, Side};
 use crate::engines::pld::PldAccountant;
 use dp_core::{Adjacency, DpEvent};
 
@@ -278,6 +279,52 @@ fn a_direction_is_skipped_only_below_what_is_known() {
         // the Renyi bound that decides is looser than the true value, but not by that much
         assert!(below_delta(30.0 * delta), "{side:?}");
         assert!(below_epsilon(1.5 * epsilon), "{side:?}");
+    }
+}
+
+/// Without the unit, n runs lose less than -n ln(1 - q). For small q, the logarithm of the rounded 1 - q differs
+/// from that by far more than the margin.
+#[test]
+fn the_largest_loss_does_not_depend_on_the_rounding_of_one_minus_q() {
+    for q in [3e-10_f64, 7e-10, 1.3e-9, 2.9e-8] {
+        let losses = [(Loss::Mixture(sampled(1.0, q, Side::Add)), 5)];
+        let losses = Losses::new(&losses);
+        let largest = 5.0 * (q + 0.5 * q * q);
+        assert!(ends_below(&losses, largest * (1.0 + 1e-11)), "{q}");
+        assert!(!ends_below(&losses, largest * (1.0 - 1e-11)), "{q}");
+    }
+}
+
+/// Which direction comes first decides only what is skipped.
+#[test]
+fn the_order_of_the_directions_does_not_change_the_answer() {
+    let orders = [
+        [Direction::Remove, Direction::Add],
+        [Direction::Add, Direction::Remove],
+    ];
+    for (sigma, q, count) in [
+        (1.0, 0.01, 1_000),
+        (0.8, 0.01, 20),
+        (2.0, 0.5, 100),
+        (5.0, 1.0, 3),
+    ] {
+        let mut composition = Composition::new(Adjacency::AddRemoveUser);
+        let event = DpEvent::sampled_gaussian(sigma, q);
+        composition.add(&event, count).unwrap();
+        let [first, second] = orders.map(|order| epsilon_over(&order, &composition, 1e-5).unwrap());
+        assert!(first.lower <= second.upper && second.lower <= first.upper);
+        assert!(
+            (first.value - second.value).abs() <= 1e-7 * first.value,
+            "{first:?} {second:?}"
+        );
+        let deltas = orders.map(|order| delta_over(&order, &composition, first.value).unwrap());
+        for at in &deltas {
+            // 1e-5 at this epsilon, whichever direction was skipped
+            assert!(
+                (at.value - 1e-5).abs() <= 1e-7 * 1e-5,
+                "{sigma} {q} {count}: {deltas:?}"
+            );
+        }
     }
 }
 
