@@ -1,6 +1,6 @@
 """Ten million ratings: from an Arrow table to a model, compared with `dp train` on the same ratings in a cached file.
 
-    DP_BINARY=target/release/dp python python/benches/arrow.py [--pairs N] [--ratings N]
+    DP_BINARY=target/dist/dp python python/benches/arrow.py [--pairs N] [--ratings N]
 
 The two alternate, each in a separate process; the times of Python are those of `fit`, without creating the table.
 Results are medians, of wall-clock time and of processor time of all threads, and the peak of resident memory.

@@ -103,8 +103,12 @@ class Estimator:
                 texts += ((self._settings.get(name, name), text) for text in _texts(value))
         return texts
 
-    def _account(self) -> dict[str, Any]:
-        """The settings that determine how the privacy loss is counted."""
+    def _account(self, *, in_memory: bool) -> dict[str, Any]:
+        """The settings that determine how the privacy loss is counted.
+
+        Without `data_set`, a table in memory has the name of the ledger's file without its extension. A ledger that has
+        that name with an extension, as `dp` gives it, keeps its own.
+        """
         data_set = self.data_set
         if self.ledger is None:
             raise BadSetting(
@@ -113,7 +117,11 @@ class Estimator:
             )
         if self.ledger is NO_LEDGER:
             return {"no_ledger": True, "data_set": data_set}
-        path = self.ledger.path if isinstance(self.ledger, Ledger) else Path(self.ledger)
+        ledger = self.ledger if isinstance(self.ledger, Ledger) else Ledger(self.ledger)
+        path = ledger.path
+        if data_set is None and in_memory:
+            own = str(ledger.as_dict()["data_set"]) if path.exists() else path.stem
+            data_set = own if Path(own.removesuffix(".gz")).stem == path.stem else path.stem
         return {"ledger": os.fspath(path), "data_set": data_set}
 
     # runs
@@ -144,7 +152,9 @@ class Estimator:
 
     def _plan(self, plan: Callable[[Given], str], **more: Any) -> Plan:
         with self._public_files() as files:
-            return Plan(plan(self._given(no_ledger=True, **files, **more)))
+            is_counted = self.ledger is not None and self.ledger is not NO_LEDGER
+            account = self._account(in_memory=False) if is_counted else {"no_ledger": True}
+            return Plan(plan(self._given(**account, **files, **more)))
 
     def _run(
         self,
@@ -156,7 +166,7 @@ class Estimator:
         **more: Any,
     ) -> None:
         """Run a workflow on data, in a folder that is kept if `resume` names one."""
-        account = self._account()
+        account = self._account(in_memory=not isinstance(table, str))
         listener = Listener(progress)
         with _run_folder(resume) as out, self._public_files() as files:
             given = self._given(**account, **files, **more, out=os.fspath(out), resume=resume is not None and "ledger" in account)

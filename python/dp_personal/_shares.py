@@ -92,7 +92,7 @@ class ShareServer:
         Check with the operator of each silo that the key is theirs: with a silo that the first server invented, the total
         of all contains fewer sums of others.
         """
-        if len(set(silos)) != len(silos) or not silos or any(not is_key(silo) for silo in silos):
+        if not silos or any(not is_key(silo) for silo in silos) or len(set(silos)) != len(silos):
             raise BadSetting("the share server needs the public key of each silo, and each key once")
         replace(self.folder / "silos.json", json.dumps(list(silos)).encode())
 
@@ -193,9 +193,9 @@ def _sealing() -> type[X25519PrivateKey]:
 
 
 def is_key(text: object) -> bool:
-    """Whether this may be a public key."""
+    """Whether this may be a public key, in the one way in which it is written: lower case, without spaces."""
     try:
-        return isinstance(text, str) and len(bytes.fromhex(text)) == _KEY_BYTES
+        return isinstance(text, str) and len(key := bytes.fromhex(text)) == _KEY_BYTES and key.hex() == text
     except ValueError:
         return False
 

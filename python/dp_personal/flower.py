@@ -261,7 +261,9 @@ class Silo:
                     f"`columns` of a policy has {', '.join(_ROLES)} of ratings.csv and rows.csv; found {file}: {roles}"
                 )
         if parts.share_server is not None and not _shares.is_key(parts.share_server):
-            raise BadSetting("`share_server` of a policy is the public key of the share server: 64 hexadecimal digits")
+            raise BadSetting(
+                "`share_server` of a policy is the public key of the share server: 64 hexadecimal digits in lower case"
+            )
         _native.Record.open(os.fspath(self.folder / "account.json"), json.dumps(parts.of_clients), True)
         (self.folder / "policy.json").write_text(json.dumps(dict(policy)))
 

@@ -67,8 +67,8 @@ class Ledger:
         neighbouring relation.
 
         `data_set` is the name that runs use for the data; the default is the file name of the ledger without its
-        extension. Runs on a table in memory use the name that the ledger has, runs on a file accept the file's name with
-        or without its extension.
+        extension. Runs on a table in memory and on a file `NAME.csv` accept `NAME` and `NAME.csv`, the former if the
+        ledger's file is `NAME.ledger`.
         """
         ledger = cls(path)
         name = ledger.path.stem if data_set is None else data_set

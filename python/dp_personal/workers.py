@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _native, tables
-from .errors import BadInput, DpError
+from .errors import BadInput, BadSetting, DpError
 
 if TYPE_CHECKING:
     from ._estimator import Estimator
@@ -127,6 +127,8 @@ def fit(
         is_file = model._public_tables.keys()
         names = {model._settings.get(name, name) for name in is_file}
         paths = {name: Path(value) for name, value in given if name in names}
+        if folders := [name for name, path in paths.items() if path.is_dir()]:
+            raise BadSetting(f"`{folders[0]}` is a folder, which is not sent to tasks: give a table, or train in one process")
         fixed = stand_ins(command)
         told = ((name, fixed.get(name, value)) for name, value in given if name not in names | _COORDINATORS_OWN)
         job = Job(

@@ -152,6 +152,21 @@ def test_saved_models_and_pickles_hold_released_values_alone(
     assert repr(loaded).startswith("PrivateRecommender(epsilon=2.0")
 
 
+def test_a_ledger_of_the_command_line_pays_for_tables(
+    tmp_path: Path, recommender: dp.PrivateRecommender, ratings: Ratings
+) -> None:
+    # `dp` gives a ledger the name of the file with its extension
+    own = dp.Ledger.create(tmp_path / "ratings.ledger", epsilon=2.5, delta=1e-5, data_set="ratings.csv")
+    recommender.set_params(ledger=own)
+    assert recommender.plan().epsilon > 0.0
+    recommender.fit(ratings)
+    assert own.as_dict()["n_releases"] == len(recommender.plan().releases)
+    other = dp.Ledger.create(tmp_path / "a.ledger", epsilon=2.5, delta=1e-5, data_set="ratings.csv")
+    with pytest.raises(dp.DpError, match=r"ratings\.csv"):
+        recommender.set_params(ledger=other).fit(ratings)
+    assert other.as_dict()["n_releases"] == 0
+
+
 def test_a_ledger_pays_refuses_and_stays_whole(tmp_path: Path, recommender: dp.PrivateRecommender, ratings: Ratings) -> None:
     ledger = dp.Ledger.create(tmp_path / "ratings.ledger", epsilon=2.5, delta=1e-5)
     recommender.set_params(ledger=ledger).fit(ratings)

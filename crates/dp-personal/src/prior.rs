@@ -9,9 +9,10 @@ use dp_data::{ItemCatalogue, Ratings, user_key};
 use dp_multitask::{FactorModel, ItemPrior, ScoreModel};
 
 use crate::error::{Error, Result};
-use crate::output::{CERTIFICATE, read_model};
+use crate::output::{CERTIFICATE, RELEASED, ReleasedRun, read_model, read_run_file};
 use crate::settings::{FeedbackKind, LedgerSettings, Method, PriorSettings};
 use crate::workflows::evidence::{Described, Public};
+use crate::workflows::train::OPT_IN_SHA256;
 use crate::workflows::verify::checked_certificate;
 
 /// File of the part of the table that a model was trained with.
@@ -166,6 +167,17 @@ impl PriorTable {
             covered.map_err(|error| {
                 refused(format!("{} did not pay for it: {error}", ledger.display()))
             })?;
+            let run: Option<ReleasedRun> = read_run_file(folder, RELEASED)?;
+            if run
+                .and_then(|of| of.run)
+                .is_some_and(|run| run.get(OPT_IN_SHA256).is_some())
+            {
+                return Err(Error::Usage(format!(
+                    "`prior` is the model {}, whose run used the ratings of listed users without protection; this run would protect \
+                     them: use a model of a run without `opt_in`",
+                    folder.display()
+                )));
+            }
             Origin::Paid {
                 certificate: certificate.digest,
             }

@@ -195,6 +195,30 @@ fn an_earlier_model_is_a_prior_if_the_ledger_paid_for_it_or_it_is_declared_publi
 }
 
 #[test]
+fn a_model_of_users_without_protection_is_no_prior_of_a_run_that_protects_them() {
+    let sandbox = with_public();
+    sandbox.write("opt-in.txt", "zqx-user-7\nzqx-user-1\n");
+    let ledger = ["--ledger", "l.ledger"];
+    let make = ["--ledger-epsilon", "3", "--ledger-delta", "1e-4"];
+    let opted = ["--opt-in", "opt-in.txt", "--items", "items.csv"];
+    let first = [&ledger[..], &make, &opted, &["--out", "first"]].concat();
+    sandbox.train(&first).exits(0);
+    let after = [
+        "--prior",
+        "first",
+        "--items",
+        "items.csv",
+        "--out",
+        "second",
+    ];
+    sandbox
+        .train(&[&ledger[..], &after].concat())
+        .exits(2)
+        .says(&["listed users without protection"]);
+    assert!(!sandbox.exists("second"));
+}
+
+#[test]
 fn users_who_opt_in_are_no_part_of_the_private_data_and_become_evidence() {
     let sandbox = with_public();
     let is_listed = |line: &str| line.starts_with("zqx-user-1,") || line.starts_with("zqx-user-7,");

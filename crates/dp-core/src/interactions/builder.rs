@@ -176,6 +176,7 @@ impl InteractionsBuilder {
         let (mut items, mut values) = (Vec::with_capacity(n_given), Vec::with_capacity(n_given));
         let merged: Result<_, Infallible> = self.merge(
             None,
+            rayon::current_num_threads(),
             |block| Ok(block.chunks),
             |of| {
                 items.extend_from_slice(&of.items);
@@ -190,10 +191,11 @@ impl InteractionsBuilder {
 
     /// Builds the table without its records, which are passed to `keep` in parts, with users in
     /// order. With `columns`, item `i` becomes item `columns[i]`. Also returns the counts of what was
-    /// left out.
+    /// left out. `n_together` blocks of users are in memory at a time.
     fn merge<E>(
         mut self,
         columns: Option<&[u32]>,
+        n_together: usize,
         mut chunks: impl FnMut(Block) -> Result<Vec<Chunk>, E>,
         mut keep: impl FnMut(&MergedBlock) -> Result<(), E>,
     ) -> Result<(Interactions, DroppedRecords), E> {
@@ -204,7 +206,7 @@ impl InteractionsBuilder {
         let (mut offsets, mut n_kept) = (vec![0], 0);
         let mut blocks = std::mem::take(&mut self.records).blocks.into_iter();
         let numbers: Vec<usize> = (0..rows.n_blocks()).collect();
-        for together in numbers.chunks(rayon::current_num_threads()) {
+        for together in numbers.chunks(n_together) {
             let loaded = together.iter().map(|&block| {
                 let chunks = chunks(blocks.next().unwrap_or_default())?;
                 Ok((block, chunks))
@@ -358,8 +360,11 @@ impl SpillingBuilder {
         let mut spill = self.spill;
         let scratch = spill.as_ref().map(|spill| &spill.scratch);
         let mut records = ColumnsWriter::new(scratch, self.collected.records.len())?;
+        // where memory is limited, one block after another
+        let n_together = spill.as_ref().map_or(rayon::current_num_threads(), |_| 1);
         let (mut table, dropped) = self.collected.merge(
             columns,
+            n_together,
             |block| Ok(block.into_chunks(spill.as_mut())?),
             |of| -> Result<()> { Ok(records.extend(&of.items, &of.values)?) },
         )?;

@@ -489,24 +489,22 @@ fn runs_left(balance: Balance, cost: f64) -> f64 {
     (balance.left() / cost * (1.0 + 1e-12)).floor()
 }
 
-/// The name of a data set: the given one, otherwise that of its file, or for a table in memory
-/// the ledger's file name without its extension. A ledger that exists keeps its own name, if that
-/// is the file's with or without its extension, or the table is in memory and has no name.
+/// The name of a data set: the given one, otherwise that of its file or table. A ledger that has
+/// the file's name without its extension keeps its own name.
 pub(crate) fn data_set_id(args: &LedgerSettings, data: &TableSource) -> String {
     if let Some(name) = &args.data_set {
         return name.clone();
     }
+    let path = match data {
+        TableSource::File(path) => path,
+        TableSource::Memory(table) => return table.name().to_owned(),
+    };
     let name = |text: &OsStr| text.to_string_lossy().into_owned();
-    let stem = |path: &Path| path.file_stem().map(name);
+    let whole = name(path.file_name().unwrap_or(path.as_os_str()));
+    let plain = Path::new(whole.strip_suffix(".gz").unwrap_or(&whole));
     // a ledger that cannot be read is refused when it is opened
     let own = args.file().and_then(|path| Ledger::audit(path).ok());
     let own = own.map(|found| found.data_set_id);
-    match data {
-        TableSource::File(path) => own
-            .filter(|own| stem(path).is_some_and(|stem| stem == *own))
-            .unwrap_or_else(|| name(path.file_name().unwrap_or(path.as_os_str()))),
-        TableSource::Memory(table) => own
-            .or_else(|| stem(args.file()?))
-            .unwrap_or_else(|| table.name().to_owned()),
-    }
+    own.filter(|own| plain.file_stem().map(name).as_ref() == Some(own))
+        .unwrap_or(whole)
 }
