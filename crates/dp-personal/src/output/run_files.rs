@@ -330,7 +330,9 @@ pub(crate) fn read_certificate(path: &Path) -> Result<Certificate> {
     let text = String::from_utf8_lossy(&bytes);
     Certificate::from_json(&text).map_err(|source| match source {
         // a damaged certificate is invalid, another file is a mistake in the command
-        dp_accounting::Error::CertificateSyntax(_) if !text.contains(CERTIFICATE_KEY) => {
+        dp_accounting::Error::CertificateSyntax(_)
+            if !text.contains(CERTIFICATE_KEY) && !path.ends_with(CERTIFICATE) =>
+        {
             let folder = path.parent().unwrap_or(path);
             Error::model(
                 path,

@@ -107,7 +107,8 @@ impl<'a> Opening<'a> {
         self.protect()?;
         let may_recover = |left: &Path| refuse_unpaid(ledger, left);
         OutputFolder::recover(&output.out, output.force, &may_recover)?;
-        if let (None, Some(path)) = (&pool, data.file()) {
+        let has_ledger = ledger.file().is_some_and(Path::exists);
+        if let (None, Some(path), true) = (&pool, data.file(), has_ledger) {
             // a mistyped name is not a ledger of other data
             path.metadata().map_err(|source| dp_data::Error::Open {
                 path: path.display().to_string(),
