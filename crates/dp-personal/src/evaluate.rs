@@ -341,7 +341,12 @@ impl Evaluation {
                 dim,
                 ..*last.scoring()
             };
-            let model = FactorModel::new(scoring, factors, last.provenance())?;
+            // only the last round's model has standard errors of its factors
+            let is_last = dim == last.dim() && factors == last.item_factors();
+            let model = match is_last {
+                true => last.clone(),
+                false => FactorModel::new(scoring, factors, last.provenance())?,
+            };
             values.push(match held_out {
                 HeldOut::Ratings(split) => model_rmse(&model, &split.train, &split.valid)?,
                 HeldOut::Users(split) => RankingFigures::recall(&model, &split.valid)?,

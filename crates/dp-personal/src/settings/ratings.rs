@@ -155,7 +155,7 @@ settings! {
 
     /// Public item information.
     struct PriorSettings under "Public evidence" {
-        /// Table of public numbers per item (from dp evidence), or the folder of an earlier model
+        /// Public numbers per item (from dp evidence), or the folder of an earlier model
         prior: Option<PathBuf> = { value_name: "FILE", shapes: Shapes::ByContents },
         /// Declare the model of `prior` public; otherwise the ledger of this run must have paid for it
         prior_is_public: bool = { requires: ["prior"] },
