@@ -157,7 +157,7 @@ settings! {
     struct PriorSettings under "Public evidence" {
         /// Public numbers per item (from dp evidence), or the folder of an earlier model
         prior: Option<PathBuf> = { value_name: "FILE", shapes: Shapes::ByContents },
-        /// Declare the model of `prior` public; otherwise the ledger of this run must have paid for it
+        /// Declare the model of `prior` public, if no ledger of this run paid for it
         prior_is_public: bool = { requires: ["prior"] },
         /// List of users who contribute without protection, an id a line
         opt_in: Option<PathBuf> = { value_name: "FILE", conflicts: ["prior"], shapes: Shapes::ByContents },

@@ -109,13 +109,14 @@ fn a_table_in_memory_trains_the_model_of_its_file() {
 }
 
 #[test]
-fn a_table_in_memory_has_the_name_that_its_ledger_has() {
+fn a_ledger_may_have_the_name_of_the_file_without_its_extension() {
     let dir = tempfile::tempdir().unwrap();
-    let (table, _) = ratings(dir.path());
-    for (file, made_as, named) in [
-        ("a.ledger", Some("ratings.csv"), "ratings.csv"),
-        ("b.ledger", None, "b"),
-    ] {
+    let (_, data) = ratings(dir.path());
+    let path = std::path::Path::new(&data);
+    let whole = path.file_name().unwrap().to_str().unwrap();
+    let stem = path.file_stem().unwrap().to_str().unwrap();
+    assert_ne!(whole, stem);
+    for (file, made_as, named) in [("a.ledger", Some(stem), stem), ("b.ledger", None, whole)] {
         let ledger = dir.path().join(file);
         if let Some(name) = made_as {
             let budget = Budget::new(
@@ -127,7 +128,7 @@ fn a_table_in_memory_has_the_name_that_its_ledger_has() {
         let new = made_as.is_none().to_string();
         let out = text(&dir.path().join(format!("model-{named}")));
         let of = [
-            ("ratings", ""),
+            ("ratings", data.as_str()),
             ("out", &out),
             ("item_ids_are_public", "true"),
             ("n_rounds", "2"),
@@ -138,8 +139,7 @@ fn a_table_in_memory_has_the_name_that_its_ledger_has() {
             Given::default().with("epsilon", "1").with("delta", "1e-5"),
             |given, (name, value)| given.with(name, value),
         );
-        let mut settings: TrainSettings = base.settings().unwrap();
-        settings.ratings = table.clone().into();
+        let settings: TrainSettings = base.settings().unwrap();
         let outcome = train::train(&settings, &mut Silent).unwrap();
         assert_eq!(outcome.certificate.data_set_id, named);
     }
