@@ -315,7 +315,8 @@ pub(crate) struct OptIn {
 }
 
 impl OptIn {
-    /// Reads a list of user ids, one a line.
+    /// Reads a list of user ids, one a line, as they are in the ratings: spaces belong to an id, so
+    /// that no list removes the protection of a user whom it does not name.
     ///
     /// # Errors
     /// [`Error::Read`], and [`Error::Model`] for a file without ids.
@@ -323,10 +324,7 @@ impl OptIn {
         let bytes = std::fs::read(path).map_err(|e| Error::read(path, e))?;
         let wrong = |reason: String| Error::model(path, format!("not a list of users: {reason}"));
         let mut lines = csv::ReaderBuilder::new();
-        let mut lines = lines
-            .has_headers(false)
-            .trim(csv::Trim::All)
-            .from_reader(&bytes[..]);
+        let mut lines = lines.has_headers(false).from_reader(&bytes[..]);
         let mut ids = BTreeSet::new();
         for (at, line) in lines.records().enumerate() {
             let line = line.map_err(|e| wrong(e.to_string()))?;
@@ -380,5 +378,20 @@ impl OptIn {
             errors,
             origin,
         ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_of_a_list_are_taken_as_they_are_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("list");
+        std::fs::write(&path, "user\nann \n\" bob\"\n").unwrap();
+        let list = OptIn::read(&path).unwrap();
+        assert_eq!(list.keys.len(), 2);
+        assert!(list.keys.contains(&user_key("ann ")) && list.keys.contains(&user_key(" bob")));
     }
 }
