@@ -576,7 +576,14 @@ fn whoever_is_erased_stays_in_the_store_and_the_nights_go_on() {
     assert_ne!(after, before);
     // the same length again: the user's entry became a tombstone
     assert_eq!(after.len(), before.len());
+    // an erased user is not measured either, although the file still has the ratings
+    let is_measured = || {
+        let table = sandbox.text("state/model-internal/internal-users.csv");
+        (table.lines()).any(|line| line.split(',').next() == Some(user.as_str()))
+    };
+    assert!(is_measured());
     night(&sandbox, 1, "").exits(0);
+    assert!(!is_measured());
     assert_eq!(sandbox.read("state/first-seen").len(), after.len());
     // the store before that is not taken
     sandbox.write("state/first-seen", before);

@@ -221,14 +221,20 @@ impl FirstSeen {
         self.nights.binary_search_by_key(&tag, |&(tag, _)| tag)
     }
 
+    fn first(&self, id: u128) -> Option<u32> {
+        let (_, first) = self.nights.get(self.at(id).ok()?)?;
+        Some(*first)
+    }
+
+    pub(super) fn is_erased(&self, id: u128) -> bool {
+        self.first(id) == Some(ERASED)
+    }
+
     /// Number of nights since the user was first seen; `None` for a user who was erased, is not
     /// known, or is known only from a later night.
     pub(super) fn age(&self, id: u128, night: u32) -> Option<u32> {
-        let (_, first) = self.nights.get(self.at(id).ok()?)?;
-        if *first == ERASED {
-            return None;
-        }
-        night.checked_sub(*first)
+        let first = self.first(id).filter(|first| *first != ERASED)?;
+        night.checked_sub(first)
     }
 
     /// Writes this state to a pending file next to the one at `path`, durably. It becomes valid

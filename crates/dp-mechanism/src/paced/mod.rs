@@ -186,6 +186,16 @@ impl PacedLifetime {
         self.adopt(next)
     }
 
+    /// Whether the user with this id was erased. Such a user contributes nothing; this is for
+    /// leaving the user out of what is measured on the data.
+    ///
+    /// # Privacy
+    /// The result depends on private data.
+    #[must_use]
+    pub fn is_erased(&self, id: u128) -> bool {
+        self.store.is_erased(id)
+    }
+
     /// Whether none of these users was there on an earlier night although others were. This
     /// indicates renamed ids, which would give everybody a new budget. No night is refused here
     /// because of it, since everybody can see whether there is a night.

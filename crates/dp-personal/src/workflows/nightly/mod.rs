@@ -899,14 +899,16 @@ pub fn run(args: &NightlyRunSettings, watch: &mut dyn Watch) -> Result<NightlyRe
     let names = features.flat_map(|feature| state.names_in(feature));
     dp_data::check_no_user_ids(folder.join(ITEMS), names, &ratings)?;
     let numbers = items.numbers(ratings.catalogue())?;
-    let split = HeldOut::new(&feedback, &args.split, &ratings)?;
-    let table = numbered(split.train(), &numbers)?;
     let comparison = match folder.join(RELEASES).exists() {
         true => Comparison::Tell,
         false => Comparison::Refuse,
     };
     let bound = account.bind(&ratings, comparison);
     let mut account = bound.map_err(|error| in_nights(folder, error))?;
+    // with the keys of users' ids: rows are numbered anew every night
+    let ratings = of_the_unerased(folder, &state, &mut account, |keep| ratings.of_users(keep))?;
+    let split = HeldOut::new(&feedback, &args.split, &ratings)?;
+    let table = numbered(split.train(), &numbers)?;
     let load = clock.lap();
     go_on(watch)?;
     if are_new {
@@ -1009,12 +1011,25 @@ fn read_tonight(
         columns: args.columns.clone(),
     };
     let source: &TableSource = &args.ratings;
-    // with the keys of users' ids: rows are numbered anew every night
-    let ratings = match is_first {
+    match is_first {
         true => read(source, &input, feedback, None),
         false => read_again(source, &input, feedback),
-    };
-    Ok(ratings?.of_users(|_| true))
+    }
+}
+
+/// Tonight's data without users who were erased. They would contribute nothing, but would still be
+/// in the internal measurements.
+fn of_the_unerased<T>(
+    folder: &Path,
+    state: &State,
+    account: &mut BoundAccount,
+    of_users: impl FnOnce(&dyn Fn(u128) -> bool) -> T,
+) -> Result<T> {
+    let (id, store) = (state.release_id.clone(), folder.join(FIRST_SEEN));
+    account.lifetime(
+        |ledger| PacedLifetime::resume(ledger, id, store),
+        |lifetime| Ok(of_users(&|id| !lifetime.is_erased(id))),
+    )
 }
 
 /// What was kept of earlier nights; a file that cannot be read is made again.

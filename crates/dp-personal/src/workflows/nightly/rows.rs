@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::{
     Comparison, Learned, NightlyReport, RELEASES, SCHEMA, State, days_since_1970, fact, horizon_of,
-    in_nights, keep, kept, name_of_new, one_night, open_account,
+    in_nights, keep, kept, name_of_new, of_the_unerased, one_night, open_account,
 };
 use crate::error::{Error, Result};
 use crate::output::{PersonalRelease, PersonalReport, Seconds, SubspaceBy};
@@ -151,6 +151,7 @@ pub fn run_rows(args: &NightlyRunRowsSettings, watch: &mut dyn Watch) -> Result<
     };
     let bound = account.bind(&table, comparison);
     let mut account = bound.map_err(|error| in_nights(folder, error))?;
+    let table = of_the_unerased(folder, &state, &mut account, |keep| table.of_users(keep))?;
     let warnings = warnings::of_rows(&table, state.target.delta);
     let n_left_out = *table.n_not_finite().expose();
     let held_out = HeldOut::new(&args.held_out, rows.max_rows, &rows.inputs, table)?;
