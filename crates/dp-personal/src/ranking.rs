@@ -160,6 +160,7 @@ impl RankingFigures {
                 .map(str::to_owned)
                 .into(),
             rows: rows.collect(),
+            standard_errors: Vec::new(),
         })
     }
 

@@ -29,6 +29,8 @@ pub struct Subspace {
     rank: usize,
     basis: Vec<f64>,
     provenance: Provenance,
+    #[serde(skip)]
+    share_errors: Option<Vec<f64>>,
 }
 
 /// A subspace as stored in a file.
@@ -82,6 +84,7 @@ impl Subspace {
             rank,
             basis,
             provenance,
+            share_errors: None,
         })
     }
 
@@ -171,6 +174,7 @@ impl Subspace {
                 .map(|at| basis[at % rank][at / rank])
                 .collect(),
             provenance,
+            share_errors: None,
         })
     }
 
@@ -220,6 +224,31 @@ impl Subspace {
     #[must_use]
     pub fn basis(&self) -> &[f64] {
         &self.basis
+    }
+
+    /// The share of each feature's direction in the subspace, `(U U^T)_aa`, from 0 to 1.
+    pub fn shares(&self) -> impl ExactSizeIterator<Item = f64> {
+        let rows = self.basis.chunks_exact(self.rank);
+        rows.map(|row| row.iter().map(|u| u * u).sum())
+    }
+
+    /// Standard errors of the [shares](Self::shares) due to the noise of the last step of
+    /// [`ResidualAltMin`](crate::ResidualAltMin), to first order and without the sampling of users;
+    /// `None` after other methods and for a subspace that was read from a file.
+    ///
+    /// A step moves `U` to `U + N M` up to what the data say, with independent noise of standard
+    /// deviation `s` in each entry of `N`, and `B = W^T (U + N M)` in the original features has the
+    /// share `P_aa`, `P = B B^+`. So `dP = (I - P) dB B^+` and its transpose, and the standard error is
+    /// `2 s ||(W (I - P))_a|| ||(M B^+)_a||`, with norms of columns. Steps are shrunk towards the previous subspace, which reduces the
+    /// error of all features together below this.
+    #[must_use]
+    pub fn share_errors(&self) -> Option<&[f64]> {
+        self.share_errors.as_deref()
+    }
+
+    pub(crate) fn with_share_errors(mut self, errors: Option<Vec<f64>>) -> Self {
+        self.share_errors = errors;
+        self
     }
 
     /// `||(I - W W^T) U||_F`, with `W` the other basis: 0 for the same subspace, at most sqrt

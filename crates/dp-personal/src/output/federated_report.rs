@@ -113,6 +113,7 @@ impl Release for FederatedRelease<'_> {
             note: "the part of the model that all users share, for features as the models see them; each user adds a personal part, which stays with that user".to_owned(),
             series: vec!["shared".to_owned()],
             rows: coefficients.map(|(name, w)| (name, vec![Some(*w)])).collect(),
+            standard_errors: Vec::new(),
         }]
     }
 }
@@ -279,6 +280,7 @@ impl FederatedReport<'_> {
             rows: (self.lines_of(users).into_iter())
                 .map(|line| (line.name, vec![line.private.over_rows, line.no_noise]))
                 .collect(),
+            standard_errors: Vec::new(),
         };
         self.kinds().map(chart).collect()
     }

@@ -109,25 +109,36 @@ impl Release for PersonalRelease<'_> {
     }
 
     fn charts(&self) -> Vec<ChartData> {
-        let mut shares = feature_shares(&self.fitted.model, self.inputs);
-        shares.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let model = &self.fitted.model;
+        let errors = model.share_errors();
+        let mut shares: Vec<_> = self
+            .inputs
+            .names()
+            .zip(model.shares())
+            .enumerate()
+            .collect();
+        shares.sort_by(|(_, (_, a)), (_, (_, b))| b.total_cmp(a));
+        let standard_errors = shares
+            .iter()
+            .filter_map(|(at, _)| errors?.get(*at).copied());
+        let standard_errors = standard_errors.collect();
+        let note = "share of each feature's direction that lies in the released subspace, from 0 to 1: the diagonal of U U^T";
         let shares = shares.into_iter();
         vec![ChartData {
             title: "Features in the subspace".to_owned(),
-            note: "share of each feature's direction that lies in the released subspace, from 0 to 1: the diagonal of U U^T".to_owned(),
+            note: match errors {
+                Some(_) => {
+                    format!("{note}; \u{b1}: standard error due to the noise of the last step")
+                }
+                None => note.to_owned(),
+            },
             series: vec!["share".to_owned()],
-            rows: shares.map(|(name, share)| (name, vec![Some(share)])).collect(),
+            rows: shares
+                .map(|(_, (name, share))| (name, vec![Some(share)]))
+                .collect(),
+            standard_errors,
         }]
     }
-}
-
-/// `(U U^T)_cc` of each coordinate.
-fn feature_shares(subspace: &Subspace, inputs: &Inputs) -> Vec<(String, f64)> {
-    let rows = subspace.basis().chunks_exact(subspace.rank());
-    inputs
-        .names()
-        .zip(rows.map(|row| row.iter().map(|u| u * u).sum()))
-        .collect()
 }
 
 /// All results of a run, with released and internal parts kept separate.
@@ -182,6 +193,7 @@ impl RunReport for PersonalReport<'_> {
                 note: note.to_owned(),
                 series: series.clone(),
                 rows: rows.collect(),
+                standard_errors: Vec::new(),
             }
         };
         let held_out = self.users.iter().filter(|user| user.held_out);

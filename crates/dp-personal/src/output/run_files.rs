@@ -163,6 +163,9 @@ pub(crate) struct ChartData {
     /// Names of the series.
     pub(crate) series: Vec<String>,
     pub(crate) rows: Vec<(String, Vec<Option<f64>>)>,
+    /// Standard errors of the first series, or none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) standard_errors: Vec<f64>,
 }
 
 /// What `dp train` held out, and which records counted: public, and needed to test on the same
@@ -207,7 +210,10 @@ impl ChartData {
             let (label, values) = &self.rows[row];
             BarRow {
                 label: label.clone(),
-                detail: String::new(),
+                detail: match self.standard_errors.get(row) {
+                    Some(error) => format!("\u{b1} {}", Unit::Plain.shown(Some(*error))),
+                    None => String::new(),
+                },
                 values: values.clone(),
             }
         });
@@ -386,6 +392,7 @@ mod tests {
             note: "coefficients".to_owned(),
             series: vec!["w".to_owned()],
             rows: (0..n).map(row).collect(),
+            standard_errors: Vec::new(),
         };
         let labels = |n| -> Vec<String> {
             let rows = data(n).chart(None).numbers().unwrap().rows;

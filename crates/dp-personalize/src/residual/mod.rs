@@ -179,6 +179,8 @@ impl Trainer for ResidualAltMin {
             memory = cache.map_or(memory, Cache::into_memory);
             (subspace, weight) = (released.subspace, released.weight);
             model = of_features_as_they_are(&subspace, transform)?;
+            let errors = released.spread.share_errors(&model, transform)?;
+            model = model.with_share_errors(errors);
             model.show(step, run);
         }
         Ok(model)
@@ -213,18 +215,22 @@ pub(crate) fn of_features_as_they_are(
 
 /// `W^T U`: coefficients for original features.
 pub(crate) fn unwhitened(subspace: &Subspace, transform: Option<&[f64]>) -> Vec<f64> {
+    untransformed(subspace.basis(), subspace.rank(), transform)
+}
+
+/// `W^T U` of a matrix of `rank` columns.
+fn untransformed(columns: &[f64], rank: usize, transform: Option<&[f64]>) -> Vec<f64> {
     let Some(transform) = transform else {
-        return subspace.basis().to_vec();
+        return columns.to_vec();
     };
-    let rank = subspace.rank();
-    let mut basis = vec![0.0; subspace.basis().len()];
-    let rows = transform.chunks_exact(subspace.dim());
-    for (row, u) in rows.zip(subspace.basis().chunks_exact(rank)) {
-        for (out, w) in basis.chunks_exact_mut(rank).zip(row) {
+    let mut found = vec![0.0; columns.len()];
+    let rows = transform.chunks_exact(columns.len() / rank);
+    for (row, u) in rows.zip(columns.chunks_exact(rank)) {
+        for (out, w) in found.chunks_exact_mut(rank).zip(row) {
             out.iter_mut().zip(u).for_each(|(o, u)| *o += w * u);
         }
     }
-    basis
+    found
 }
 
 /// Settings of [`ResidualAltMin`] before validation. All are public and dimensionless: they suit
@@ -480,6 +486,71 @@ struct Released {
     subspace: Subspace,
     /// Noisy sum of the users' weights.
     weight: f64,
+    spread: Spread,
+}
+
+/// The noise in a step `N (PSD(S) + ridge)^-1`: that of an entry of `N`, and the matrix.
+pub(crate) struct Spread {
+    pub(crate) noise: f64,
+    pub(crate) moments: Vec<f64>,
+    pub(crate) ridge: f64,
+    /// The step's result before it was made orthonormal, shape `(dim, rank)`.
+    pub(crate) columns: Vec<f64>,
+}
+
+impl Spread {
+    /// [`Subspace::share_errors`] of a model for the original features, which spans the same as
+    /// these columns.
+    pub(crate) fn share_errors(
+        &self,
+        model: &Subspace,
+        transform: Option<&[f64]>,
+    ) -> Result<Option<Vec<f64>>> {
+        let (dim, rank) = (model.dim(), model.rank());
+        let columns = untransformed(&self.columns, rank, transform);
+        let mut gram = vec![0.0; rank * rank];
+        for row in columns.chunks_exact(rank) {
+            for (at, g) in gram.iter_mut().enumerate() {
+                *g += row[at / rank] * row[at % rank];
+            }
+        }
+        // the solver needs a ridge above 0
+        let trace: f64 = gram.iter().step_by(rank + 1).sum();
+        let rounding = (1e-14 * trace).max(f64::MIN_POSITIVE);
+        let mut scratch = PsdScratch::new(rank)?;
+        let mut errors = Vec::with_capacity(dim);
+        for (row, outside) in columns.chunks_exact(rank).zip(outside(model, transform)) {
+            let mut own = row.to_vec();
+            psd_part_plus_ridge_solve(&gram, rounding, &mut own, &mut scratch)?;
+            psd_part_plus_ridge_solve(&self.moments, self.ridge, &mut own, &mut scratch)?;
+            errors.push(2.0 * self.noise * outside * norm(&own));
+        }
+        Ok(Some(errors).filter(|errors| errors.iter().all(|error| error.is_finite())))
+    }
+}
+
+/// The norms of the columns of `W (I - P)`, with `P` the projector onto the subspace.
+fn outside(model: &Subspace, transform: Option<&[f64]>) -> Vec<f64> {
+    let (dim, rank) = (model.dim(), model.rank());
+    let Some(transform) = transform else {
+        return model
+            .shares()
+            .map(|share| (1.0 - share).max(0.0).sqrt())
+            .collect();
+    };
+    let mut squares = vec![0.0; dim];
+    for row in transform.chunks_exact(dim) {
+        let mut along = vec![0.0; rank];
+        for (w, u) in row.iter().zip(model.basis().chunks_exact(rank)) {
+            along.iter_mut().zip(u).for_each(|(a, u)| *a += w * u);
+        }
+        for ((square, w), u) in (squares.iter_mut().zip(row)).zip(model.basis().chunks_exact(rank))
+        {
+            let inside: f64 = along.iter().zip(u).map(|(a, u)| a * u).sum();
+            *square += (w - inside).powi(2);
+        }
+    }
+    squares.into_iter().map(f64::sqrt).collect()
 }
 
 /// Post-processing of a step's release: `U <- orthonormal basis of (U + t D)`,
@@ -522,6 +593,12 @@ fn advance(
     Ok(Released {
         subspace: Subspace::spanned_by(dim, rank, &columns, provenance)?,
         weight: (trace / moment_weight).max(noise / moment_weight),
+        spread: Spread {
+            noise: noise * unit,
+            moments,
+            ridge,
+            columns,
+        },
     })
 }
 

@@ -5,6 +5,7 @@
 #![allow(clippy::disallowed_types, reason = "tests start runs")]
 
 mod bad_input;
+mod errors;
 mod exponential;
 mod golden;
 mod learns;

@@ -1,0 +1,53 @@
+//! Standard errors of what a subspace says of features.
+
+use dp_data::SharedSubspace;
+use dp_personalize::{
+    Adjacency, ApproxDp, Budget, Ledger, NoiseSource, ResidualAltMinParams, Subspace, Trainer,
+};
+use rand::SeedableRng;
+
+const DIM: usize = 8;
+const RUNS: u64 = 60;
+
+fn run(users: &dp_data::SubspaceData, epsilon: f64, seed: u64) -> Subspace {
+    let target = ApproxDp::target(epsilon, 1e-6).unwrap();
+    let adjacency = Adjacency::AddRemoveUser;
+    let fit = ResidualAltMinParams::new(2).check().unwrap();
+    let plan = fit.plan(DIM, target, adjacency).unwrap();
+    let ledger = Ledger::in_memory("made data", Budget::new(target, adjacency).unwrap());
+    let spends = ledger.unwrap().reserve(&plan).unwrap();
+    let noise = &mut NoiseSource::insecure_seeded(seed);
+    fit.fit(&users.samples, &plan, spends, noise).unwrap().model
+}
+
+/// 60 runs on the same 3,000 users at epsilon 1 and 4: the errors of the shares, in standard errors, around the shares of a run
+/// at epsilon 30. Their mean square was 1.21 and .91, and 91 % and 96 % of them were below 1.96. The noise is seeded; with
+/// other seeds the mean of 480 squares, correlated within a run, has a standard error of about .1.
+#[test]
+fn standard_errors_of_shares_cover_the_noise() {
+    let set_up = SharedSubspace {
+        n_users: 3000,
+        dim: DIM,
+        ..SharedSubspace::section_6()
+    };
+    let users = set_up
+        .generate(&mut rand_chacha::ChaCha20Rng::seed_from_u64(3))
+        .unwrap();
+    let exact: Vec<f64> = run(&users, 30.0, 0).shares().collect();
+    for epsilon in [1.0, 4.0] {
+        let (mut squares, mut inside) = (0.0, 0.0);
+        for seed in 1..=RUNS {
+            let found = run(&users, epsilon, seed);
+            let errors = found.share_errors().unwrap();
+            for ((share, exact), error) in found.shares().zip(&exact).zip(errors) {
+                let z = (share - exact) / error;
+                squares += z * z;
+                inside += f64::from(u8::from(z.abs() < 1.96));
+            }
+        }
+        let n = (RUNS * DIM as u64) as f64;
+        let (square, covered) = (squares / n, inside / n);
+        assert!((0.6..1.6).contains(&square), "epsilon {epsilon}: {square}");
+        assert!(covered > 0.88, "epsilon {epsilon}: {covered}");
+    }
+}
