@@ -263,15 +263,15 @@ fn square(z: u64) -> u128 {
 /// A client takes part only in what its [`ClientPolicy`](dp_mechanism::ClientPolicy) admits. Its
 /// [`ClientRecord`] durably records that a round was answered before a message leaves. If an answer
 /// is lost, the client sends the same answer again at no further cost, until the client is
-/// restarted; after a restart, an answered round stays answered.
+/// restarted without its state; then an answered round stays answered.
 ///
 /// A client serves one run at a time. The first message of another run, identified by
 /// [`RoundMessage::run`], resets the local parameters to 0, because what a user adds to a run must
 /// not depend on another run. Copy [`local`](Self::local) first to keep them. A run that was left
 /// cannot be rejoined: the client ignores late messages of that run, and messages of a round before
 /// the latest one received; otherwise they would reset the current run's local parameters or repeat
-/// a step. A client that is restarted continues the run that it was in, with local parameters of 0,
-/// because these are not stored in any file.
+/// a step. A client that is restarted continues the run that it was in, with local parameters of 0
+/// unless it is given the [`ClientState`] of its last round ([`resumed`](Self::resumed)).
 ///
 /// Nothing in a message proves who sent it. A well-formed message of an unknown run that the policy
 /// admits starts that run and ends the current one. Messages that start a run must therefore come
@@ -288,12 +288,58 @@ pub struct Client<'a, O, B> {
     user: usize,
     number: usize,
     record: ClientRecord,
+    state: ClientState,
+}
+
+/// What a [`Client`] keeps between rounds besides its record: for clients whose process ends after
+/// each round.
+///
+/// # Privacy
+/// Contains the user's local parameters and the last update before it is put on the integer grid,
+/// as private as the user's data. Store it durably after each round where only the client can read
+/// it.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(
+    missing_debug_implementations,
+    reason = "holds a private model; printing it is never wanted"
+)]
+pub struct ClientState {
+    /// The run that the client is in.
+    run: String,
     /// The latest round of the run that was received.
     round: u32,
-    /// Parameters of the latest answered round: an answer with the same content on the same grid
-    /// may be sent again.
-    answered: Option<(u32, Grid, RoundLayout)>,
-    state: LocalState,
+    /// The latest answered round: an answer with the same content on the same grid may be sent
+    /// again.
+    answered: Option<AnsweredRound>,
+    local: LocalState,
+}
+
+/// Everything in the message of a round on which the grid and the form of the answer depend.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AnsweredRound {
+    round: u32,
+    noise_multiplier: f64,
+    clip_norm: f64,
+    layout: RoundLayout,
+}
+
+impl ClientState {
+    fn new(n_local: usize) -> Self {
+        Self {
+            run: String::new(),
+            round: 0,
+            answered: None,
+            local: LocalState::new(n_local, false),
+        }
+    }
+
+    /// The user's own parameters.
+    #[must_use]
+    pub fn local(&self) -> &[f64] {
+        &self.local.theta
+    }
 }
 
 impl<'a, O: PersonalizedObjective, B: UserBatches> Client<'a, O, B> {
@@ -320,10 +366,37 @@ impl<'a, O: PersonalizedObjective, B: UserBatches> Client<'a, O, B> {
             user,
             number,
             record,
-            round: 0,
-            answered: None,
-            state: LocalState::new(objective.n_local(), false),
+            state: ClientState::new(objective.n_local()),
         })
+    }
+
+    /// The client with the state after an earlier round of the same client, which it goes on from.
+    /// If it has answered later rounds since, they stay answered.
+    ///
+    /// # Errors
+    /// [`crate::Error::Shape`] or [`crate::Error::Param`] for a state of another model.
+    pub fn resumed(mut self, state: ClientState) -> Result<Self> {
+        let local = &state.local;
+        params::same_size(
+            "local parameters",
+            local.theta.len(),
+            self.objective.n_local(),
+        )?;
+        if let Some(answered) = &state.answered {
+            let n = answered.layout.n_coordinates();
+            params::same_size("values that were sent", local.sent.len(), n)?;
+        }
+        for &theta in &local.theta {
+            params::finite("local parameters", theta)?;
+        }
+        self.state = state;
+        Ok(self)
+    }
+
+    /// The state to [resume](Self::resumed) from.
+    #[must_use]
+    pub const fn state(&self) -> &ClientState {
+        &self.state
     }
 
     /// Takes part in a round: trains, and answers if asked. A round of a new run resets the client;
@@ -345,7 +418,7 @@ impl<'a, O: PersonalizedObjective, B: UserBatches> Client<'a, O, B> {
         if !self.enter(round)? {
             return Ok(Reply::Late);
         }
-        if asked && !self.pay(round, grid)? {
+        if asked && !self.pay(round)? {
             return Ok(Reply::Late);
         }
         if asked || round.everybody_trains {
@@ -360,7 +433,7 @@ impl<'a, O: PersonalizedObjective, B: UserBatches> Client<'a, O, B> {
     /// The user's own parameters.
     #[must_use]
     pub fn local(&self) -> &[f64] {
-        &self.state.theta
+        self.state.local()
     }
 
     /// The client's policy and its record of answered rounds.
@@ -371,26 +444,31 @@ impl<'a, O: PersonalizedObjective, B: UserBatches> Client<'a, O, B> {
 
     /// Resets the state if the message starts a new run; returns false for a late message.
     fn enter(&mut self, message: &RoundMessage) -> Result<bool> {
-        match self.record.enter(&message.asked())? {
-            KnownRun::Left => return Ok(false),
-            KnownRun::Current => {}
-            KnownRun::New => {
-                self.state = LocalState::new(self.objective.n_local(), false);
-                (self.round, self.answered) = (0, None);
-            }
+        let known = self.record.enter(&message.asked())?;
+        if known == KnownRun::Left {
+            return Ok(false);
         }
-        let in_time = message.round >= self.round;
-        self.round = self.round.max(message.round);
+        if known == KnownRun::New || self.state.run != message.run {
+            self.state = ClientState::new(self.objective.n_local());
+            self.state.run.clone_from(&message.run);
+        }
+        let in_time = message.round >= self.state.round;
+        self.state.round = self.state.round.max(message.round);
         Ok(in_time)
     }
 
     /// Records, once, that the round is answered; returns false if it was answered before the
     /// client was restarted.
-    fn pay(&mut self, message: &RoundMessage, grid: Grid) -> Result<bool> {
-        let as_asked = (message.round, grid, message.layout());
-        match self.answered {
+    fn pay(&mut self, message: &RoundMessage) -> Result<bool> {
+        let as_asked = AnsweredRound {
+            round: message.round,
+            noise_multiplier: message.noise_multiplier,
+            clip_norm: message.clip_norm,
+            layout: message.layout(),
+        };
+        match self.state.answered {
             Some(answered) if answered == as_asked => return Ok(true),
-            Some((round, ..)) if round == message.round => {
+            Some(answered) if answered.round == message.round => {
                 // the same numbers on a second grid would reveal more than one answer does
                 return Err(dp_mechanism::Error::Refused(Refusal::Answered).into());
             }
@@ -398,7 +476,7 @@ impl<'a, O: PersonalizedObjective, B: UserBatches> Client<'a, O, B> {
             _ => {}
         }
         self.record.answer(&message.asked())?;
-        self.answered = Some(as_asked);
+        self.state.answered = Some(as_asked);
         Ok(true)
     }
 
@@ -419,6 +497,7 @@ impl<'a, O: PersonalizedObjective, B: UserBatches> Client<'a, O, B> {
         let row = self.batches.table().expose().user(self.user);
         let scratch = &mut StepScratch::new(self.batches.n_features());
         self.state
+            .local
             .step(self.objective, step, scratch, |number, batch| {
                 self.batches.fill(row, number, batch);
             });
@@ -428,7 +507,7 @@ impl<'a, O: PersonalizedObjective, B: UserBatches> Client<'a, O, B> {
         let n = round.n_coordinates();
         let row = self.batches.table().expose().user(self.user);
         let mut integers = vec![0; n];
-        for (at, z) in vector_contribution(grid, n, &Values(&self.state.sent), row) {
+        for (at, z) in vector_contribution(grid, n, &Values(&self.state.local.sent), row) {
             if let Some(place) = integers.get_mut(at) {
                 *place = z;
             }

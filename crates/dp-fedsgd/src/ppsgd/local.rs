@@ -19,7 +19,8 @@ const USERS_PER_TASK: usize = 16;
 ///
 /// A step is made once per round, no matter who requests it first or how often: the user sends the
 /// same values every time. Make the step on a copy to look at it without changing the state.
-#[derive(Clone)]
+#[derive(Clone, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct LocalState {
     /// The last round in which a step was made; 0 for none.
     round: usize,

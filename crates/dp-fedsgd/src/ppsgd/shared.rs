@@ -17,7 +17,8 @@ use crate::{BatchReduction, Minibatch, Result};
 ///
 /// There is one joint bound, which the kernel checks in integers, and one for each extra
 /// coordinate, so that one client counts as one: within `-a C..=a C` and `0..=a C`.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct RoundLayout {
     pub(crate) n_shared: usize,
     /// Whether there is a coordinate for the share of users within the clipping norm.

@@ -157,6 +157,88 @@ fn a_run_that_is_replayed_after_a_restart_gets_nothing() {
     assert!(matches!(reply, Ok(Reply::Update(_))));
 }
 
+/// A client whose process ends after each round, and which keeps its state in a file, sends what a
+/// client sends whose process goes on.
+#[test]
+fn a_client_that_keeps_its_state_goes_on_where_it_was() {
+    let data = samples(2, 3, 4, 3);
+    let (model, rows) = (squared(3), HeldBatches::new(&data, 2).unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("record");
+    let of = |run: &str, number, asked: bool| {
+        let message = RoundMessage {
+            run: run.to_owned(),
+            everybody_trains: true,
+            ..round(number)
+        };
+        (message, asked)
+    };
+    drop(ClientRecord::create(&path, policy()).unwrap());
+    let new = || {
+        let record = ClientRecord::open(&path, policy()).unwrap();
+        Client::new(&model, &rows, 0, 0, record).unwrap()
+    };
+    let mut kept: Option<Vec<u8>> = None;
+    let record = ClientRecord::in_memory(policy()).unwrap();
+    let mut whole = Client::new(&model, &rows, 0, 0, record).unwrap();
+    let rounds = [
+        of("a", 1, true),
+        of("a", 1, true), // the answer was lost
+        of("a", 2, false),
+        of("a", 3, true),
+        of("b", 1, true),
+        of("b", 2, true),
+    ];
+    let mut states = Vec::new();
+    for (message, asked) in &rounds {
+        let mut client = new();
+        if let Some(state) = &kept {
+            client = client
+                .resumed(serde_json::from_slice(state).unwrap())
+                .unwrap();
+        }
+        let reply = client.receive(message, *asked).unwrap();
+        assert!(
+            reply == whole.receive(message, *asked).unwrap(),
+            "{message:?}"
+        );
+        assert!(*asked == matches!(reply, Reply::Update(_)));
+        assert_eq!(client.local(), whole.local());
+        assert!(client.local().iter().any(|&theta| theta != 0.0));
+        let state = serde_json::to_vec(client.state()).unwrap();
+        states.push(state.clone());
+        kept = Some(state);
+    }
+    assert!((new().record().spent().unwrap().mu.powi(2) - 1.0).abs() < 1e-9);
+
+    // older states: what was answered since stays answered, and nothing of another run remains
+    let resumed = |state: &[u8]| new().resumed(serde_json::from_slice(state).unwrap());
+    let mut older = resumed(&states[4]).unwrap();
+    let (message, asked) = &rounds[5];
+    assert!(older.receive(message, *asked).unwrap() == Reply::Late);
+    drop(older);
+    let mut other = resumed(&states[3]).unwrap();
+    let (message, _) = of("b", 3, false);
+    other.receive(&message, false).unwrap();
+    let mut fresh = Client::new(
+        &model,
+        &rows,
+        0,
+        0,
+        ClientRecord::in_memory(policy()).unwrap(),
+    );
+    fresh.as_mut().unwrap().receive(&message, false).unwrap();
+    assert_eq!(other.local(), fresh.unwrap().local());
+    drop(other);
+
+    let (wider, wide) = (squared(4), samples(2, 4, 4, 3));
+    let wide = HeldBatches::new(&wide, 2).unwrap();
+    let record = ClientRecord::in_memory(policy()).unwrap();
+    let client = Client::new(&wider, &wide, 0, 0, record).unwrap();
+    let state = serde_json::from_slice(&states[0]).unwrap();
+    assert!(matches!(client.resumed(state), Err(Error::Shape(_))));
+}
+
 /// The number of clients released by a round in which a client sends this value in the counting
 /// coordinate, and the rejections.
 fn counted(count: impl Fn(f64) -> f64) -> (bool, Vec<Rejection>) {
