@@ -66,7 +66,7 @@ def fit(
     `workers.fit`.
     """
     run_name = run or uuid.uuid4().hex
-    nodes = _Silos(grid, timeout)
+    nodes = _Nodes(grid, timeout)
 
     def tasks(job: workers.Job, messages: list[bytes], asked: list[int]) -> list[tuple[int, bytes]]:
         said: dict[str, Any] = {
@@ -99,7 +99,7 @@ def _question(run: str, hashes: Sequence[str], n_silos: int, share_server: str) 
 
 
 def _sums(
-    nodes: _Silos, run: str, messages: Sequence[bytes], answers: Mapping[int, Mapping[str, Any]], n_silos: int
+    nodes: _Nodes, run: str, messages: Sequence[bytes], answers: Mapping[int, Mapping[str, Any]], n_silos: int
 ) -> list[tuple[int, bytes]]:
     """The answers of silos; if they are in shares, the first one with the share server's sum added."""
     named = {str(answer.get("share_server", "")) for answer in answers.values()}
@@ -122,61 +122,74 @@ def _sums(
     return list(sums.items())
 
 
-def _deliver(nodes: _Silos, model: Estimator, n_silos: int) -> None:
-    """Send the released model to the silos. It has been paid for, so a silo that cannot receive it does not raise an error."""
+def _deliver(nodes: _Nodes, model: Estimator, n_nodes: int) -> None:
+    """Send the released model to the nodes. It has been paid for, so a node that cannot receive it does not raise an error."""
     released = {"names": list(model._files), "contents": list(model._files.values())}
-    waiting, failed = set(range(n_silos)), dict[int, str]()
+    waiting, failed = set(range(n_nodes)), dict[int, str]()
     while waiting:
         try:
             for silo, _ in nodes.answers("model", released, waiting):
                 waiting.remove(silo)
-        except _SiloFailed as error:
-            failed[error.silo] = str(error)
+        except _NodeFailed as error:
+            failed[error.number] = str(error)
         except Exception as error:
             failed |= dict.fromkeys(waiting, str(error))
         waiting -= failed.keys()
     if failed:
         text = (
-            f"the run is complete and its model is returned, but the silos {sorted(failed)} may not have received it "
+            f"the run is complete and its model is returned, but the {nodes.kind}s {sorted(failed)} may not have received it "
             f"({'; '.join(sorted(set(failed.values())))}): save the model and copy its files to their folders `model`"
         )
         warnings.warn(text, DpWarning, stacklevel=3)
 
 
-class _SiloFailed(DpError):
-    """A silo or the share server refuses, or fails repeatedly in the same way."""
+class _NodeFailed(DpError):
+    """A node refuses, or fails repeatedly in the same way."""
 
-    def __init__(self, silo: int, text: str) -> None:
-        super().__init__(f"{_who(silo)} {text}")
-        self.silo = silo
-
-
-def _who(silo: int) -> str:
-    return "the share server" if silo == ShareServer.number else f"silo {silo}"
+    def __init__(self, who: str, number: int, text: str) -> None:
+        super().__init__(f"{who} {text}")
+        self.number = number
 
 
-class _Silos:
-    """The nodes of a grid by the silos that they hold; one of them may be the share server."""
+class _Nodes:
+    """The nodes of a grid by the numbers of the silos or devices that they hold; one of them may be the share server."""
 
-    def __init__(self, grid: Any, timeout: float) -> None:
-        self._grid, self._timeout = grid, timeout
+    def __init__(self, grid: Any, timeout: float, kind: str = "silo") -> None:
+        self._grid, self._timeout, self.kind = grid, timeout, kind
         self._nodes: dict[int, int] = {}
         self._greeted: set[int] = set()
+        self._problems = set[str]()
+        """Why nodes did not answer that may be missing: each reason is logged once."""
         self._greetings: dict[str, int] = {}
-        """Nodes that have not yet said which silo they hold. A greeting may be answered after all silos that were asked."""
+        """Nodes that have not yet said their number. A greeting may be answered after all nodes that were asked."""
+
+    def _who(self, number: int) -> str:
+        return "the share server" if number == ShareServer.number else f"{self.kind} {number}"
 
     def answers(self, what: str, said: dict[str, Any], asked: Iterable[int]) -> Iterator[tuple[int, Any]]:
         """One answer of each silo to a message, however late. A silo that comes back as another node is asked there again."""
+        return self._answers(what, lambda _: said, asked, may_be_missing=False)
+
+    def answers_in_time(
+        self, what: str, said: Callable[[int], dict[str, Any]], asked: Iterable[int]
+    ) -> Iterator[tuple[int, Any]]:
+        """The same with a message for each number, until the time is over. Nodes that refuse or fail do not answer."""
+        return self._answers(what, said, asked, may_be_missing=True)
+
+    def _answers(
+        self, what: str, said: Callable[[int], dict[str, Any]], asked: Iterable[int], *, may_be_missing: bool
+    ) -> Iterator[tuple[int, Any]]:
         from flwr.app import ConfigRecord, RecordDict
 
-        content = RecordDict({"said": ConfigRecord(said)})
         missing, told, failed = set(asked), set[tuple[int, int]](), ""
         failures = Counter[tuple[int, int, str]]()
         waiting: dict[str, tuple[int, int]] = {}
         end = time.monotonic() + self._timeout
         while missing:
             if time.monotonic() > end:
-                who = ", ".join(map(_who, sorted(missing)))
+                if may_be_missing:
+                    return
+                who = ", ".join(map(self._who, sorted(missing)))
                 raise TimeoutError(f"no answer of {who} in {self._timeout:.0f} s. {failed}")
             new = set(self._grid.get_node_ids()) - self._greeted
             self._greeted |= new
@@ -185,32 +198,55 @@ class _Silos:
                 node = self._nodes[silo]
                 if (node, silo) not in told:
                     told.add((node, silo))
+                    content = RecordDict({"said": ConfigRecord(said(silo))})
                     waiting[self._ask(what, content, node)] = (node, silo)
             for reply in self._grid.pull_messages([*self._greetings, *waiting]):
                 answered = reply.metadata.reply_to_message_id
                 node, of = (self._greetings.pop(answered), _WHO) if answered in self._greetings else waiting.pop(answered)
-                if reply.has_error():
-                    failed = f"{reply.error.reason}"
-                    failures[node, of, failed] += reply.error.code in _OF_APP
-                    if failures[node, of, failed] < _TRIES:
-                        self._greeted.discard(node)
-                        told.discard((node, of))
-                    elif of in missing:
-                        raise _SiloFailed(of, f"failed {_TRIES} times: {failed}")
+                answer, problem, is_final = _read(reply, failures, (node, of))
+                if problem and not is_final:
+                    failed = problem
+                    self._greeted.discard(node)
+                    told.discard((node, of))
                 elif of == _WHO:
-                    self._nodes[int(reply.content["answer"]["silo"])] = node
-                elif refused := reply.content["answer"].get("refused"):
-                    raise _SiloFailed(of, f"refuses: {refused}")
+                    self._meet(node, answer)
                 elif of in missing:
                     missing.remove(of)
-                    yield of, reply.content["answer"]
+                    if problem:
+                        self._give_up(of, problem, may_be_missing=may_be_missing)
+                    else:
+                        yield of, answer
             if missing:
                 time.sleep(_PAUSE)
+
+    def _meet(self, node: int, answer: Mapping[str, Any]) -> None:
+        """Note the number that a node says it holds."""
+        if isinstance(number := answer.get("silo"), int):
+            self._nodes[number] = node
+
+    def _give_up(self, number: int, problem: str, *, may_be_missing: bool) -> None:
+        if not may_be_missing:
+            raise _NodeFailed(self._who(number), number, problem)
+        if problem not in self._problems:
+            self._problems.add(problem)
+            logger.warning("a %s does not answer: it %s", self.kind, problem)
 
     def _ask(self, what: str, content: Any, node: int) -> str:
         from flwr.app import Message
 
         return str(next(iter(self._grid.push_messages([Message(content, dst_node_id=node, message_type=f"query.{what}")]))))
+
+
+def _read(reply: Any, failures: Counter[tuple[int, int, str]], of: tuple[int, int]) -> tuple[Mapping[str, Any], str, bool]:
+    """The answer of a node, or what is wrong, and whether it is useless to ask again."""
+    if reply.has_error():
+        problem = f"{reply.error.reason}"
+        failures[(*of, problem)] += reply.error.code in _OF_APP
+        is_final = failures[(*of, problem)] >= _TRIES
+        return {}, f"failed {_TRIES} times: {problem}" if is_final else problem, is_final
+    answer: Mapping[str, Any] = reply.content.get("answer", {})
+    refused = answer.get("refused")
+    return answer, f"refuses: {refused}" if refused else "", True
 
 
 _RECORDS = {"train": "ratings.csv", "personalize": "rows.csv", "federate": "rows.csv"}
@@ -230,7 +266,28 @@ _FAILED = "the silo failed; its own log says why"
 """The one answer to a failure. What failed may follow from the silo's records, so that no more of it leaves the silo."""
 
 
-class Silo:
+class _Participant:
+    """A node with a folder of its own, which receives the released model."""
+
+    def __init__(self, number: int, folder: str | os.PathLike[str]) -> None:
+        self.number = number
+        self.folder = Path(folder)
+
+    def take(self, said: Mapping[str, Any]) -> None:
+        """Store the released model, replacing the previous one."""
+        model, new, old = (self.folder / name for name in ("model", "model.new", "model.old"))
+        for left in (new, old):
+            shutil.rmtree(left, ignore_errors=True)
+        new.mkdir()
+        for name, content in zip(said["names"], said["contents"], strict=True):
+            (new / Path(name).name).write_bytes(content)
+        if model.exists():
+            model.rename(old)
+        new.rename(model)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+class Silo(_Participant):
     """The users of one SuperNode: a folder with their records, the silo's policy and account, and the model of its last run.
 
     `ratings.csv` contains the records for recommenders, `rows.csv` those for linear models. `policy.json` states which
@@ -239,10 +296,6 @@ class Silo:
     release list only, as often as it is requested. With a share server, `key` is the silo's private key and `shares.bin` the
     last sum in shares, in the form in which it leaves the silo.
     """
-
-    def __init__(self, number: int, folder: str | os.PathLike[str]) -> None:
-        self.number = number
-        self.folder = Path(folder)
 
     def agree(self, policy: Mapping[str, Any]) -> None:
         """Create the silo's account, once.
@@ -367,19 +420,6 @@ class Silo:
             raise DpError("the silo has given a later sum of this run, and keeps the shares of the last one only")
         given["list"] = max(given["list"], before, key=len)
         return given
-
-    def take(self, said: Mapping[str, Any]) -> None:
-        """Store the released model, replacing the previous one."""
-        model, new, old = (self.folder / name for name in ("model", "model.new", "model.old"))
-        for left in (new, old):
-            shutil.rmtree(left, ignore_errors=True)
-        new.mkdir()
-        for name, content in zip(said["names"], said["contents"], strict=True):
-            (new / Path(name).name).write_bytes(content)
-        if model.exists():
-            model.rename(old)
-        new.rename(model)
-        shutil.rmtree(old, ignore_errors=True)
 
     def personalize(self, *history: Any) -> Any:
         """A user's personal part of the silo's model, computed from local records; it does not leave the silo."""

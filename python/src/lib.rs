@@ -3,6 +3,7 @@
 //! Python modules.
 
 mod accounting;
+mod devices;
 mod errors;
 mod ledger;
 mod linear;
@@ -20,6 +21,7 @@ use pyo3::prelude::*;
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     accounting::register(module)?;
+    devices::register(module)?;
     ledger::register(module)?;
     nightly::register(module)?;
     linear::register(module)?;

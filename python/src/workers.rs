@@ -1,7 +1,7 @@
 //! Users in other processes: the coordinator of a run over tasks, one task's answer, and a client's
 //! policy record.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use dp_personal::data::TableSource;
 use dp_personal::error::Error;
@@ -35,8 +35,25 @@ const fn dealing(in_silos: bool) -> Dealing {
     }
 }
 
+/// The exception with which an engine ended a run, if it did.
+pub(crate) type Raised = Arc<Mutex<Option<PyErr>>>;
+
+/// The outcome of a run, or the exception with which an engine ended it.
+pub(crate) fn ended<T>(py: Python<'_>, outcome: PyResult<T>, raised: &Raised) -> PyResult<T> {
+    let mut raised = raised.lock().unwrap_or_else(PoisonError::into_inner);
+    match (outcome, raised.take()) {
+        (Err(told), Some(raised)) => {
+            // the amount paid, for readers of the traceback; Python 3.10 has no notes
+            let note = told.value(py).to_string();
+            drop(raised.value(py).call_method1("add_note", (note,)));
+            Err(raised)
+        }
+        (outcome, _) => outcome,
+    }
+}
+
 /// Runs a command in the given role, on a table; returns the summary as text.
-fn run_at(
+pub(crate) fn run_at(
     command: &str,
     settings: Given,
     table: TableSource,
@@ -81,7 +98,7 @@ fn drive(
     tasks: Py<PyAny>,
 ) -> PyResult<String> {
     let ((n_shards, in_silos), empty) = (shards, empty.source());
-    let raised = Mutex::new(None);
+    let raised = Raised::default();
     let tasks = Tasks::new(n_shards, |messages, shards| {
         Python::attach(|py| {
             let said = messages.iter().map(|message| PyBytes::new(py, message));
@@ -102,17 +119,7 @@ fn drive(
         run_at(command, settings, empty, watch, place)
     });
     drop(tasks);
-    let raised = raised.into_inner().unwrap_or_else(PoisonError::into_inner);
-    match (outcome, raised) {
-        (Ok(summary), _) => Ok(summary),
-        (Err(told), Some(raised)) => {
-            // the amount paid, for readers of the traceback; Python 3.10 has no notes
-            let note = told.value(py).to_string();
-            drop(raised.value(py).call_method1("add_note", (note,)));
-            Err(raised)
-        }
-        (Err(error), None) => Err(error),
-    }
+    ended(py, outcome, &raised)
 }
 
 /// The answer of one shard to the last of these messages; the table contains that shard's users

@@ -387,7 +387,7 @@ def test_a_silo_that_cannot_take_the_model_ends_no_run_that_is_paid_for(tmp_path
 def test_a_silo_that_always_fails_in_the_same_way_ends_the_run() -> None:
     grid = Grid([0], lambda *_: exec('raise RuntimeError("no module")'))
     with pytest.raises(DpError, match="silo 0 failed 10 times: no module"):
-        list(flower._Silos(grid, timeout=5.0).answers("sum", {}, [0]))
+        list(flower._Nodes(grid, timeout=5.0).answers("sum", {}, [0]))
     assert grid.n_asked < 30
 
 

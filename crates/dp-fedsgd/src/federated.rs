@@ -2,7 +2,7 @@
 
 use dp_core::{ParamError, UserRow, params};
 use dp_mechanism::{
-    AskedRound, ClientRecord, ClientSampling, Fitted, Grid, KnownRun, OpenSum, Refusal, Run,
+    AskedRound, ClientRecord, ClientSampling, Fitted, Grid, KnownRun, OpenSum, Refusal, Round, Run,
     SparseBuffer, VectorContribution, vector_contribution,
 };
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 use crate::objective::PersonalizedObjective;
 use crate::ppsgd::{LocalState, LocalStep, RoundLayout, SharedState, StepScratch};
 use crate::{
-    BatchReduction, LocalTraining, Participation, PpSgd, Result, SharedModel, UserBatches,
+    BatchReduction, LocalTraining, Participation, PpSgd, PpSgdModel, Result, SharedModel,
+    UserBatches,
 };
 
 /// The message that the server sends to all clients at the start of a round. It contains only
@@ -614,13 +615,8 @@ pub enum RoundOutcome {
     reason = "holds a run, which is not shown"
 )]
 pub struct Server<'r> {
-    fit: PpSgd,
-    sampling: ClientSampling,
+    rounds: ServerRounds,
     run: Run<'r>,
-    state: SharedState,
-    /// Whether the list contains a release that the shared parameters do not include, because an
-    /// error interrupted the update.
-    behind: bool,
 }
 
 impl<'r> Server<'r> {
@@ -632,37 +628,16 @@ impl<'r> Server<'r> {
     /// instead of a sampling scheme; [`crate::Error::Mechanism`] when settings, plan, spends and
     /// list do not belong together.
     pub fn new(fit: PpSgd, n_shared: usize, mut run: Run<'r>) -> Result<Self> {
-        params::at_least_one("n_shared", n_shared)?;
-        let Participation::Sampled(sampling) = fit.params().participation else {
-            return Err(ParamError {
-                name: "participation",
-                value: 1.0,
-                expected: "a sampling scheme; Poisson sampling with probability 1 asks everybody",
-            }
-            .into());
-        };
+        let sampling = sampling_of(&fit, n_shared)?;
         run.begin(&fit.requests(n_shared)?, 1)?;
-        let mut server = Self {
-            state: SharedState::new(&fit, n_shared),
-            fit,
-            sampling,
-            run,
-            behind: false,
-        };
-        while let Some(round) = server.next_round() {
-            let Some(released) = server.run.reopened(sampling, server.shape())? else {
-                break;
-            };
-            server.state.begin_round(round);
-            server.state.end_round(&server.fit, Some(released.values()));
-        }
-        Ok(server)
+        let rounds = ServerRounds::replayed(fit, sampling, n_shared, &mut run)?;
+        Ok(Self { rounds, run })
     }
 
     /// The current shared parameters, which are released.
     #[must_use]
     pub fn shared(&self) -> &[f64] {
-        self.state.parameters()
+        self.rounds.state.parameters()
     }
 
     /// Pays for the next round and draws which of `n_clients` clients to ask; returns none after
@@ -671,20 +646,198 @@ impl<'r> Server<'r> {
     /// # Errors
     /// [`crate::Error::Mechanism`] when the payment or the draw is refused or entropy fails.
     pub fn open_round(&mut self, n_clients: usize) -> Result<Option<OpenRound<'_, 'r>>> {
-        self.check_state()?;
-        let Some(round) = self.next_round() else {
-            return Ok(None);
-        };
-        let ranges = self.layout().extra_ranges(self.state.clip_norm());
-        let open = self
-            .run
-            .open(self.sampling, n_clients, self.shape(), &ranges)?;
-        self.state.begin_round(round);
-        Ok(Some(OpenRound {
-            message: self.message(round, open.noise_multiplier()),
+        let opened = self.rounds.open(&mut self.run, n_clients)?;
+        Ok(opened.map(|(message, open)| OpenRound {
+            message,
             server: self,
             open,
         }))
+    }
+
+    /// The current model, with the certificate of all rounds that were paid for.
+    ///
+    /// # Privacy
+    /// The number of rounds is released. The decision when to call this may follow from released
+    /// models, as with [`PublicEarlyStopping`](crate::PublicEarlyStopping), and from public data,
+    /// never from [`OpenRound::asked`], from which clients answered or from how many did.
+    ///
+    /// # Errors
+    /// [`crate::Error::Mechanism`] when nothing was paid for, or when the certificate does not
+    /// verify.
+    pub fn finish(self) -> Result<Fitted<SharedModel>> {
+        let Self { rounds, mut run } = self;
+        rounds.check_state()?;
+        let ServerRounds { fit, state, .. } = rounds;
+        let model = state.into_model(fit.params().average, run.provenance());
+        TRUST.iter().for_each(|&said| run.assume(said));
+        Ok(run.finish(model, |certificate| fit.describe(certificate))?)
+    }
+}
+
+/// A server's clients, wherever they are.
+pub trait RoundClients {
+    /// The number of clients, which are numbered from 0: public.
+    fn n_clients(&self) -> usize;
+
+    /// Sends the message of a round to all clients, and returns the updates of those that were
+    /// asked, by increasing number, which arrived within a time fixed in advance.
+    ///
+    /// # Errors
+    /// Only when the run is ended from outside, never because of who was asked or what arrived.
+    fn round(
+        &mut self,
+        message: &RoundMessage,
+        asked: &[usize],
+    ) -> Result<Vec<UpdateMessage>, dp_mechanism::Error>;
+}
+
+impl PpSgd {
+    /// Makes all rounds by messages, as the next releases of a run that has begun with them; rounds
+    /// in its list are replayed first. The model has no local parameters, which stay with the
+    /// clients.
+    ///
+    /// # Privacy
+    /// As for [`Server`], which makes the same rounds. Rejected messages are not shown.
+    ///
+    /// # Errors
+    /// As [`Server::new`], [`Server::open_round`] and [`OpenRound::close`]; errors of the clients.
+    pub fn train_by_messages(
+        &self,
+        n_shared: usize,
+        clients: &mut dyn RoundClients,
+        run: &mut Run<'_>,
+    ) -> Result<PpSgdModel> {
+        let sampling = sampling_of(self, n_shared)?;
+        let mut rounds = ServerRounds::replayed(*self, sampling, n_shared, run)?;
+        while let Some((message, open)) = rounds.open(run, clients.n_clients())? {
+            let updates = clients.round(&message, open.asked())?;
+            rounds.close(run, &message, open, updates, &mut |_| {})?;
+        }
+        rounds.check_state()?;
+        TRUST.iter().for_each(|&said| run.assume(said));
+        let average = self.params().average;
+        Ok(PpSgdModel::without_users(
+            rounds.state.into_model(average, run.provenance()),
+        ))
+    }
+}
+
+fn sampling_of(fit: &PpSgd, n_shared: usize) -> Result<ClientSampling> {
+    params::at_least_one("n_shared", n_shared)?;
+    let Participation::Sampled(sampling) = fit.params().participation else {
+        return Err(ParamError {
+            name: "participation",
+            value: 1.0,
+            expected: "a sampling scheme; Poisson sampling with probability 1 asks everybody",
+        }
+        .into());
+    };
+    Ok(sampling)
+}
+
+/// The rounds of a server along a run.
+struct ServerRounds {
+    fit: PpSgd,
+    sampling: ClientSampling,
+    state: SharedState,
+    /// Whether the list contains a release that the shared parameters do not include, because an
+    /// error interrupted the update.
+    behind: bool,
+}
+
+impl ServerRounds {
+    /// After the rounds in the run's list.
+    fn replayed(
+        fit: PpSgd,
+        sampling: ClientSampling,
+        n_shared: usize,
+        run: &mut Run<'_>,
+    ) -> Result<Self> {
+        let mut rounds = Self {
+            state: SharedState::new(&fit, n_shared),
+            fit,
+            sampling,
+            behind: false,
+        };
+        while let Some(round) = rounds.next(run) {
+            let Some(released) = run.reopened(sampling, rounds.shape())? else {
+                break;
+            };
+            rounds.state.begin_round(round);
+            rounds.end(run, released.values());
+        }
+        Ok(rounds)
+    }
+
+    fn open(
+        &mut self,
+        run: &mut Run<'_>,
+        n_clients: usize,
+    ) -> Result<Option<(RoundMessage, OpenSum)>> {
+        self.check_state()?;
+        let Some(round) = self.next(run) else {
+            return Ok(None);
+        };
+        let ranges = self.layout().extra_ranges(self.state.clip_norm());
+        let open = run.open(self.sampling, n_clients, self.shape(), &ranges)?;
+        self.state.begin_round(round);
+        Ok(Some((
+            self.message(run, round, open.noise_multiplier()),
+            open,
+        )))
+    }
+
+    fn close(
+        &mut self,
+        run: &mut Run<'_>,
+        message: &RoundMessage,
+        open: OpenSum,
+        updates: impl IntoIterator<Item = UpdateMessage>,
+        rejected: &mut dyn FnMut(Rejection),
+    ) -> Result<RoundOutcome> {
+        let grid = *open.grid();
+        let checked = updates
+            .into_iter()
+            .filter_map(|update| match update.check(message, &grid) {
+                Ok(()) => Some((update.client, update.integers)),
+                Err(rejection) => {
+                    rejected(rejection);
+                    None
+                }
+            });
+        #[cfg(privacy_mutants)]
+        let mut answered = 0_u32;
+        #[cfg(privacy_mutants)]
+        let checked = checked.inspect(|_| answered += 1);
+        let n_listed = run.n_releases();
+        let released = run.close(open, checked);
+        self.behind = released.is_err() && run.n_releases() > n_listed;
+        let values = released?.values();
+        #[cfg(privacy_mutants)]
+        let values = {
+            let ratio = self.fit.params().expected_clients() / f64::from(answered.max(1));
+            let ratio = dp_core::mutants::pick("sgd-mean-of-those-who-answered", 1.0, ratio);
+            values.into_iter().map(|v| ratio * v).collect()
+        };
+        Ok(if self.end(run, values) {
+            RoundOutcome::Stepped
+        } else {
+            RoundOutcome::TooFewClients
+        })
+    }
+
+    /// Updates the model with the released values and shows it to the observer of the run; returns
+    /// whether a step was made.
+    fn end(&mut self, run: &mut Run<'_>, values: Vec<f64>) -> bool {
+        let stepped = self.state.end_round(&self.fit, Some(values));
+        let parameters = self.state.parameters();
+        run.round(&Round {
+            round: self.state.n_rounds(),
+            parameters,
+            shape: (1, parameters.len()),
+            local: None,
+        });
+        stepped
     }
 
     /// Shared parameters that do not include all releases in the list would be sent to clients
@@ -701,8 +854,8 @@ impl<'r> Server<'r> {
     }
 
     /// The first round that has not been paid for.
-    fn next_round(&self) -> Option<usize> {
-        let round = self.run.paid().len() + 1;
+    fn next(&self, run: &Run<'_>) -> Option<usize> {
+        let round = run.paid().len() + 1;
         (round <= self.fit.params().n_rounds).then_some(round)
     }
 
@@ -716,10 +869,10 @@ impl<'r> Server<'r> {
         (layout.n_coordinates(), layout.whole_norm(clip_norm))
     }
 
-    fn message(&self, round: usize, noise_multiplier: f64) -> RoundMessage {
+    fn message(&self, run: &Run<'_>, round: usize, noise_multiplier: f64) -> RoundMessage {
         let params = self.fit.params();
         let layout = self.layout();
-        let first = self.run.paid().first();
+        let first = run.paid().first();
         RoundMessage {
             run: first.map_or_else(String::new, |paid| paid.release_id.clone()),
             round: u32::try_from(round).unwrap_or(u32::MAX), // at most 2^20
@@ -733,31 +886,6 @@ impl<'r> Server<'r> {
             count_clients: layout.count,
             extra_share: layout.extra,
         }
-    }
-
-    /// The current model, with the certificate of all rounds that were paid for.
-    ///
-    /// # Privacy
-    /// The number of rounds is released. The decision when to call this may follow from released
-    /// models, as with [`PublicEarlyStopping`](crate::PublicEarlyStopping), and from public data,
-    /// never from [`OpenRound::asked`], from which clients answered or from how many did.
-    ///
-    /// # Errors
-    /// [`crate::Error::Mechanism`] when nothing was paid for, or when the certificate does not
-    /// verify.
-    pub fn finish(self) -> Result<Fitted<SharedModel>> {
-        self.check_state()?;
-        let Self {
-            fit, run, state, ..
-        } = self;
-        let model = state.into_model(fit.params().average, run.provenance());
-        let describe = |certificate| {
-            let certificate = fit.describe(certificate);
-            TRUST
-                .iter()
-                .fold(certificate, |c, &said| c.assumption(said))
-        };
-        Ok(run.finish(model, describe)?)
     }
 }
 
@@ -819,36 +947,7 @@ impl OpenRound<'_, '_> {
             message,
             open,
         } = self;
-        let grid = *open.grid();
-        let checked =
-            updates
-                .into_iter()
-                .filter_map(|update| match update.check(&message, &grid) {
-                    Ok(()) => Some((update.client, update.integers)),
-                    Err(rejection) => {
-                        rejected(rejection);
-                        None
-                    }
-                });
-        #[cfg(privacy_mutants)]
-        let mut answered = 0_u32;
-        #[cfg(privacy_mutants)]
-        let checked = checked.inspect(|_| answered += 1);
-        let n_listed = server.run.n_releases();
-        let released = server.run.close(open, checked);
-        server.behind = released.is_err() && server.run.n_releases() > n_listed;
-        let values = released?.values();
-        #[cfg(privacy_mutants)]
-        let values = {
-            let ratio = server.fit.params().expected_clients() / f64::from(answered.max(1));
-            let ratio = dp_core::mutants::pick("sgd-mean-of-those-who-answered", 1.0, ratio);
-            values.into_iter().map(|v| ratio * v).collect()
-        };
-        let stepped = server.state.end_round(&server.fit, Some(values));
-        Ok(if stepped {
-            RoundOutcome::Stepped
-        } else {
-            RoundOutcome::TooFewClients
-        })
+        let Server { rounds, run } = server;
+        rounds.close(run, &message, open, updates, rejected)
     }
 }

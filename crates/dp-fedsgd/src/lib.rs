@@ -12,8 +12,8 @@ mod selection;
 pub use batches::{HeldBatches, StreamedBatches, UserBatches};
 pub use error::{Error, Result};
 pub use federated::{
-    Client, ClientState, OpenRound, Rejection, Reply, RoundMessage, RoundOutcome, Server,
-    UpdateMessage,
+    Client, ClientState, OpenRound, Rejection, Reply, RoundClients, RoundMessage, RoundOutcome,
+    Server, UpdateMessage,
 };
 pub use local_choice::{ChosenModel, LocalChoice};
 pub use objective::{

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod columns;
+pub mod devices;
 pub mod error;
 mod evaluate;
 pub mod federated;

@@ -12,6 +12,9 @@ use crate::output::rounded_up;
 /// them.
 pub(crate) const USERS_ELSEWHERE: &str = "users are at the workers of this run, so nothing is measured on them here; `release_metrics` measures \
      held-out records at the workers, within the budget";
+/// The same for users on devices.
+pub(crate) const USERS_ON_DEVICES: &str =
+    "users are on devices, so nothing is measured on them here";
 
 /// A larger delta should not be accepted.
 const LARGE_DELTA: f64 = 1e-3;

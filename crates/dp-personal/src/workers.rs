@@ -35,6 +35,7 @@ pub use dp_mechanism::{
     worker_channels,
 };
 
+use crate::devices::Devices;
 use crate::error::{Error, Result};
 use crate::workflows::private_run::HasTable;
 
@@ -55,15 +56,27 @@ pub enum Place<'a> {
     /// The users of one shard are in this process, which holds nothing else. The workflow ends with
     /// [`Error::WorkerDone`].
     Worker(Worker<'a>),
+    /// Each user is on a device, for `dp federate` alone; this process holds ledger, noise and
+    /// output, and its table of private data is empty.
+    Devices(Box<dyn Devices>),
 }
 
 impl Place<'_> {
+    /// The same for a workflow that sends messages to devices itself, and the devices.
+    pub(crate) fn without_devices(self) -> (Self, Option<Box<dyn Devices>>) {
+        match self {
+            Self::Devices(devices) => (Self::Driver(&NoWorkers, Dealing::Devices), Some(devices)),
+            other => (other, None),
+        }
+    }
+
     /// How users are distributed over processes, if they are.
     pub(crate) fn dealing(&self) -> Dealing {
         match self {
             Self::Alone | Self::Coordinator(_) => Dealing::ByRun,
             Self::Driver(_, dealing) => *dealing,
             Self::Worker(worker) => worker.dealing,
+            Self::Devices(_) => Dealing::Devices,
         }
     }
 }
@@ -279,6 +292,23 @@ where
     }
 }
 
+/// The workers of a run whose users are on devices: there are none.
+pub(crate) struct NoWorkers;
+
+impl BytePool for NoWorkers {
+    fn n_shards(&self) -> usize {
+        0
+    }
+
+    fn post(&self, _: usize, _: &[u8]) -> std::result::Result<(), KernelError> {
+        Err(NOTHING_ASKED)
+    }
+
+    fn fetch(&self) -> std::result::Result<(usize, Vec<u8>), KernelError> {
+        Err(NOTHING_ASKED)
+    }
+}
+
 /// Location of the users of a coordinator.
 #[derive(Clone, Copy)]
 pub(crate) struct Pool<'a> {
@@ -307,6 +337,7 @@ pub(crate) fn agreement(shaping: &Value, data: &TableSource, dealing: Dealing) -
         (Dealing::ByRun, None) => "in memory".to_owned(),
         (Dealing::ById, _) => "dealt by id".to_owned(),
         (Dealing::Silos, _) => "in silos".to_owned(),
+        (Dealing::Devices, _) => "on devices".to_owned(),
     };
     let all = json!({ "shaping": shaping, "data": data });
     Ok(sha256_hex(&serde_json::to_vec(&all)?))

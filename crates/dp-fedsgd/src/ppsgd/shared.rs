@@ -299,6 +299,22 @@ pub struct PpSgdModel {
     pub local: Private<LocalModels>,
 }
 
+impl PpSgdModel {
+    /// Released parameters in a process that holds no users.
+    pub(crate) fn without_users(shared: SharedModel) -> Self {
+        let local = LocalModels {
+            n_users: 0,
+            n_local: 0,
+            last: Vec::new(),
+            average: None,
+        };
+        Self {
+            shared,
+            local: Private::new(local),
+        }
+    }
+}
+
 impl PpSgd {
     /// Computes the personal part of a user who was not in the run, at released shared parameters.
     ///

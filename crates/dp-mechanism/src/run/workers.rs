@@ -24,6 +24,8 @@ pub enum Dealing {
     ById,
     /// Whoever has the user's records. Nothing checks that no user is in two silos.
     Silos,
+    /// Each user's own device, which sends a message instead of a sum. There are no shards.
+    Devices,
 }
 
 /// The part of the users that a worker holds.
@@ -115,7 +117,7 @@ impl Shard {
         let name = match self.dealing {
             Dealing::ByRun => Some(self.run.as_str()),
             Dealing::ById => Some(BY_ID),
-            Dealing::Silos => None,
+            Dealing::Silos | Dealing::Devices => None,
         };
         let dealt = name.map(|name| Self::dealer(name, self.n_shards));
         let number = self.number;

@@ -20,5 +20,5 @@ pub use items::{DescribedItems, ItemTable};
 pub use own_choice::{OWN_ROWS, chosen, folded_in, offered, offered_by, pooled, users_choose};
 pub use parts::{Group, HoldOut, PartedUser, Parts};
 pub use spending::{ADJACENCY, Paid, Spending};
-pub(crate) use training::objective;
 pub use training::{RunSettings, Trainer, alpha_name, alpha_of, alpha_value};
+pub(crate) use training::{batches_of, objective};

@@ -1,7 +1,7 @@
 //! One run with one `alpha`.
 
 use dp_accounting::{Certificate, Spend};
-use dp_core::{Adjacency, DpEvent};
+use dp_core::{Adjacency, DpEvent, UserSamples};
 use dp_fedsgd::{
     AdditiveLoss, AdditiveModel, HeldBatches, Observer, PersonalizedObjective, PpSgd, PpSgdModel,
     PpSgdParams, Round, Run, Trainer as _,
@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::parts::Parts;
+use crate::devices::{AsClients, DeviceModel, Devices};
 use crate::error::Result;
 use crate::personal::{Inputs, Task};
 
@@ -98,8 +99,7 @@ pub struct Trainer<'a> {
     parts: &'a Parts,
     model: AdditiveModel,
     n_users: f64,
-    /// Bound on the norm of rows, if public ranges do not imply one.
-    longest_row: Option<f64>,
+    inputs: &'a Inputs,
 }
 
 impl<'a> Trainer<'a> {
@@ -109,7 +109,7 @@ impl<'a> Trainer<'a> {
     /// When settings are out of range or conflict.
     pub fn new(
         settings: RunSettings,
-        inputs: &Inputs,
+        inputs: &'a Inputs,
         parts: &'a Parts,
         n_users: f64,
     ) -> Result<Self> {
@@ -118,7 +118,7 @@ impl<'a> Trainer<'a> {
             parts,
             model: objective(inputs.task, inputs.dim())?,
             n_users,
-            longest_row: (!inputs.has_ranges()).then(|| (inputs.dim() as f64).sqrt()),
+            inputs,
         })
     }
 
@@ -173,12 +173,39 @@ impl<'a> Trainer<'a> {
 
     fn rows(&self) -> Result<HeldBatches<'a>> {
         let samples = self.parts.trained.rows().samples();
-        let rows = HeldBatches::new(samples, self.settings.batch_size)?;
-        Ok(match self.longest_row {
-            Some(norm) => rows.clipped(norm)?,
-            None => rows,
-        })
+        batches_of(samples, self.inputs, self.settings.batch_size)
     }
+
+    /// The same as [`along`](Self::along) with users who are on devices.
+    pub(crate) fn along_devices(
+        &self,
+        alpha: f64,
+        (devices, max_rows): (&mut dyn Devices, usize),
+        run: &mut Run<'_>,
+    ) -> Result<PpSgdModel> {
+        let fit = self.settings.fit(alpha, self.n_users)?;
+        let model = DeviceModel {
+            inputs: self.inputs.clone(),
+            batch_size: self.settings.batch_size,
+            max_rows,
+        };
+        let mut clients = AsClients { devices, model };
+        Ok(fit.train_by_messages(self.model.n_shared(), &mut clients, run)?)
+    }
+}
+
+/// The batches of users' rows; where public ranges do not bound the norm of rows, longer ones are
+/// scaled down.
+pub(crate) fn batches_of<'a>(
+    samples: &'a UserSamples,
+    inputs: &Inputs,
+    batch_size: usize,
+) -> Result<HeldBatches<'a>> {
+    let rows = HeldBatches::new(samples, batch_size)?;
+    Ok(match inputs.has_ranges() {
+        true => rows,
+        false => rows.clipped((inputs.dim() as f64).sqrt())?,
+    })
 }
 
 /// Shows rounds that release nothing to the observer of a run.

@@ -50,6 +50,19 @@ impl Users {
         Self::with_keys(inputs, histories, max_rows, key)
     }
 
+    /// The rows of one user, who may have none.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub(crate) fn of_one(
+        inputs: &Inputs,
+        history: Option<&SampleUser>,
+        max_rows: usize,
+    ) -> Result<Self> {
+        let nobody = SampleUser::default();
+        Self::new(inputs, [history.unwrap_or(&nobody)].into_iter(), max_rows)
+    }
+
     fn with_keys<'a>(
         inputs: &Inputs,
         histories: impl Iterator<Item = &'a SampleUser>,

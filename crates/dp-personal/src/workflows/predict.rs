@@ -175,7 +175,7 @@ impl LinearModel {
 }
 
 /// The columns that the model was trained on.
-fn columns(user_col: Option<&str>, inputs: &Inputs, with_target: bool) -> SampleColumns {
+pub(crate) fn columns(user_col: Option<&str>, inputs: &Inputs, with_target: bool) -> SampleColumns {
     let names = inputs.features.iter().map(|column| column.name.clone());
     SampleColumns {
         user: user_col.map(str::to_owned),

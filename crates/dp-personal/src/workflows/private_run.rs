@@ -101,6 +101,10 @@ impl<'a> Opening<'a> {
             Place::Alone => None,
             Place::Coordinator(workers) => Some((workers, Dealing::ByRun)),
             Place::Driver(workers, dealing) => Some((workers, dealing)),
+            Place::Devices(_) => {
+                let text = "only `federate` trains with users on devices";
+                return Err(Error::Usage(text.to_owned()));
+            }
             Place::Worker(worker) => return Ok(unbound(Side::Worker(worker))),
         };
         let pool = pool.map(|(workers, dealing)| Pool { workers, dealing });
@@ -262,7 +266,7 @@ impl Opened<'_> {
         let own = match self.dealing() {
             Dealing::ByRun => of_users(&data, &shard.owner()),
             // the worker received only its own users, which the run checks
-            Dealing::ById | Dealing::Silos => of_users(&data, &|_| true),
+            Dealing::ById | Dealing::Silos | Dealing::Devices => of_users(&data, &|_| true),
         };
         Ok(match self.is_worker() {
             true => (own, None),
@@ -286,10 +290,16 @@ impl Opened<'_> {
     ) -> impl Iterator<Item = String> + use<> {
         let in_silos = self.dealing() == Dealing::Silos;
         let in_silos = in_silos.then_some("no user has records in two silos");
-        let are_elsewhere = self.dealing() != Dealing::ByRun;
-        let on_trust = (ledger.has_file() && are_elsewhere).then_some(
-            "the ledger is that of these users, as the operator says: they were at workers and were not compared with it",
-        );
+        let on_trust = match self.dealing() {
+            Dealing::ByRun => None,
+            Dealing::ById | Dealing::Silos => Some(
+                "the ledger is that of these users, as the operator says: they were at workers and were not compared with it",
+            ),
+            Dealing::Devices => Some(
+                "the ledger is that of these users, as the operator says: they were on devices and were not compared with it",
+            ),
+        };
+        let on_trust = on_trust.filter(|_| ledger.has_file());
         in_silos.into_iter().chain(on_trust).map(str::to_owned)
     }
 

@@ -3,6 +3,7 @@
 
 use dp_accounting::{Certificate, Plan};
 use dp_fedsgd::{AlphaSelection, SharedModel};
+use dp_mechanism::Dealing;
 use serde_json::{Value, json};
 
 use super::runs::{AllRuns, Measured, Rows, Runs};
@@ -16,7 +17,7 @@ use crate::metric_release::{self, MetricRelease, TrainedAndHeldOut, with_metrics
 use crate::output::{FederatedRelease, FederatedReport, Seconds};
 use crate::quality::Verdict;
 use crate::settings::{DataFormat, FederateSettings};
-use crate::warnings::USERS_ELSEWHERE;
+use crate::warnings::{USERS_ELSEWHERE, USERS_ON_DEVICES};
 use crate::watch::{Watch, Watched, go_on};
 use crate::workers::Place;
 use crate::workflows::private_run::{Clock, Opened, Opening, unit_of};
@@ -56,6 +57,7 @@ pub(super) fn run(
     place: Place<'_>,
 ) -> Result<CertifiedOutcome> {
     let is_alone = matches!(place, Place::Alone);
+    let (place, devices) = place.without_devices();
     let items = items_of(args)?;
     let n_items = items.as_ref().map(|items| items.catalogue().len());
     let mut spending = spending(args, settings, n_items)?;
@@ -74,7 +76,11 @@ pub(super) fn run(
         opened.found(source.warnings(draft.target().delta));
     }
     if !is_alone {
-        opened.found(vec![USERS_ELSEWHERE.to_owned()]);
+        let elsewhere = match &devices {
+            Some(_) => USERS_ON_DEVICES,
+            None => USERS_ELSEWHERE,
+        };
+        opened.found(vec![elsewhere.to_owned()]);
     }
     let inputs = source.inputs(settings)?;
     spending.settings = settings.run(args, source.curvature(&inputs, args));
@@ -88,7 +94,7 @@ pub(super) fn run(
     let own = public_of(args, settings, &all, source.items());
     let public = opened.public("federate", args, &all.assumptions, own)?;
     let (source, shard) = opened.deal(&public, source, |all, keep| all.of_users(keep))?;
-    let rows = Rows::of(shard.unwrap_or(source))?;
+    let rows = Rows::of(shard.unwrap_or(source), devices)?;
     let n_rounds = all.spending.settings.n_rounds;
     let is_measured = is_alone && !args.held_out.no_split;
     let mut convergence = is_measured.then(|| Convergence::new(n_rounds));
@@ -243,6 +249,9 @@ fn measure(runs: &Runs, chosen: usize) -> Result<[Vec<UserFigures>; 2]> {
 /// The operator's assumptions.
 fn assumptions(args: &FederateSettings, format: DataFormat, opened: &Opened<'_>) -> Vec<String> {
     let unit = match format {
+        _ if opened.dealing() == Dealing::Devices => {
+            "a user is one device, which has all of that person's rows".to_owned()
+        }
         DataFormat::Leaf => "a user is one id in the list `users` of the LEAF file".to_owned(),
         DataFormat::Csv | DataFormat::Ratings => unit_of(args.run.columns.user_col.as_ref()),
     };

@@ -127,7 +127,7 @@ fn measure(
         },
         assumptions: Vec::new(),
     };
-    let rows = Rows::of(source)?;
+    let rows = Rows::of(source, None)?;
     let fitted = all.fit(&rows, &plan, spends, &mut args.output.noise())?;
     let mut runs = Runs::new(all, rows, fitted.model)
         .ok_or_else(|| Error::Usage("nothing was trained".to_owned()))?;

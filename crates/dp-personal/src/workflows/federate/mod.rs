@@ -59,6 +59,41 @@ pub fn federate(args: &FederateSettings, watch: &mut dyn Watch) -> Result<Federa
     federate_at(args, watch, Place::Alone)
 }
 
+/// Refuses settings that need more than the updates of devices.
+fn check_devices(args: &FederateSettings) -> Result<()> {
+    let (run, held_out) = (&args.run, &args.held_out);
+    let refused = [
+        (
+            run.model.sampling_probability.is_none(),
+            "devices are asked at random: give `sampling_probability`, with 1 for all in every round",
+        ),
+        (
+            run.model.n_users.is_none(),
+            "the server does not count users who are on devices: give `n_users`",
+        ),
+        (
+            run.alpha_grid.len() != 1,
+            "devices train at one ratio: give one `alpha_grid`",
+        ),
+        (
+            run.items.is_some(),
+            "`items` is for ratings, which devices do not send",
+        ),
+        (
+            !held_out.no_split,
+            "devices train on all of their rows: give `no_split`",
+        ),
+        (
+            args.output.metrics.release_metrics.is_some(),
+            "`release_metrics` needs held-out rows, and devices hold out none",
+        ),
+    ];
+    match refused.into_iter().find(|(is_refused, _)| *is_refused) {
+        Some((_, reason)) => Err(Error::Usage(reason.to_owned())),
+        None => Ok(()),
+    }
+}
+
 /// [`federate`] at one epsilon with users in several processes: see [`crate::workers`]. Users'
 /// personal parameters stay in the processes that hold the users, so nothing is measured except
 /// what the run releases.
@@ -75,6 +110,9 @@ pub fn federate_at(
     place: Place<'_>,
 ) -> Result<FederateOutcome> {
     args.held_out.shares.check_dealt(place.dealing())?;
+    if let Place::Devices(_) = &place {
+        check_devices(args)?;
+    }
     // everything public is checked before the data are read
     let settings = Settings::new(args)?;
     let opening = Opening {

@@ -12,6 +12,7 @@ use dp_mechanism::{Run, Trainer};
 use serde::{Deserialize, Serialize};
 
 use super::source::{Source, UserRows};
+use crate::devices::Devices;
 use crate::error::{Error, Result};
 use crate::federated::{
     Convergence, DescribedItems, Figures, HoldOut, Parts, RunSettings, Spending,
@@ -74,6 +75,8 @@ mod alphas_as_json {
 pub(crate) struct Rows {
     /// None if the model follows from a release list.
     source: RefCell<Option<Source>>,
+    /// Where the users are, if they are not here.
+    devices: RefCell<Option<Box<dyn Devices>>>,
     made: OnceCell<TrainingData>,
     /// The users without their rows.
     users: Option<UserSamples>,
@@ -88,13 +91,14 @@ pub(super) struct TrainingData {
 }
 
 impl Rows {
-    pub(super) fn of(source: Source) -> Result<Self> {
+    pub(super) fn of(source: Source, devices: Option<Box<dyn Devices>>) -> Result<Self> {
         let mut users = UserSamplesBuilder::new(1, 1)?;
         for (number, id) in (0..).zip(source.user_ids().expose()) {
             users.set_id(number, dp_data::user_key(id));
         }
         Ok(Self {
             source: RefCell::new(Some(source)),
+            devices: RefCell::new(devices),
             made: OnceCell::new(),
             users: Some(users.build().0),
         })
@@ -103,6 +107,7 @@ impl Rows {
     pub(crate) const fn of_nobody() -> Self {
         Self {
             source: RefCell::new(None),
+            devices: RefCell::new(None),
             made: OnceCell::new(),
             users: None,
         }
@@ -202,7 +207,10 @@ impl Trainer for AllRuns {
             AlphaTrainer::new(self.spending.settings, &self.inputs, &made.parts, n_users)?;
         let alphas = self.shape.alphas.iter();
         let private = alphas
-            .map(|&alpha| trainer.along(alpha, run))
+            .map(|&alpha| match &mut *data.devices.borrow_mut() {
+                Some(devices) => trainer.along_devices(alpha, (&mut **devices, max_rows), run),
+                None => trainer.along(alpha, run),
+            })
             .collect::<Result<Vec<_>>>()?;
         let chosen = match &self.spending.choice {
             Some(selection) => {

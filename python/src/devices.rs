@@ -1,0 +1,110 @@
+//! Users on their own devices: the rounds of a server, and one round of a device.
+
+use std::sync::{Arc, PoisonError};
+
+use dp_personal::data::TableSource;
+use dp_personal::devices::{DeviceReply, Devices, answer_round, local_parameters};
+use dp_personal::error::Error;
+use dp_personal::mechanism::{ClientPolicy, ClientRecord};
+use dp_personal::workers::{LinkError, Place};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::errors::Raise;
+use crate::run::{Listener, run};
+use crate::settings::Given;
+use crate::tables::AnyTable;
+use crate::workers::{Raised, run_at};
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(drive_devices, module)?)?;
+    module.add_function(wrap_pyfunction!(device_round, module)?)?;
+    module.add_function(wrap_pyfunction!(device_parameters, module)?)
+}
+
+/// Devices behind a Python function, which is called with a message and the devices that are asked,
+/// and returns devices and replies.
+struct Called {
+    n_devices: usize,
+    rounds: Py<PyAny>,
+    raised: Raised,
+}
+
+impl Devices for Called {
+    fn n_devices(&self) -> usize {
+        self.n_devices
+    }
+
+    fn round(
+        &mut self,
+        message: &[u8],
+        asked: &[usize],
+    ) -> Result<Vec<(usize, Vec<u8>)>, LinkError> {
+        let replies = Python::attach(|py| {
+            let said = (PyBytes::new(py, message), asked.to_vec());
+            self.rounds.call1(py, said)?.extract(py)
+        });
+        replies.map_err(|error| {
+            *self.raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+            LinkError::Link {
+                what: "the engine ended the run",
+            }
+        })
+    }
+}
+
+/// Trains with `n_devices` devices and writes the release folder; returns the summary as text.
+#[pyfunction]
+fn drive_devices(
+    py: Python<'_>,
+    settings: Given,
+    empty: AnyTable<'_>,
+    listener: Listener<'_>,
+    n_devices: usize,
+    rounds: Py<PyAny>,
+) -> PyResult<String> {
+    let (raised, empty) = (Raised::default(), empty.source());
+    let called = Called {
+        n_devices,
+        rounds,
+        raised: Arc::clone(&raised),
+    };
+    let outcome = run(py, &listener, |watch| {
+        let place = Place::Devices(Box::new(called));
+        run_at("federate", settings, empty, watch, place)
+    });
+    crate::workers::ended(py, outcome, &raised)
+}
+
+/// One round of a device: why it was refused, or the reply to the server and the state to store
+/// before it is sent. The message comes with whether the device is asked; the device is its number
+/// and the file of its rows, the account a file and the policy.
+#[pyfunction]
+fn device_round<'py>(
+    py: Python<'py>,
+    message: (&[u8], bool),
+    device: (usize, &str),
+    account: (&str, &str),
+    state: Option<&[u8]>,
+) -> PyResult<(Option<String>, Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
+    let ((number, rows), (account, policy)) = (device, account);
+    let policy: ClientPolicy =
+        serde_json::from_str(policy).map_err(|e| PyValueError::new_err(e.to_string()))?;
+    let rows = TableSource::File(rows.into());
+    let work = || {
+        let record = ClientRecord::open(account, policy).map_err(Error::Releases)?;
+        answer_round(message, &rows, (number, record), state)
+    };
+    let (refused, reply, state) = match py.detach(work).raise(py)? {
+        DeviceReply::Received { reply, state } => (None, reply, state),
+        DeviceReply::Refused(reason) => (Some(reason), Vec::new(), Vec::new()),
+    };
+    Ok((refused, PyBytes::new(py, &reply), PyBytes::new(py, &state)))
+}
+
+/// The user's own parameters in the state of a device.
+#[pyfunction]
+fn device_parameters(py: Python<'_>, state: &[u8]) -> PyResult<Vec<f64>> {
+    local_parameters(state).raise(py)
+}
