@@ -2,7 +2,7 @@
 
 A device holds the rows of its user, computes a clipped gradient in each round in which it is asked, and keeps the user's
 personal parameters. The server (`fit`, in a ServerApp) holds ledger and noise: it sees single updates before it adds them,
-and they are stored in the files of the SuperLink. `examples/devices` is an app with both sides.
+and they are stored in the files of the SuperLink. `examples/flower` is an app with both sides.
 """
 
 from __future__ import annotations

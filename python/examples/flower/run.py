@@ -1,9 +1,10 @@
-"""Start a SuperLink and four SuperNodes, train three models, and compare with one process.
+"""Start a SuperLink and four SuperNodes, train four models, and compare with one process.
 
 One node starts late; another is killed in the middle of a run and comes back. The second and third model are trained with a
-share server, on a fifth SuperNode, which starts late and is killed once.
+share server, on a fifth SuperNode, which starts late and is killed once. The fourth model is trained on users' own devices:
+four SuperNodes, one late and one killed, and a fifth device that never replies.
 
-python run.py         needs: pip install flwr
+python run.py         needs: pip install flwr; `python run.py devices` trains the fourth model alone
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ from pathlib import Path
 import numpy as np
 
 import dp_personal as dp
+from dp_personal.devices import Device
 from dp_personal.flower import ShareServer, Silo
 
-N_SILOS, N_USERS, N_ITEMS, SEED = 4, 80, 12, 7
+N_SILOS, N_DEVICES, N_USERS, N_ITEMS, SEED = 4, 4, 80, 12, 7
 POLICY = {
     "least_noise_multiplier": 0.5,
     "largest_clip_norm": 1.0,
@@ -36,6 +38,13 @@ POLICY = {
         "rows.csv": {"user": "user", "target": "y"},
     },
     "insecure_seed": True,  # for tests only: it admits runs without any guarantee
+}
+OF_DEVICES = {
+    "least_noise_multiplier": 0.5,
+    "largest_clip_norm": 1.0,
+    "most_rounds": 2,
+    "most_runs": 1,
+    "insecure_seed": True,
 }
 APP = Path(__file__).parent
 
@@ -57,7 +66,16 @@ def made(work: Path) -> dict[str, dict[str, np.ndarray]]:
         for name, (header, *records) in (("ratings", ratings), ("rows", rows)):
             with (work / f"silo{silo}" / f"{name}.csv").open("w", newline="") as file:
                 csv.writer(file).writerows([header, *(record for record in records if int(record[0][1:]) % N_SILOS == silo)])
-    tables = {"recommender": ratings, "subspace": rows, "federated": rows}
+    of_devices = [rows[0]]
+    for number in range(N_DEVICES):
+        device = Device(number, work / f"device{number}")
+        device.folder.mkdir()
+        device.agree(OF_DEVICES)
+        own = [record for record in rows if record[0] == f"u{number}"]
+        of_devices += own
+        with (device.folder / "rows.csv").open("w", newline="") as file:
+            csv.writer(file).writerows(record[1:] for record in (rows[0], *own))
+    tables = {"recommender": ratings, "subspace": rows, "federated": rows, "devices": of_devices}
     return {
         model: dict(zip(header, map(np.array, zip(*of, strict=True)), strict=True)) for model, (header, *of) in tables.items()
     }
@@ -67,7 +85,7 @@ class Federation:
     """A SuperLink and SuperNodes on this machine."""
 
     def __init__(self, work: Path) -> None:
-        self.work, self.home, self.started = work, work / "flwr", []
+        self.work, self.home, self.started, self.begun = work, work / "flwr", [], 0.0
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
@@ -99,21 +117,34 @@ class Federation:
             time.sleep(0.1)
         raise TimeoutError("the SuperLink does not listen")
 
-    def node(self, silo: int | None) -> subprocess.Popen[bytes]:
-        """Start the SuperNode of a silo, or of the share server."""
+    def node(self, number: int | None, kind: str = "silo") -> subprocess.Popen[bytes]:
+        """Start the SuperNode of a silo or device, or of the share server."""
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
-        name = "share-server" if silo is None else f"silo{silo}"
-        config = f'folder="{self.work / name}"' + ("" if silo is None else f" silo={silo}")
+        name = "share-server" if number is None else f"{kind}{number}"
+        config = f'folder="{self.work / name}"' + ("" if number is None else f" {kind}={number}")
         to = ("--insecure", "--superlink", f"127.0.0.1:{self.port}", "--port", str(port), "--node-config", config)
         return self.start(name, "flower-supernode", *to)
 
     def run(self, model: str) -> None:
         """Submit the app."""
+        self.begun = time.monotonic()
         config = f'model="{model}" catalogue="{self.work / "catalogue.csv"}" out="{self.work / model}" seed={SEED}'
         command = [str(Path(sys.executable).parent / "flwr"), "run", str(APP), "local", "-c", config]
         subprocess.run(command, env=self.env, cwd=self.work, check=True)
+
+    def kill_after(self, n_releases: int, model: str, node: subprocess.Popen[bytes], name: str) -> None:
+        """Kill a node when the run has made some releases."""
+        progress = self.work / f"{model}.progress"
+        wait_for("releases", lambda: progress.exists() and int(progress.read_text().split()[0]) >= n_releases)
+        kill(node)
+        print(f"{name} was killed after {progress.read_text().strip()} releases")
+
+    def wait_for_model(self, name: str) -> None:
+        """Wait until the app has written its model."""
+        wait_for("the model", (self.work / name / "certificate.json").exists)
+        print(f"{name}: {time.monotonic() - self.begun:.0f} s")
 
     def stop(self) -> None:
         """Stop all programs that were started."""
@@ -149,68 +180,87 @@ def demand_shares(work: Path, silos: list[Silo]) -> None:
     server.admit([silo.public_key() for silo in silos])
 
 
-def same_as_one_process(work: Path, tables: dict[str, dict[str, np.ndarray]], own: np.ndarray) -> None:
-    """Compare the models, and predictions for one user, with those of one process."""
+def train_on_silos(federation: Federation) -> np.ndarray:
+    """Train three models; returns the predictions of the first one for one user."""
+    silos = [Silo(silo, federation.work / f"silo{silo}") for silo in range(N_SILOS)]
+    nodes = [federation.node(silo) for silo in range(N_SILOS - 1)]
+    federation.run("recommender")
+    time.sleep(10)
+    nodes.append(federation.node(N_SILOS - 1))
+    print("silo 3 started late")
+    federation.kill_after(2, "recommender", nodes[1], "silo 1")
+    time.sleep(5)
+    nodes.append(federation.node(1))
+    federation.wait_for_model("recommender")
+    own = silos[1].personalize({"i1": 5.0, "i2": 1.0}).predict(["i3"])
+
+    demand_shares(federation.work, silos)
+    federation.run("subspace")
+    time.sleep(10)
+    share_server = federation.node(None)
+    print("the share server started late")
+    federation.wait_for_model("subspace")
+
+    federation.run("federated")
+    federation.kill_after(1, "federated", share_server, "the share server")
+    time.sleep(5)
+    nodes.append(federation.node(None))
+    federation.wait_for_model("federated")
+    assert all((silo.folder / "shares.bin").exists() for silo in silos)
+    for node in nodes:
+        kill(node)
+    return own
+
+
+def train_on_devices(federation: Federation) -> None:
+    """Train a model on devices, one of which is killed after a round and continues with its personal parameters."""
+    nodes = [federation.node(number, "device") for number in range(N_DEVICES - 1)]
+    federation.run("devices")
+    time.sleep(10)
+    federation.node(N_DEVICES - 1, "device")
+    print("device 3 started late; device 4 never replies")
+    federation.kill_after(1, "devices", nodes[1], "device 1")
+    before = Device(1, federation.work / "device1").parameters()
+    federation.node(1, "device")
+    federation.wait_for_model("devices")
+    device = Device(1, federation.work / "device1")
+    assert before.any()
+    assert not np.array_equal(device.parameters(), before)
+    wait_for("the model on the device", (device.folder / "model").exists)
+    prediction = device.personalize().predict({"a": [0.5], "b": [0.0], "c": [0.0]})
+    assert np.isfinite(prediction).all()
+
+
+def same_as_one_process(work: Path, tables: dict[str, dict[str, np.ndarray]], own: np.ndarray | None) -> None:
+    """Compare the models of these tables, and predictions for one user, with those of one process."""
     sys.path.insert(0, str(APP))
     from silos.server import MODELS
 
-    for name, (make, _) in MODELS.items():
+    for name, table in tables.items():
+        make, _ = MODELS[name]
         alone = make(str(work / "catalogue.csv"), epsilon=4.0, ledger=dp.NO_LEDGER, insecure_seed=SEED)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", dp.PrivacyWarning)
-            alone.fit(tables[name])
+            alone.fit(table)
         fitted, parameters = dp.load(work / name), "_factors" if name == "recommender" else "_linear"
         same = np.array_equal(np.asarray(getattr(fitted, parameters)), np.asarray(getattr(alone, parameters)))
         assert same, f"{name}: not what one process makes"
-        if name == "recommender":
+        if own is not None and name == "recommender":
             assert np.array_equal(own, alone.personalize({"i1": 5.0, "i2": 1.0}).predict(["i3"]))
         print(f"{name}: same bits as one process")
 
 
-def main() -> None:
-    """Train three times, the first time with failures, and check the results."""
+def main(what: list[str]) -> None:
+    """Train four times, with failures, and check the results; or only the model on devices, if `what` says so."""
     work = Path(tempfile.mkdtemp(prefix="flower-"))
-    tables, federation = made(work), Federation(work)
-    silos = [Silo(silo, work / f"silo{silo}") for silo in range(N_SILOS)]
-
-    def wait_for_model(name: str) -> None:
-        wait_for("the model", (work / name / "certificate.json").exists)
-        print(f"{name}: {time.monotonic() - begun:.0f} s")
-
-    def kill_after(n_releases: int, model: str, node: subprocess.Popen[bytes], name: str) -> None:
-        progress = work / f"{model}.progress"
-        wait_for("releases", lambda: progress.exists() and int(progress.read_text().split()[0]) >= n_releases)
-        kill(node)
-        print(f"{name} was killed after {progress.read_text().strip()} releases")
-
+    tables, federation, own = made(work), Federation(work), None
     try:
         federation.link()
-        nodes, begun = [federation.node(silo) for silo in range(N_SILOS - 1)], time.monotonic()
-        federation.run("recommender")
-        time.sleep(10)
-        nodes.append(federation.node(N_SILOS - 1))
-        print("silo 3 started late")
-        kill_after(2, "recommender", nodes[1], "silo 1")
-        time.sleep(5)
-        federation.node(1)
-        wait_for_model("recommender")
-        own = silos[1].personalize({"i1": 5.0, "i2": 1.0}).predict(["i3"])
-
-        demand_shares(work, silos)
-        begun = time.monotonic()
-        federation.run("subspace")
-        time.sleep(10)
-        share_server = federation.node(None)
-        print("the share server started late")
-        wait_for_model("subspace")
-
-        begun = time.monotonic()
-        federation.run("federated")
-        kill_after(1, "federated", share_server, "the share server")
-        time.sleep(5)
-        federation.node(None)
-        wait_for_model("federated")
-        assert all((silo.folder / "shares.bin").exists() for silo in silos)
+        if what == ["devices"]:
+            tables = {"devices": tables["devices"]}
+        else:
+            own = train_on_silos(federation)
+        train_on_devices(federation)
     except BaseException:
         for log in sorted(work.glob("*.log")):
             print(f"--- {log.name}\n{log.read_text()[-3000:]}", file=sys.stderr)
@@ -222,4 +272,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

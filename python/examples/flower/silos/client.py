@@ -1,8 +1,9 @@
-"""A silo or the share server: the configuration of a node gives its folder, and the number of a silo."""
+"""A silo, a device or the share server: the configuration of a node gives its folder, and the number of a silo or device."""
 
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
+from dp_personal.devices import Device
 from dp_personal.flower import ShareServer, Silo
 
 app = ClientApp()
@@ -11,6 +12,16 @@ app = ClientApp()
 def silo(context: Context) -> Silo:
     """The silo of this node."""
     return Silo(int(context.node_config["silo"]), str(context.node_config["folder"]))
+
+
+def device(context: Context) -> Device:
+    """The user's device that is this node."""
+    return Device(int(context.node_config["device"]), str(context.node_config["folder"]))
+
+
+def with_users(context: Context) -> Silo | Device:
+    """The silo or device of this node."""
+    return device(context) if "device" in context.node_config else silo(context)
 
 
 def share_server(context: Context) -> ShareServer:
@@ -25,8 +36,9 @@ def reply(message: Message, answer: dict) -> Message:
 
 @app.query("silo")
 def number(message: Message, context: Context) -> Message:
-    """The number of this silo, or that of the share server."""
-    node = silo(context) if "silo" in context.node_config else share_server(context)
+    """The number of this silo or device, or that of the share server."""
+    has_users = {"silo", "device"} & set(context.node_config)
+    node = with_users(context) if has_users else share_server(context)
     return reply(message, {"silo": node.number})
 
 
@@ -42,8 +54,14 @@ def sum_of_shares(message: Message, context: Context) -> Message:
     return reply(message, share_server(context).total(message.content["said"]))
 
 
+@app.query("round")
+def device_round(message: Message, context: Context) -> Message:
+    """The device's update for a round, if it is asked."""
+    return reply(message, device(context).round(message.content["said"]))
+
+
 @app.query("model")
 def model(message: Message, context: Context) -> Message:
-    """The released model, which the silo's users combine with their own records locally."""
-    silo(context).take(message.content["said"])
+    """The released model, which users combine with their own records locally."""
+    with_users(context).take(message.content["said"])
     return reply(message, {"body": b""})

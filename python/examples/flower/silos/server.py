@@ -6,7 +6,7 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 import dp_personal as dp
-from dp_personal import flower
+from dp_personal import devices, flower
 
 app = ServerApp()
 
@@ -28,13 +28,25 @@ def federated(catalogue: str, **more: object) -> dp.PrivateFederatedRegressor:  
     return dp.PrivateFederatedRegressor(alpha_grid=[0.5], n_rounds=3, user="user", target="y", **ranges, **more)
 
 
+def on_devices(catalogue: str, **more: object) -> dp.PrivateFederatedRegressor:  # noqa: ARG001
+    """The same on users' own devices, all of which are asked in each round."""
+    ranges = {"feature_range": (-1.0, 1.0), "target_range": (-3.0, 3.0)}
+    asked = {"sampling_probability": 1.0, "n_users": 500.0, "no_split": True}
+    return dp.PrivateFederatedRegressor(alpha_grid=[0.5], n_rounds=2, user="user", target="y", **asked, **ranges, **more)
+
+
 ROWS = ["user", "a", "b", "c", "y"]
-MODELS = {"recommender": (recommender, ["user", "item", "rating"]), "subspace": (subspace, ROWS), "federated": (federated, ROWS)}
+MODELS = {
+    "recommender": (recommender, ["user", "item", "rating"]),
+    "subspace": (subspace, ROWS),
+    "federated": (federated, ROWS),
+    "devices": (on_devices, ROWS[1:]),
+}
 
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Train on all silos and save what was released."""
+    """Train on all silos or devices, and save what was released."""
     config, out = context.run_config, str(context.run_config["out"])
     make, columns = MODELS[str(config["model"])]
     model = make(
@@ -47,5 +59,9 @@ def main(grid: Grid, context: Context) -> None:
     def progress(done: int, total: int) -> None:
         Path(f"{out}.progress").write_text(f"{done} of {total}\n")
 
-    flower.fit(grid, model, int(config["n-silos"]), columns=columns, progress=progress)
+    if config["model"] == "devices":
+        n_devices, round_time = int(config["n-devices"]), float(config["round-time"])
+        devices.fit(grid, model, n_devices, columns=columns, round_time=round_time, progress=progress)
+    else:
+        flower.fit(grid, model, int(config["n-silos"]), columns=columns, progress=progress)
     model.save(out)
