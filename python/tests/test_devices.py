@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from test_workers import Grid, without_flower  # noqa: F401
+from test_workers import Grid, replace_flower, without_flower  # noqa: F401
 
 import dp_personal as dp
 from dp_personal import devices
@@ -72,15 +73,27 @@ class Federation:
         return [(said, answer) for sender, said, answer in self.sent if sender == number]
 
 
-def alone(numbers: range = range(N_DEVICES), **more: Any) -> dp.PrivateFederatedRegressor:
+Trained = tuple[Federation, dp.PrivateFederatedRegressor]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    """Devices after a run, and its model."""
+    with pytest.MonkeyPatch.context() as patch:
+        replace_flower(patch)
+        federation = Federation(tmp_path_factory.mktemp("devices"))
+        return federation, federation.fit()
+
+
+@cache
+def alone(numbers: range = range(N_DEVICES)) -> dp.PrivateFederatedRegressor:
     """The model of one process that has the rows of these users."""
     rows = [(f"u{number}", *row) for number in numbers for row in rows_of(number)]
-    return model(**more).fit(dict(zip(["user", *COLUMNS], map(np.array, zip(*rows, strict=True)), strict=True)))
+    return model().fit(dict(zip(["user", *COLUMNS], map(np.array, zip(*rows, strict=True)), strict=True)))
 
 
-def test_devices_make_the_model_of_one_process_bit_for_bit(tmp_path: Path) -> None:
-    federation = Federation(tmp_path)
-    fitted = federation.fit()
+def test_devices_make_the_model_of_one_process_bit_for_bit(trained: Trained) -> None:
+    federation, fitted = trained
     assert fitted.shared_.any()
     assert np.array_equal(fitted.shared_, alone().shared_)
     fitted.verify()
@@ -93,18 +106,17 @@ def test_devices_make_the_model_of_one_process_bit_for_bit(tmp_path: Path) -> No
         assert said in certificate
     for number in range(N_DEVICES):
         own = federation.device(number).personalize()
-        expected = fitted.personalize(tmp_path / str(number) / "rows.csv")
+        expected = fitted.personalize(federation.folder / str(number) / "rows.csv")
         assert np.array_equal(own.coef_, expected.coef_)
         assert np.isfinite(own.predict({"a": [0.5], "b": [0.1]})).all()
 
 
-def test_personal_parameters_stay_on_the_device_through_restarts(tmp_path: Path) -> None:
-    federation = Federation(tmp_path)
-    federation.fit()
+def test_personal_parameters_stay_on_the_device_through_restarts(trained: Trained) -> None:
+    federation, _ = trained
     for number in range(N_DEVICES):
         own = federation.device(number).parameters()
         assert own.all()
-        state = tmp_path / str(number) / "state.json"
+        state = federation.folder / str(number) / "state.json"
         assert state.stat().st_mode & 0o077 == 0
         # one step after the other from 0, in each round from the parameters of the previous one
         x, y = np.hsplit(np.array(rows_of(number)), [2])
@@ -151,9 +163,8 @@ def test_a_round_that_is_asked_for_again_costs_nothing_and_sends_the_same(tmp_pa
     assert not federation.device(1).round(said)["body"].strip()  # the answer is lost, and there is no second one
 
 
-def test_a_device_answers_what_its_policy_admits(tmp_path: Path) -> None:
-    federation = Federation(tmp_path)
-    federation.fit()
+def test_a_device_answers_what_its_policy_admits(trained: Trained, tmp_path: Path) -> None:
+    federation, _ = trained
     said = federation.of(0)[0][0]
 
     def refused(name: str, **policy: Any) -> str:
@@ -175,9 +186,8 @@ def edited(said: dict[str, Any], **round_of: Any) -> dict[str, Any]:
     return said | {"message": json.dumps(message).encode()}
 
 
-def test_what_leaves_a_device_does_not_tell_how_its_rows_failed(tmp_path: Path) -> None:
-    federation = Federation(tmp_path)
-    federation.fit()
+def test_what_leaves_a_device_does_not_tell_how_its_rows_failed(trained: Trained, tmp_path: Path) -> None:
+    federation, _ = trained
     said = federation.of(0)[0][0]
     failed = {"refused": devices._FAILED}
     broken = device_in(tmp_path / "broken", 0)

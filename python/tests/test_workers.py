@@ -354,6 +354,11 @@ class Grid:
 @pytest.fixture
 def without_flower(monkeypatch: pytest.MonkeyPatch) -> None:
     """Replace the parts of Flower that the server uses."""
+    replace_flower(monkeypatch)
+
+
+def replace_flower(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same for fixtures of a module."""
 
     def message(content: Any, dst_node_id: int, message_type: str) -> Any:
         return SimpleNamespace(content=content, to=dst_node_id, what=message_type)
