@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use dp_core::{Adjacency, UserSamples};
 use dp_fedsgd::{
     AdditiveModel, Client, Error, HeldBatches, Observer, PpSgd, PpSgdParams, Progress, Rejection,
-    Reply, RoundMessage, RoundOutcome, Run, Server, Trainer, UpdateMessage,
+    Reply, RoundClients, RoundMessage, RoundOutcome, Run, Server, Trainer, UpdateMessage,
 };
 use dp_mechanism::{ClientSampling, FixedSizeSampling, NoiseSource, PoissonSampling};
 
@@ -259,6 +259,62 @@ fn messages_make_the_same_model_as_a_fit_bit_for_bit() {
             assert_eq!(bits(own), bits(fitted.model.local.expose().last(user)));
         }
     }
+}
+
+/// Clients in this process; the last one never answers.
+struct Everybody<'a>(Vec<Client<'a, AdditiveModel, HeldBatches<'a>>>);
+
+impl RoundClients for Everybody<'_> {
+    fn n_clients(&self) -> usize {
+        self.0.len()
+    }
+
+    fn round(
+        &mut self,
+        message: &RoundMessage,
+        asked: &[usize],
+    ) -> Result<Vec<UpdateMessage>, dp_mechanism::Error> {
+        let last = self.0.len() - 1;
+        let clients = self.0.iter_mut().enumerate();
+        let updates = clients.filter_map(|(number, client)| {
+            let is_asked = asked.binary_search(&number).is_ok();
+            client.receive(message, is_asked).unwrap().update()
+        });
+        Ok(updates.filter(|update| update.client < last).collect())
+    }
+}
+
+#[test]
+fn a_run_that_has_begun_makes_the_rounds_of_a_server() {
+    let data = samples(60, 3, 4, 3);
+    let params = PpSgdParams::new(2.0, 0.3, 0.5, 6, 60.0).sampled(poisson(0.3));
+    let fit = params.check().unwrap();
+    let mut without_last = |_: &RoundMessage, update: UpdateMessage| {
+        let arrived = update.client < 59;
+        arrived.then_some(update).into_iter().collect()
+    };
+    let (shared, _, own) = federate(fit, &data, ADD_REMOVE, &mut without_last, &mut no_rejection);
+
+    let (model, rows) = (squared(3), HeldBatches::new(&data, 2).unwrap());
+    let mut everybody = Everybody(clients(&model, &rows, 60));
+    let plan = fit.plan_with_noise(3, 2.0, 1e-5, ADD_REMOVE).unwrap();
+    let mut noise = seeded();
+    let mut run = Run::new(&plan, paid(&plan), &mut noise).unwrap();
+    run.begin(&fit.requests(3).unwrap(), 1).unwrap();
+    let model = fit.train_by_messages(3, &mut everybody, &mut run).unwrap();
+    assert_eq!(model.shared.last(), shared);
+    assert_eq!(model.local.expose().n_users(), 0);
+    for (client, own) in everybody.0.iter().zip(own) {
+        assert_eq!(client.local(), own);
+    }
+    let fitted = run.finish((), |certificate| certificate).unwrap();
+    let said = fitted.certificate.to_json();
+    assert!(said.contains("the server sees every update before noise is added"));
+
+    let mut run_of_all = Run::new(&plan, paid(&plan), &mut noise).unwrap();
+    let full = PpSgdParams::new(2.0, 0.3, 0.5, 6, 60.0).check().unwrap();
+    let refused = full.train_by_messages(3, &mut everybody, &mut run_of_all);
+    assert!(matches!(refused.err(), Some(Error::Param(_))));
 }
 
 #[test]
