@@ -50,7 +50,7 @@ pub fn run(place: Place<'_>) -> u8 {
     panics::show_what_is_not_caught();
     let worker = match &place {
         Place::Worker(worker) => Some(worker.shard),
-        Place::Alone | Place::Coordinator(_) | Place::Driver(..) => None,
+        Place::Alone | Place::Coordinator(_) | Place::Driver(..) | Place::Devices(_) => None,
     };
     if worker.is_some() {
         screen::set_silent();
