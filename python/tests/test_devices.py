@@ -206,6 +206,11 @@ def test_what_leaves_a_device_does_not_tell_how_its_rows_failed(trained: Trained
     assert not not_asked.strip()
     assert not any(json.loads(none)["integers"])
 
+    # a device whose own budget is spent refuses only where it is asked, which must not show
+    lifetime = {"target": {"epsilon": 0.1, "delta": 1e-6}, "adjacency": "add-remove-user"}
+    spent = device_in(tmp_path / "spent", 0, lifetime=lifetime)
+    assert spent.round(said) == spent.round(said | {"asked": False}) == {"body": not_asked}
+
 
 def test_a_round_ends_with_the_updates_that_arrived_in_time(tmp_path: Path) -> None:
     federation = Federation(tmp_path)

@@ -372,26 +372,12 @@ impl<'a, O: PersonalizedObjective, B: UserBatches> Client<'a, O, B> {
     }
 
     /// The client with the state after an earlier round of the same client, which it goes on from.
-    /// If it has answered later rounds since, they stay answered.
-    ///
-    /// # Errors
-    /// [`crate::Error::Shape`] or [`crate::Error::Param`] for a state of another model.
-    pub fn resumed(mut self, state: ClientState) -> Result<Self> {
-        let local = &state.local;
-        params::same_size(
-            "local parameters",
-            local.theta.len(),
-            self.objective.n_local(),
-        )?;
-        if let Some(answered) = &state.answered {
-            let n = answered.layout.n_coordinates();
-            params::same_size("values that were sent", local.sent.len(), n)?;
-        }
-        for &theta in &local.theta {
-            params::finite("local parameters", theta)?;
-        }
+    /// If it has answered later rounds since, they stay answered. A state of another run or of
+    /// another model is replaced by the first message.
+    #[must_use]
+    pub fn resumed(mut self, state: ClientState) -> Self {
         self.state = state;
-        Ok(self)
+        self
     }
 
     /// The state to [resume](Self::resumed) from.
@@ -449,7 +435,10 @@ impl<'a, O: PersonalizedObjective, B: UserBatches> Client<'a, O, B> {
         if known == KnownRun::Left {
             return Ok(false);
         }
-        if known == KnownRun::New || self.state.run != message.run {
+        let theta = &self.state.local.theta;
+        let is_of_model =
+            theta.len() == self.objective.n_local() && theta.iter().all(|theta| theta.is_finite());
+        if known == KnownRun::New || self.state.run != message.run || !is_of_model {
             self.state = ClientState::new(self.objective.n_local());
             self.state.run.clone_from(&message.run);
         }
@@ -467,8 +456,10 @@ impl<'a, O: PersonalizedObjective, B: UserBatches> Client<'a, O, B> {
             clip_norm: message.clip_norm,
             layout: message.layout(),
         };
+        let n_sent = self.state.local.sent.len();
+        let has_sent = |answered: AnsweredRound| n_sent == answered.layout.n_coordinates();
         match self.state.answered {
-            Some(answered) if answered == as_asked => return Ok(true),
+            Some(answered) if answered == as_asked && has_sent(answered) => return Ok(true),
             Some(answered) if answered.round == message.round => {
                 // the same numbers on a second grid would reveal more than one answer does
                 return Err(dp_mechanism::Error::Refused(Refusal::Answered).into());
@@ -893,7 +884,7 @@ impl ServerRounds {
 const TRUST: [&str; 3] = [
     "the server sees every update before noise is added, and tells nobody",
     "every message comes from the client whose number it carries",
-    "no round was dropped or closed early, and the run not ended, because of who was drawn, who answered or how many did",
+    "no round was dropped, or closed before all had replied, and the run not ended, because of who was drawn, who answered or how many did",
 ];
 
 /// A round that is waiting for its answers.

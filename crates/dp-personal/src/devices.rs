@@ -10,7 +10,7 @@
 
 use dp_data::TableSource;
 use dp_fedsgd::{Client, ClientState, RoundClients, RoundMessage, UpdateMessage};
-use dp_mechanism::{ClientRecord, Error as KernelError};
+use dp_mechanism::{ClientRecord, Error as KernelError, Refusal};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
@@ -102,8 +102,8 @@ pub enum DeviceReply {
         /// The [`ClientState`] after the round, to be stored durably before the reply is sent.
         state: Vec<u8>,
     },
-    /// The device's policy does not admit the round. The reason follows from the message, the
-    /// policy and the record alone.
+    /// The device's policy does not admit the round, whether the device is asked or not. The reason
+    /// follows from the message, the policy and the record of runs.
     Refused(String),
 }
 
@@ -134,10 +134,14 @@ pub fn answer_round(
     let mut client = Client::new(&objective, &batches, 0, number, record)?;
     if let Some(state) = state {
         let state: ClientState = read("the state of a device", state)?;
-        client = client.resumed(state)?;
+        client = client.resumed(state);
     }
     let update = match client.receive(&round, asked) {
         Ok(reply) => reply.update(),
+        // refused only where it is asked: the reply is that of a device that is not
+        Err(dp_fedsgd::Error::Mechanism(KernelError::Refused(
+            Refusal::Lifetime | Refusal::Answered,
+        ))) => None,
         Err(dp_fedsgd::Error::Mechanism(KernelError::Refused(refusal))) => {
             return Ok(DeviceReply::Refused(refusal.to_string()));
         }

@@ -288,8 +288,13 @@ impl Opened<'_> {
         &self,
         ledger: &LedgerSettings,
     ) -> impl Iterator<Item = String> + use<> {
-        let in_silos = self.dealing() == Dealing::Silos;
-        let in_silos = in_silos.then_some("no user has records in two silos");
+        let of_parts = match self.dealing() {
+            Dealing::Silos => Some("no user has records in two silos"),
+            Dealing::Devices => {
+                Some("whoever carries or stores the messages of devices is part of the server")
+            }
+            Dealing::ByRun | Dealing::ById => None,
+        };
         let on_trust = match self.dealing() {
             Dealing::ByRun => None,
             Dealing::ById | Dealing::Silos => Some(
@@ -300,7 +305,7 @@ impl Opened<'_> {
             ),
         };
         let on_trust = on_trust.filter(|_| ledger.has_file());
-        in_silos.into_iter().chain(on_trust).map(str::to_owned)
+        of_parts.into_iter().chain(on_trust).map(str::to_owned)
     }
 
     /// Whether all users are at workers.

@@ -179,8 +179,8 @@ impl Trainer for ResidualAltMin {
             memory = cache.map_or(memory, Cache::into_memory);
             (subspace, weight) = (released.subspace, released.weight);
             model = of_features_as_they_are(&subspace, transform)?;
-            let errors = released.spread.share_errors(&model, transform)?;
-            model = model.with_share_errors(errors);
+            let errors = released.spread.share_errors(&model, transform).ok();
+            model = model.with_share_errors(errors.flatten());
             model.show(step, run);
         }
         Ok(model)

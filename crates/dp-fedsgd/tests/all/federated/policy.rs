@@ -193,9 +193,7 @@ fn a_client_that_keeps_its_state_goes_on_where_it_was() {
     for (message, asked) in &rounds {
         let mut client = new();
         if let Some(state) = &kept {
-            client = client
-                .resumed(serde_json::from_slice(state).unwrap())
-                .unwrap();
+            client = client.resumed(serde_json::from_slice(state).unwrap());
         }
         let reply = client.receive(message, *asked).unwrap();
         assert!(
@@ -213,11 +211,11 @@ fn a_client_that_keeps_its_state_goes_on_where_it_was() {
 
     // older states: what was answered since stays answered, and nothing of another run remains
     let resumed = |state: &[u8]| new().resumed(serde_json::from_slice(state).unwrap());
-    let mut older = resumed(&states[4]).unwrap();
+    let mut older = resumed(&states[4]);
     let (message, asked) = &rounds[5];
     assert!(older.receive(message, *asked).unwrap() == Reply::Late);
     drop(older);
-    let mut other = resumed(&states[3]).unwrap();
+    let mut other = resumed(&states[3]);
     let (message, _) = of("b", 3, false);
     other.receive(&message, false).unwrap();
     let mut fresh = Client::new(
@@ -233,10 +231,18 @@ fn a_client_that_keeps_its_state_goes_on_where_it_was() {
 
     let (wider, wide) = (squared(4), samples(2, 4, 4, 3));
     let wide = HeldBatches::new(&wide, 2).unwrap();
-    let record = ClientRecord::in_memory(policy()).unwrap();
-    let client = Client::new(&wider, &wide, 0, 0, record).unwrap();
+    let new = || {
+        let record = ClientRecord::in_memory(policy()).unwrap();
+        Client::new(&wider, &wide, 0, 0, record).unwrap()
+    };
     let state = serde_json::from_slice(&states[0]).unwrap();
-    assert!(matches!(client.resumed(state), Err(Error::Shape(_))));
+    let (mut message, _) = of("b", 3, false);
+    message.shared = vec![0.1; 4];
+    let [mut of_another, mut fresh] = [new().resumed(state), new()];
+    for client in [&mut of_another, &mut fresh] {
+        client.receive(&message, false).unwrap();
+    }
+    assert_eq!(of_another.local(), fresh.local());
 }
 
 /// The number of clients released by a round in which a client sends this value in the counting
