@@ -14,7 +14,7 @@ import numpy as np
 
 
 def read_model(folder):
-    """Rows [h_i, q_i] of the items, their ids and titles, and the scoring settings."""
+    """Rows [h_i, q_i] of the items, their standard errors or None, ids and titles of the items, and the scoring settings."""
     with open(f"{folder}/item_factors.safetensors", "rb") as file:
         data = file.read()
     # eight bytes of length, a header in JSON, then the numbers
@@ -25,19 +25,22 @@ def read_model(folder):
         sys.exit(f"model schema {ours['schema_version']} is newer than this reader, which reads 1 and 4")
     if ours["schema_version"] in (2, 3):
         sys.exit("this reader is for models of ratings with item biases")
-    tensor = header["item_factors"]
-    start, end = tensor["data_offsets"]
-    numbers = np.frombuffer(data[8 + length :][start:end], dtype="<f8")
+
+    def matrix(name):
+        start, end = header[name]["data_offsets"]
+        return np.frombuffer(data[8 + length :][start:end], dtype="<f8").reshape(header[name]["shape"])
+
     with open(f"{folder}/items.csv", newline="", encoding="utf-8") as file:
         items = [(row["item"], row["title"]) for row in csv.DictReader(file)]
-    return numbers.reshape(tensor["shape"]), items, ours["scoring"]
+    errors = matrix("standard_errors") if "standard_errors" in header else None
+    return matrix("item_factors"), errors, items, ours["scoring"]
 
 
-def fold_in(factors, scoring, rated, ratings):
+def fold_in(factors, errors, scoring, rated, ratings):
     """Level, share of the item biases (all) and taste vector of one user, by ridge regression on the user's ratings alone.
 
     (o, v) = argmin sum_i (y_i - h_i - o - <q_i, v>)^2 + lambda_o o^2 + (lambda + n lambda_n) |v|^2 with y_i = rating_i
-    - center - bias, where bias is the user's shrunken mean.
+    - center - bias, where bias is the user's shrunken mean. Standard errors are not used.
     """
     center, shrinkage = scoring["bias"]["center"], scoring["bias"]["shrinkage"]
     penalties = scoring["penalties"]
@@ -52,14 +55,23 @@ def fold_in(factors, scoring, rated, ratings):
     return center + bias + solution[0], 1.0, solution[1:]
 
 
-def weigh(factors, scoring, rated, ratings):
+def weigh(factors, errors, scoring, rated, ratings):
     """Level, share of the item biases and taste vector of one user, if the model leaves penalties to the user.
 
-    The mean of 54 ridge regressions, weighted by the marginal likelihood of the user's own ratings and a fixed prior.
+    The mean of 54 ridge regressions, weighted by the marginal likelihood of the user's own ratings and a fixed prior. If the
+    standard errors of the items are known, a rating of an uncertain item counts less.
     """
     labels = ratings - scoring["bias"]["center"]
     biases, rows = factors[rated, 0], factors[rated].copy()
     rows[:, 0] = 1.0
+    weights = np.ones(len(labels))
+    if errors is not None and len(labels):
+        left = labels - biases
+        s2 = max((np.sum((left - left.mean()) ** 2) + left.mean() ** 2) / len(left), np.finfo(float).tiny)
+        variances = errors[rated] ** 2
+        weights = 1.0 / (1.0 + variances[:, 0] / s2 + variances[:, 1:].sum(axis=1) / 16.0)
+    root = np.sqrt(weights)
+    labels, biases, rows = root * labels, root * biases, root[:, None] * rows
     fits = []
     for taste in (1.0, 4.0, 16.0, 64.0, 256.0, None):
         k = 1 if taste is None else factors.shape[1]
@@ -89,13 +101,13 @@ def weigh(factors, scoring, rated, ratings):
 
 
 def main(folder, history, k=10):
-    factors, items, scoring = read_model(folder)
+    factors, errors, items, scoring = read_model(folder)
     place = {item: at for at, (item, _) in enumerate(items)}
     with open(history, newline="", encoding="utf-8") as file:
         own = {place[row["item"]]: float(row["rating"]) for row in csv.DictReader(file) if row["item"] in place}
     rated = np.array(sorted(own), dtype=int)
     fit = fold_in if "penalties" in scoring else weigh
-    level, share, taste = fit(factors, scoring, rated, np.array([own[at] for at in rated]))
+    level, share, taste = fit(factors, errors, scoring, rated, np.array([own[at] for at in rated]))
     scores = level + share * factors[:, 0] + factors[:, 1:] @ taste
     scores[rated] = -np.inf
     for at in np.argsort(-scores, kind="stable")[: int(k)]:

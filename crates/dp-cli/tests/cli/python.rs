@@ -4,9 +4,9 @@ use std::process::Command;
 
 use crate::support::{Sandbox, words};
 
-/// If two items differ by less than a thousandth of a rating, their order is arbitrary: users'
+/// If two items differ by less than this, their order is arbitrary: users'
 /// equations are summed in single precision.
-const CLOSE: f64 = 1e-3;
+const CLOSE: f64 = 1e-4;
 
 fn has_numpy() -> bool {
     let run = Command::new("python3")
