@@ -242,7 +242,7 @@ impl Subspace {
     }
 
     /// Standard errors of the [shares](Self::shares) due to the noise of the last step of
-    /// [`ResidualAltMin`](crate::ResidualAltMin), to first order and without the sampling of users;
+    /// [`ResidualAltMin`](crate::ResidualAltMin), to first order, without the noise in `M` and without the sampling of users;
     /// `None` after other methods and for a subspace that was read from a file.
     ///
     /// A step moves `U` to `U + N M` up to what the data say, with independent noise of standard

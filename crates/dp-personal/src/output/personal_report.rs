@@ -122,16 +122,16 @@ impl Release for PersonalRelease<'_> {
             .iter()
             .filter_map(|(at, _)| errors?.get(*at).copied());
         let standard_errors = standard_errors.collect();
-        let note = "share of each feature's direction that lies in the released subspace, from 0 to 1: the diagonal of U U^T";
+        let errors_are = match errors {
+            Some(_) => "; \u{b1}: standard error due to the noise of the last step",
+            None => "",
+        };
         let shares = shares.into_iter();
         vec![ChartData {
             title: "Features in the subspace".to_owned(),
-            note: match errors {
-                Some(_) => {
-                    format!("{note}; \u{b1}: standard error due to the noise of the last step")
-                }
-                None => note.to_owned(),
-            },
+            note: format!(
+                "share of each feature's direction that lies in the released subspace, from 0 to 1: the diagonal of U U^T{errors_are}"
+            ),
             series: vec!["share".to_owned()],
             rows: shares
                 .map(|(_, (name, share))| (name, vec![Some(share)]))

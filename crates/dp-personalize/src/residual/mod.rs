@@ -155,7 +155,7 @@ impl Trainer for ResidualAltMin {
         model.show(0, run);
         let mut clip = self.params.first_clip;
         let mut weight = f64::INFINITY;
-        let mut memory = Vec::new();
+        let (mut memory, mut spread) = (Vec::new(), None);
         for step in 1..=self.params.n_steps {
             let basis = unwhitened(&subspace, transform);
             let mut public = Public {
@@ -179,11 +179,11 @@ impl Trainer for ResidualAltMin {
             memory = cache.map_or(memory, Cache::into_memory);
             (subspace, weight) = (released.subspace, released.weight);
             model = of_features_as_they_are(&subspace, transform)?;
-            let errors = released.spread.share_errors(&model, transform).ok();
-            model = model.with_share_errors(errors.flatten());
+            spread = Some(released.spread);
             model.show(step, run);
         }
-        Ok(model)
+        let errors = spread.and_then(|spread| spread.share_errors(&model, transform).ok());
+        Ok(model.with_share_errors(errors.flatten()))
     }
 }
 
@@ -490,18 +490,18 @@ struct Released {
 }
 
 /// The noise in a step `N (PSD(S) + ridge)^-1`: that of an entry of `N`, and the matrix.
-pub(crate) struct Spread {
-    pub(crate) noise: f64,
-    pub(crate) moments: Vec<f64>,
-    pub(crate) ridge: f64,
+struct Spread {
+    noise: f64,
+    moments: Vec<f64>,
+    ridge: f64,
     /// The step's result before it was made orthonormal, shape `(dim, rank)`.
-    pub(crate) columns: Vec<f64>,
+    columns: Vec<f64>,
 }
 
 impl Spread {
     /// [`Subspace::share_errors`] of a model for the original features, which spans the same as
     /// these columns.
-    pub(crate) fn share_errors(
+    fn share_errors(
         &self,
         model: &Subspace,
         transform: Option<&[f64]>,
