@@ -9,13 +9,11 @@ cd "$(dirname "$0")/.."
 groups="shares sampling scalars workers resume accounts nights kernel selections quantiles rounds discrete private_sgd::server private_sgd::rounds private_sgd::everybody private_sgd::samples public_features::neighbours public_features::rounds public_features::statistics public_features::gradients regressions personalized runs"
 all=false
 if [ "${1:-}" = --all ]; then all=true; shift; fi
-target="${CARGO_TARGET_DIR:-target}/mutants"
 # the test binary of a package whose name begins so
 built() {
     prefix=$1
     shift
-    RUSTFLAGS="--cfg privacy_mutants" CARGO_TARGET_DIR="$target" \
-        cargo test --no-run "$@" --message-format=json 2>/dev/null |
+    RUSTC_WORKSPACE_WRAPPER="$PWD/scripts/with_mutants.sh" cargo test --no-run "$@" --message-format=json 2>/dev/null |
         sed -n 's/.*"executable":"\([^"]*\/'"$prefix"'-[^"]*\)".*/\1/p' | tail -n 1
 }
 bin=$(built audits -p dp-audit --test audits)

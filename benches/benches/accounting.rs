@@ -1,6 +1,6 @@
 //! Cost of a query to each accountant, on one core.
 //!
-//! `cargo bench -p dp-benches --bench accounting`: a criterion group, for comparison between
+//! `cargo bench -p dp-benches --features criterion --bench accounting`: a criterion group, for comparison between
 //! commits. `benches/peers/accounting.sh` measures the ratios to another library.
 
 #![allow(

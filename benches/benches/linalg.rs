@@ -1,6 +1,6 @@
 //! Kernels of dp-linalg as ratios to faer, measured alternately within one run, on one core.
 //!
-//! `cargo bench -p dp-benches --bench linalg` prints the tables and then runs two small criterion
+//! `cargo bench -p dp-benches --features criterion --bench linalg` prints the tables and then runs two small criterion
 //! groups, for comparison between commits.
 
 use std::hint::black_box;

@@ -2,7 +2,7 @@
 //! one core: exact noise against float noise on the same ChaCha20 generator, quantise + check + add
 //! against a float clip + add, Gram sums of integers against Gram sums of floats.
 //!
-//! `cargo bench -p dp-benches --bench mechanism` prints the tables and then runs a small criterion
+//! `cargo bench -p dp-benches --features criterion --bench mechanism` prints the tables and then runs a small criterion
 //! group, for comparison between commits.
 
 #![allow(

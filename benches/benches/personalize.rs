@@ -1,7 +1,7 @@
 //! Steps of shared subspaces for a growing number of users: Algorithm 2's step, the complete run of
 //! the paper and the complete residual refinement.
 //!
-//! `cargo bench -p dp-benches --bench personalize`
+//! `cargo bench -p dp-benches --features criterion --bench personalize`
 
 #![allow(
     clippy::unwrap_used,

@@ -2,7 +2,7 @@
 //! 2000 features and a growing number of users: statistics of all items released once, 60 steps on
 //! the item vectors after that, and the residual form with its pooled matrix.
 //!
-//! `cargo bench -p dp-benches --bench pubfeat`
+//! `cargo bench -p dp-benches --features criterion --bench pubfeat`
 
 #![allow(
     clippy::unwrap_used,
