@@ -103,7 +103,7 @@ pub fn sampling_probability(
 /// # Numerics
 /// Safeguarded secant steps on ln epsilon against ln x, with fast estimates where available; the
 /// last few steps use the certified upper bound. The epsilon of the result is below the target by
-/// at most a twentieth of the width of its own bracket, or 1e-11 if that is larger.
+/// at most half the width of its own bracket, or 1e-11 if that is larger.
 pub fn smallest(
     target: ApproxDp,
     adjacency: Adjacency,
@@ -168,7 +168,7 @@ const FLOOR: f64 = -200.0;
 const PRECISION: f64 = 1e-11;
 
 /// The fraction of a bracket's width by which the result may stay below the target.
-const OF_THE_WIDTH: f64 = 0.05;
+const OF_THE_WIDTH: f64 = 0.5;
 
 /// The first count tried in the search.
 const FIRST_COUNT: u64 = 1 << 10;
@@ -404,8 +404,11 @@ type Point = (f64, f64);
 /// Distance in ln x, or of the excess from 0, at which a search by estimates ends.
 const SECANT_PRECISION: f64 = 1e-6;
 
+/// Distance of the excess from 0 at which it ends with a step along a known slope.
+const STEP_FROM: f64 = 1e-5;
+
 /// Distance in ln x above which a slope is not used.
-const SLOPE_OVER: f64 = 1e-5;
+const SLOPE_OVER: f64 = 1e-4;
 
 /// Factors for the step of a search outwards: relative to the excess at first, later relative to
 /// the step predicted by the line through two points.
@@ -471,6 +474,12 @@ fn close_in(
         }
         if b.1.abs() <= SECANT_PRECISION {
             return Ok((b.0, slope));
+        }
+        if b.1.abs() <= STEP_FROM
+            && let Some(slope) = slope
+            && (b.1 / slope).abs() <= SLOPE_OVER
+        {
+            return Ok((b.0 - b.1 / slope, Some(slope)));
         }
         let x = secant.next(0.3 * SECANT_PRECISION);
         secant.add((x, excess(x)?));

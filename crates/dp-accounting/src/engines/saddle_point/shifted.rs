@@ -72,10 +72,10 @@ pub(super) struct Effort {
 
 impl Effort {
     pub(super) const FULL: Self = Self {
-        quadrature: 30.0,
-        tail: 23.0,
+        quadrature: 33.0,
+        tail: 21.0,
         safety: 27.0,
-        excess: 13.0,
+        excess: 14.6,
         rest: 24.0,
         nothing: 1e-18,
     };
@@ -96,8 +96,8 @@ impl Effort {
         tail: 12.0,
         safety: 16.0,
         excess: 20.0,
-        rest: 12.0,
-        nothing: 1e-9,
+        rest: 14.0,
+        nothing: 1e-11,
     };
 }
 
