@@ -101,7 +101,9 @@ impl TightestAccountant {
                 ..bound
             },
         };
-        let inverted = quick(composition, question)?.map(honest);
+        let inverted = quick(composition, question)?;
+        let is_sharp = inverted.as_ref().is_some_and(is_close);
+        let inverted = inverted.map(honest);
         if let Some(bound) = inverted.filter(is_close) {
             return Ok(bound);
         }
@@ -111,10 +113,12 @@ impl TightestAccountant {
         {
             return Ok(*bound);
         }
-        let discretised = optional(match question {
-            Question::EpsilonAt(delta) => pld::epsilon(composition, delta, Rounds::All),
-            Question::DeltaAt(epsilon) => pld::delta(composition, epsilon, Rounds::All),
-        })?
+        // a bracket of the same pair of distributions, so no better than a narrow one
+        let discretised = match question {
+            _ if is_sharp => None,
+            Question::EpsilonAt(delta) => optional(pld::epsilon(composition, delta, Rounds::All))?,
+            Question::DeltaAt(epsilon) => optional(pld::delta(composition, epsilon, Rounds::All))?,
+        }
         .map(honest);
         let known = [inverted, discretised, renyi.as_ref().ok().copied()];
         match known.into_iter().flatten().reduce(better) {
