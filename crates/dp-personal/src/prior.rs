@@ -308,6 +308,31 @@ impl PriorTable {
     }
 }
 
+/// Reads a list of user ids, one a line, as they are in the data: spaces belong to an id, so that
+/// no list concerns a user whom it does not name.
+///
+/// # Errors
+/// [`Error::Read`], and [`Error::Model`] for a file without ids.
+pub(crate) fn read_user_ids(path: &Path) -> Result<BTreeSet<String>> {
+    let bytes = std::fs::read(path).map_err(|e| Error::read(path, e))?;
+    let wrong = |reason: String| Error::model(path, format!("not a list of users: {reason}"));
+    let mut lines = csv::ReaderBuilder::new();
+    let mut lines = lines.has_headers(false).from_reader(&bytes[..]);
+    let mut ids = BTreeSet::new();
+    for (at, line) in lines.records().enumerate() {
+        let line = line.map_err(|e| wrong(e.to_string()))?;
+        match (at, &line[0], line.len()) {
+            (0, USER, 1) | (_, "", 1) => {}
+            (_, id, 1) => _ = ids.insert(id.to_owned()),
+            _ => return Err(wrong("there must be one id on each line".to_owned())),
+        }
+    }
+    if ids.is_empty() {
+        return Err(wrong("it has no ids".to_owned()));
+    }
+    Ok(ids)
+}
+
 /// Users who contribute without protection, as declared.
 pub(crate) struct OptIn {
     keys: HashSet<u128>,
@@ -315,28 +340,12 @@ pub(crate) struct OptIn {
 }
 
 impl OptIn {
-    /// Reads a list of user ids, one a line, as they are in the ratings: spaces belong to an id, so
-    /// that no list removes the protection of a user whom it does not name.
+    /// The users on a [list](read_user_ids).
     ///
     /// # Errors
-    /// [`Error::Read`], and [`Error::Model`] for a file without ids.
+    /// Those of [`read_user_ids`].
     pub(crate) fn read(path: &Path) -> Result<Self> {
-        let bytes = std::fs::read(path).map_err(|e| Error::read(path, e))?;
-        let wrong = |reason: String| Error::model(path, format!("not a list of users: {reason}"));
-        let mut lines = csv::ReaderBuilder::new();
-        let mut lines = lines.has_headers(false).from_reader(&bytes[..]);
-        let mut ids = BTreeSet::new();
-        for (at, line) in lines.records().enumerate() {
-            let line = line.map_err(|e| wrong(e.to_string()))?;
-            match (at, &line[0], line.len()) {
-                (0, USER, 1) | (_, "", 1) => {}
-                (_, id, 1) => _ = ids.insert(id.to_owned()),
-                _ => return Err(wrong("there must be one id on each line".to_owned())),
-            }
-        }
-        if ids.is_empty() {
-            return Err(wrong("it has no ids".to_owned()));
-        }
+        let ids = read_user_ids(path)?;
         Ok(Self {
             keys: ids.iter().map(|id| user_key(id)).collect(),
             sha256: dp_accounting::sha256_hex(&serde_json::to_vec(&ids)?),

@@ -363,13 +363,20 @@ fn other_users_and_bad_arguments_are_refused_before_anything_is_paid() {
         assert!(!sandbox.exists("other"));
     }
     night(&sandbox, 0, "").exits(0);
-    let before = sandbox.read("state/ledger");
+    let before = ["state/ledger", "state/ledger.users"].map(|name| sandbox.read(name));
     let users = ratings(300, 25, 10).replace(USER, "somebody-else-");
     sandbox.write("other.csv", users);
     let other = words("nightly run state other.csv --night 1");
     let run = sandbox.run(&other).exits(5).says(&["keep their ids"]);
     assert!(!run.stderr.contains("--same-data-set"), "{}", run.stderr);
-    assert_eq!(sandbox.read("state/ledger"), before);
+    // nor are they recorded as people whom the ledger has paid for
+    let after = ["state/ledger", "state/ledger.users"].map(|name| sandbox.read(name));
+    assert_eq!(after, before);
+    // without the files that name its users the ledger pays for nothing, and no flag of nights changes that
+    fs::rename(sandbox.path("state/ledger.key"), sandbox.path("key")).unwrap();
+    let run = night(&sandbox, 1, "").exits(5).says(&["restore both"]);
+    assert!(!run.stderr.contains("--same-data-set"), "{}", run.stderr);
+    fs::rename(sandbox.path("key"), sandbox.path("state/ledger.key")).unwrap();
     let missing = words("nightly run elsewhere ratings.csv");
     sandbox.run(&missing).exits(2).says(&["dp nightly init"]);
 }
@@ -572,6 +579,7 @@ fn whoever_is_erased_stays_in_the_store_and_the_nights_go_on() {
     let user = format!("{USER}7");
     let erase = || sandbox.run(&["nightly", "erase", "state", &user, "--json"]);
     assert_eq!(erase().exits(0).json()["n_erased"], 1);
+    sandbox.run(&words("nightly erase state")).exits(2);
     let after = sandbox.read("state/first-seen");
     assert_ne!(after, before);
     // the same length again: the user's entry became a tombstone
@@ -585,9 +593,16 @@ fn whoever_is_erased_stays_in_the_store_and_the_nights_go_on() {
     night(&sandbox, 1, "").exits(0);
     assert!(!is_measured());
     assert_eq!(sandbox.read("state/first-seen").len(), after.len());
+    // a list keeps ids off the command line
+    sandbox.write("gone.csv", format!("{USER}8\n{USER}9\n"));
+    let listed = words("nightly erase state --list gone.csv --json");
+    assert_eq!(sandbox.run(&listed).exits(0).json()["n_erased"], 2);
+    night(&sandbox, 2, "").exits(0);
+    let table = sandbox.text("state/model-internal/internal-users.csv");
+    assert!(!table.contains(&format!("{USER}8,")), "{table}");
     // the store before that is not taken
     sandbox.write("state/first-seen", before);
-    night(&sandbox, 2, "").exits(5);
+    night(&sandbox, 3, "").exits(5);
 }
 
 /// Everybody sees whether there is a night, so it must not follow from how many users are new, or from how few there are.

@@ -196,17 +196,16 @@ impl PacedLifetime {
         self.store.is_erased(id)
     }
 
-    /// Whether none of these users was there on an earlier night although others were. This
-    /// indicates renamed ids, which would give everybody a new budget. No night is refused here
+    /// Whether none of these users, given by their 128-bit ids, was there on an earlier night
+    /// although others were. Those who were erased count as there. This indicates renamed ids, which would give everybody a new budget. No night is refused here
     /// because of it, since everybody can see whether there is a night.
     ///
     /// # Privacy
     /// The result depends on private data.
     #[must_use]
-    pub fn knows_nobody_of(&self, data: &Private<Interactions>) -> bool {
-        let table = data.expose();
-        let mut ids = (0..table.n_users()).map(|user| table.user_id(user));
-        !self.store.is_empty() && table.n_users() > 0 && !self.store.knows(&mut ids)
+    pub fn knows_nobody_of(&self, ids: impl IntoIterator<Item = u128>) -> bool {
+        let mut ids = ids.into_iter().peekable();
+        !self.store.is_empty() && ids.peek().is_some() && !self.store.knows(ids)
     }
 
     /// The progress of the lifetime.

@@ -593,12 +593,19 @@ fn users_of_whom_none_was_there_before_are_told_apart_and_have_their_night() {
         }
         Private::new(builder.build().0)
     };
-    assert!(lifetime.knows_nobody_of(&of(&[10, 11])));
+    let strangers = |lifetime: &PacedLifetime, ids: &[u32]| {
+        lifetime.knows_nobody_of(ids.iter().map(|&user| id_of(user)))
+    };
+    assert!(strangers(&lifetime, &[10, 11]));
     // one known user is enough, however many are new; and an empty table has no strangers
-    assert!(!lifetime.knows_nobody_of(&of(&[2, 10, 11, 12, 13])));
-    assert!(!lifetime.knows_nobody_of(&of(&[])));
+    assert!(!strangers(&lifetime, &[2, 10, 11, 12, 13]));
+    assert!(!strangers(&lifetime, &[]));
     // whether a night is made does not depend on this: with user 2 among them or without
     place.night(&mut lifetime, 1, &of(&[10, 11])).unwrap();
+    // who was erased is no stranger
+    lifetime.erase([id_of(2)]).unwrap();
+    assert!(!strangers(&lifetime, &[2, 12]));
+    assert!(strangers(&lifetime, &[12]));
 }
 
 #[test]

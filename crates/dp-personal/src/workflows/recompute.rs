@@ -118,6 +118,13 @@ pub(crate) fn recompute(
     }
     let path = folder.join(rebuilt.name);
     if fs::read(&path).map_err(|e| Error::read(&path, e))? != rebuilt.bytes {
+        let made = certificate.made.as_ref().map(|made| &*made.instructions);
+        let here = dp_linalg::vector_instructions();
+        if let Some(made) = made.filter(|made| *made != here) {
+            return cannot(format!(
+                "the model was made with {made} instructions and this processor has {here}, so its last digits may differ: use a processor with the same"
+            ));
+        }
         let what = format!("{} does not follow from the releases", path.display());
         return Ok(Recomputed::Differs { what });
     }
@@ -424,7 +431,7 @@ mod tests {
     use crate::workflows::train::train;
 
     #[test]
-    fn a_model_of_other_numerics_cannot_be_recomputed() {
+    fn a_model_of_other_numerics_or_another_processor_cannot_be_recomputed() {
         let dir = tempfile::tempdir().unwrap();
         let [data, out] = ["ratings.csv", "model"].map(|at| dir.path().join(at));
         let rows = (0..40).map(|row| format!("{},{},3\n", row / 4, row % 5));
@@ -438,10 +445,31 @@ mod tests {
             .with("epsilon", "1")
             .with("delta", "1e-5");
         let settings: TrainSettings = given.settings().unwrap();
-        let certificate = train(&settings, &mut Silent).unwrap().certificate;
+        let mut certificate = train(&settings, &mut Silent).unwrap().certificate;
         let list = Some(internal_folder_of(&out).join(INTERNAL_RELEASES));
-        let found = || recompute(&out, list.as_deref(), &certificate).unwrap();
-        assert!(matches!(found(), Recomputed::Same { .. }), "{:?}", found());
+        let by = |certificate: &_| recompute(&out, list.as_deref(), certificate).unwrap();
+        let same = by(&certificate);
+        assert!(matches!(same, Recomputed::Same { .. }), "{same:?}");
+        // of another processor, as long as its model is the same
+        let made = certificate.made.take().unwrap();
+        let mut elsewhere = certificate.clone();
+        elsewhere.made = Some(dp_accounting::Making {
+            instructions: "of another processor".to_owned(),
+            ..made.clone()
+        });
+        assert!(matches!(by(&elsewhere), Recomputed::Same { .. }));
+        certificate.made = Some(made);
+        let factors = fs::read(out.join(FACTORS)).unwrap();
+        let mut changed = factors.clone();
+        *changed.last_mut().unwrap() ^= 1;
+        fs::write(out.join(FACTORS), changed).unwrap();
+        assert!(matches!(by(&certificate), Recomputed::Differs { .. }));
+        let Recomputed::Cannot { because } = by(&elsewhere) else {
+            panic!("{:?}", by(&elsewhere));
+        };
+        assert!(because.contains("processor"), "{because}");
+        fs::write(out.join(FACTORS), factors).unwrap();
+        let found = || by(&certificate);
         let text = fs::read_to_string(out.join(RELEASED)).unwrap();
         let [own, other] = [NUMERICS, NUMERICS + 1].map(|n| format!("\"numerics\": {n}"));
         assert!(text.contains(&own), "{text}");

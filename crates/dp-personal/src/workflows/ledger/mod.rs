@@ -289,6 +289,15 @@ impl BoundAccount {
         work: impl FnOnce(&mut PacedLifetime) -> Result<T>,
     ) -> Result<T> {
         self.ledger()?;
+        self.lend(open, work)
+    }
+
+    /// Lends it for checks, before the users of this run are recorded with it.
+    pub(crate) fn lend<T>(
+        &mut self,
+        open: impl FnOnce(Ledger) -> dp_mechanism::Result<PacedLifetime>,
+        work: impl FnOnce(&mut PacedLifetime) -> Result<T>,
+    ) -> Result<T> {
         let ledger = self.account.ledger.take();
         let ledger =
             ledger.ok_or_else(|| Error::Usage("the ledger was lent already".to_owned()))?;

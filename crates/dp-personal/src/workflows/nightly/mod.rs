@@ -21,14 +21,14 @@
 
 mod rows;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use dp_accounting::{Ledger, Pace, Plan, gdp};
 use dp_core::{ApproxDp, Interactions, InteractionsBuilder, Private};
-use dp_data::{FeatureVocabulary, ItemCatalogue, Ratings, TableSource};
+use dp_data::{FeatureVocabulary, ItemCatalogue, Ratings, TableSource, user_key};
 use dp_mechanism::{NoiseSource, PacedLifetime, ReleaseList, Run, Trainer};
 use dp_multitask::{FactorModel, Fitted, NightlyFactorization, NightlyParams};
 use dp_page::{Block, terminal};
@@ -39,7 +39,7 @@ use serde_json::{Value, json};
 pub(crate) use self::rows::RowNights;
 pub use self::rows::{init_rows, run_rows};
 use super::input::{HeldOut, read, read_again};
-use super::ledger::{Account, BoundAccount, Comparison, is_bound};
+use super::ledger::{Account, BoundAccount, Comparison, HasUsers, is_bound};
 use super::private_run::{Clock, name_in_ledger, run_name, unit_of};
 use super::publish::{Published, publish as publish_folder};
 use super::train::ADJACENCY;
@@ -906,7 +906,7 @@ pub fn run(args: &NightlyRunSettings, watch: &mut dyn Watch) -> Result<NightlyRe
     let bound = account.bind(&ratings, comparison);
     let mut account = bound.map_err(|error| in_nights(folder, error))?;
     // with the keys of users' ids: rows are numbered anew every night
-    let ratings = of_the_unerased(folder, &state, &mut account, |keep| ratings.of_users(keep))?;
+    let ratings = of_the_unerased(folder, &state, &mut account, &ratings, Ratings::of_users)?;
     let split = HeldOut::new(&feedback, &args.split, &ratings)?;
     let table = numbered(split.train(), &numbers)?;
     let load = clock.lap();
@@ -929,7 +929,7 @@ pub fn run(args: &NightlyRunSettings, watch: &mut dyn Watch) -> Result<NightlyRe
         folder,
         &state,
         (&trainer, &plan),
-        (&table, &table),
+        &table,
         (night, args.restored),
         &mut account,
     )?;
@@ -995,6 +995,11 @@ fn in_nights(folder: &Path, error: Error) -> Error {
             state,
             reason: "its ledger was truncated or is an older copy: restore the newest copy",
         },
+        Error::Binding { .. } => Error::Nights {
+            state,
+            reason: "the .key or .users file next to its ledger is missing or is not the ledger's: restore both from a copy; without them its \
+                     users cannot be told from others",
+        },
         other => other,
     }
 }
@@ -1018,17 +1023,28 @@ fn read_tonight(
 }
 
 /// Tonight's data without users who were erased. They would contribute nothing, but would still be
-/// in the internal measurements.
-fn of_the_unerased<T>(
+/// in the internal measurements. Refuses users of whom none was there before, while none of them is
+/// recorded with the ledger.
+fn of_the_unerased<T: HasUsers>(
     folder: &Path,
     state: &State,
     account: &mut BoundAccount,
-    of_users: impl FnOnce(&dyn Fn(u128) -> bool) -> T,
+    data: &T,
+    of_users: impl FnOnce(&T, &dyn Fn(u128) -> bool) -> T,
 ) -> Result<T> {
     let (id, store) = (state.release_id.clone(), folder.join(FIRST_SEEN));
-    account.lifetime(
+    account.lend(
         |ledger| PacedLifetime::resume(ledger, id, store),
-        |lifetime| Ok(of_users(&|id| !lifetime.is_erased(id))),
+        |lifetime| {
+            let ids = data.user_ids();
+            if lifetime.knows_nobody_of(ids.expose().iter().map(|id| user_key(id))) {
+                return Err(Error::Releases(dp_mechanism::Error::FirstSeen {
+                    path: lifetime.path().to_owned(),
+                    what: STRANGERS,
+                }));
+            }
+            Ok(of_users(data, &|id| !lifetime.is_erased(id)))
+        },
     )
 }
 
@@ -1044,12 +1060,12 @@ fn keep(folder: &Path, made: &impl Serialize) -> Result<()> {
 
 const STRANGERS: &str = "it knows none of tonight's users: users keep their ids for a lifetime, since a user whose id changes has a new budget";
 
-/// The night, and whether it was made now. `table` has the users of the data.
+/// The night, and whether it was made now.
 fn one_night<T: Trainer>(
     folder: &Path,
     state: &State,
     (trainer, plan): (&T, &Plan),
-    (data, table): (&T::Data, &Private<Interactions>),
+    data: &T::Data,
     (night, was_restored): (u32, bool),
     account: &mut BoundAccount,
 ) -> Result<(Fitted<T::Model>, bool)>
@@ -1070,12 +1086,6 @@ where
             })
         },
         |lifetime| {
-            if lifetime.knows_nobody_of(table) {
-                return Err(Error::Releases(dp_mechanism::Error::FirstSeen {
-                    path: lifetime.path().to_owned(),
-                    what: STRANGERS,
-                }));
-            }
             if let Some(last) = lifetime.state()?.last_night.filter(|last| *last > night) {
                 let text = format!(
                     "tonight would be night {night}, and night {last} was made already: give `night`, a number above {last}; without it the number is the days since the state was made, so a clock that was set back gives a smaller one"
@@ -1354,10 +1364,14 @@ pub fn status(args: &NightlyStatusSettings) -> Result<NightlyReport> {
 /// Earlier releases do not change.
 ///
 /// # Errors
-/// When the folder or its ledger cannot be read, or the store of first nights is missing, older or
-/// changed.
+/// When the folder, its ledger or the list of ids cannot be read, or the store of first nights is
+/// missing, older or changed.
 pub fn erase(args: &NightlyEraseSettings) -> Result<NightlyReport> {
     let folder = &args.state;
+    let mut users: BTreeSet<_> = args.users.iter().cloned().collect();
+    if let Some(list) = &args.list {
+        users.extend(read_user_ids(list)?);
+    }
     let state = State::open(folder)?;
     let plan = state.plan()?;
     let account = open_account(
@@ -1367,12 +1381,12 @@ pub fn erase(args: &NightlyEraseSettings) -> Result<NightlyReport> {
         &plan,
     )?;
     let (id, store) = (state.release_id.clone(), folder.join(FIRST_SEEN));
-    let ids = args.users.iter().map(|user| dp_data::user_key(user));
+    let ids = users.iter().map(|user| user_key(user));
     account.before_users().lifetime(
         |ledger| PacedLifetime::resume(ledger, id, store),
         |lifetime| Ok(lifetime.erase(ids)?),
     )?;
-    let n = args.users.len();
+    let n = users.len();
     let text = format!(
         "ids marked as erased: {n}, whether or not there were records of them. They add nothing to any later night; delete their records from the ratings as well\n"
     );
