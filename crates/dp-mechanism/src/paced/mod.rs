@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use dp_accounting::{Ledger, LifetimeState, NightSpend, Pace, Plan};
-use dp_core::{Interactions, PerUser, Private};
+use dp_core::{Interactions, PerUser};
 
 use crate::payment::check_night_spend;
 use crate::release::ReleasedVector;

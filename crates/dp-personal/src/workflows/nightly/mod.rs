@@ -51,6 +51,7 @@ use crate::output::{
     Aside, Headline, HeldOutBy, OutputFolder, Release, RunReport, Seconds, StagedFolder,
     TrainRelease, TrainReport, TrainSettings, pretty, replace_files, replace_private, rounded_down,
 };
+use crate::prior::read_user_ids;
 use crate::settings::{
     FeedbackKind, FeedbackSettings, InputSettings, LedgerChoice, LedgerFile, LedgerSettings,
     Method, NightlyEraseSettings, NightlyInitSettings, NightlyPublishSettings, NightlyRunSettings,
@@ -906,7 +907,9 @@ pub fn run(args: &NightlyRunSettings, watch: &mut dyn Watch) -> Result<NightlyRe
     let bound = account.bind(&ratings, comparison);
     let mut account = bound.map_err(|error| in_nights(folder, error))?;
     // with the keys of users' ids: rows are numbered anew every night
-    let ratings = of_the_unerased(folder, &state, &mut account, &ratings, Ratings::of_users)?;
+    let ratings = of_the_unerased(folder, &state, &mut account, &ratings, |ratings, keep| {
+        ratings.of_users(keep)
+    })?;
     let split = HeldOut::new(&feedback, &args.split, &ratings)?;
     let table = numbered(split.train(), &numbers)?;
     let load = clock.lap();

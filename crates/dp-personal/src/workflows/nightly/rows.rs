@@ -2,7 +2,7 @@
 
 use dp_accounting::Plan;
 use dp_core::ApproxDp;
-use dp_data::{SampleColumns, SampleTable};
+use dp_data::SampleColumns;
 use dp_personalize::{Fitted, NightlySubspace, NightlySubspaceParams, Subspace, Trainer};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -151,7 +151,9 @@ pub fn run_rows(args: &NightlyRunRowsSettings, watch: &mut dyn Watch) -> Result<
     };
     let bound = account.bind(&table, comparison);
     let mut account = bound.map_err(|error| in_nights(folder, error))?;
-    let table = of_the_unerased(folder, &state, &mut account, &table, SampleTable::of_users)?;
+    let table = of_the_unerased(folder, &state, &mut account, &table, |table, keep| {
+        table.of_users(keep)
+    })?;
     let warnings = warnings::of_rows(&table, state.target.delta);
     let n_left_out = *table.n_not_finite().expose();
     let held_out = HeldOut::new(&args.held_out, rows.max_rows, &rows.inputs, table)?;
