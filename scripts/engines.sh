@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Trains over Spark, Ray, Dask and Flower in an environment of its own, with tasks that die and nodes that are killed, and compares with one process.
-#   scripts/engines.sh        PROFILE=test for a wheel that shares what `cargo test --workspace` builds; VENV=folder keeps the environment for the next time
+#   scripts/engines.sh        PROFILE=dev for a wheel that shares what `cargo test --workspace` builds; VENV=folder keeps the environment for the next time
 # Needs Rust, Python 3.10 or newer (PYTHON says which), a package index, and for Spark a Java runtime: on Debian it is installed where
 # it is missing and this runs as root. Spark's source package has 435 MB. `.ci/run` does not run this.
 set -euo pipefail

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds dp-mpi and checks it against dp: 1, 2 and 4 ranks release what one process does, and a job whose rank was
 # killed goes on from its list of releases and pays for nothing twice. What is compared is every trainer of the command line.
-#   scripts/mpi.sh            PROFILE=test to share what `cargo test --workspace` builds, MPI_RANKS="1 2 4" for other numbers of ranks
+#   scripts/mpi.sh            PROFILE=dev to share what `cargo test --workspace` builds, MPI_RANKS="1 2 4" for other numbers of ranks
 # Needs an MPI library with mpicc and mpirun, and libclang; installs nothing. On Debian:
 #   apt-get install --no-install-recommends libopenmpi-dev openmpi-bin libclang-dev
 set -euo pipefail
@@ -16,7 +16,7 @@ if [ ${#missing[@]} -gt 0 ]; then
 fi
 
 profile="${PROFILE:-release}"
-folder="$profile"; case "$profile" in dev | test) folder=debug ;; esac
+folder="$profile"; [ "$profile" = dev ] && folder=debug
 target="${CARGO_TARGET_DIR:-$PWD/target}"
 manifest=crates/dp-mpi/Cargo.toml
 cargo fmt --manifest-path "$manifest" --check

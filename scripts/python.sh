@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the wheel of the Python package and tests it in a fresh virtual environment: tests, notebooks, types, lints, stable ABI.
 # Needs Rust, Python 3.10 or newer (PYTHON says which) and a package index. Other interpreters that pyenv has, or that are on the
-# path, run the tests that need numpy alone. With PROFILE=test the wheel shares what `cargo test --workspace` builds.
+# path, run the tests that need numpy alone. With PROFILE=dev the wheel shares what `cargo test --workspace` builds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -18,7 +18,7 @@ pip install faiss-cpu || echo "faiss-cpu does not install here: what needs it is
 "$venv/bin/abi3audit" --strict "$wheel"
 
 # from the tests' own folder, so that the wheel is tested and not the sources beside it
-cargo build --quiet --profile test --workspace --features parquet --bin dp # as `cargo test --workspace` builds it
+cargo build --quiet --workspace --features parquet --bin dp # as `cargo test --workspace` builds it
 (
   cd python
   "$venv/bin/ruff" check .

@@ -1,5 +1,5 @@
 # Sourced by the scripts that test the Python package, from the root of the checkout: builds its wheel and fills virtual environments.
-# Needs Rust, Python 3.10 or newer (PYTHON says which) and a package index. With PROFILE=test the wheel shares what `cargo test --workspace` builds.
+# Needs Rust, Python 3.10 or newer (PYTHON says which) and a package index. With PROFILE=dev the wheel shares what `cargo test --workspace` builds.
 
 unset PYTHONPATH # the wheel is tested, and nothing that lies elsewhere
 python="${PYTHON:-python3}"
