@@ -235,13 +235,17 @@ impl Search {
         }
     }
 
-    /// The excess of the best bound; infinite, without a bound, if epsilon is infinite.
-    fn certified(&self, event: &DpEvent) -> Result<(f64, Option<PrivacyBound>)> {
+    /// The excess of the best bound, and the bound with the width of its bracket relative to its
+    /// upper end; infinite, without a bound, if epsilon is infinite.
+    fn certified(&self, event: &DpEvent) -> Result<(f64, Option<(PrivacyBound, f64)>)> {
         if matches!(event, DpEvent::NonPrivate) {
             return Ok((f64::INFINITY, None));
         }
-        match self.accountant(event)?.epsilon(self.target.delta) {
-            Ok(bound) => Ok((self.excess(bound.upper), Some(bound))),
+        match (self.accountant(event)?).epsilon_and_width(self.target.delta) {
+            Ok((bound, width)) => {
+                let relative = width / bound.upper.max(f64::MIN_POSITIVE);
+                Ok((self.excess(bound.upper), Some((bound, relative))))
+            }
             Err(Error::NoFiniteEpsilon { .. }) => Ok((f64::INFINITY, None)),
             Err(other) => Err(other),
         }
@@ -271,10 +275,10 @@ impl Search {
         loop {
             let (excess, bound) = self.certified(&event(x))?;
             let mut slack = PRECISION;
-            if let Some(bound) = bound {
-                slack = slack.max(OF_THE_WIDTH * width(&bound));
+            if let Some((_, width)) = bound {
+                slack = slack.max(OF_THE_WIDTH * width);
             }
-            match bound.filter(|_| excess <= 0.0) {
+            match bound.map(|(bound, _)| bound).filter(|_| excess <= 0.0) {
                 Some(bound) if excess >= -slack || is(x, worst) => return Ok((x, bound)),
                 Some(bound) => good = Some(((x, excess), bound)),
                 None if is(x, safest) => return Err(self.out_of_reach(libm::exp(x))),
@@ -309,15 +313,6 @@ impl Search {
             delta: self.target.delta,
             nearest,
         }
-    }
-}
-
-/// Width of a bracket relative to its upper end.
-fn width(bound: &PrivacyBound) -> f64 {
-    if bound.upper > 0.0 {
-        (bound.upper - bound.lower) / bound.upper
-    } else {
-        0.0
     }
 }
 

@@ -71,7 +71,13 @@ impl TightestAccountant {
     /// Epsilon at `delta`: the best bound or, if that is expensive, any whose upper end is at most
     /// `enough`.
     pub(crate) fn epsilon_unless(&self, delta: f64, enough: f64) -> Result<PrivacyBound> {
-        self.answer(Question::EpsilonAt(delta), enough)
+        Ok(self.answer(Question::EpsilonAt(delta), enough)?.0)
+    }
+
+    /// Epsilon at `delta`, and the numerical uncertainty of the upper end: the bracket may be wider
+    /// because no mechanism needs to attain what the events permit.
+    pub(crate) fn epsilon_and_width(&self, delta: f64) -> Result<(PrivacyBound, f64)> {
+        self.answer(Question::EpsilonAt(delta), 0.0)
     }
 
     /// A fast approximation of epsilon at `delta` without any guarantee, most accurate if it is
@@ -88,11 +94,13 @@ impl TightestAccountant {
         }
     }
 
-    /// The best bound, or the first whose upper end is at most `enough`.
-    fn answer(&self, question: Question, enough: f64) -> Result<PrivacyBound> {
+    /// The best bound, or the first whose upper end is at most `enough`, and the width of its
+    /// bracket as the method found it.
+    fn answer(&self, question: Question, enough: f64) -> Result<(PrivacyBound, f64)> {
         let composition = self.composition.nonempty()?;
         if composition.parts().is_empty() {
-            return Ok(gaussian(composition, question));
+            let bound = gaussian(composition, question);
+            return Ok((bound, width(&bound)));
         }
         let honest = |bound: PrivacyBound| match composition.is_attained() {
             true => bound,
@@ -101,17 +109,18 @@ impl TightestAccountant {
                 ..bound
             },
         };
+        let with_width = |bound: PrivacyBound| (honest(bound), width(&bound));
         let inverted = quick(composition, question)?;
         let is_sharp = inverted.as_ref().is_some_and(is_close);
-        let inverted = inverted.map(honest);
-        if let Some(bound) = inverted.filter(is_close) {
-            return Ok(bound);
+        let inverted = inverted.map(with_width);
+        if let Some(found) = inverted.filter(|(bound, _)| is_close(bound)) {
+            return Ok(found);
         }
-        let renyi = self.renyi(question);
-        if let Ok(bound) = &renyi
-            && (bound.upper <= enough || is_close(bound))
+        let renyi = self.renyi(question).map(|bound| (bound, width(&bound)));
+        if let Ok(found) = &renyi
+            && (found.0.upper <= enough || is_close(&found.0))
         {
-            return Ok(*bound);
+            return Ok(*found);
         }
         // a bracket of the same pair of distributions, so no better than a narrow one
         let discretised = match question {
@@ -119,7 +128,7 @@ impl TightestAccountant {
             Question::EpsilonAt(delta) => optional(pld::epsilon(composition, delta, Rounds::All))?,
             Question::DeltaAt(epsilon) => optional(pld::delta(composition, epsilon, Rounds::All))?,
         }
-        .map(honest);
+        .map(with_width);
         let known = [inverted, discretised, renyi.as_ref().ok().copied()];
         match known.into_iter().flatten().reduce(better) {
             Some(best) => Ok(best),
@@ -161,17 +170,32 @@ fn is_close(bound: &PrivacyBound) -> bool {
     bound.upper - bound.lower <= CLOSE * bound.upper
 }
 
-/// Combines the bounds of two sound methods.
-fn better(a: PrivacyBound, b: PrivacyBound) -> PrivacyBound {
-    let lower = a.lower.max(b.lower);
-    let best = if b.upper < a.upper { b } else { a };
-    PrivacyBound::bracket(
+/// The width of a bracket; a lower end of 0 does not count as one.
+fn width(bound: &PrivacyBound) -> f64 {
+    if bound.lower > 0.0 {
+        bound.upper - bound.lower
+    } else {
+        0.0
+    }
+}
+
+/// Combines the bounds of two sound methods, with the width of the better one.
+fn better(a: (PrivacyBound, f64), b: (PrivacyBound, f64)) -> (PrivacyBound, f64) {
+    let lower = a.0.lower.max(b.0.lower);
+    let (best, width) = if b.0.upper < a.0.upper { b } else { a };
+    let bound = PrivacyBound::bracket(
         best.value,
         lower.min(best.upper),
         best.upper,
         best.method,
         best.adjacency,
-    )
+    );
+    let own = if bound.lower > 0.0 {
+        bound.upper - bound.lower
+    } else {
+        width
+    };
+    (bound, width.min(own))
 }
 
 /// Gaussian mechanisms only: exact, rounded up.
@@ -239,12 +263,12 @@ impl Accountant for TightestAccountant {
 
     fn epsilon(&self, delta: f64) -> Result<PrivacyBound> {
         params::open_unit("delta", delta)?;
-        self.answer(Question::EpsilonAt(delta), 0.0)
+        Ok(self.answer(Question::EpsilonAt(delta), 0.0)?.0)
     }
 
     fn delta(&self, epsilon: f64) -> Result<PrivacyBound> {
         params::finite_non_negative("epsilon", epsilon)?;
-        let bound = self.answer(Question::DeltaAt(epsilon), 0.0)?;
+        let (bound, _) = self.answer(Question::DeltaAt(epsilon), 0.0)?;
         Ok(bound.as_delta_at(epsilon))
     }
 }

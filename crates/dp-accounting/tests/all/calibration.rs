@@ -1,7 +1,7 @@
 //! Calibrated parameters are safe, and not much further from the target than necessary.
 
 use dp_accounting::{Accountant, Error, TightestAccountant, calibrate};
-use dp_core::{Adjacency, ApproxDp, DpEvent};
+use dp_core::{Adjacency, ApproxDp, DpEvent, Relation, Stopping};
 
 const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
 
@@ -38,6 +38,17 @@ fn noise_is_found_where_only_an_inversion_answers_and_where_none_does() {
     check_noise("few", 1e-5, sampled(20, 0.01));
     check_noise("two", 1e-5, sampled(2, 0.1));
     check_noise("laplace", 1e-5, |z| DpEvent::laplace(z).repeated(3));
+    // no mechanism attains the composed choices, so that the lower end of the bracket is 0
+    check_noise("choices", 1e-5, |z| {
+        let choice = DpEvent::bounded_range(0.2, Relation::AddRemove).repeated(2);
+        composed(vec![DpEvent::gaussian(z).repeated(3), choice])
+    });
+    let stopping = Stopping::Logarithmic {
+        success_probability: 0.1,
+    };
+    check_noise("the best of some", 1e-5, |z| {
+        DpEvent::gaussian(z).best_of(stopping)
+    });
     check_noise("mixed", 1e-5, |z| {
         composed(vec![
             DpEvent::laplace(5.0 * z),

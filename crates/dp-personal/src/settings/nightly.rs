@@ -118,7 +118,7 @@ settings! {
         /// Folder made by `dp nightly init`
         state: PathBuf = { positional: true, value_name: "STATE" },
         /// Their ids, as in the data; other users of this machine may see them
-        users: Vec<String> = { positional: true, value_name: "USER", one_of: "erased" },
+        users: Option<Vec<String>> = { positional: true, value_name: "USER", one_of: "erased" },
         /// File with their ids, one on each line; `/dev/stdin` is standard input
         list: Option<PathBuf> = { value_name: "FILE", one_of: "erased" },
     }

@@ -1371,7 +1371,7 @@ pub fn status(args: &NightlyStatusSettings) -> Result<NightlyReport> {
 /// missing, older or changed.
 pub fn erase(args: &NightlyEraseSettings) -> Result<NightlyReport> {
     let folder = &args.state;
-    let mut users: BTreeSet<_> = args.users.iter().cloned().collect();
+    let mut users: BTreeSet<_> = args.users.iter().flatten().cloned().collect();
     if let Some(list) = &args.list {
         users.extend(read_user_ids(list)?);
     }
