@@ -19,7 +19,7 @@ from . import _html, _native, tables
 from ._json import loads
 from ._numpy import np
 from .certificate import Certificate
-from .errors import BadInput, BadSetting, DpError, DpWarning, OutputExists, PrivacyWarning, not_fitted
+from .errors import BadInput, BadSetting, DpError, DpWarning, LedgerMissing, OutputExists, PrivacyWarning, not_fitted
 from .ledger import NO_LEDGER, Ledger
 from .plan import Plan
 from .report import Report
@@ -141,10 +141,18 @@ class Estimator:
             try:
                 yield files
             except DpError as error:
-                error.args = tuple(_renamed(text, files) for text in error.args)
+                error.args = tuple(self._in_python(_renamed(text, files)) for text in error.args)
+                if isinstance(error, LedgerMissing):
+                    error.args = (f"{error.args[0]}: `dp.Ledger.create` makes one", *error.args[1:])
                 if isinstance(error, BadInput) and error.source is not None:
                     error.source = _renamed(error.source, files)
                 raise
+
+    def _in_python(self, text: str) -> str:
+        """A message with the names that settings have here."""
+        for name in self._parameters():
+            text = text.replace(f"`{self._settings.get(name, name)}`", f"`{name}`")
+        return text
 
     def _public_value(self, name: str) -> Any:
         """Convert a parameter that may be a table."""

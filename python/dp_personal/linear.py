@@ -156,10 +156,17 @@ class _Linear(Estimator):
         if y is None:
             user = self.user if groups is not None else None
             return self._linear.personalize(tables.source(X, "history"), user, self._balanced())
-        array = _arrays.features(X, self.n_features_in_, type(self).__name__)
+        array = self._matrix(X)
         columns = dict(zip(self._linear.columns(), array.T, strict=True))
         columns[self._linear.target()] = self._labels(_arrays.labels(y, len(array)))
         return self._linear.personalize(*_with_users(columns, groups, "history"), self._balanced())
+
+    def _matrix(self, X: Any) -> Array:
+        """The features of training: by name if X has all of their names, else by position."""
+        names, given = self._linear.columns(), _arrays.names_of(X)
+        if given and set(names) <= set(given):
+            X = X.select(names) if hasattr(X, "select") else X[names]
+        return _arrays.features(X, self.n_features_in_, type(self).__name__)
 
     def _balanced(self) -> bool:
         """Whether both classes of a user's rows have equal weight."""
@@ -175,7 +182,7 @@ class _Linear(Estimator):
         names = self._linear.columns()
         if groups is None and _is_table(X, names):
             return np.array(self._linear.predict(people, tables.source(X, "rows"), None))
-        array = _arrays.features(X, self.n_features_in_, type(self).__name__)
+        array = self._matrix(X)
         is_whole = np.isfinite(array).all(axis=1)
         columns = dict(zip(names, array[is_whole].T, strict=True))
         users = None if groups is None else np.asarray(groups)[is_whole]

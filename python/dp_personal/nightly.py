@@ -51,12 +51,12 @@ class _Nights:
         return loads(json)
 
     def erase(self, users: Iterable[object]) -> int:
-        """Erase users by their ids in the ratings; returns the number of ids given.
+        """Erase users by their ids in the ratings (text is one id); returns the number of ids given.
 
         They add nothing to later nights, even if records of theirs appear again. A tombstone of each is kept under the
         secret key.
         """
-        given = _given(state=os.fspath(self.path), lists={"users": users})
+        given = _given(state=os.fspath(self.path), lists={"users": [users] if isinstance(users, str) else users})
         json, _ = _native.nightly_erase(given)
         return int(loads(json)["n_erased"])
 

@@ -75,6 +75,9 @@ class Personalized:
         """Number of the user's records of items that the model does not know."""
         return self._own.n_unknown_items
 
+    def __repr__(self) -> str:
+        return "<Personalized: one user's private part of a model>"
+
     def __reduce__(self) -> str:
         raise TypeError("a user's own part of a model is private and is not pickled: make it anew from the history")
 
@@ -83,8 +86,8 @@ class ItemVectors:
     """Released item vectors for serving recommendations: numpy, faiss, or any library that reads Arrow.
 
     The inner product of a row with `Personalized.vector` orders items as `Personalized.recommend` does, because item
-    biases are a column of the rows. Polars, duckdb, pandas and pyarrow accept this object as a table of `item`, `title`
-    and `vector`, a fixed-size list in single precision.
+    biases are a column of the rows. Polars, duckdb, pandas (`DataFrame.from_arrow`) and pyarrow accept this object as a
+    table of `item`, `title` and `vector`, a fixed-size list in single precision.
     """
 
     def __init__(self, factors: _native.Factors) -> None:

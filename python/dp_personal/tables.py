@@ -28,10 +28,12 @@ def source(data: Any, name: str) -> str | _native.Table:
         return data
     if isinstance(data, Mapping):
         return of_columns(data, name)
-    if hasattr(data, "__arrow_c_stream__"):
+    if hasattr(data, "__arrow_c_stream__") and type(data).__name__ != "Series":  # which has a stream too, but no named columns
         try:
             return _native.Table.from_arrow(name, data)
         except ImportError:  # pandas without pyarrow
+            if not data.columns.is_unique:
+                raise BadInput(f"{name}: several columns have the same name") from None
             return of_columns({str(column): data[column] for column in data.columns}, name)
     if hasattr(data, "__dataframe__"):
         from pyarrow.interchange import from_dataframe
@@ -39,8 +41,11 @@ def source(data: Any, name: str) -> str | _native.Table:
         return _native.Table.from_arrow(name, from_dataframe(data))
     raise BadInput(
         f"{name}: expected a table with `__arrow_c_stream__` (polars, pandas, pyarrow, duckdb), a mapping of names to "
-        f"arrays or the name of a file; found {type(data).__name__}"
+        f"arrays or the name of a file; found {type(data).__name__}{_HINTS.get(type(data).__name__, '')}"
     )
+
+
+_HINTS = {"LazyFrame": ": call its `collect()`", "Series": ": a table has named columns, as `series.to_frame()` has"}
 
 
 def of_columns(columns: Mapping[str, Any], name: str) -> _native.Table:
@@ -60,7 +65,8 @@ def _values(values: Any) -> tuple[str, Any]:
 
 
 def _is_missing(value: object) -> bool:
-    return value is None or (isinstance(value, float) and np.isnan(value))
+    is_nan = isinstance(value, float) and bool(np.isnan(value))
+    return value is None or is_nan or type(value).__name__ in {"NAType", "NaTType"}  # pandas' missing values
 
 
 def is_matrix(data: Any) -> bool:
@@ -95,8 +101,8 @@ def _ids(items: Iterable[Any]) -> Array:
 
 
 def to_csv(data: Any, names: Sequence[str]) -> bytes:
-    """A public table as the bytes of a csv file; a plain list becomes one column with the first name."""
-    if isinstance(data, list | tuple | set):
+    """A public table as the bytes of a csv file; a list, array or series becomes one column with the first name."""
+    if isinstance(data, list | tuple | set) or getattr(data, "ndim", len(getattr(data, "shape", ()))) == 1:
         data = {names[0]: _ids(data)}
     table = source(data, "table")
     if isinstance(table, str):

@@ -187,3 +187,16 @@ def test_federated_ratings_of_public_items(ratings: dict[str, Any]) -> None:
     )
     model.fit(ratings)
     assert "drama" in " ".join(model.features_)
+
+
+def test_columns_are_matched_by_name() -> None:
+    X, y, groups = rows()
+    names = [f"x{at}" for at in range(N_FEATURES)]
+    frame = pl.DataFrame(X, schema=names)
+    model = ESTIMATORS[0]().fit(frame, y, groups=groups)
+    first = frame[:30], y[:30], groups[:30]
+    expected = model.predict(frame[:5], groups=groups[:5], history=first)
+    turned = frame.select(names[::-1])
+    history = turned[:30], y[:30], groups[:30]
+    assert np.array_equal(model.predict(turned[:5], groups=groups[:5], history=history), expected)
+    assert np.array_equal(model.personalize(turned[:20], y[:20]).coef_, model.personalize(X[:20], y[:20]).coef_)

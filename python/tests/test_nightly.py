@@ -79,6 +79,7 @@ def test_users_are_erased_by_their_ids(tmp_path: Path, catalogue: Path) -> None:
     store = tmp_path / "state" / "first-seen"
     before = store.read_bytes()
     assert nights.erase(["u7", "u8"]) == 2
+    assert nights.erase("u12") == 1  # one id, not three letters
     after = store.read_bytes()
     # two entries of those that were there became tombstones
     assert after != before

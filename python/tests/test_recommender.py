@@ -405,3 +405,10 @@ def test_public_ratings_are_a_prior_as_a_file_or_in_memory(
 
     with pytest.raises(dp.DpError, match="prior"):
         seeded.set_params(prior={"item": ["elsewhere"], "x": [1.0]}).fit(ratings)
+
+
+def test_messages_name_the_parameters_of_python(tmp_path: Path, ratings: dict[str, Any]) -> None:
+    with pytest.raises(dp.errors.BadSetting, match="give `catalogue`, a public catalogue"):
+        dp.PrivateRecommender(ledger=dp.NO_LEDGER, rating="stars").fit(ratings)
+    with pytest.raises(dp.errors.LedgerMissing, match=r"no\.ledger: `dp\.Ledger\.create` makes one"):
+        dp.PrivateRecommender(ledger=tmp_path / "no.ledger", rating="stars", item_ids_are_public=True).fit(ratings)

@@ -177,3 +177,32 @@ def test_histories_are_tables_mappings_or_lists(recommender: dp.PrivateRecommend
     with pytest.raises(dp.BadInput, match="one user"):
         model.personalize({"user_id": [1, 2], "item": [0, 3], "stars": [5.0, 1.0]})
     assert model.personalize({"nowhere": 5.0}).n_unknown_items == 1
+
+
+def test_missing_ids_are_missing_whatever_pandas_calls_them() -> None:
+    values = [
+        pd.Series(["a", pd.NA], dtype="string"),
+        np.array(["a", pd.NaT], dtype=object),
+        np.array(["a", np.nan], dtype=object),
+    ]
+    assert [tables._values(column) for column in values] == [("str", ["a", ""])] * 3
+
+
+def test_a_series_is_no_table_and_a_list_of_public_ids(ratings: Ratings) -> None:
+    frame = pd.DataFrame(ratings)
+    with pytest.raises(dp.errors.BadInput, match="found Series: a table has named columns"):
+        factors(frame["stars"])
+    with pytest.raises(dp.errors.BadInput, match="several columns have the same name"):
+        tables.source(_NoArrow(pd.concat([frame, frame], axis=1)), "ratings")
+    with pytest.raises(dp.errors.BadInput, match="call its `collect\\(\\)`"):
+        factors(pl.DataFrame(ratings).lazy())
+    public = sorted(set(frame["item"]))
+    lists = [public, pd.Series(public), pl.Series(public), np.array(public)]
+    assert len({tables.to_csv(ids, ["item"]) for ids in lists}) == 1
+
+
+class _NoArrow(pd.DataFrame):
+    """A frame of pandas without pyarrow."""
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
+        raise ImportError("pyarrow")
