@@ -121,10 +121,12 @@ const NO_HEADER: &str = "if the file has no header, --header names its columns i
 /// The flag that names a column whose name differs from the usual ones.
 fn column_hint(role: ColumnRole) -> Option<String> {
     let flag = match role {
-        ColumnRole::User => "name it with --user-col",
-        ColumnRole::Item => "name it with --item-col for ratings; in a table of items, rename it",
+        ColumnRole::User => "name it with --user-col where the command has it",
+        ColumnRole::Item => {
+            "name it with --item-col where the command has it; in a table of items or of one user's records, rename it"
+        }
         ColumnRole::Rating => {
-            "name it with --rating-col (dp federate: --target-col); --feedback implicit needs no ratings unless --min-rating says which \
+            "name it with --rating-col where the command has it (dp federate: --target-col), else rename it; --feedback implicit needs no ratings unless --min-rating says which \
              ratings count as positive"
         }
         ColumnRole::Target => "name it with --target-col",

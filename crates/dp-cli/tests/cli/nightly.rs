@@ -722,6 +722,12 @@ fn a_number_below_the_last_night_is_refused_and_the_last_one_is_not_made_again()
         false
     );
     assert_eq!(sandbox.read("state/ledger"), ledger);
+    // nor is a date: it would take everybody's lifetime
+    let before = sandbox.read("state/ledger");
+    night(&sandbox, 20_261_127, "")
+        .exits(2)
+        .says(&["counts days"]);
+    assert_eq!(sandbox.read("state/ledger"), before);
 }
 
 #[test]

@@ -1107,8 +1107,17 @@ impl State {
     /// Tonight's number, as it was given or by the calendar.
     fn tonight(&self, given: Option<usize>, was_restored: bool) -> Result<u32> {
         match given {
-            Some(night) => u32::try_from(night)
-                .map_err(|_| Error::Usage(format!("`night` {night} is too large"))),
+            Some(night) => {
+                // a wrong one would take the lifetimes of all users
+                let most = self.today().saturating_add(self.pace.horizon());
+                let fits = u32::try_from(night).ok().filter(|night| *night <= most);
+                fits.ok_or_else(|| {
+                    Error::Usage(format!(
+                        "`night` {night} is above {most}, the days since the state was made and a horizon more: it counts days, and no \
+                         earlier night can be made after it"
+                    ))
+                })
+            }
             None if was_restored => {
                 let text = "`restored` needs `night`, a number above those of all nights that were made: none may be made twice";
                 Err(Error::Usage(text.to_owned()))
@@ -1221,7 +1230,7 @@ impl State {
         let night = match is_new {
             true => format!("{}, made now", settings.night),
             false => format!(
-                "{} is the last one and was made before: nothing was paid, and its model was written again without tonight's {records}",
+                "{} is the last one and was made before: nothing was paid, and its model was written again from the list of releases; tonight's {records} were not read",
                 settings.night
             ),
         };
