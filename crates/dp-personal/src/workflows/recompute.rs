@@ -445,7 +445,9 @@ mod tests {
             .with("epsilon", "1")
             .with("delta", "1e-5");
         let settings: TrainSettings = given.settings().unwrap();
-        let mut certificate = train(&settings, &mut Silent).unwrap().certificate;
+        train(&settings, &mut Silent).unwrap();
+        let written = out.join(output::CERTIFICATE);
+        let mut certificate = output::read_certificate(&written).unwrap();
         let list = Some(internal_folder_of(&out).join(INTERNAL_RELEASES));
         let by = |certificate: &_| recompute(&out, list.as_deref(), certificate).unwrap();
         let same = by(&certificate);
