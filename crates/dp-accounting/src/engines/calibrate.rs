@@ -103,7 +103,8 @@ pub fn sampling_probability(
 /// # Numerics
 /// Safeguarded secant steps on ln epsilon against ln x, with fast estimates where available; the
 /// last few steps use the certified upper bound. The epsilon of the result is below the target by
-/// at most half the width of its own bracket, or 1e-11 if that is larger.
+/// at most half the numerical width of its bound, or 1e-11 if that is larger. Where no mechanism
+/// attains the bound, this is less than the width of the bracket, whose lower end is 0.
 pub fn smallest(
     target: ApproxDp,
     adjacency: Adjacency,
