@@ -271,7 +271,7 @@ impl Search {
         let falls = |slope: &f64| slope * towards < -0.01 && slope.is_finite();
         let mut slope = slope.filter(falls).unwrap_or(-towards);
         let (mut bad, mut good): (Option<Point>, Option<(Point, PrivacyBound)>) = (None, None);
-        let (mut x, mut reach) = (near, 1.0);
+        let (mut x, mut reach) = (near.clamp(low, high), 1.0);
         let mut last: Option<Point> = None;
         loop {
             let (excess, bound) = self.certified(&event(x))?;

@@ -49,6 +49,9 @@ enum Question {
 /// Relative width of a bracket that no other method needs to improve.
 const CLOSE: f64 = 1e-6;
 
+/// Relative size of the steps in a bound by Renyi divergences, from the search for its order.
+const RENYI_STEP: f64 = 1e-8;
+
 /// Relative error allowed for the closed form of Gaussian mechanisms.
 const GDP_ERROR: f64 = 4e-12;
 
@@ -116,7 +119,7 @@ impl TightestAccountant {
         if let Some(found) = inverted.filter(|(bound, _)| is_close(bound)) {
             return Ok(found);
         }
-        let renyi = self.renyi(question).map(|bound| (bound, width(&bound)));
+        let renyi = (self.renyi(question)).map(|bound| (bound, RENYI_STEP * bound.upper));
         if let Ok(found) = &renyi
             && (found.0.upper <= enough || is_close(&found.0))
         {

@@ -1,25 +1,4 @@
-//! Tables from Parquet files: with the feature, the same as from csv; without it, a message that
-//! names the feature.
-
-#[cfg(not(feature = "parquet"))]
-#[test]
-fn without_the_feature_the_message_names_it() {
-    let sandbox = crate::support::Sandbox::with_ratings();
-    sandbox.write("ratings.parquet", "PAR1");
-    sandbox.write("other.dat", "PAR1 whatever it is called");
-    for file in ["ratings.parquet", "other.dat"] {
-        let train = ["train", file, "--epsilon", "1", "--delta", "1e-5"];
-        sandbox.dp(&train).exits(4).says(&[
-            file,
-            "without the feature `parquet`",
-            "--features parquet",
-        ]);
-    }
-    assert_eq!(
-        sandbox.names(),
-        ["other.dat", "ratings.csv", "ratings.parquet"]
-    );
-}
+//! Tables from Parquet files give the same as those from csv.
 
 #[cfg(feature = "parquet")]
 mod with_the_feature {

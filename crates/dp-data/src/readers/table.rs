@@ -872,6 +872,21 @@ impl<'a> Lines<'a> {
 mod tests {
     use super::*;
 
+    #[cfg(not(feature = "parquet"))]
+    #[test]
+    fn without_the_feature_parquet_files_are_known_by_name_or_content_and_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, bytes) in [("a.parquet", "user,item"), ("a.dat", "PAR1")] {
+            let path = folder.path().join(name);
+            std::fs::write(&path, bytes).unwrap();
+            let refused = open_table(&path).err();
+            assert!(
+                matches!(refused, Some(Error::WithoutParquet { .. })),
+                "{name}"
+            );
+        }
+    }
+
     #[test]
     fn numbers_are_read_and_words_are_not() {
         for (text, value) in [

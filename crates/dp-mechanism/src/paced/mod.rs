@@ -197,8 +197,9 @@ impl PacedLifetime {
     }
 
     /// Whether none of these users, given by their 128-bit ids, was there on an earlier night
-    /// although others were. Those who were erased count as there. This indicates renamed ids, which would give everybody a new budget. No night is refused here
-    /// because of it, since everybody can see whether there is a night.
+    /// although others were. Erased users count as known. This indicates renamed ids, which would
+    /// give everybody a new budget. No night is refused here because of it, since everybody can
+    /// see whether there is a night.
     ///
     /// # Privacy
     /// The result depends on private data.

@@ -122,7 +122,7 @@ pub(crate) fn recompute(
         let here = dp_linalg::vector_instructions();
         if let Some(made) = made.filter(|made| *made != here) {
             return cannot(format!(
-                "the model was made with {made} instructions and this processor has {here}, so its last digits may differ: use a processor with the same"
+                "the model was made with {made} instructions and this processor has {here}, so its last digits may differ; whether more does can be told on a processor with the same instructions"
             ));
         }
         let what = format!("{} does not follow from the releases", path.display());
