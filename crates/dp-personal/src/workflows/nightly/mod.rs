@@ -1230,7 +1230,7 @@ impl State {
         let night = match is_new {
             true => format!("{}, made now", settings.night),
             false => format!(
-                "{} is the last one and was made before: nothing was paid, and its model was written again from the list of releases; tonight's {records} were not read",
+                "{} is the last one and was made before: nothing was paid, and its model was written again from the list of releases, without tonight's {records}",
                 settings.night
             ),
         };
