@@ -103,6 +103,10 @@ fn the_epsilon_that_a_refusal_names_is_enough() {
     let made = ["--ledger-epsilon", &needed];
     federate(&sandbox, "1", &[&CHOICE[..], &made].concat()).exits(0);
     assert_eq!(show(&sandbox)["kind"], "mixed");
+    // and the run makes use of what it was given
+    let certificate = sandbox.value("dp-model/certificate.json");
+    let epsilon = certificate["guarantee"]["epsilon"].as_f64().unwrap();
+    assert!((0.999..=1.0).contains(&epsilon), "{epsilon}");
 }
 
 #[test]
