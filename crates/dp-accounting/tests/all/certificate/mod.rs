@@ -156,7 +156,7 @@ fn space_between_members_is_free_but_nothing_else() {
     assert_eq!(Certificate::from_json(&spread).unwrap(), certificate);
     let edits = [
         text.replacen("\"unit\"", "\"extra\": 1,\n\"unit\"", 1),
-        text.replacen("1234", "1234.0", 1),
+        text.replacen(": 1234", ": 1234.0", 1),
         text.replacen("0.00001", "1e-5", 1),
         text.replacen("\"unit\": \"user\",", "", 1),
         format!("{text}x"),
