@@ -274,7 +274,7 @@ pub enum Error {
         line: usize,
     },
     /// The ledger exists and was created for something else.
-    #[error("the ledger {} was created with {field} {found}, and this run has {expected}", path.display())]
+    #[error("the ledger {} was created with {} {found}, and this run has {expected}", path.display(), field.replace('_', " "))]
     LedgerMismatch {
         /// The ledger file.
         path: PathBuf,

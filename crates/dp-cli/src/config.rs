@@ -172,6 +172,8 @@ fn expected_number(error: &clap::Error) -> Option<String> {
     let source = error.source()?;
     let kind = if shown.starts_with("--alpha-grid") {
         "numbers from 0 to inf, separated by commas, as in 0,0.3,1,inf"
+    } else if shown.contains(',') && source.is::<ParseFloatError>() {
+        "numbers separated by commas, as in 1,5"
     } else if source.is::<ParseFloatError>() {
         "a number, such as 0.5 or 1e-5"
     } else if source.is::<ParseIntError>() {

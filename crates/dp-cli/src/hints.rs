@@ -8,13 +8,14 @@ use dp_personal::error::{Error as WorkflowError, Shortfall};
 use dp_personal::output::{rounded_down, rounded_up};
 use dp_personal::{mechanism, multitask};
 
+use crate::args::own_flag;
 use crate::error::Error;
 
 impl Error {
-    /// What to do about the error, if this is not clear from the message.
-    pub(crate) fn hint(&self) -> Option<String> {
+    /// What to do about an error of this command, if this is not clear from the message.
+    pub(crate) fn hint(&self, command: &str) -> Option<String> {
         let text = match self {
-            Self::Workflow(error) => return hint(error),
+            Self::Workflow(error) => return hint(error, command),
             Self::Questions {
                 source: QuestionError::Syntax(_),
                 ..
@@ -32,9 +33,9 @@ impl Error {
     }
 }
 
-fn hint(error: &WorkflowError) -> Option<String> {
+fn hint(error: &WorkflowError, command: &str) -> Option<String> {
     let text = match error {
-        WorkflowError::AfterPayment { error, .. } => return hint(error),
+        WorkflowError::AfterPayment { error, .. } => return hint(error, command),
         WorkflowError::Budget(shortfall) => return Some(shortfall_hint(shortfall)),
         WorkflowError::Accounting(error)
         | WorkflowError::Training(multitask::Error::Accounting(error)) => {
@@ -65,13 +66,27 @@ fn hint(error: &WorkflowError) -> Option<String> {
             "the ledger itself records what was spent; if the other files cannot be restored and you are sure that these are its \
              data, --same-data-set binds the ledger to them again"
         }
-        WorkflowError::Data(dp_data::Error::UnknownColumn { role, .. }) => {
-            return column_hint(*role);
+        WorkflowError::Data(dp_data::Error::UnknownColumn {
+            role, can_be_named, ..
+        }) => {
+            return Some(match *can_be_named {
+                true => column_hint(*role, command),
+                false => "the columns of this table have these names: rename them in its header"
+                    .to_owned(),
+            });
         }
         WorkflowError::Data(dp_data::Error::Malformed {
             expected: Expected::Header | Expected::Separator,
             ..
-        }) => NO_HEADER,
+        }) => {
+            return Some(match own_flag(command, "header") {
+                Some(flag) => format!(
+                    "{}; other tables need a header of their own",
+                    no_header(&flag)
+                ),
+                None => "the table needs a header".to_owned(),
+            });
+        }
         WorkflowError::Data(dp_data::Error::Malformed {
             expected: Expected::NoNames,
             ..
@@ -115,28 +130,38 @@ fn hint(error: &WorkflowError) -> Option<String> {
     Some(text.to_owned())
 }
 
-const NO_HEADER: &str = "if the file has no header, --header names its columns in order, as in --header user,item,rating (a file \
-                         for --history, --rows or --items needs its own header)";
+fn no_header(flag: &str) -> String {
+    format!(
+        "if the file has no header, {flag} names its columns in order, as in {flag} user,item,rating"
+    )
+}
 
-/// The flag that names a column whose name differs from the usual ones.
-fn column_hint(role: ColumnRole) -> Option<String> {
+/// How a command is told of a column whose name differs from the usual ones.
+fn column_hint(role: ColumnRole, command: &str) -> String {
+    let own = |setting: &str| own_flag(command, setting);
     let flag = match role {
-        ColumnRole::User => "name it with --user-col where the command has it",
-        ColumnRole::Item => {
-            "name it with --item-col where the command has it; in a table of items or of one user's records, rename it"
-        }
-        ColumnRole::Rating => {
-            "name it with --rating-col where the command has it (dp federate: --target-col), else rename it; --feedback implicit needs no ratings unless --min-rating says which \
-             ratings count as positive"
-        }
-        ColumnRole::Target => "name it with --target-col",
-        ColumnRole::Feature => {
-            "name them with --feature-cols; dp predict needs the column names of the training data, or for ratings those in the \
-             model's item-features.csv"
-        }
-        _ => return None,
+        ColumnRole::User => own("user_col"),
+        ColumnRole::Item => own("item_col"),
+        ColumnRole::Rating => own("rating_col").or_else(|| own("target_col")),
+        ColumnRole::Target => own("target_col"),
+        ColumnRole::Feature => own("feature_cols"),
+        _ => None,
     };
-    Some(format!("if it has another name, {flag}; {NO_HEADER}"))
+    let mut text = match (flag, role) {
+        (Some(flag), _) => format!("if it has another name, give it with {flag}"),
+        (None, ColumnRole::Feature) => "the file needs the columns that the model was trained on, under the same names; for ratings those in the model's \
+             item-features.csv"
+            .to_owned(),
+        (None, _) => "if it has another name, rename it in the file".to_owned(),
+    };
+    if role == ColumnRole::Rating && own("feedback").is_some() {
+        text += ", or, where a record only says that a user has an item, give --feedback implicit without --min-rating";
+    }
+    if let Some(flag) = own("header") {
+        text += "; ";
+        text += &no_header(&flag);
+    }
+    text
 }
 
 fn shortfall_hint(shortfall: &Shortfall) -> String {

@@ -104,7 +104,7 @@ pub(crate) fn print_error(error: &Error, command: &str) {
         }
         cause = reason.source();
     }
-    if let Some(hint) = error.hint() {
+    if let Some(hint) = error.hint(command) {
         say(&format!("hint: {hint}"));
     }
 }

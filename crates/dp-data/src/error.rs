@@ -76,9 +76,10 @@ pub enum Error {
         /// The file.
         path: String,
     },
-    /// The header has no column for something that is required.
+    /// The header has no column for something that is required, or several.
     #[error(
-        "{path}:{line}: {role} column not found, or not unique: looked for {}; {}",
+        "{path}:{line}: {}: looked for {}; {}",
+        if *is_ambiguous { format!("more than one {role} column") } else { format!("{role} column not found") },
         looked_for.join(", "),
         names_of(header.as_deref(), *n_columns)
     )]
@@ -91,6 +92,11 @@ pub enum Error {
         role: ColumnRole,
         /// Accepted names.
         looked_for: Vec<String>,
+        /// Whether several columns have such a name.
+        is_ambiguous: bool,
+        /// Whether the caller can give another name; the columns of a table of items have fixed
+        /// ones.
+        can_be_named: bool,
         /// Number of columns.
         n_columns: usize,
         /// The column names. Absent if it is not certain that the first line is a header: it may

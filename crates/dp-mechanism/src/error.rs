@@ -156,6 +156,15 @@ pub enum Error {
         /// What is wrong with it, and what to do.
         what: &'static str,
     },
+    /// The list of releases holds a night that the ledger did not hand out.
+    #[error(
+        "the ledger did not pay for night {night}, which the list of releases holds: one of them is an older copy. Restore ledger, store of first nights and list \
+         of releases from the same copy; nothing was paid or released"
+    )]
+    UnpaidNight {
+        /// The first such night.
+        night: u32,
+    },
     /// A release that a run of a paced lifetime does not make, or a night of a lifetime that was
     /// requested from another kind of run.
     #[error("{what}")]

@@ -376,7 +376,9 @@ impl Error {
             | Self::LedgerLost { .. }
             | Self::ReleasesMissing { .. }
             | Self::LedgerCut { .. }
-            | Self::Releases(dp_mechanism::Error::FirstSeen { .. }) => ErrorKind::Ledger,
+            | Self::Releases(
+                dp_mechanism::Error::FirstSeen { .. } | dp_mechanism::Error::UnpaidNight { .. },
+            ) => ErrorKind::Ledger,
             Self::Data(_) | Self::Read { .. } | Self::Model { .. } => ErrorKind::Input,
             Self::Certificate { .. }
             | Self::Artifact { .. }
@@ -515,6 +517,7 @@ fn of_run(error: KernelError) -> Result<Error, KernelError> {
         | KernelError::EndOfList
         | KernelError::NotResumable
         | KernelError::FirstSeen { .. }
+        | KernelError::UnpaidNight { .. }
         | KernelError::Nightly { .. }
         | KernelError::Io { .. } => Ok(Error::Releases(error)),
         other => Err(other),

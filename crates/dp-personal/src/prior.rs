@@ -214,6 +214,11 @@ impl PriorTable {
         }
     }
 
+    /// Number of its columns that are taste factors.
+    pub(crate) const fn n_tastes(&self) -> usize {
+        self.n_tastes
+    }
+
     /// Number of items of a catalogue that the table contains.
     pub(crate) fn n_known(&self, catalogue: &ItemCatalogue) -> usize {
         let ids = catalogue.ids().iter();

@@ -66,6 +66,9 @@ impl NightlySubspaceParams {
         }
     }
 
+    /// Most features, a shared intercept included.
+    pub const MAX_FEATURES: usize = 256;
+
     /// Checks every range.
     ///
     /// # Errors
@@ -180,7 +183,8 @@ impl Trainer for NightlySubspace {
     }
 
     fn requests(&self, dim: usize, _: Adjacency) -> Result<Requests> {
-        params::in_range("dim", dim, self.params.rank, 256, "from rank to 256")?;
+        let most = NightlySubspaceParams::MAX_FEATURES;
+        params::in_range("dim", dim, self.params.rank, most, "from rank to 256")?;
         let stages = [Stage::Projectors, Stage::Steps];
         let longest = stages.map(|stage| stage.len(dim, self.params.rank));
         let longest = longest.into_iter().max().unwrap_or_default() as u64;

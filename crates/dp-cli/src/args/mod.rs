@@ -238,14 +238,25 @@ pub(crate) fn with_flags(text: &str, flag: impl Fn(&str) -> Option<String>) -> S
 
 /// The flag for the argument of this name in a command or, if it has none, in another one.
 pub(crate) fn flag_of(command: &str, name: &str) -> Option<String> {
+    own_flag(command, name).or_else(|| {
+        let all = Cli::command();
+        let mut others = all
+            .get_subcommands()
+            .flat_map(|command| std::iter::once(command).chain(command.get_subcommands()));
+        others.find_map(|command| flag_in(command, name))
+    })
+}
+
+/// The flag for the argument of this name in a command.
+pub(crate) fn own_flag(command: &str, name: &str) -> Option<String> {
     let all = Cli::command();
     let mut words = command.split_whitespace();
-    let own = words.try_fold(&all, |command, word| command.find_subcommand(word));
-    let others = all
-        .get_subcommands()
-        .flat_map(|command| std::iter::once(command).chain(command.get_subcommands()));
-    let mut commands = own.into_iter().chain(others);
-    let arg = commands.find_map(|command| command.get_arguments().find(|arg| arg.get_id() == name));
+    let own = words.try_fold(&all, |command, word| command.find_subcommand(word))?;
+    flag_in(own, name)
+}
+
+fn flag_in(command: &clap::Command, name: &str) -> Option<String> {
+    let arg = command.get_arguments().find(|arg| arg.get_id() == name);
     arg.map(|arg| match (arg.get_long(), arg.get_short()) {
         (Some(long), _) => format!("--{long}"),
         (None, Some(letter)) => format!("-{letter}"),

@@ -210,7 +210,7 @@ fn unknown_column_names_are_told_with_what_was_looked_for() {
     rejects(
         "who,item,rating\nann,item-1,3\n",
         &[
-            "ratings.csv:1: user column not found, or not unique",
+            "ratings.csv:1: user column not found",
             "userId",
             "hint: ",
             "--user-col",
@@ -220,7 +220,7 @@ fn unknown_column_names_are_told_with_what_was_looked_for() {
     sandbox
         .train(&["--rating-col", "stars"])
         .exits(4)
-        .says(&["rating column not found", "looked for stars"]);
+        .says(&["rating column not found: looked for stars"]);
     sandbox.write(
         "ratings.csv",
         ratings(40, 25, 10).replace("user,item,rating", "who,what,stars"),
@@ -253,19 +253,32 @@ fn a_bad_catalogue_is_refused_like_bad_ratings() {
     for (text, part) in [
         ("", "items.csv: expected at least one record"),
         ("item,title\n", "items.csv: expected at least one record"),
-        (
-            "name\nx\n",
-            "items.csv:1: item column not found, or not unique",
-        ),
+        ("name\nx\n", "items.csv:1: item column not found"),
         (
             "item,title\na\n",
             "items.csv:2:2: expected 2 fields; found 1",
         ),
     ] {
         sandbox.write("items.csv", text);
-        train().says(&[part]);
+        let run = train().says(&[part]);
+        // neither flag is about a catalogue
+        assert!(!run.stderr.contains("--item-col"), "{}", run.stderr);
+        assert!(!run.stderr.contains("names its columns"), "{}", run.stderr);
     }
+    sandbox.write("items.csv", "item,item_id\na,b\n");
+    train().says(&[
+        "items.csv:1: more than one item column",
+        "rename them in its header",
+    ]);
     assert_eq!(sandbox.names(), ["items.csv", "ratings.csv"]);
+}
+
+#[test]
+fn a_range_in_another_notation_is_told_how_to_be_written() {
+    let sandbox = Sandbox::with_ratings();
+    let run = sandbox.train(&["--rating-range", "1-5"]);
+    run.exits(2)
+        .says(&["numbers separated by commas, as in 1,5"]);
 }
 
 #[test]

@@ -188,7 +188,7 @@ fn a_ledger_of_other_data_stops_the_run() {
         sandbox.dp(&[args.as_slice(), &["--ledger", "l.ledger"], more].concat())
     };
     next_day(&[]).exits(5).says(&[
-        "was created with data_set ratings.csv, and this run has next-day.csv",
+        "was created with data set ratings.csv, and this run has next-day.csv",
         "hint: ",
         "--data-set 'ratings.csv'",
     ]);

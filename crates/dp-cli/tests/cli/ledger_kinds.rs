@@ -330,7 +330,7 @@ fn two_ledgers_of_one_data_set_are_added_up() {
             "all.ledger",
         ])
         .exits(5)
-        .says(&["data_set"]);
+        .says(&["data set"]);
     assert!(!sandbox.exists("all.ledger"));
 }
 

@@ -668,7 +668,28 @@ fn the_status_shows_errors_by_night_to_the_owner() {
 #[test]
 fn a_state_that_was_put_back_goes_on_above_all_nights_that_were_made() {
     let sandbox = begun();
+    sandbox
+        .run(&words("nightly publish state to-publish"))
+        .exits(2)
+        .says(&["no model to publish yet", "dp nightly run"]);
     night(&sandbox, 0, "").exits(0);
+    // with an older ledger and store, the list has a night that was not paid for
+    let older = ["ledger", "first-seen", "first-seen.key"].map(|name| {
+        let name = format!("state/{name}");
+        let bytes = sandbox.read(&name);
+        (name, bytes)
+    });
+    night(&sandbox, 2, "").exits(0);
+    let newer = older.each_ref().map(|(name, _)| sandbox.read(name));
+    for (name, bytes) in &older {
+        sandbox.write(name, bytes);
+    }
+    night(&sandbox, 3, "--restored")
+        .exits(5)
+        .says(&["did not pay for night 2", "from the same copy"]);
+    for ((name, _), bytes) in older.iter().zip(newer) {
+        sandbox.write(name, bytes);
+    }
     night(&sandbox, 3, "--restored").exits(0);
     let run = sandbox.run(&words("nightly run state ratings.csv --restored"));
     run.exits(2).says(&["night"]);
@@ -840,9 +861,11 @@ fn nights_of_rows_and_of_ratings_are_not_mixed_up() {
     // a night with other columns is refused before it is paid
     let text = samples(40).replacen("a,b,c", "a,b,x", 1);
     sandbox.write("other.csv", text);
-    sandbox
-        .run(&words("nightly run-rows state other.csv --night 0"))
-        .exits(4);
+    let run = sandbox.run(&words("nightly run-rows state other.csv --night 0"));
+    let run = run
+        .exits(4)
+        .says(&["feature column not found", "under the same names"]);
+    assert!(!run.stderr.contains("--feature-cols"), "{}", run.stderr);
     assert_eq!(sandbox.read("state/ledger"), ledger);
     let of_ratings = begun();
     of_ratings.write("rows.csv", samples(40));
@@ -850,11 +873,17 @@ fn nights_of_rows_and_of_ratings_are_not_mixed_up() {
         .run(&words("nightly run-rows state rows.csv --night 0"))
         .exits(2)
         .says(&["dp nightly run"]);
-    for (more, code) in [("--rank 7", 2), ("--rank 1 --lifetime-epsilon 0", 2)] {
+    for (more, said) in [
+        (
+            "--rank 7 --lifetime-epsilon 1",
+            "2 features (a shared intercept included) and --rank 7",
+        ),
+        ("--rank 1 --lifetime-epsilon 0", "--lifetime-epsilon is 0"),
+    ] {
         let line = format!(
-            "nightly init-rows other --target-col target --feature-cols a,b --delta 1e-5 --lifetime-epsilon 1 {more}"
+            "nightly init-rows other --target-col target --feature-cols a,b --delta 1e-5 {more}"
         );
-        sandbox.run(&words(&line)).exits(code);
+        sandbox.run(&words(&line)).exits(2).says(&[said]);
         assert!(!sandbox.exists("other") && !sandbox.exists(".other.begun"));
     }
 }

@@ -253,6 +253,8 @@ pub(super) struct Header<'t, 'a> {
     places: HashMap<String, (usize, usize)>,
     /// Whether the names may be shown, because the line is certainly a header and not a record.
     is_sure: bool,
+    /// Whether the caller can say which columns to read.
+    can_be_named: bool,
 }
 
 impl<'t, 'a> Header<'t, 'a> {
@@ -277,9 +279,16 @@ impl<'t, 'a> Header<'t, 'a> {
         Ok(Self {
             table,
             is_sure: table.has_schema() || names.iter().any(is_usual),
+            can_be_named: true,
             names,
             places,
         })
+    }
+
+    /// The same for a table whose columns have fixed names.
+    pub(super) fn fixed(mut self) -> Self {
+        self.can_be_named = false;
+        self
     }
 
     /// The same if the operator gave these names: a line that contains one of them is a header.
@@ -332,10 +341,9 @@ impl<'t, 'a> Header<'t, 'a> {
 
     /// Whether there is a column called `name`, or with a usual name for this role.
     pub(super) fn has(&self, role: ColumnRole, name: Option<&str>) -> bool {
-        let is_usual = |n: &String| usual_names(role).iter().any(|u| n.eq_ignore_ascii_case(u));
         self.names
             .iter()
-            .any(|n| Some(n.as_str()) == name || is_usual(n))
+            .any(|n| Some(n.as_str()) == name || is_usual(n, role))
     }
 
     /// The name of a column.
@@ -346,8 +354,7 @@ impl<'t, 'a> Header<'t, 'a> {
     /// The first usual name that occurs in the header; none if two columns could be meant, because
     /// a wrong user column would protect the wrong unit.
     fn find_usual(&self, role: ColumnRole) -> Option<usize> {
-        let is_usual = |n: &&String| usual_names(role).iter().any(|u| n.eq_ignore_ascii_case(u));
-        if self.names.iter().filter(is_usual).count() > 1 {
+        if self.names.iter().filter(|n| is_usual(n, role)).count() > 1 {
             return None;
         }
         usual_names(role).iter().find_map(|usual| {
@@ -390,7 +397,13 @@ impl<'t, 'a> Header<'t, 'a> {
     }
 
     fn unknown(&self, role: ColumnRole, name: Option<&str>) -> Error {
+        let is_meant = |found: &&String| match name {
+            Some(name) => *found == name,
+            None => is_usual(found, role),
+        };
         Error::UnknownColumn {
+            is_ambiguous: self.names.iter().filter(is_meant).count() > 1,
+            can_be_named: self.can_be_named,
             path: self.table.name().to_owned(),
             line: self.table.line_number(),
             role,
@@ -402,6 +415,12 @@ impl<'t, 'a> Header<'t, 'a> {
             header: self.is_sure.then(|| self.names.clone()),
         }
     }
+}
+
+/// Whether a column of this name is read without being named.
+fn is_usual(name: &str, role: ColumnRole) -> bool {
+    let mut usual = usual_names(role).iter();
+    usual.any(|usual| name.eq_ignore_ascii_case(usual))
 }
 
 const fn usual_names(role: ColumnRole) -> &'static [&'static str] {

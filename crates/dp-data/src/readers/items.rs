@@ -118,7 +118,7 @@ fn read_items<C, T>(
 ) -> Result<Vec<(String, T)>> {
     let (input, name) = open_table(path)?;
     let mut table = Table::with_header(input, name)?;
-    let header = Header::read(&table)?;
+    let header = Header::read(&table)?.fixed();
     let (item, columns) = (header.find(ColumnRole::Item, None)?, find(&header)?);
     table.read_only(places(&columns).into_iter().chain([item]))?;
     let (mut items, mut known) = (Vec::new(), std::collections::HashSet::new());
@@ -163,7 +163,7 @@ fn year_of_title(title: &str) -> Option<u16> {
 pub fn read_catalogue(path: impl AsRef<Path>) -> Result<ItemCatalogue> {
     let (input, name) = open_table(path.as_ref())?;
     let mut table = Table::with_header(input, name)?;
-    let header = Header::read(&table)?;
+    let header = Header::read(&table)?.fixed();
     let item = header.find(ColumnRole::Item, None)?;
     let title = header.find(ColumnRole::Title, None).ok();
     table.read_only([Some(item), title].into_iter().flatten())?;
@@ -217,7 +217,7 @@ pub fn check_item_list(catalogue: impl AsRef<Path>, columns: [Option<&str>; 2]) 
     };
     let (input, name) = open_table(catalogue)?;
     let mut table = Table::with_header(input, name)?;
-    let header = Header::read(&table)?;
+    let header = Header::read(&table)?.fixed();
     let [user_column, item_column] = columns;
     if header.has(ColumnRole::User, user_column) {
         return refused(CatalogueFault::UserColumn);

@@ -357,8 +357,7 @@ fn files_without_records_are_empty() {
 
 #[test]
 fn unknown_columns_are_named_and_a_first_line_is_shown_only_if_it_is_a_header() {
-    let of_user =
-        "r.csv:1: user column not found, or not unique: looked for user, userId, user_id; ";
+    let of_user = "r.csv:1: user column not found: looked for user, userId, user_id; ";
     let found = message(auto("ann@example.org,x,good\na,b,1\n"));
     assert_eq!(
         found,
@@ -480,7 +479,7 @@ fn malformed_catalogues_are_named_by_place() {
     );
     assert_eq!(
         found(b"name,title\n1,x\n"),
-        "i.csv:1: item column not found, or not unique: looked for item, itemId, item_id, movieId, movie_id; \
+        "i.csv:1: item column not found: looked for item, itemId, item_id, movieId, movie_id; \
          the first line has 2 fields and none of the names that were looked for: if it is a record, the file has no header"
     );
     assert_eq!(
@@ -574,7 +573,7 @@ fn a_column_is_read_as_one_thing() {
 #[test]
 fn two_columns_that_could_be_the_user_must_be_told_apart() {
     let text = "userId,user,item,rating\na,b,c,1\n";
-    assert!(message(auto(text)).starts_with("r.csv:1: user column not found"));
+    assert!(message(auto(text)).starts_with("r.csv:1: more than one user column"));
     let named = RatingsColumns {
         user: Some("userId".into()),
         ..RatingsColumns::default()

@@ -76,8 +76,8 @@ impl<'a> Run<'a> {
     /// # Errors
     /// [`dp_accounting::Error::NightPassed`], [`dp_accounting::Error::NightDraws`] before any data
     /// is summed; [`Error::FirstSeen`]; [`Error::Nightly`] for a run that is not nightly, for
-    /// workers, and for sums by other machines; [`Error::List`] for a list with nights that the
-    /// ledger did not hand out; the errors of the backend, and [`Error::Io`].
+    /// workers, and for sums by other machines; [`Error::UnpaidNight`] for a list with a night that
+    /// the ledger did not hand out; the errors of the backend, and [`Error::Io`].
     pub fn night<C: VectorContribution>(
         &mut self,
         data: &Private<Interactions>,
@@ -215,7 +215,7 @@ impl<'a> Run<'a> {
             let is_paid = nightly.lifetime.has_night(night)
                 && matches!(entry.paid(), [line] if line.release_id == id);
             if !is_paid {
-                return Err(wrong("the ledger did not pay for this night"));
+                return Err(Error::UnpaidNight { night });
             }
             nightly.noise.skip(ask.n_keys);
         }

@@ -32,8 +32,8 @@ pub(super) struct RoundState {
     pub(super) matrices: Option<ReleasedGrams>,
     /// The last released matrix of all users, if one matrix is used for all items.
     pub(super) users: Option<UserMatrix>,
-    /// While the taste factors of a prior describe users: the length of factors without them.
-    pub(super) described: Option<usize>,
+    /// Whether users' factors come from taste factors that a prior had.
+    pub(super) are_described: bool,
     /// Evidence from the rounds about the items, if one matrix is used for all.
     pub(super) evidence: ItemEvidence,
 }
@@ -54,7 +54,8 @@ pub(super) struct Weighted<'a> {
 ///
 /// The releases are: the [scale of the ratings](crate::RatingScale) if the settings spend on it;
 /// the counts if the weights or the sampling need them; the items' total weights if items learn by
-/// gradient steps or share one matrix; then in each round those of [`ItemUpdate`]. A replay of a
+/// gradient steps or share one matrix; users' votes on the taste factors of a prior, if it has any;
+/// then in each round those of [`ItemUpdate`]. A replay of a
 /// list that ends early gives the model after the last complete round in it, if there is one.
 ///
 /// # Privacy
@@ -172,15 +173,12 @@ impl MatrixFactorization {
             dp_core::params::same_size("items of the prior", prior.n_items(), n_items)?;
         }
         let mut rounds = RoundState::new(params, n_items, dim)?;
-        let by_prior = self.prior_fits();
-        if let Some(fits) = &by_prior {
-            fits.describe(&mut rounds)?;
-        }
-        let now = |rounds: &RoundState| by_prior.as_ref().map_or(self, |fits| fits.at(rounds));
+        let voted = self.voted(data, &mut rounds, run)?;
+        let fit = voted.as_ref().unwrap_or(self);
         weights.clear_others(&mut rounds.factors);
         self.show(&rounds, counts.as_ref(), run)?;
         while rounds.n_rounds < params.n_rounds {
-            match now(&rounds).round(&on, &mut rounds, run) {
+            match fit.round(&on, &mut rounds, run) {
                 // the model of a list that ends early is that of its last complete round
                 Err(Error::Mechanism(RunError::EndOfList))
                     if rounds.n_rounds > 0 && run.is_at_end()? =>
@@ -195,7 +193,7 @@ impl MatrixFactorization {
         let factors = self.as_released(&rounds, counts.as_ref())?;
         let model = FactorModel::new(params.scoring(rounds.dim), factors, run.provenance())?;
         let model = model.with_counts(counts);
-        match now(&rounds).standard_errors(&rounds)? {
+        match fit.standard_errors(&rounds)? {
             Some(errors) => model.with_standard_errors(errors),
             None => Ok(model),
         }
@@ -252,6 +250,7 @@ impl MatrixFactorization {
             params.releases_scale(),
             params.releases_counts(),
             params.weight_share().is_some(),
+            self.has_prior_tastes(),
         ];
         let before = before.into_iter().map(usize::from).sum();
         let of_rounds = n_releases.saturating_sub(before);
@@ -330,7 +329,7 @@ impl MatrixFactorization {
             rhs_noise = grids.rhs().noise_multiplier();
             Ok::<_, Error>(grids)
         };
-        if let (Some(_), Some(scales)) = (rounds.described, on.scales) {
+        if let (true, Some(scales)) = (rounds.are_described, on.scales) {
             return self.described_round(on, scales, rounds, run);
         }
         let statistics = self.statistics(rounds.dim, &rounds.factors, on.weights)?;
@@ -375,7 +374,7 @@ impl RoundState {
             precision: 0.0,
             matrices: None,
             users: None,
-            described: None,
+            are_described: false,
             evidence: ItemEvidence::default(),
         })
     }

@@ -29,19 +29,13 @@ pub struct ItemPrior {
     lengths: Vec<f64>,
 }
 
-/// Number of standard deviations above which released sums of the first round support the taste
-/// factors of a prior. An item's sum excludes the effect of its own ratings on users' factors, so
-/// for taste factors of other items the sum over items has mean 0. Its variance is that of the
-/// products themselves: it includes the noise, the sampling of users, and true taste factors that
-/// wrong ones pick up.
-const LEAST_DEVIATIONS: f64 = 4.0;
 /// Maximum number of columns: their equations are solved for every axis in every step.
 const MOST_COLUMNS: usize = 1024;
 
 impl ItemPrior {
     /// From rows of `n_columns`, 1 to 1024, one for each item. The columns in `tastes`, at most
-    /// 255, are directions used for users' factors in the first round, and in
-    /// later ones if the sums of the first support them.
+    /// 255, are directions from which users' factors are computed, if users vote
+    /// for them.
     ///
     /// # Errors
     /// [`crate::Error::Param`] when these are out of range or a value is not between -1e6 and 1e6.
@@ -90,7 +84,7 @@ impl ItemPrior {
         self.columns.len() / self.n_columns
     }
 
-    /// Number of directions used for users' factors in the first round.
+    /// Number of directions on which users vote.
     #[must_use]
     pub fn n_tastes(&self) -> usize {
         self.tastes.len()
@@ -103,28 +97,6 @@ impl ItemPrior {
             lengths: Vec::new(),
             ..self.clone()
         }
-    }
-
-    /// Whether released sums of the first round support the taste factors; see [`LEAST_DEVIATIONS`].
-    ///
-    /// ```text
-    /// z_k = sum_i W_i q_ik r_ik / sqrt(sum_i (W_i q_ik r_ik)^2)        sum_k z_k >= 4 sqrt(d)
-    /// ```
-    pub(super) fn shows_in(&self, sums: &[f64], weights: &[f64], dim: usize) -> bool {
-        let n_shown = self.n_tastes().min(dim - 1);
-        let along = |k: usize| {
-            let items = sums.chunks_exact(dim).zip(weights);
-            let items = items.zip(self.columns.chunks_exact(self.n_columns));
-            let (mut sum, mut squares) = (0.0, f64::MIN_POSITIVE);
-            for ((r, w), columns) in items {
-                let term = w * columns[self.tastes.start + k] * r[1 + k];
-                sum += term;
-                squares += term * term;
-            }
-            sum / squares.sqrt()
-        };
-        let total: f64 = (0..n_shown).map(along).sum();
-        total >= LEAST_DEVIATIONS * (n_shown as f64).sqrt()
     }
 
     pub(super) fn into_columns(self) -> Vec<f64> {
@@ -149,37 +121,6 @@ impl ItemPrior {
             for (q, (x, length)) in row[1..].iter_mut().zip(tastes) {
                 *q = stddev * x * length / mean;
             }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use rand::SeedableRng;
-    use rand_chacha::ChaCha20Rng;
-    use rand_distr::{Distribution, StandardNormal};
-
-    use super::*;
-
-    #[test]
-    fn sums_along_the_taste_factors_support_them_and_others_do_not() {
-        let (n_items, dim) = (400, 3);
-        for seed in 0..20 {
-            let mut rng = ChaCha20Rng::seed_from_u64(seed);
-            let mut normal = || -> f64 { StandardNormal.sample(&mut rng) };
-            let tastes: Vec<f64> = (0..n_items * 2).map(|_| normal()).collect();
-            let weights: Vec<f64> = (0..n_items).map(|item| (1 + item % 5) as f64).collect();
-            let prior = ItemPrior::new(tastes.clone(), 2, 0..2).unwrap();
-            let mut shown = |share: f64| {
-                let rows = tastes.chunks_exact(2).zip(&weights);
-                let sums: Vec<f64> = rows
-                    .flat_map(|(q, w)| [0.0, share * w * q[0], share * w * q[1]])
-                    .map(|sum| sum + 2.0 * normal())
-                    .collect();
-                prior.shows_in(&sums, &weights, dim)
-            };
-            // standardised sums: normal around 0, so a false alarm has probability 3e-5; far above 4; far below -4
-            assert_eq!([0.0, 1.0, -1.0].map(&mut shown), [false, true, false]);
         }
     }
 }

@@ -973,7 +973,7 @@ impl MatrixFactorization {
             && is_first
             && dim > 1
             && params.score_model.is_biased()
-            && rounds.described.is_none();
+            && !rounds.are_described;
         let mut bound = settings.bound(params.label_bound, rounds.n_rounds);
         let mut x = self.coefficients(&rounds.factors, dim);
         if afresh {

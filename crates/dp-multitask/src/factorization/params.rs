@@ -9,6 +9,7 @@ use super::item_update::{
     GradientRounds, ItemUpdate, PooledMatrices, RecordSampling, ResidualRounds, ScoreModel,
 };
 use super::model::{NO_WEIGHING, Scoring, UserPenalties};
+use super::prior_rounds::VOTE_SHARE;
 use super::rating_scale::{RatingScale, ScaleContribution};
 use crate::allocation::n_head;
 use crate::regression::{GradientClip, ResidualBounds};
@@ -656,6 +657,7 @@ impl MatrixFactorization {
 
 const RATING_SCALE: &str = "rating scale";
 const ITEM_WEIGHTS: &str = "item weights";
+const TASTE_VOTES: &str = "votes on public taste factors";
 const RIGHT_HAND_SIDES: &str = "item right-hand sides";
 
 impl MatrixFactorization {
@@ -676,7 +678,7 @@ impl MatrixFactorization {
     /// [`crate::Error::Param`] when `n_items` is 0 or too large.
     pub(crate) fn shares(&self, n_items: usize) -> Result<Vec<ReleaseRequest>> {
         self.check_items(n_items)?;
-        let mut requests = requests(self.params(), n_items, self.begins_described());
+        let mut requests = requests(self.params(), n_items, self.has_prior_tastes());
         for request in &mut requests {
             request.label.insert_str(0, &self.label);
         }
@@ -693,11 +695,12 @@ impl MatrixFactorization {
     }
 }
 
-/// Rounds in which users are described by public tastes release their matrix as a sum of vectors.
+/// With taste factors of a prior, users vote on them, and if they are kept, rounds of statistics
+/// release the users' matrix as a sum of vectors.
 fn requests(
     settings: &FactorizationParams,
     n_items: usize,
-    begins_described: bool,
+    has_prior_tastes: bool,
 ) -> Vec<ReleaseRequest> {
     let mut requests = Vec::with_capacity(1 + 2 * settings.n_rounds);
     let mut left = 1.0;
@@ -729,6 +732,16 @@ fn requests(
         left -= share;
         requests.push(WeightTotals::request(ITEM_WEIGHTS, n_items, share));
     }
+    if has_prior_tastes {
+        let share = left * VOTE_SHARE;
+        left -= share;
+        requests.push(ReleaseRequest::new(
+            TASTE_VOTES,
+            share,
+            ReplaceFactor::Two,
+            1,
+        ));
+    }
     let dim = settings.score_model.coordinates(settings.largest_dim());
     for (round, share) in (1..).zip(round_shares(settings)) {
         let share = share * left;
@@ -755,7 +768,7 @@ fn requests(
             None => ("item matrices", GramSums::matrix_draws(n_items, dim)),
             Some(_) => ("pooled matrices", GramSums::pooled_matrix_draws(dim)),
         };
-        let factor = match begins_described {
+        let factor = match has_prior_tastes {
             true => ReplaceFactor::Two,
             false => ReplaceFactor::SqrtTwo,
         };

@@ -5,7 +5,7 @@ use dp_core::{Adjacency, ApproxDp, Interactions, Private, Scratch};
 use dp_data::{CatalogueSource, Ratings};
 use dp_mechanism::NoiseSource;
 use dp_multitask::{
-    FactorModel, FactorizationParams, MatrixFactorization, Observer, Round, Trainer,
+    FactorModel, FactorizationParams, ItemPrior, MatrixFactorization, Observer, Round, Trainer,
 };
 use serde_json::{Value, json};
 
@@ -64,8 +64,17 @@ fn checked(args: &TrainSettings) -> Result<Checked> {
     let opt_in = args.prior.opt_in.as_deref().map(OptIn::read).transpose()?;
     let fit = params.check()?;
     let metrics = metric_release(args, fit.params().into(), counts_items(&fit)?)?;
-    // neither noise nor cost depends on the number of items
-    let draft = with_metrics(&fit, metrics.as_ref(), target).plan(1, target, ADJACENCY)?;
+    // neither noise nor cost depends on the number of items; a table made of ratings has taste
+    // factors, unless it has too few of them
+    let n_tastes = match (&table, &opt_in) {
+        (Some(table), _) => table.n_tastes(),
+        (None, opt_in) => usize::from(opt_in.is_some()),
+    };
+    let draft = match n_tastes {
+        0 => fit.clone(),
+        n => (fit.clone()).with_prior(ItemPrior::new(vec![0.0; n], n, 0..n)?)?,
+    };
+    let draft = with_metrics(&draft, metrics.as_ref(), target).plan(1, target, ADJACENCY)?;
     Ok(Checked {
         target,
         fit,

@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use dp_accounting::{Ledger, Pace, Plan, gdp};
-use dp_core::{ApproxDp, Interactions, InteractionsBuilder, Private};
+use dp_core::{ApproxDp, Interactions, InteractionsBuilder, Private, params};
 use dp_data::{FeatureVocabulary, ItemCatalogue, Ratings, TableSource, user_key};
 use dp_mechanism::{NoiseSource, PacedLifetime, ReleaseList, Run, Trainer};
 use dp_multitask::{FactorModel, Fitted, NightlyFactorization, NightlyParams};
@@ -426,7 +426,7 @@ pub fn init(args: &NightlyInitSettings) -> Result<NightlyReport> {
             .map_err(|e| Error::read(folder, e))?,
         data_set: args.data_set.clone().unwrap_or(name),
         release_id: String::new(),
-        target: ApproxDp::target(args.lifetime_epsilon, args.delta)?,
+        target: lifetime_target(args.lifetime_epsilon, args.delta)?,
         pace: Pace::new(args.pace, horizon)?,
         settings: Learned::Items(Box::new(settings)),
         min_rating: args.min_rating,
@@ -448,7 +448,10 @@ pub fn init(args: &NightlyInitSettings) -> Result<NightlyReport> {
 /// The name of a state's folder, which must not be there.
 fn name_of_new(folder: &Path) -> Result<String> {
     if folder.symlink_metadata().is_ok() {
-        let text = format!("`state` {} exists already", folder.display());
+        let text = format!(
+            "`state` {} exists already: give another folder, or go on with its nights",
+            folder.display()
+        );
         return Err(Error::Usage(text));
     }
     let name = folder.file_name().ok_or_else(|| {
@@ -458,6 +461,12 @@ fn name_of_new(folder: &Path) -> Result<String> {
         ))
     })?;
     Ok(name.to_string_lossy().into_owned())
+}
+
+/// The target of a lifetime; an error names the setting.
+fn lifetime_target(epsilon: f64, delta: f64) -> Result<ApproxDp> {
+    params::finite_positive("lifetime_epsilon", epsilon)?;
+    Ok(ApproxDp::target(epsilon, delta)?)
 }
 
 fn horizon_of(given: usize) -> u32 {
@@ -1061,7 +1070,8 @@ fn keep(folder: &Path, made: &impl Serialize) -> Result<()> {
     replace_files(folder, &[(KEPT, serde_json::to_vec(made)?, false)], &[])
 }
 
-const STRANGERS: &str = "it knows none of tonight's users: users keep their ids for a lifetime, since a user whose id changes has a new budget";
+const STRANGERS: &str = "it knows none of tonight's users: users keep their ids for a lifetime, since a user whose id changes has a new budget. Give the data of the earlier nights as they are now, or create a \
+                         state for other users";
 
 /// The night, and whether it was made now.
 fn one_night<T: Trainer>(
@@ -1414,8 +1424,13 @@ pub fn erase(args: &NightlyEraseSettings) -> Result<NightlyReport> {
 /// As [`publish`](super::publish::publish).
 pub fn publish(args: &NightlyPublishSettings) -> Result<Published> {
     State::open(&args.state)?;
+    let model = args.state.join(MODEL);
+    if !model.exists() {
+        let text = "there is no model to publish yet: `dp nightly run`, or `run-rows`, makes the first night";
+        return Err(Error::Usage(text.to_owned()));
+    }
     publish_folder(&PublishSettings {
-        model: args.state.join(MODEL),
+        model,
         dest: args.dest.clone(),
         force: args.force,
     })

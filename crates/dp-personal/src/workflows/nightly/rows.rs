@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::{
     Comparison, Learned, NightlyReport, RELEASES, SCHEMA, State, days_since_1970, fact, horizon_of,
-    in_nights, keep, kept, name_of_new, of_the_unerased, one_night, open_account,
+    in_nights, keep, kept, lifetime_target, name_of_new, of_the_unerased, one_night, open_account,
 };
 use crate::error::{Error, Result};
 use crate::output::{PersonalRelease, PersonalReport, Seconds, SubspaceBy};
@@ -18,7 +18,7 @@ use crate::settings::{ColumnSettings, NightlyInitRowsSettings, NightlyRunRowsSet
 use crate::warnings;
 use crate::watch::{Watch, go_on};
 use crate::workflows::ledger::is_bound;
-use crate::workflows::personalize::HeldOut;
+use crate::workflows::personalize::{HeldOut, check_rank};
 use crate::workflows::private_run::{Clock, unit_of};
 use crate::workflows::train::ADJACENCY;
 
@@ -83,6 +83,7 @@ pub fn init_rows(args: &NightlyInitRowsSettings) -> Result<NightlyReport> {
     let ranges = Ranges::new(&args.ranges)?;
     let inputs = ranges.inputs_of(&draft, &args.feature_cols, &args.target_col)?;
     inputs.check().map_err(Error::Usage)?;
+    check_rank(args.rank, inputs.dim(), NightlySubspaceParams::MAX_FEATURES)?;
     let horizon = horizon_of(args.horizon);
     let mut subspace = NightlySubspaceParams::new(args.rank);
     subspace.most_nights = subspace.most_nights.max(4 * horizon);
@@ -107,7 +108,7 @@ pub fn init_rows(args: &NightlyInitRowsSettings) -> Result<NightlyReport> {
         ledger: ledger.map_err(|e| Error::read(folder, e))?,
         data_set: args.data_set.clone().unwrap_or(name),
         release_id: String::new(),
-        target: ApproxDp::target(args.lifetime_epsilon, args.delta)?,
+        target: lifetime_target(args.lifetime_epsilon, args.delta)?,
         pace: dp_accounting::Pace::new(args.pace, horizon)?,
         settings: Learned::Rows(rows),
         min_rating: None,

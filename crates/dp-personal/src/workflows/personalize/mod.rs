@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 pub use self::audit::audit;
 pub(crate) use self::held_out::HeldOut;
 use self::settings::Settings;
+pub(crate) use self::settings::check_rank;
 use crate::error::Result;
 use crate::metric_release::{Measured, MetricRelease, TrainedAndHeldOut, with_metrics};
 use crate::output::{PersonalRelease, PersonalReport, Seconds, SubspaceBy};

@@ -83,16 +83,21 @@ impl Settings {
         target: ApproxDp,
         adjacency: Adjacency,
     ) -> Result<Plan> {
-        let (dim, rank, most) = (inputs.dim(), self.method.rank, self.most_features());
-        if !(rank..=most).contains(&dim) {
-            let text = format!(
-                "{dim} features (a shared intercept included) and `rank` {rank}; expected from {rank} to \
-                 {most} features: choose another `rank` or fewer `feature_cols`"
-            );
-            return Err(Error::Usage(text));
-        }
+        let dim = inputs.dim();
+        check_rank(self.method.rank, dim, self.most_features())?;
         with_metrics(&self.fit, self.metrics.as_ref(), target).plan(dim, target, adjacency)
     }
+}
+
+/// Checks a rank against the number of features, of which at most `most` are supported.
+pub(crate) fn check_rank(rank: usize, dim: usize, most: usize) -> Result<()> {
+    if (rank..=most).contains(&dim) {
+        return Ok(());
+    }
+    Err(Error::Usage(format!(
+        "{dim} features (a shared intercept included) and `rank` {rank}; expected from {rank} to {most} features: choose another \
+         `rank` or fewer `feature_cols`"
+    )))
 }
 
 fn method_of(args: &PersonalModelSettings, rank: usize) -> Result<MethodSettings> {
