@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::error::{Error, Result};
 use crate::item_features::{FEATURE_WEIGHTS, FEATURES};
 use crate::output::{
-    self, CERTIFICATE, ITEM_FEATURES, MODEL_FILES, Manifest, RELEASED, RELEASES, ReleasedRun,
+    self, CERTIFICATE, ITEM_FEATURES, ITEM_VECTORS, ITEMS, MODEL_FILES, Manifest, RELEASED, RELEASES, ReleasedRun,
     SHARED, SUBSPACE,
 };
 use crate::prior::PRIOR;
@@ -136,7 +136,9 @@ fn recomputed(path: &Path) -> Result<(Certificate, PrivacyStatement)> {
 pub(crate) fn compare_files(folder: &Path, certificate: &Certificate) -> Result<()> {
     let has = |name: &&str| certificate.artifacts.iter().any(|file| file.name == *name);
     let lies = |name: &str| fs::symlink_metadata(folder.join(name)).is_ok();
-    let mut names: Vec<&str> = [SUBSPACE, SHARED].into_iter().filter(has).collect();
+    let models = [SUBSPACE, SHARED, ITEM_VECTORS].into_iter();
+    let mut names: Vec<&str> = models.filter(has).collect();
+    names.extend(has(&ITEM_VECTORS).then_some(ITEMS));
     if names.is_empty() {
         names.extend(MODEL_FILES);
     }
@@ -152,6 +154,7 @@ pub(crate) fn compare_files(folder: &Path, certificate: &Certificate) -> Result<
     ]
     .into_iter();
     names.extend(more.filter(|name| has(name) || lies(name)));
+
     for name in names {
         let path = folder.join(name);
         let does_not_belong = |reason: String| Error::Artifact {
