@@ -26,8 +26,9 @@ pub(crate) use folder::{
 pub(crate) use items_report::{ITEMS_COMMAND, ItemVectors, ItemsRelease, ItemsReport};
 pub(crate) use manifest::{INTERNAL_PREFIX, MANIFEST, Manifest};
 pub(crate) use model_file::{
-    CERTIFICATE, FACTORS, ITEM_VECTORS, ITEMS, MODEL_FILES, ReleasedShared, SHARED, SUBSPACE, catalogue_sha256,
-    model_files, read_model, read_shared, read_subspace, shared_bytes, subspace_bytes,
+    CERTIFICATE, FACTORS, ITEM_VECTORS, ITEMS, MODEL_FILES, ReleasedShared, SHARED, SUBSPACE,
+    catalogue_sha256, model_files, read_model, read_shared, read_subspace, shared_bytes,
+    subspace_bytes,
 };
 pub(crate) use personal_report::{PersonalRelease, PersonalReport, SubspaceBy};
 pub(crate) use release::{Release, RunReport, Seconds, no_split};

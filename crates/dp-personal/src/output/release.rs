@@ -13,7 +13,9 @@ use super::run_files::{
     RELEASED, ReleasedRun, SCHEMA_VERSION, pretty, read_certificate,
 };
 use super::statement::{INTERNAL_HEAD, fact, guarantee_facts, released};
-use super::{CERTIFICATE, ITEMS_COMMAND, MANIFEST, Manifest, OutputFolder, RELEASES, internal_folder_of};
+use super::{
+    CERTIFICATE, ITEMS_COMMAND, MANIFEST, Manifest, OutputFolder, RELEASES, internal_folder_of,
+};
 use crate::error::{Error, Result};
 use crate::quality::{Quality, Verdict};
 use crate::report::{Model, ReportedRun, Wanted, internal_page, model_card, released_page};

@@ -13,8 +13,8 @@ use serde_json::Value;
 use crate::error::{Error, Result};
 use crate::item_features::{FEATURE_WEIGHTS, FEATURES};
 use crate::output::{
-    self, CERTIFICATE, ITEM_FEATURES, ITEM_VECTORS, ITEMS, MODEL_FILES, Manifest, RELEASED, RELEASES, ReleasedRun,
-    SHARED, SUBSPACE,
+    self, CERTIFICATE, ITEM_FEATURES, ITEM_VECTORS, ITEMS, MODEL_FILES, Manifest, RELEASED,
+    RELEASES, ReleasedRun, SHARED, SUBSPACE,
 };
 use crate::prior::PRIOR;
 use crate::settings::VerifySettings;

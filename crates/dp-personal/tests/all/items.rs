@@ -12,7 +12,7 @@ use dp_personal::mechanism::{ClientPolicy, ClientRecord, NoiseSource, Run};
 use dp_personal::pubfeat::federated::{Aggregator, ExamplesMessage, Server};
 use dp_personal::pubfeat::{
     ItemFeaturesBuilder, KernelRidge, ProblemSetup, RidgeNoise, SparseKernel, SspParams,
-    StatisticsLearner,
+    StatisticsLearner, Trainer,
 };
 use dp_personal::settings::Given;
 use dp_personal::watch::Silent;
@@ -34,7 +34,7 @@ impl Device {
         fs::create_dir(&folder).unwrap();
         fs::write(folder.join("vector.csv"), vector).unwrap();
         let device = Self { folder, number };
-        let labels = (0..N_ITEMS).filter(|item| (item + number) % 3 > 0);
+        let labels = (0..N_ITEMS).filter(|item| !(item + number).is_multiple_of(3));
         device.write(&labels.map(|j| format!("i{j},0.{j}\n")).collect::<String>());
         ClientRecord::create(device.folder.join("account"), ClientPolicy::trusting()).unwrap();
         device
@@ -130,7 +130,9 @@ fn devices_release_what_the_aggregator_does_bit_for_bit() {
         ("insecure_seed", "7"),
     ];
     let given = given.iter();
-    let given = given.fold(Given::default(), |all, (name, value)| all.with(name, *value));
+    let given = given.fold(Given::default(), |all, (name, value)| {
+        all.with(name, *value)
+    });
     let place = Place::Devices(Box::new(here));
     let learned = learn_items(&given.settings().unwrap(), &mut Silent, place).unwrap();
     let checked = Given::default().with("certificate", at("model"));
@@ -186,7 +188,12 @@ fn devices_release_what_the_aggregator_does_bit_for_bit() {
         ..trusting()
     };
     for (message, policy, state, reason) in [
-        (&*other, trusting(), Some(&*state), "answered this round before"),
+        (
+            &*other,
+            trusting(),
+            Some(&*state),
+            "answered this round before",
+        ),
         (&*text, trusting(), None, "answered this round before"),
         (&*text, strict.clone(), Some(&*state), "noise multiplier"),
     ] {
