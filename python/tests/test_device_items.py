@@ -228,7 +228,7 @@ def test_the_round_is_closed_with_the_messages_that_count(
             late = {name for name, message in self.waiting.items() if message.to == 103 and message.what == "query.examples"}
             return super().pull_messages([name for name in ids if name not in late])
 
-    for edit in ({"client": 0}, {"vector": [1 << 20] * DIM}, {"items": [0, 0], "labels": [0, 0]}, None):
+    for edit in ({"client": 5}, {"vector": [1 << 20] * DIM}, {"items": [0, 0], "labels": [0, 0]}, None):
 
         def reply(number: int, what: str, said: dict[str, Any], edit: Any = edit) -> dict[str, Any]:
             answer = federation.reply(number, what, said)
