@@ -73,8 +73,8 @@ def made(work: Path) -> dict[str, dict[str, np.ndarray]]:
         device = Device(number, work / f"device{number}")
         device.folder.mkdir()
         device.agree(OF_DEVICES)
-        (device.folder / "vector.csv").write_text(f"{tastes[number]!r},1")
-        labels = (f"i{i},{y!r}\n" for i, y in enumerate(rng.uniform(-1, 1, N_ITEMS - number)))
+        (device.folder / "vector.csv").write_text(f"{tastes[number]},1")
+        labels = (f"i{i},{y}\n" for i, y in enumerate(rng.uniform(-1, 1, N_ITEMS - number)))
         (device.folder / "examples.csv").write_text("item,label\n" + "".join(labels))
         own = [record for record in rows if record[0] == f"u{number}"]
         of_devices += own
