@@ -3,14 +3,15 @@
 `fit` trains models that are partly shared in rounds: a device holds the rows of its user, computes a clipped gradient in each
 round in which it is asked, and keeps the user's personal parameters. `fit_items` learns item vectors from one message of each
 device, with its user's vector and examples. The server (a ServerApp) holds ledger and noise: it sees single messages before it
-adds them, and they are stored in the files of the SuperLink. `examples/flower` is an app with both sides.
+adds them, and they are stored in the files of the SuperLink. `examples/flower` is an app with both sides. For simulations,
+`grid` may be a list of devices in this process.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _native, _shares, tables
@@ -59,7 +60,7 @@ def fit(
     """
     if model._command != "federate":
         raise BadSetting(f"devices train a PrivateFederatedRegressor or PrivateFederatedClassifier; got {type(model).__name__}")
-    nodes = _Nodes(grid, round_time, "device")
+    nodes = _nodes(grid, round_time)
     user = model.user or _USER
     empty = tables.of_columns({name: [] for name in (user, *columns)}, "rows")
     more = {"data": "rows", "user": user, "same_data_set": same_data_set}
@@ -94,12 +95,37 @@ def fit_items(
     The server is the aggregator of Krichene et al. 2024, Algorithm 8: it sees the vector and the examples of each device, and
     must be trusted with them. Choose `n_devices` and `round_time` before the run, not by who takes part.
     """
-    nodes = _Nodes(grid, round_time, "device")
+    nodes = _nodes(grid, round_time)
     empty = tables.of_columns({_USER: []}, "devices")
     more = {"data": "devices", "same_data_set": same_data_set, "run": run}
     model._run(_driver(nodes, model, n_devices, "examples"), empty, progress=progress, resume=resume, **more)
     _deliver(nodes, model, n_devices)
     return model
+
+
+class _Here(_Nodes):
+    """Devices in this process in place of a grid."""
+
+    def __init__(self, devices: list[Device]) -> None:
+        super().__init__(None, 0.0, "device")
+        self._devices = {device.number: device for device in devices}
+
+    def answers(self, what: str, said: dict[str, Any], asked: Iterable[int]) -> Iterator[tuple[int, Any]]:  # noqa: ARG002
+        """Give each device the released model, which is the only message of this kind."""
+        for number in list(asked):
+            self._devices[number].take(said)
+            yield number, {}
+
+    def answers_in_time(
+        self, what: str, said: Callable[[int], dict[str, Any]], asked: Iterable[int]
+    ) -> Iterator[tuple[int, Any]]:
+        """The answers of the devices that are here."""
+        for number in sorted(self._devices.keys() & set(asked)):
+            yield number, getattr(self._devices[number], what)(said(number))
+
+
+def _nodes(grid: Any, round_time: float) -> _Nodes:
+    return _Here(grid) if isinstance(grid, list) else _Nodes(grid, round_time, "device")
 
 
 def _driver(nodes: _Nodes, model: Estimator, n_devices: int, what: str) -> _Driver:

@@ -106,6 +106,14 @@ def few(tmp_path_factory: pytest.TempPathFactory) -> devices.PrivateItemRegresso
             return federation.fit()
 
 
+def test_devices_in_this_process_make_the_same_model(few: devices.PrivateItemRegressor, tmp_path: Path) -> None:
+    here = Federation(tmp_path, range(3))
+    with pytest.warns(dp.DpWarning, match="may not have received it"):
+        fitted = devices.fit_items([here.device(number) for number in range(3)], model(), N_DEVICES)
+    assert np.array_equal(fitted.item_vectors_, few.item_vectors_)
+    assert here.device(0).scores().shape == (len(ITEMS),)
+
+
 def test_the_released_statistics_are_sums_over_devices_with_noise(
     trained: Trained, few: devices.PrivateItemRegressor, tmp_path: Path
 ) -> None:

@@ -21,7 +21,6 @@ import tempfile
 import time
 import warnings
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 
@@ -257,35 +256,6 @@ def learn_items_from_devices(federation: Federation, nodes: list[subprocess.Pope
     assert device.scores().shape == (N_ITEMS,)
 
 
-class OneProcess:
-    """A grid of devices in this process."""
-
-    def __init__(self, devices: list[Device]) -> None:
-        self.devices, self.answers = devices, dict[str, object]()
-
-    def get_node_ids(self) -> range:
-        """Numbers of the devices."""
-        return range(len(self.devices))
-
-    def push_messages(self, messages: list) -> list[str]:
-        """Let a device answer a message."""
-        [message] = messages
-        device, name = self.devices[message.metadata.dst_node_id], str(len(self.answers))
-        if message.metadata.message_type == "query.silo":
-            answer = {"silo": device.number}
-        elif message.metadata.message_type == "query.examples":
-            answer = device.examples(message.content["said"])
-        else:
-            answer = {"body": b""}
-        about = SimpleNamespace(reply_to_message_id=name)
-        self.answers[name] = SimpleNamespace(metadata=about, content={"answer": answer}, has_error=lambda: False)
-        return [name]
-
-    def pull_messages(self, ids: list[str]) -> list[object]:
-        """The answers to messages."""
-        return [self.answers[name] for name in ids]
-
-
 def same_items_as_one_process(work: Path) -> None:
     """Compare item vectors with those from the same devices in this process, whose accounts have not answered before."""
     sys.path.insert(0, str(APP))
@@ -301,7 +271,7 @@ def same_items_as_one_process(work: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dp.DpWarning)
         warnings.simplefilter("ignore", dp.PrivacyWarning)
-        fit_items(OneProcess(again), alone, N_DEVICES + 1, round_time=5.0)
+        fit_items(again, alone, N_DEVICES + 1)
     fitted = dp.load(work / "items")
     fitted.verify()
     assert np.array_equal(fitted.item_vectors_, alone.item_vectors_), "items: not what one process makes"
