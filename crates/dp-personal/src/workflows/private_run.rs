@@ -102,7 +102,7 @@ impl<'a> Opening<'a> {
             Place::Coordinator(workers) => Some((workers, Dealing::ByRun)),
             Place::Driver(workers, dealing) => Some((workers, dealing)),
             Place::Devices(_) => {
-                let text = "only `federate` trains with users on devices";
+                let text = "only `federate` and `items` learn from users on devices";
                 return Err(Error::Usage(text.to_owned()));
             }
             Place::Worker(worker) => return Ok(unbound(Side::Worker(worker))),

@@ -154,7 +154,6 @@ pub(crate) fn compare_files(folder: &Path, certificate: &Certificate) -> Result<
     ]
     .into_iter();
     names.extend(more.filter(|name| has(name) || lies(name)));
-
     for name in names {
         let path = folder.join(name);
         let does_not_belong = |reason: String| Error::Artifact {
