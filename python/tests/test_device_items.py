@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -256,6 +257,26 @@ def test_the_round_is_closed_with_the_messages_that_count(
         [rejected] = [message for message in caplog.messages if "not counted" in message]
         assert "4" in rejected
         assert "clip norm" in caplog.text
+
+
+def test_a_pull_that_waits_for_one_device_loses_no_other(trained: Trained, tmp_path: Path) -> None:
+    federation = Federation(tmp_path)
+
+    class StalledGrid(Grid):
+        """Like Flower, which waits for the rest of a reply of a node that died while it sent."""
+
+        is_stalled = False
+
+        def pull_messages(self, ids: list[str]) -> list[Any]:
+            examples = [name for name in ids if name in self.waiting and self.waiting[name].what == "query.examples"]
+            if not examples or self.is_stalled:
+                return super().pull_messages(ids)
+            self.is_stalled = True
+            time.sleep(0.5)
+            return super().pull_messages(examples[:1])
+
+    fitted = devices.fit_items(StalledGrid(range(N_DEVICES), federation.reply), model(), N_DEVICES, round_time=0.4)
+    assert np.array_equal(fitted.item_vectors_, trained[1].item_vectors_)
 
 
 def test_a_server_that_is_restarted_pays_once_and_devices_do_too(tmp_path: Path) -> None:
