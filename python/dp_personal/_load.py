@@ -9,6 +9,7 @@ from typing import Any
 from ._estimator import Estimator
 from ._json import loads
 from .errors import BadInput
+from .items import PrivateItemRegressor
 from .linear import (
     PrivateFederatedClassifier,
     PrivateFederatedRegressor,
@@ -25,6 +26,7 @@ def load(path: str | os.PathLike[str]) -> Estimator:
     is_classifier = given.get("task") == "classification"
     kinds: dict[str, type[Estimator]] = {
         "item_factors.safetensors": PrivatePopularity if given.get("method") == "popularity" else PrivateRecommender,
+        "item_vectors.safetensors": PrivateItemRegressor,
         "subspace.safetensors": PrivatePersonalClassifier if is_classifier else PrivatePersonalRegressor,
         "shared.safetensors": PrivateFederatedClassifier if is_classifier else PrivateFederatedRegressor,
     }

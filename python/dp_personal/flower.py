@@ -186,15 +186,14 @@ class _Nodes:
         waiting: dict[str, tuple[int, int]] = {}
         end = time.monotonic() + self._timeout
         while missing:
-            if time.monotonic() > end:
-                if may_be_missing:
-                    return
+            is_over = time.monotonic() > end
+            if is_over and not may_be_missing:
                 who = ", ".join(map(self._who, sorted(missing)))
                 raise TimeoutError(f"no answer of {who} in {self._timeout:.0f} s. {failed}")
-            new = set(self._grid.get_node_ids()) - self._greeted
+            new = set() if is_over else set(self._grid.get_node_ids()) - self._greeted
             self._greeted |= new
             self._greetings |= {self._ask("silo", RecordDict(), node): node for node in new}
-            for silo in missing & self._nodes.keys():
+            for silo in set() if is_over else missing & self._nodes.keys():
                 node = self._nodes[silo]
                 if (node, silo) not in told:
                     told.add((node, silo))
@@ -216,6 +215,8 @@ class _Nodes:
                         self._give_up(of, problem, may_be_missing=may_be_missing)
                     else:
                         yield of, answer
+            if is_over:  # a pull may have waited for one node while others had answered
+                return
             if missing:
                 time.sleep(_PAUSE)
 

@@ -1,25 +1,32 @@
 //! Users on their own devices: the rounds of a server, and one round of a device.
 
+use std::path::Path;
 use std::sync::{Arc, PoisonError};
 
 use dp_personal::data::TableSource;
-use dp_personal::devices::{DeviceReply, Devices, answer_round, local_parameters};
+use dp_personal::devices::{
+    DeviceReply, Devices, answer_invitation, answer_round, local_parameters,
+};
 use dp_personal::error::Error;
 use dp_personal::mechanism::{ClientPolicy, ClientRecord};
+use dp_personal::settings::ItemsSettings;
 use dp_personal::workers::{LinkError, Place};
+use dp_personal::workflows::items::plan;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::errors::Raise;
 use crate::run::{Listener, run};
-use crate::settings::Given;
+use crate::settings::{Given, planned};
 use crate::tables::AnyTable;
 use crate::workers::{Raised, run_at};
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(drive_devices, module)?)?;
+    module.add_function(wrap_pyfunction!(items_plan, module)?)?;
     module.add_function(wrap_pyfunction!(device_round, module)?)?;
+    module.add_function(wrap_pyfunction!(device_examples, module)?)?;
     module.add_function(wrap_pyfunction!(device_parameters, module)?)
 }
 
@@ -54,10 +61,12 @@ impl Devices for Called {
     }
 }
 
-/// Trains with `n_devices` devices and writes the release folder; returns the summary as text.
+/// Runs a command with `n_devices` devices and writes the release folder; returns the summary as
+/// text.
 #[pyfunction]
 fn drive_devices(
     py: Python<'_>,
+    command: &str,
     settings: Given,
     empty: AnyTable<'_>,
     listener: Listener<'_>,
@@ -72,14 +81,22 @@ fn drive_devices(
     };
     let outcome = run(py, &listener, |watch| {
         let place = Place::Devices(Box::new(called));
-        run_at("federate", settings, empty, watch, place)
+        run_at(command, settings, empty, watch, place)
     });
     crate::workers::ended(py, outcome, &raised)
 }
 
-/// One round of a device: why it was refused, or the reply to the server and the state to store
-/// before it is sent. The message comes with whether the device is asked; the device is its number
-/// and the file of its rows, the account a file and the policy.
+/// The plan of a run that learns item vectors from devices, as JSON.
+#[pyfunction]
+fn items_plan(py: Python<'_>, settings: Given) -> PyResult<String> {
+    planned::<ItemsSettings>(py, settings, plan)
+}
+
+/// Why a message was refused, or the reply to the server and the state to store before it is sent.
+type Answered<'py> = (Option<String>, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
+
+/// One round of a device. The message comes with whether the device is asked; the device is its
+/// number and the file of its rows, the account a file and the policy.
 #[pyfunction]
 fn device_round<'py>(
     py: Python<'py>,
@@ -87,15 +104,42 @@ fn device_round<'py>(
     device: (usize, &str),
     account: (&str, &str),
     state: Option<&[u8]>,
-) -> PyResult<(Option<String>, Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
-    let ((number, rows), (account, policy)) = (device, account);
+) -> PyResult<Answered<'py>> {
+    let (number, rows) = device;
+    answered(py, account, |record| {
+        answer_round(message, &rows_of(rows), (number, record), state)
+    })
+}
+
+/// A device's answer to an invitation: the device is its number and the files of its user's vector
+/// and examples, the account a file and the policy.
+#[pyfunction]
+fn device_examples<'py>(
+    py: Python<'py>,
+    message: &[u8],
+    device: (usize, &str, &str),
+    account: (&str, &str),
+    state: Option<&[u8]>,
+) -> PyResult<Answered<'py>> {
+    let (number, vector, examples) = device;
+    answered(py, account, |record| {
+        let records = (Path::new(vector), &rows_of(examples));
+        answer_invitation(message, records, (number, record), state)
+    })
+}
+
+fn rows_of(file: &str) -> TableSource {
+    TableSource::File(file.into())
+}
+
+fn answered<'py>(
+    py: Python<'py>,
+    (account, policy): (&str, &str),
+    answer: impl FnOnce(ClientRecord) -> Result<DeviceReply, Error> + Send,
+) -> PyResult<Answered<'py>> {
     let policy: ClientPolicy =
         serde_json::from_str(policy).map_err(|e| PyValueError::new_err(e.to_string()))?;
-    let rows = TableSource::File(rows.into());
-    let work = || {
-        let record = ClientRecord::open(account, policy).map_err(Error::Releases)?;
-        answer_round(message, &rows, (number, record), state)
-    };
+    let work = || answer(ClientRecord::open(account, policy).map_err(Error::Releases)?);
     let (refused, reply, state) = match py.detach(work).raise(py)? {
         DeviceReply::Received { reply, state } => (None, reply, state),
         DeviceReply::Refused(reason) => (Some(reason), Vec::new(), Vec::new()),

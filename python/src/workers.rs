@@ -6,10 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use dp_personal::data::TableSource;
 use dp_personal::error::Error;
 use dp_personal::mechanism::{AskedRound, ClientPolicy, ClientRecord, KnownRun, Refusal};
-use dp_personal::settings::{FederateSettings, PersonalizeSettings, TrainSettings};
+use dp_personal::settings::{FederateSettings, ItemsSettings, PersonalizeSettings, TrainSettings};
 use dp_personal::watch::{Silent, Watch};
 use dp_personal::workers::{Dealing, LinkError, Place, Tasks, answer};
 use dp_personal::workflows::federate::{FederateOutcome, federate_at};
+use dp_personal::workflows::items::learn_items;
 use dp_personal::workflows::personalize::personalize_at;
 use dp_personal::workflows::train::train_at;
 use pyo3::exceptions::PyValueError;
@@ -79,6 +80,11 @@ pub(crate) fn run_at(
                 FederateOutcome::Certified(outcome) => outcome.summary,
                 FederateOutcome::Exploration(outcome) => outcome.summary,
             })
+        }
+        "items" => {
+            let mut settings: ItemsSettings = settings.settings()?;
+            settings.data = table;
+            Ok(learn_items(&settings, watch, place)?.summary)
         }
         other => Err(Error::Usage(format!("`{other}` does not run in tasks"))),
     }

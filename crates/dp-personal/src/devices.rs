@@ -1,17 +1,26 @@
-//! A workflow whose users are on their own devices: each device is one client of dp-fedsgd, which
-//! answers a round with its clipped update and keeps its personal parameters.
+//! Workflows whose users are on their own devices. Each device is one client: of dp-fedsgd, which
+//! answers a round with its clipped update and keeps its personal parameters ([`answer_round`]), or
+//! of dp-pubfeat, which answers one invitation with its user's vector and examples
+//! ([`answer_invitation`]).
 //!
 //! One process is the server: it opens ledger and output folder, draws who is asked, adds noise and
 //! writes the released files ([`Place::Devices`](crate::workers::Place::Devices)). An engine
-//! transports the bytes of [`Devices`] and calls [`answer_round`] on each device.
+//! transports the bytes of [`Devices`] and calls the answer's function on each device.
 //!
 //! The server is trusted with single updates, which is less than the exact sums and the users'
-//! records that [workers](crate::workers) hold: see [`dp_fedsgd::Server`].
+//! records that [workers](crate::workers) hold: see [`dp_fedsgd::Server`]. As the aggregator of
+//! dp-pubfeat it sees users' vectors and examples: see [`dp_pubfeat::federated::Aggregator`].
 
-use dp_data::TableSource;
+use std::fs;
+use std::path::Path;
+
+use dp_core::{InteractionsBuilder, Private};
+use dp_data::{ItemCatalogue, RatingsColumns, RatingsFormat, TableSource};
 use dp_fedsgd::{Client, ClientState, RoundClients, RoundMessage, UpdateMessage};
 use dp_mechanism::{ClientRecord, Error as KernelError, Refusal};
+use dp_pubfeat::federated::{Aggregator, Client as ExamplesClient, ExamplesMessage, Invitation};
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
 use crate::federated::{batches_of, objective};
@@ -88,18 +97,18 @@ impl RoundClients for AsClients<'_> {
     }
 }
 
-/// A device's answer to the message of a round.
+/// A device's answer to a message.
 #[allow(
     missing_debug_implementations,
     reason = "may hold a private gradient; printing it is never wanted"
 )]
 pub enum DeviceReply {
-    /// The round was received.
+    /// The message was received.
     Received {
-        /// The reply to the server: an update, or nothing. Its length does not depend on whether
-        /// the device was asked, or on the user's records.
+        /// The reply to the server: an update or nothing, or a vector with examples. Its length does
+        /// not depend on whether the device was asked, or on the user's records.
         reply: Vec<u8>,
-        /// The [`ClientState`] after the round, to be stored durably before the reply is sent.
+        /// The state of the device after it, to be stored durably before the reply is sent.
         state: Vec<u8>,
     },
     /// The device's policy does not admit the round, whether the device is asked or not. The reason
@@ -172,6 +181,130 @@ pub fn local_parameters(state: &[u8]) -> Result<Vec<f64>> {
 fn reply_length(round: &RoundMessage) -> usize {
     // a character of the run's name takes up to 6 bytes
     128 + 6 * round.run.len() + 21 * round.n_coordinates()
+}
+
+/// An invitation with everything public that a device must know to answer it.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ItemsMessage {
+    invitation: Invitation,
+    /// Ids of the items.
+    items: Vec<String>,
+    max_examples: usize,
+}
+
+/// Invites all devices, and gives the aggregator what they reply in time.
+///
+/// # Errors
+/// Only if the run is ended from outside, never because of what arrived: a message that is rejected
+/// is logged with the number of its device.
+pub(crate) fn collect(
+    devices: &mut dyn Devices,
+    (catalogue, max_examples): (&ItemCatalogue, usize),
+    aggregator: &mut Aggregator,
+) -> Result<()> {
+    let message = written(&ItemsMessage {
+        invitation: aggregator.invitation().clone(),
+        items: catalogue.ids().to_vec(),
+        max_examples,
+    })?;
+    let all: Vec<usize> = (0..devices.n_devices()).collect();
+    for (device, reply) in devices.round(&message, &all)? {
+        let read = serde_json::from_slice(&reply).ok();
+        let own = read.filter(|of: &ExamplesMessage| of.client as usize == device);
+        match own.map(|message| aggregator.receive(&message)) {
+            Some(Ok(())) => {}
+            Some(Err(rejection)) => tracing::info!("not counted: {rejection}"),
+            None => tracing::info!("not counted: the reply of device {device} is no message of it"),
+        }
+    }
+    Ok(())
+}
+
+/// Answers an invitation on a device. `vector` is the file of the user's vector, numbers separated
+/// by commas, and `examples` a table with an item and a `label` column and no user column. Examples
+/// of items that are not in the catalogue are left out; of more than `max_examples` those stay whose
+/// SHA-256 with the device's number is smallest. `state` is that of the previous answer: the same
+/// message gets the same reply at no further cost, also if the records have changed. `record` stores
+/// durably that the invitation is answered.
+///
+/// # Errors
+/// When the message is not an invitation, or when vector or examples cannot be read or have another
+/// shape.
+///
+/// # Privacy
+/// The policy is checked first. An error may depend on the records and must not leave the device.
+pub fn answer_invitation(
+    message: &[u8],
+    (vector, examples): (&Path, &TableSource),
+    (number, mut record): (usize, ClientRecord),
+    state: Option<&[u8]>,
+) -> Result<DeviceReply> {
+    let ItemsMessage {
+        invitation,
+        items,
+        max_examples,
+    } = read("an invitation", message)?;
+    if let Err(KernelError::Refused(refusal)) = record.policy().admits(&invitation.asked()) {
+        return Ok(DeviceReply::Refused(refusal.to_string()));
+    }
+    let name: [u8; 32] = Sha256::digest(message).into();
+    if let Some((state, reply)) = state.and_then(|state| Some((state, state.strip_prefix(&name)?)))
+    {
+        return Ok(DeviceReply::Received {
+            reply: reply.to_vec(),
+            state: state.to_vec(),
+        });
+    }
+    let number = u32::try_from(number).map_err(|e| Error::Usage(e.to_string()))?;
+    let max_examples = max_examples.min(items.len()); // an item has one label
+    let catalogue = ItemCatalogue::from_ids(items);
+    let vector = fs::read_to_string(vector).map_err(|e| Error::read(vector, e))?;
+    let vector = vector.split(',').map(|x| x.trim().parse::<f32>());
+    let vector = vector.collect::<std::result::Result<Vec<f32>, _>>();
+    let vector = vector.map_err(|e| Error::Usage(format!("the user's vector: {e}")))?;
+    let columns = RatingsColumns {
+        user: None,
+        item: None,
+        rating: Some("label".to_owned()),
+    };
+    let format = RatingsFormat::default().with_columns(columns);
+    let mut kept = match dp_data::read_history(examples.clone(), &format, &catalogue) {
+        Ok(history) => history.records().to_vec(),
+        Err(dp_data::Error::Empty { .. }) => Vec::new(),
+        Err(error) => return Err(error.into()),
+    };
+    if kept.len() > max_examples {
+        kept.sort_by_cached_key(|(item, _)| Sha256::digest(format!("{number},{item}")));
+        kept.truncate(max_examples);
+    }
+    let mut builder = InteractionsBuilder::new(catalogue.len()).with_feature_dim(vector.len());
+    builder.set_features(0, &vector)?;
+    for (item, label) in kept {
+        builder.push(0, item, label)?;
+    }
+    let data = Private::new(builder.build().0);
+    let client = ExamplesClient::new(&data, 0, number)?;
+    let message = match client.answer(&invitation, &mut record) {
+        Ok(message) => message,
+        Err(dp_pubfeat::Error::Mechanism(KernelError::Refused(refusal))) => {
+            return Ok(DeviceReply::Refused(refusal.to_string()));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let mut reply = written(&message)?;
+    reply.resize(examples_length(&invitation, max_examples), b' ');
+    Ok(DeviceReply::Received {
+        state: [&name, &*reply].concat(),
+        reply,
+    })
+}
+
+/// Bytes that the message of a device has at most: those of its names and a number, 9 with a comma
+/// for each coordinate of the vector, and 11 and 9 for the item and the label of an example.
+fn examples_length(invitation: &Invitation, max_examples: usize) -> usize {
+    // a character of the run's name takes up to 6 bytes
+    128 + 6 * invitation.run.len() + 9 * invitation.setup.dim + 20 * max_examples
 }
 
 fn read<T: for<'de> Deserialize<'de>>(what: &str, json: &[u8]) -> Result<T> {

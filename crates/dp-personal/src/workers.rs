@@ -56,8 +56,8 @@ pub enum Place<'a> {
     /// The users of one shard are in this process, which holds nothing else. The workflow ends with
     /// [`Error::WorkerDone`].
     Worker(Worker<'a>),
-    /// Each user is on a device, for `dp federate` alone; this process holds ledger, noise and
-    /// output, and its table of private data is empty.
+    /// Each user is on a device, for `dp federate` and [item vectors](crate::workflows::items)
+    /// alone; this process holds ledger, noise and output, and its table of private data is empty.
     Devices(Box<dyn Devices>),
 }
 

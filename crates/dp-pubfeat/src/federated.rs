@@ -45,7 +45,8 @@ impl Invitation {
 impl Invitation {
     /// The values that a client's policy checks: one round, and the larger of the bounds on a
     /// vector and a label.
-    fn asked(&self) -> AskedRound<'_> {
+    #[must_use]
+    pub fn asked(&self) -> AskedRound<'_> {
         AskedRound {
             run: &self.run,
             number: 1,
@@ -347,6 +348,20 @@ impl Aggregator {
     /// # Errors
     /// As [`Trainer::run`]. No error depends on messages.
     pub fn close(self, mut run: Run<'_>) -> Result<Fitted<StatisticsMessage>> {
+        let ssp = self.ssp.clone();
+        let requests = ssp.requests(self.invitation.n_items, run.plan().adjacency())?;
+        run.begin(&requests, ssp.n_accounts())?;
+        let message = self.release(&mut run)?;
+        Ok(run.finish(message, |certificate| ssp.describe(certificate))?)
+    }
+
+    /// [`close`](Self::close) as the next releases of a run that has begun with those of [`Ssp`]
+    /// and is finished by the caller: for a trainer of which this is a part. Releases in the list of
+    /// the run are taken from there, and messages are not used then.
+    ///
+    /// # Errors
+    /// As [`close`](Self::close).
+    pub fn release(self, run: &mut Run<'_>) -> Result<StatisticsMessage> {
         let Self {
             ssp,
             invitation,
@@ -361,14 +376,13 @@ impl Aggregator {
             run.assume(assumption);
         }
         let data = Private::new(examples.build().0);
-        let fitted = ssp.run(&data, run)?;
-        let mut statistics = None;
-        let fitted = fitted.map(|all| statistics = all.into_iter().next());
-        let statistics: ItemStatistics = statistics.ok_or(Error::Unsupported {
-            what: "statistics without a release",
-        })?;
-        let run = invitation.run;
-        Ok(fitted.map(|()| StatisticsMessage { run, statistics }))
+        let statistics = ssp.train(&data, run)?.into_iter().next();
+        Ok(StatisticsMessage {
+            run: invitation.run,
+            statistics: statistics.ok_or(Error::Unsupported {
+                what: "statistics without a release",
+            })?,
+        })
     }
 }
 

@@ -1,10 +1,10 @@
-"""Start a SuperLink and four SuperNodes, train four models, and compare with one process.
+"""Start a SuperLink and four SuperNodes, train five models, and compare with one process.
 
 One node starts late; another is killed in the middle of a run and comes back. The second and third model are trained with a
-share server, on a fifth SuperNode, which starts late and is killed once. The fourth model is trained on users' own devices:
-four SuperNodes, one late and one killed, and a fifth device that never replies.
+share server, on a fifth SuperNode, which starts late and is killed once. The other two models are trained on users' own
+devices: four SuperNodes, one late and one killed, and a fifth device that never replies.
 
-python run.py         needs: pip install flwr; `python run.py devices` trains the fourth model alone
+python run.py         needs: pip install flwr; `python run.py devices` trains the last two models alone
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -24,7 +25,7 @@ from pathlib import Path
 import numpy as np
 
 import dp_personal as dp
-from dp_personal.devices import Device
+from dp_personal.devices import Device, fit_items
 from dp_personal.flower import ShareServer, Silo
 
 N_SILOS, N_DEVICES, N_USERS, N_ITEMS, SEED = 4, 4, 80, 12, 7
@@ -43,14 +44,14 @@ OF_DEVICES = {
     "least_noise_multiplier": 0.5,
     "largest_clip_norm": 1.0,
     "most_rounds": 2,
-    "most_runs": 1,
+    "most_runs": 2,
     "insecure_seed": True,
 }
 APP = Path(__file__).parent
 
 
 def made(work: Path) -> dict[str, dict[str, np.ndarray]]:
-    """Generate ratings of items and rows for linear models, and write them to the folders of the silos."""
+    """Generate ratings of items and rows for linear models, and write them to the folders of silos and devices."""
     rng = np.random.default_rng(0)
     tastes, items = rng.normal(size=N_USERS), rng.normal(size=N_ITEMS)
     user, item = np.nonzero(rng.random((N_USERS, N_ITEMS)) < 0.6)
@@ -59,7 +60,7 @@ def made(work: Path) -> dict[str, dict[str, np.ndarray]]:
     x = rng.uniform(-1, 1, size=(N_USERS * 8, 3))
     y = tastes.repeat(8) * x[:, 0]
     rows = [("user", "a", "b", "c", "y"), *((f"u{n // 8}", *map(repr, map(float, (*x[n], y[n])))) for n in range(len(x)))]
-    (work / "catalogue.csv").write_text("item\n" + "".join(f"i{i}\n" for i in range(N_ITEMS)))
+    (work / "catalogue.csv").write_text("item,kind\n" + "".join(f"i{i},{'ab'[i % 2]}\n" for i in range(N_ITEMS)))
     for silo in range(N_SILOS):
         (work / f"silo{silo}").mkdir()
         Silo(silo, work / f"silo{silo}").agree(POLICY)
@@ -71,6 +72,9 @@ def made(work: Path) -> dict[str, dict[str, np.ndarray]]:
         device = Device(number, work / f"device{number}")
         device.folder.mkdir()
         device.agree(OF_DEVICES)
+        (device.folder / "vector.csv").write_text(f"{tastes[number]},1")
+        labels = (f"i{i},{y}\n" for i, y in enumerate(rng.uniform(-1, 1, N_ITEMS - number)))
+        (device.folder / "examples.csv").write_text("item,label\n" + "".join(labels))
         own = [record for record in rows if record[0] == f"u{number}"]
         of_devices += own
         with (device.folder / "rows.csv").open("w", newline="") as file:
@@ -212,16 +216,16 @@ def train_on_silos(federation: Federation) -> np.ndarray:
     return own
 
 
-def train_on_devices(federation: Federation) -> None:
+def train_on_devices(federation: Federation) -> list[subprocess.Popen[bytes]]:
     """Train a model on devices, one of which is killed after a round and continues with its personal parameters."""
     nodes = [federation.node(number, "device") for number in range(N_DEVICES - 1)]
     federation.run("devices")
     time.sleep(10)
-    federation.node(N_DEVICES - 1, "device")
+    nodes.append(federation.node(N_DEVICES - 1, "device"))
     print("device 3 started late; device 4 never replies")
     federation.kill_after(1, "devices", nodes[1], "device 1")
     before = Device(1, federation.work / "device1").parameters()
-    federation.node(1, "device")
+    nodes[1] = federation.node(1, "device")
     federation.wait_for_model("devices")
     device = Device(1, federation.work / "device1")
     assert before.any()
@@ -229,6 +233,49 @@ def train_on_devices(federation: Federation) -> None:
     wait_for("the model on the device", (device.folder / "model").exists)
     prediction = device.personalize().predict({"a": [0.5], "b": [0.0], "c": [0.0]})
     assert np.isfinite(prediction).all()
+    return nodes
+
+
+def learn_items_from_devices(federation: Federation, nodes: list[subprocess.Popen[bytes]]) -> None:
+    """Learn item vectors from devices, one of which is late and one of which is killed when it has answered."""
+    kill(nodes[3])
+    federation.run("items")
+    sent = federation.work / "device1" / "sent.bin"
+    wait_for("the message of device 1", sent.exists)
+    federation.node(3, "device")
+    print("device 3 started late")
+    time.sleep(10)  # Flower waits for a node that is killed while it sends
+    kill(nodes[1])
+    before = sent.read_bytes()
+    print("device 1 was killed when it had answered")
+    federation.node(1, "device")
+    federation.wait_for_model("items")
+    assert sent.read_bytes() == before
+    device = Device(3, federation.work / "device3")
+    wait_for("the item vectors on the device", (device.folder / "model" / "item_vectors.safetensors").exists)
+    assert device.scores().shape == (N_ITEMS,)
+
+
+def same_items_as_one_process(work: Path) -> None:
+    """Compare item vectors with those from the same devices in this process, whose accounts have not answered before."""
+    sys.path.insert(0, str(APP))
+    from silos.server import items
+
+    again = [Device(number, work / f"again{number}") for number in range(N_DEVICES)]
+    for device in again:
+        device.folder.mkdir()
+        device.agree(OF_DEVICES)
+        for name in ("vector.csv", "examples.csv"):
+            shutil.copy(work / f"device{device.number}" / name, device.folder)
+    alone = items(str(work / "catalogue.csv"), epsilon=4.0, ledger=dp.NO_LEDGER, insecure_seed=SEED)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dp.DpWarning)
+        warnings.simplefilter("ignore", dp.PrivacyWarning)
+        fit_items(again, alone, N_DEVICES + 1)
+    fitted = dp.load(work / "items")
+    fitted.verify()
+    assert np.array_equal(fitted.item_vectors_, alone.item_vectors_), "items: not what one process makes"
+    print("items: same bits as one process")
 
 
 def same_as_one_process(work: Path, tables: dict[str, dict[str, np.ndarray]], own: np.ndarray | None) -> None:
@@ -251,7 +298,7 @@ def same_as_one_process(work: Path, tables: dict[str, dict[str, np.ndarray]], ow
 
 
 def main(what: list[str]) -> None:
-    """Train four times, with failures, and check the results; or only the model on devices, if `what` says so."""
+    """Train five times, with failures, and check the results; or only the models on devices, if `what` says so."""
     work = Path(tempfile.mkdtemp(prefix="flower-"))
     tables, federation, own = made(work), Federation(work), None
     try:
@@ -260,7 +307,7 @@ def main(what: list[str]) -> None:
             tables = {"devices": tables["devices"]}
         else:
             own = train_on_silos(federation)
-        train_on_devices(federation)
+        learn_items_from_devices(federation, train_on_devices(federation))
     except BaseException:
         for log in sorted(work.glob("*.log")):
             print(f"--- {log.name}\n{log.read_text()[-3000:]}", file=sys.stderr)
@@ -269,6 +316,7 @@ def main(what: list[str]) -> None:
         federation.stop()
 
     same_as_one_process(work, tables, own)
+    same_items_as_one_process(work)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ const MIN_ITEMS: usize = 2;
 const YEAR: &str = "year";
 
 /// Public items with the names in their columns. Nothing here is computed from ratings.
-pub(super) struct Items {
+pub(crate) struct Items {
     pub(super) table: ItemTable,
     pub(super) vocabulary: FeatureVocabulary,
 }
@@ -34,7 +34,7 @@ impl Items {
     /// The columns that the flags name, or otherwise all columns with a name that enough items
     /// share. Numeric columns are used only if they are named: the number or mean of an item's
     /// ratings is such a column, and private.
-    pub(super) fn read(path: &Path, args: &FeatureSettings) -> Result<Self> {
+    pub(crate) fn read(path: &Path, args: &FeatureSettings) -> Result<Self> {
         let min_items = args.min_items.unwrap_or(MIN_ITEMS);
         dp_core::params::at_least_one("min_items", min_items)?;
         let columns = match &args.feature_cols {
@@ -51,6 +51,11 @@ impl Items {
         Ok(Self { table, vocabulary })
     }
 
+    /// Names of the columns that are features.
+    pub(crate) fn columns(&self) -> &[String] {
+        self.table.columns()
+    }
+
     /// Tells the operator what becomes public with the model.
     pub(super) fn announce(&self, path: &Path) {
         let (columns, path) = (self.table.columns().join(", "), path.display());
@@ -61,7 +66,7 @@ impl Items {
     }
 
     /// The assumption of the guarantee about the table.
-    pub(super) fn assumption(&self) -> String {
+    pub(crate) fn assumption(&self) -> String {
         let columns = self.table.columns().join(", ");
         format!(
             "columns {columns} of the item table are public and were not made from this data set"
@@ -70,7 +75,7 @@ impl Items {
 
     /// The features of the items of a catalogue as a file: indices into the catalogue and the
     /// feature weights, counted from 0.
-    pub(super) fn features_file(
+    pub(crate) fn features_file(
         &self,
         catalogue: &ItemCatalogue,
     ) -> Result<(&'static str, Vec<u8>)> {
@@ -90,7 +95,7 @@ impl Items {
     }
 
     /// Features of the items of a catalogue, in its order.
-    pub(super) fn features(&self, catalogue: &ItemCatalogue) -> Result<ItemFeatures> {
+    pub(crate) fn features(&self, catalogue: &ItemCatalogue) -> Result<ItemFeatures> {
         let sizes = self.vocabulary.category_sizes();
         let mut builder = ItemFeaturesBuilder::new(catalogue.len(), &sizes)?;
         for (item, id) in (0..).zip(catalogue.ids()) {

@@ -11,7 +11,7 @@ mod weights_file;
 
 pub(crate) use audit::audited;
 pub(crate) use fit::{plan, train};
-pub(crate) use items::{FEATURES, read_columns, read_features};
+pub(crate) use items::{FEATURES, Items, read_columns, read_features};
 pub(crate) use rounds::of_public;
 pub(crate) use settings::refuse_flags;
 pub(crate) use unseen::with_new_items;

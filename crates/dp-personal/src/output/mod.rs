@@ -4,6 +4,7 @@ mod audit_report;
 mod exploration_report;
 mod federated_report;
 mod folder;
+mod items_report;
 mod manifest;
 mod model_file;
 mod personal_report;
@@ -22,10 +23,12 @@ pub(crate) use folder::{
     INTERNAL_RELEASES, OutputFolder, RELEASES, StagedFolder, internal_folder_of, make_folder,
     make_internal_folder,
 };
+pub(crate) use items_report::{ITEMS_COMMAND, ItemVectors, ItemsRelease, ItemsReport};
 pub(crate) use manifest::{INTERNAL_PREFIX, MANIFEST, Manifest};
 pub(crate) use model_file::{
-    CERTIFICATE, FACTORS, ITEMS, MODEL_FILES, ReleasedShared, SHARED, SUBSPACE, catalogue_sha256,
-    model_files, read_model, read_shared, read_subspace, shared_bytes, subspace_bytes,
+    CERTIFICATE, FACTORS, ITEM_VECTORS, ITEMS, MODEL_FILES, ReleasedShared, SHARED, SUBSPACE,
+    catalogue_sha256, model_files, read_model, read_shared, read_subspace, shared_bytes,
+    subspace_bytes,
 };
 pub(crate) use personal_report::{PersonalRelease, PersonalReport, SubspaceBy};
 pub(crate) use release::{Release, RunReport, Seconds, no_split};

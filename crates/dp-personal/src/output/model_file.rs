@@ -10,6 +10,7 @@ use dp_fedsgd::SharedModel;
 use dp_mechanism::Provenance;
 use dp_multitask::{FactorModel, ScoreModel, Scoring};
 use dp_personalize::Subspace;
+use dp_pubfeat::ItemStatistics;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -362,6 +363,52 @@ fn header_of(bytes: &[u8]) -> std::result::Result<SharedHeader, String> {
         ));
     }
     read_header(bytes, "dp federate", SHARED_SCHEMA)
+}
+
+pub(crate) const ITEM_VECTORS: &str = "item_vectors.safetensors";
+const ITEM_VECTORS_SCHEMA: u32 = 1;
+
+/// What a reader needs in addition to the numbers. All of it is public.
+#[derive(Serialize)]
+struct ItemVectorsHeader {
+    schema_version: u32,
+    provenance: Provenance,
+    /// Bound to which users' vectors were shortened.
+    vector_norm: f64,
+    /// Standard deviations of the noise on a diagonal entry of a matrix, and on an entry of a
+    /// right-hand side.
+    noise_stddevs: [f64; 2],
+}
+
+/// The files of item vectors and the noisy statistics from which they were learned: name and bytes.
+/// Tensors in f64, rows in the order of `items.csv`: `item_vectors` and `right_hand_sides`, shape
+/// `(n_items, dim)`, and `matrices`, shape `(n_items, dim * dim)`.
+pub(crate) fn item_vectors_files(
+    (vectors, statistics): (&[f64], &ItemStatistics),
+    (vector_norm, provenance): (f64, Provenance),
+    catalogue: &ItemCatalogue,
+) -> Result<[(&'static str, Vec<u8>); 2]> {
+    let header = ItemVectorsHeader {
+        schema_version: ITEM_VECTORS_SCHEMA,
+        provenance,
+        vector_norm,
+        noise_stddevs: statistics.noise_stddevs(),
+    };
+    let (n_items, dim) = (catalogue.len(), statistics.dim());
+    let of_items = 0..n_items;
+    let matrices = of_items.clone().flat_map(|item| statistics.matrix(item));
+    let rhs = of_items.flat_map(|item| statistics.rhs(item));
+    let tensors = [
+        ("item_vectors", [n_items, dim], vectors.to_vec()),
+        (
+            "matrices",
+            [n_items, dim * dim],
+            matrices.copied().collect(),
+        ),
+        ("right_hand_sides", [n_items, dim], rhs.copied().collect()),
+    ];
+    let file = file_of(ITEM_VECTORS, &header, &tensors)?;
+    Ok([(ITEM_VECTORS, file), (ITEMS, catalogue_csv(catalogue)?)])
 }
 
 #[cfg(test)]

@@ -13,7 +13,9 @@ use super::run_files::{
     RELEASED, ReleasedRun, SCHEMA_VERSION, pretty, read_certificate,
 };
 use super::statement::{INTERNAL_HEAD, fact, guarantee_facts, released};
-use super::{CERTIFICATE, MANIFEST, Manifest, OutputFolder, RELEASES, internal_folder_of};
+use super::{
+    CERTIFICATE, ITEMS_COMMAND, MANIFEST, Manifest, OutputFolder, RELEASES, internal_folder_of,
+};
 use crate::error::{Error, Result};
 use crate::quality::{Quality, Verdict};
 use crate::report::{Model, ReportedRun, Wanted, internal_page, model_card, released_page};
@@ -47,7 +49,7 @@ pub(crate) trait Release {
     /// Names and bytes of the model.
     fn files(&self) -> Result<Vec<(&'static str, Vec<u8>)>>;
 
-    /// The command that trained it: `train`, `tune`, `personalize` or `federate`.
+    /// The command that trained it: `train`, `tune`, `personalize`, `federate` or `items`.
     fn command(&self) -> &'static str;
 
     /// Description of the model in one line.
@@ -311,7 +313,7 @@ fn holds_nothing_out(release: &impl Release) -> bool {
 
 /// Whether these public inputs hold no data out.
 pub(crate) fn no_split(public: &Value) -> bool {
-    public[GIVEN]["no_split"] == true
+    public[GIVEN]["no_split"] == true || public["command"] == ITEMS_COMMAND
 }
 
 /// Released values that every run has.

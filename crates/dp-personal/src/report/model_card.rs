@@ -34,7 +34,8 @@ struct Card<'a> {
 
 impl<'a> Card<'a> {
     fn of(run: &'a ReportedRun<'a>) -> Self {
-        let is_linear = run.model.is_none();
+        let of_items = run.is_of_items();
+        let is_linear = run.model.is_none() && !of_items;
         let mut limits = Vec::new();
         if let Status::NotPrivate { reason } = &run.statement.status {
             limits.push(format!(
@@ -65,7 +66,10 @@ impl<'a> Card<'a> {
         }));
         Self {
             run,
-            intended: intended_use(is_linear),
+            intended: match of_items {
+                true => ITEM_SCORES,
+                false => intended_use(is_linear),
+            },
             limits,
         }
     }
@@ -203,6 +207,12 @@ impl<'a> Card<'a> {
         })
     }
 }
+
+/// The same for item vectors that were learned from users on devices.
+const ITEM_SCORES: [&str; 2] = [
+    "Scores of items for a user: inner products with that user's own vector, computed where the vector is (dp_personal.devices).",
+    "Statements about single users of the training data, which the noise hides.",
+];
 
 /// What the model is for, and what it is not for.
 const fn intended_use(is_linear: bool) -> [&'static str; 2] {

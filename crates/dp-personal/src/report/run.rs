@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use crate::error::{Error, Result};
 use crate::output::{
-    EVALUATION, FACTORS, INTERNAL, InternalRun, OutputFolder, RELEASED, ReleasedRun,
+    EVALUATION, FACTORS, INTERNAL, ITEMS_COMMAND, InternalRun, OutputFolder, RELEASED, ReleasedRun,
     internal_folder_of, read_model, read_run_file, warn,
 };
 use crate::workflows::evaluate::Evaluated;
@@ -96,6 +96,12 @@ impl<'a> ReportedRun<'a> {
             evaluation,
             has_figures: false,
         })
+    }
+
+    /// Whether it is item vectors for users' own vectors.
+    pub(super) fn is_of_items(&self) -> bool {
+        let released = self.released.as_ref();
+        released.is_some_and(|of| of.command == ITEMS_COMMAND)
     }
 
     /// Whether any privacy is promised.

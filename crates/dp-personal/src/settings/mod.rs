@@ -4,6 +4,7 @@
 //! [`Settings::table`] lists them with the flag of the command line and the key of a file. Errors
 //! about a setting use the name of the field.
 
+mod items;
 mod ledger;
 mod nightly;
 mod ratings;
@@ -11,6 +12,7 @@ mod rows;
 mod table;
 mod tools;
 
+pub use items::*;
 pub use ledger::{
     LedgerChoice, LedgerCreateSettings, LedgerFile, LedgerKind, LedgerMergeSettings,
     LedgerSettings, LedgerShowSettings, LedgerUpgradeSettings,

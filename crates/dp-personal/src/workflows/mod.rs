@@ -6,6 +6,7 @@ pub mod evaluate;
 pub mod evidence;
 pub mod federate;
 pub mod input;
+pub mod items;
 pub mod ledger;
 pub mod nightly;
 pub mod personalize;

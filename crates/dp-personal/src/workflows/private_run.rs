@@ -102,7 +102,7 @@ impl<'a> Opening<'a> {
             Place::Coordinator(workers) => Some((workers, Dealing::ByRun)),
             Place::Driver(workers, dealing) => Some((workers, dealing)),
             Place::Devices(_) => {
-                let text = "only `federate` trains with users on devices";
+                let text = "only `federate` and `items` learn from users on devices";
                 return Err(Error::Usage(text.to_owned()));
             }
             Place::Worker(worker) => return Ok(unbound(Side::Worker(worker))),
@@ -311,6 +311,14 @@ impl Opened<'_> {
     /// Whether all users are at workers.
     pub(crate) fn has_no_users(&self) -> bool {
         !self.is_worker() && self.dealing() != Dealing::ByRun
+    }
+
+    /// The last release that its ledger file paid for, if there is one: a random text.
+    pub(crate) fn last_paid(&self) -> Option<String> {
+        match &self.side {
+            Side::Keeper(Keeper { account, .. }, _) => account.last_paid(),
+            Side::Worker(_) => None,
+        }
     }
 
     /// Whether this process only sums.
@@ -552,7 +560,9 @@ impl PrivateRun<'_> {
             let agreement = workers::agreement(&shaping, source, pool.dealing)?;
             workers::begin(pool, &agreement)?;
         }
-        let coordinator = pool.map(|pool| match pool.has_first_shard() {
+        // without workers, the trainer has what is summed
+        let workers = pool.filter(|pool| pool.workers.n_shards() > 0);
+        let coordinator = workers.map(|pool| match pool.has_first_shard() {
             true => Coordinator::with_first_shard(pool.workers),
             false => Coordinator::new(pool.workers),
         });

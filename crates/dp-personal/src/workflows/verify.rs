@@ -13,8 +13,8 @@ use serde_json::Value;
 use crate::error::{Error, Result};
 use crate::item_features::{FEATURE_WEIGHTS, FEATURES};
 use crate::output::{
-    self, CERTIFICATE, ITEM_FEATURES, MODEL_FILES, Manifest, RELEASED, RELEASES, ReleasedRun,
-    SHARED, SUBSPACE,
+    self, CERTIFICATE, ITEM_FEATURES, ITEM_VECTORS, ITEMS, MODEL_FILES, Manifest, RELEASED,
+    RELEASES, ReleasedRun, SHARED, SUBSPACE,
 };
 use crate::prior::PRIOR;
 use crate::settings::VerifySettings;
@@ -136,7 +136,9 @@ fn recomputed(path: &Path) -> Result<(Certificate, PrivacyStatement)> {
 pub(crate) fn compare_files(folder: &Path, certificate: &Certificate) -> Result<()> {
     let has = |name: &&str| certificate.artifacts.iter().any(|file| file.name == *name);
     let lies = |name: &str| fs::symlink_metadata(folder.join(name)).is_ok();
-    let mut names: Vec<&str> = [SUBSPACE, SHARED].into_iter().filter(has).collect();
+    let models = [SUBSPACE, SHARED, ITEM_VECTORS].into_iter();
+    let mut names: Vec<&str> = models.filter(has).collect();
+    names.extend(has(&ITEM_VECTORS).then_some(ITEMS));
     if names.is_empty() {
         names.extend(MODEL_FILES);
     }

@@ -5,6 +5,7 @@
     reason = "a helper of a test that cannot go on should stop it"
 )]
 
+mod items;
 mod resume;
 mod values;
 mod workers;

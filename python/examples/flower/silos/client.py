@@ -60,6 +60,12 @@ def device_round(message: Message, context: Context) -> Message:
     return reply(message, device(context).round(message.content["said"]))
 
 
+@app.query("examples")
+def device_examples(message: Message, context: Context) -> Message:
+    """The user's vector and examples, once for each run."""
+    return reply(message, device(context).examples(message.content["said"]))
+
+
 @app.query("model")
 def model(message: Message, context: Context) -> Message:
     """The released model, which users combine with their own records locally."""

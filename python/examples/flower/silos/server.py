@@ -35,12 +35,18 @@ def on_devices(catalogue: str, **more: object) -> dp.PrivateFederatedRegressor: 
     return dp.PrivateFederatedRegressor(alpha_grid=[0.5], n_rounds=2, user="user", target="y", **asked, **ranges, **more)
 
 
+def items(catalogue: str, **more: object) -> devices.PrivateItemRegressor:
+    """Item vectors, from one message of each device with its user's vector and examples."""
+    return devices.PrivateItemRegressor(catalogue=catalogue, features=["kind"], dim=2, label_bound=1.0, max_examples=8, **more)
+
+
 ROWS = ["user", "a", "b", "c", "y"]
 MODELS = {
     "recommender": (recommender, ["user", "item", "rating"]),
     "subspace": (subspace, ROWS),
     "federated": (federated, ROWS),
     "devices": (on_devices, ROWS[1:]),
+    "items": (items, []),
 }
 
 
@@ -59,9 +65,11 @@ def main(grid: Grid, context: Context) -> None:
     def progress(done: int, total: int) -> None:
         Path(f"{out}.progress").write_text(f"{done} of {total}\n")
 
+    n_devices, round_time = int(config["n-devices"]), float(config["round-time"])
     if config["model"] == "devices":
-        n_devices, round_time = int(config["n-devices"]), float(config["round-time"])
         devices.fit(grid, model, n_devices, columns=columns, round_time=round_time, progress=progress)
+    elif config["model"] == "items":
+        devices.fit_items(grid, model, n_devices, round_time=round_time, progress=progress)
     else:
         flower.fit(grid, model, int(config["n-silos"]), columns=columns, progress=progress)
     model.save(out)

@@ -144,6 +144,12 @@ impl Account {
         self.ledger.as_ref().map_or(0, Ledger::n_releases)
     }
 
+    /// The last release that the ledger file paid for, by any run, if there is one: a random text.
+    pub(crate) fn last_paid(&self) -> Option<String> {
+        let ledger = self.ledger.as_ref().filter(|_| self.has_file());
+        ledger?.release_ids().last().map(str::to_owned)
+    }
+
     /// Whether payments are on disk.
     pub(crate) const fn has_file(&self) -> bool {
         self.file.is_some()
