@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 from . import _native, tables
 from ._estimator import Estimator, Progress
 from ._numpy import Array, Floats, np
+from .errors import bad_setting
 from .plan import Plan
 
 __all__ = ["ItemVectors", "Personalized", "PrivatePopularity", "PrivateRecommender", "Recommendation"]
@@ -43,6 +45,8 @@ class Personalized:
         `rank_by` "lower" ranks by the lower end of each item's interval, so that the noisiest items do not come first. It needs a
         model with standard errors of its factors: ratings by the methods auto, pooled and biases, and popularity.
         """
+        if operator.index(k) < 1:
+            raise bad_setting("k", k, "a whole number, 1 or above")
         best = self._own.recommend(k, rank_by)
         return [Recommendation(item, score, title, interval) for item, title, score, interval in best]
 
