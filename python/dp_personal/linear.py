@@ -80,10 +80,7 @@ class _Linear(Estimator):
 
     def _public_value(self, name: str) -> Any:
         value = super()._public_value(name)
-        if name == "bounds" and isinstance(value, Mapping) and not isinstance(next(iter(value.values()), None), str):
-            lower, upper = zip(*value.values(), strict=True) if value else ((), ())
-            return {"column": list(value), "lower": list(lower), "upper": list(upper)}
-        return value
+        return bounds_table(value) if name == "bounds" else value
 
     def plan(self) -> Plan:
         """What `fit` will release and spend, before any data are read."""
@@ -111,7 +108,8 @@ class _Linear(Estimator):
         table = tables.source(X, "rows") if y is None else None
         if table is None:
             table, named = self._table(X, y, groups)
-        self._run(self._fit_json, table, progress=progress, resume=resume, data="rows", **named)
+        with tables.naming_columns(table, "rows"):
+            self._run(self._fit_json, table, progress=progress, resume=resume, data="rows", **named)
         return self
 
     def _check_parameters(self) -> None:
@@ -377,6 +375,14 @@ class PrivateFederatedClassifier(_Classifier, _Federated):
     Parameters are those of `PrivateFederatedRegressor`, the two `classes`, and for tables the `threshold` above which a
     target belongs to the second class.
     """
+
+
+def bounds_table(bounds: Any) -> Any:
+    """Public ranges by column as a table, if they are a mapping of names to pairs."""
+    if not isinstance(bounds, Mapping) or isinstance(next(iter(bounds.values()), None), str):
+        return bounds
+    lower, upper = zip(*bounds.values(), strict=True) if bounds else ((), ())
+    return {"column": list(bounds), "lower": list(lower), "upper": list(upper)}
 
 
 def _is_table(X: Any, names: Sequence[str] = ()) -> bool:

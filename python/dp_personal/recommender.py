@@ -52,7 +52,7 @@ class Personalized:
 
     def predict(self, items: Iterable[Any]) -> Floats:
         """Predicted ratings, or scores; NaN for an item that the model does not know."""
-        return np.array(self._own.predict([str(item) for item in items]))
+        return np.array(self._own.predict(tables.ids(items, "items")))
 
     @property
     def vector(self) -> Floats:
@@ -160,7 +160,8 @@ class _Ratings(Estimator):
         is_matrix = tables.is_matrix(ratings)
         data = tables.of_matrix(ratings, self._names(), "ratings") if is_matrix else tables.source(ratings, "ratings")
         named = dict(zip(("user", "item", "rating"), self._names(), strict=True)) if is_matrix else {}
-        self._run(_native.train_fit, data, progress=progress, resume=resume, ratings="ratings", **named)
+        with tables.naming_columns(data, "ratings"):
+            self._run(_native.train_fit, data, progress=progress, resume=resume, ratings="ratings", **named)
         return self
 
     def _load(self, folder: Path) -> None:
@@ -185,13 +186,13 @@ class _Ratings(Estimator):
         history: Any,
         *,
         min_rating: float | None = None,
-        new_items: str | os.PathLike[str] | None = None,
+        new_items: Any = None,
     ) -> Personalized:
         """One user's personal part, from that user's own records: local, nothing is spent and nothing leaves.
 
         `history` is a table or the name of a file, a mapping of items to ratings, or with implicit feedback a list of
-        items. `new_items` is a file of items that are not in the model; they are ranked too if it was trained with
-        features.
+        items. `new_items` is a table or the name of a file of items that are not in the model; they are ranked too if it
+        was trained with features.
         """
         self._check_is_fitted()
         user, item, rating = self._names()
@@ -201,9 +202,10 @@ class _Ratings(Estimator):
             named = (self.user and user, item, rating if rating in own.column_names() else None)
         factors = self._factors
         if new_items is not None:
-            with self._folder() as folder:
-                factors = _native.Factors.read(os.fspath(folder), os.fspath(new_items))
-        return Personalized(factors.personalize(own, list(named), min_rating))
+            with self._folder() as folder, tables.public_files([("new_items", new_items, ("item",))]) as files:
+                factors = _native.Factors.read(os.fspath(folder), files.get("new_items") or os.fspath(new_items))
+        with tables.naming_columns(own, "history"):
+            return Personalized(factors.personalize(own, list(named), min_rating))
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
