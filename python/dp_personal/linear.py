@@ -119,8 +119,7 @@ class _Linear(Estimator):
         """Rows as a table, and the settings that identify its columns."""
         array = _arrays.features(X)
         labels = self._labels(_arrays.labels(y, len(array)))
-        users = np.arange(len(array)) if groups is None else np.asarray(groups)
-        _arrays.same_length("groups", users, len(array))
+        users = np.arange(len(array)) if groups is None else _users(groups, len(array))
         names = _arrays.names_of(X) or [f"x{at}" for at in range(array.shape[1])]
         user, target = self.user or "user", self.target or "target"
         if {user, target} & set(names) or user == target:
@@ -152,12 +151,14 @@ class _Linear(Estimator):
 
     def _people(self, X: Any, y: Any, groups: Any) -> _native.People:
         if y is None:
-            user = self.user if groups is not None else None
-            return self._linear.personalize(tables.source(X, "history"), user, self._balanced())
-        array = self._matrix(X)
-        columns = dict(zip(self._linear.columns(), array.T, strict=True))
-        columns[self._linear.target()] = self._labels(_arrays.labels(y, len(array)))
-        return self._linear.personalize(*_with_users(columns, groups, "history"), self._balanced())
+            table, user = tables.source(X, "history"), self.user if groups is not None else None
+        else:
+            array = self._matrix(X)
+            columns = dict(zip(self._linear.columns(), array.T, strict=True))
+            columns[self._linear.target()] = self._labels(_arrays.labels(y, len(array)))
+            table, user = _with_users(columns, _users(groups, len(array)), "history")
+        with tables.naming_columns(table, "history"):
+            return self._linear.personalize(table, user, self._balanced())
 
     def _matrix(self, X: Any) -> Array:
         """The features of training: by name if X has all of their names, else by position."""
@@ -178,13 +179,15 @@ class _Linear(Estimator):
     def _predicted(self, people: _native.People, X: Any, groups: Any) -> Array:
         """The models' output for each row: a value, or the probability of the second class."""
         names = self._linear.columns()
-        if groups is None and _is_table(X, names):
-            return np.array(self._linear.predict(people, tables.source(X, "rows"), None))
+        if groups is None and _is_table(X) and not hasattr(X, "__array__"):
+            table = tables.source(X, "rows")
+            with tables.naming_columns(table, "rows"):
+                return np.array(self._linear.predict(people, table, None))
         array = self._matrix(X)
         is_whole = np.isfinite(array).all(axis=1)
         columns = dict(zip(names, array[is_whole].T, strict=True))
-        users = None if groups is None else np.asarray(groups)[is_whole]
-        rows, user = _with_users(columns, users, "rows")
+        users = _users(groups, len(array))
+        rows, user = _with_users(columns, None if users is None else users[is_whole], "rows")
         predicted = np.full(len(array), np.nan)
         predicted[is_whole] = self._linear.predict(people, rows, user)
         return predicted
@@ -203,7 +206,7 @@ class _Linear(Estimator):
         return self._predicted(people, X, groups)
 
     def _labels(self, y: Array) -> Array:
-        return y.astype(np.float64)
+        return _arrays.numbers(y, "y")
 
     def _answers(self, scores: Array) -> Array:
         return scores
@@ -213,8 +216,9 @@ class _Linear(Estimator):
 
     def score(self, X: Any, y: Any, *, groups: Any = None, history: tuple[Any, Any, Any] | None = None) -> float:
         """The coefficient of determination of the predictions."""
-        errors = np.asarray(y, dtype=np.float64) - self.predict(X, groups=groups, history=history)
-        spread = np.asarray(y, dtype=np.float64) - np.mean(y)
+        predicted = self.predict(X, groups=groups, history=history)
+        true = self._labels(_arrays.labels(y, len(predicted)))
+        errors, spread = true - predicted, true - np.mean(true)
         return float(1.0 - (errors @ errors) / (spread @ spread))
 
     def __sklearn_tags__(self) -> Any:
@@ -385,21 +389,25 @@ def bounds_table(bounds: Any) -> Any:
     return {"column": list(bounds), "lower": list(lower), "upper": list(upper)}
 
 
-def _is_table(X: Any, names: Sequence[str] = ()) -> bool:
-    """Whether this is a table; a frame must have columns of these names, otherwise it is a matrix."""
-    if hasattr(X, "__arrow_c_stream__"):
-        return set(names) <= set(_arrays.names_of(X) or ())
-    return isinstance(X, str | os.PathLike | Mapping | _native.Table)
+def _is_table(X: Any) -> bool:
+    return hasattr(X, "__arrow_c_stream__") or isinstance(X, str | os.PathLike | Mapping | _native.Table)
 
 
-def _with_users(columns: dict[str, Array], groups: Any, name: str) -> tuple[_native.Table, str | None]:
-    """A table of columns, with a user column if there are groups, and its name."""
-    if groups is None:
+def _with_users(columns: dict[str, Array], users: Array | None, name: str) -> tuple[_native.Table, str | None]:
+    """A table of columns, with a user column if the users are known, and its name."""
+    if users is None:
         return tables.of_columns(columns, name), None
-    users = np.asarray(groups)
-    _arrays.same_length("groups", users, len(next(iter(columns.values()))))
     user = next(candidate for candidate in _candidates() if candidate not in columns)
     return tables.of_columns({user: users, **columns}, name), user
+
+
+def _users(groups: Any, n_rows: int) -> Array | None:
+    """The user of each row."""
+    if groups is None:
+        return None
+    users = tables.id_column(groups, "groups")
+    _arrays.same_length("groups", users, n_rows)
+    return users
 
 
 def _candidates() -> Iterator[str]:
