@@ -24,6 +24,9 @@ __all__ = [
 
 _L = TypeVar("_L", bound="_Linear")
 
+_MOST_NAMES = 20
+"""In a message."""
+
 
 class PersonalLinear:
     """One user's personal linear model: private, local and free. It is not pickled."""
@@ -161,10 +164,16 @@ class _Linear(Estimator):
             return self._linear.personalize(table, user, self._balanced())
 
     def _matrix(self, X: Any) -> Array:
-        """The features of training: by name if X has all of their names, else by position."""
+        """The features of training: by name if both have names, else by position."""
         names, given = self._linear.columns(), _arrays.names_of(X)
         if given and set(names) <= set(given):
             X = X.select(names) if hasattr(X, "select") else X[names]
+        elif given and hasattr(self, "feature_names_in_"):
+            missing = [name for name in names if name not in given]
+            raise BadInput(
+                "The feature names should match those that were passed during fit. Feature names seen at fit time, yet now "
+                f"missing: {', '.join(missing[:_MOST_NAMES])}{' and others' if len(missing) > _MOST_NAMES else ''}"
+            )
         return _arrays.features(X, self.n_features_in_, type(self).__name__)
 
     def _balanced(self) -> bool:

@@ -238,6 +238,29 @@ def test_missing_values_of_pandas_are_missing() -> None:
         model.fit(X, y, groups=users)
 
 
+def test_renamed_columns_are_not_matched_by_position() -> None:
+    X, y, groups = rows()
+    names = list("abcd")
+    model = ESTIMATORS[0]().fit(pl.DataFrame(X, schema=names), y, groups=groups)
+    assert list(model.feature_names_in_) == names
+    me = model.personalize(X[:20], y[:20])
+    for kind in (pl.DataFrame, pd.DataFrame):
+        renamed = kind(dict(zip(["a", "B", "c", "D"], X.T, strict=True)))
+        for call in (
+            model.predict,
+            me.predict,
+            lambda X: model.predict(X, groups=groups),
+            lambda X: model.score(X, y),
+            lambda X: model.personalize(X, y),
+            lambda X: model.predict(X, groups=groups, history=(X, y, groups)),
+        ):
+            with pytest.raises(dp.BadInput, match=r"should match those that were passed during fit.*now missing: b, d$"):
+                call(renamed)
+    assert np.array_equal(model.predict(X), model.predict(pd.DataFrame(X, columns=names)))  # arrays have no names
+    of_arrays = ESTIMATORS[0]().fit(X, y, groups=groups)
+    assert np.array_equal(of_arrays.predict(X), of_arrays.predict(pd.DataFrame(X, columns=names)))
+
+
 def test_columns_are_matched_by_name() -> None:
     X, y, groups = rows()
     names = [f"x{at}" for at in range(N_FEATURES)]
