@@ -89,7 +89,8 @@ class Estimator:
 
     def __repr__(self) -> str:
         given = (f"{name}={_brief(value)}" for name, value in self._changed().items())
-        return f"{type(self).__name__}({', '.join(given)})"
+        call = f"{type(self).__name__}({', '.join(given)})"
+        return f"<fitted {call}>" if self.__sklearn_is_fitted__() else call
 
     def _changed(self) -> dict[str, Any]:
         defaults = self._parameters()

@@ -46,6 +46,9 @@ class PersonalLinear:
         """For classifiers: the probabilities of the classes for each row."""
         return self._of._probabilities(self._of._predicted(self._people, X, None))
 
+    def __repr__(self) -> str:
+        return f"<PersonalLinear: one user's private model from a {type(self._of).__name__}>"
+
     def __reduce__(self) -> str:
         raise TypeError("a user's own model is private and is not pickled: make it anew from the user's rows")
 

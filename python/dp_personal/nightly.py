@@ -8,10 +8,10 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from . import _native, tables
+from . import _html, _native, tables
 from ._estimator import Listener
 from ._json import loads
-from .errors import BadInput, DpWarning
+from .errors import BadInput, DpError, DpWarning, LedgerError
 from .linear import PrivatePersonalRegressor, bounds_table
 from .recommender import PrivateRecommender
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["Nightly", "NightlySubspace"]
 
 logger = logging.getLogger("dp_personal")
+
+_OTHER_IDS = "give the ids of earlier nights (`user` names their column), or create another state for other users"
 
 
 def _given(lists: Mapping[str, Iterable[object]] | None = None, **settings: Any) -> _Given:
@@ -68,6 +70,24 @@ class _Nights:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({os.fspath(self.path)!r})"
 
+    def _repr_html_(self) -> str:
+        try:
+            status = self.status()
+        except DpError:
+            facts = _html.alarm("its status cannot be read: `status()` says why")
+        else:
+            spent, left = status["epsilon_spent_by_the_first_users"], status["epsilon_left_to_the_first_users"]
+            facts = _html.facts(
+                [
+                    ("lifetime of each user", _html.guarantee(status["lifetime_epsilon"], status["delta"])),
+                    ("horizon", _html.count(status["horizon"], "night")),
+                    ("made", _html.count(status["n_paid"], "night")),
+                    ("last night", "none" if status["last_night"] is None else str(status["last_night"])),
+                    ("first users", f"\u03b5 {spent:.4g} spent, {left:.4g} left"),
+                ]
+            )
+        return _html.card(type(self).__name__, self.path.name, facts)
+
     def _model_folder(self) -> Path:
         folder = self.path / "model"
         if not folder.is_dir():
@@ -85,7 +105,12 @@ class _Nights:
         listener = Listener(progress=False)
         table = tables.source(data, name)
         with tables.naming_columns(table, name):
-            json, text = run(given, table, listener)
+            try:
+                json, text = run(given, table, listener)
+            except LedgerError as error:
+                if "users keep their ids" in str(error):
+                    error.args = (f"{error}: {_OTHER_IDS}",)
+                raise
         logger.info("%s", text)
         for warning in listener.warnings:
             warnings.warn(warning, DpWarning, stacklevel=3)

@@ -113,6 +113,17 @@ def test_catalogues_of_nights_are_files_tables_or_lists(tmp_path: Path, catalogu
     assert not (tmp_path / "other").exists()
 
 
+def test_strangers_are_refused_with_a_next_step(tmp_path: Path, catalogue: Path) -> None:
+    nights = dp.Nightly.create(tmp_path / "state", items=catalogue, lifetime_epsilon=5.0, delta=1e-5, rating_range=(1, 5))
+    nights.run(ratings(100), night=0)
+    others = ratings(100)
+    others["user"] = [f"secret{at}" for at in range(len(others["user"]))]  # type: ignore[arg-type]
+    with pytest.raises(dp.LedgerError, match=r"give the ids of earlier nights .* or create another state") as raised:
+        nights.run(others, night=1)
+    assert "secret" not in str(raised.value)
+    assert nights.status()["n_paid"] == 1
+
+
 def test_nights_of_rows(tmp_path: Path) -> None:
     rng = np.random.default_rng(2)
     n_users, n_rows, names = 100, 10, ["a", "b", "c", "d"]

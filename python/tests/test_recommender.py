@@ -153,7 +153,7 @@ def test_saved_models_and_pickles_hold_released_values_alone(
     mine = {"0": 5.0, "3": 1.0}
     assert loaded.personalize(mine).recommend(4) == model.personalize(mine).recommend(4)
     assert loaded.ledger is None
-    assert repr(loaded).startswith("PrivateRecommender(epsilon=2.0")
+    assert repr(loaded).startswith("<fitted PrivateRecommender(epsilon=2.0")
 
 
 def test_a_ledger_of_the_command_line_pays_for_tables(
