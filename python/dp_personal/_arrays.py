@@ -6,14 +6,15 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+from . import tables
 from ._numpy import Array, np
 from .errors import BadInput
 
 __all__: list[str] = []
 
 
-class SparseInput(BadInput, TypeError):
-    """A sparse matrix was given where a dense one is needed."""
+class WrongType(BadInput, TypeError):
+    """Values of a type that cannot be used."""
 
 
 def names_of(X: Any) -> list[str] | None:
@@ -28,10 +29,8 @@ def names_of(X: Any) -> list[str] | None:
 def features(X: Any, expected: int | None = None, model: str = "") -> Array:
     """A matrix of numbers with at least one row and one column."""
     if hasattr(X, "tocoo"):
-        raise SparseInput("Sparse data was passed for X, but dense data is required: use X.toarray()")
-    array = np.asarray(X)
-    if array.dtype.kind == "c":
-        raise BadInput("Complex data not supported")
+        raise WrongType("Sparse data was passed for X, but dense data is required: use X.toarray()")
+    array = _without_missing(np.asarray(X))
     if array.ndim != 2:  # noqa: PLR2004
         raise BadInput(f"Expected 2D array, got {array.ndim}D array instead. Reshape your data with array.reshape(-1, 1)")
     n_rows, n_columns = array.shape
@@ -41,12 +40,54 @@ def features(X: Any, expected: int | None = None, model: str = "") -> Array:
         raise BadInput(f"Found array with 0 feature(s) (shape={array.shape}) while a minimum of 1 is required.")
     if expected is not None and n_columns != expected:
         raise BadInput(f"X has {n_columns} features, but {model} is expecting {expected} features as input")
-    return array.astype(np.float64)
+    return numbers(array, "X", names_of(X))
+
+
+def numbers(array: Array, name: str, columns: list[str] | None = None) -> Array:
+    """Floating-point numbers, NaN where a value is missing; `name` is what the array is called in errors."""
+    if array.dtype.kind == "c":
+        raise BadInput("Complex data not supported")
+    try:
+        if array.dtype.kind not in "mM":  # a time would become a number of nanoseconds
+            return array.astype(np.float64)
+    except (TypeError, ValueError):  # their messages contain values
+        pass
+    raise _not_a_number(array, name, columns)
+
+
+def _not_a_number(array: Array, name: str, columns: list[str] | None) -> WrongType:
+    """The error for the first value that is not a number, with its place."""
+    at = next((at for at, value in enumerate(array.flat) if not _is_number(value)), 0)
+    row, column = divmod(at, array.size // len(array))
+    place = f"{name}: row {row + 1}"
+    if columns:
+        place += f" of column {columns[column]!r}"
+    elif array.ndim > 1:
+        place += f" of column {column + 1} ({name}[{row}, {column}])"
+    error = WrongType(f"{place} is not a number: every argument must be a number, or a string that contains a number")
+    error.source, error.line, error.column = name, row + 1, column + 1
+    return error
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _without_missing(array: Array) -> Array:
+    """The array, with NaN for missing values of pandas."""
+    if array.dtype.kind != "O":
+        return array
+    is_missing = np.array([tables.is_missing(value) for value in array.flat], dtype=bool)
+    return np.where(is_missing.reshape(array.shape), np.nan, array)
 
 
 def labels(y: Any, n_rows: int) -> Array:
     """One label for each row."""
-    array = np.asarray(y)
+    array = _without_missing(np.asarray(y))
     if array.ndim == 2 and array.shape[1] == 1:  # noqa: PLR2004
         warnings.warn(
             "A column-vector y was passed when a 1d array was expected. Please change the shape of y to (n_samples, ).",
@@ -56,8 +97,6 @@ def labels(y: Any, n_rows: int) -> Array:
         array = array.ravel()
     if array.ndim != 1:
         raise BadInput(f"y should be a 1d array, got an array of shape {array.shape} instead.")
-    if array.dtype.kind == "c":
-        raise BadInput("Complex data not supported")
     same_length("y", array, n_rows)
     return array
 

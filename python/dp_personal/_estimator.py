@@ -19,7 +19,7 @@ from . import _html, _native, tables
 from ._json import loads
 from ._numpy import np
 from .certificate import Certificate
-from .errors import BadInput, BadSetting, DpError, DpWarning, LedgerMissing, OutputExists, PrivacyWarning, not_fitted
+from .errors import BadSetting, DpError, DpWarning, LedgerMissing, OutputExists, PrivacyWarning, not_fitted
 from .ledger import NO_LEDGER, Ledger
 from .plan import Plan
 from .report import Report
@@ -89,7 +89,8 @@ class Estimator:
 
     def __repr__(self) -> str:
         given = (f"{name}={_brief(value)}" for name, value in self._changed().items())
-        return f"{type(self).__name__}({', '.join(given)})"
+        call = f"{type(self).__name__}({', '.join(given)})"
+        return f"<fitted {call}>" if self.__sklearn_is_fitted__() else call
 
     def _changed(self) -> dict[str, Any]:
         defaults = self._parameters()
@@ -128,24 +129,15 @@ class Estimator:
 
     @contextlib.contextmanager
     def _public_files(self) -> Iterator[dict[str, str]]:
-        """Write public tables in memory to files, which the workflows read."""
-        with tempfile.TemporaryDirectory(prefix="dp-personal-") as folder:
-            files = {}
-            for name, columns in self._public_tables.items():
-                value = self._public_value(name)
-                if value is None or isinstance(value, str | os.PathLike):
-                    continue
-                path = Path(folder) / f"{name}.csv"
-                path.write_bytes(tables.to_csv(value, columns))
-                files[name] = os.fspath(path)
+        """Public tables in memory as files, and errors with the names that things have here."""
+        given = ((name, self._public_value(name), columns) for name, columns in self._public_tables.items())
+        with tables.public_files(given) as files:
             try:
                 yield files
             except DpError as error:
-                error.args = tuple(self._in_python(_renamed(text, files)) for text in error.args)
+                error.args = tuple(map(self._in_python, error.args))
                 if isinstance(error, LedgerMissing):
                     error.args = (f"{error.args[0]}: `dp.Ledger.create` makes one", *error.args[1:])
-                if isinstance(error, BadInput) and error.source is not None:
-                    error.source = _renamed(error.source, files)
                 raise
 
     def _in_python(self, text: str) -> str:
@@ -180,7 +172,7 @@ class Estimator:
             given = self._given(**account, **files, **more, out=os.fspath(out), resume=resume is not None and "ledger" in account)
             logger.info("%s", fit(given, table, listener))
             self._take(out)
-            listener.warnings = [_renamed(text, files) for text in listener.warnings]
+            listener.warnings = [tables.renamed(text, files) for text in listener.warnings]
         if self.insecure_seed is not None:
             warnings.warn("the noise was seeded: this model is NOT PRIVATE", PrivacyWarning, stacklevel=3)
         for text in listener.warnings:
@@ -326,13 +318,6 @@ class Listener:
             self.warnings.append(text)
         else:
             logger.log(level, "%s", text)
-
-
-def _renamed(text: str, files: dict[str, str]) -> str:
-    """Replace the file names that stand for tables in memory with the names of their parameters."""
-    for name, path in files.items():
-        text = text.replace(path, name)
-    return text
 
 
 def _shown(value: Any) -> str:

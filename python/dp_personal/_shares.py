@@ -16,7 +16,6 @@ from . import _native
 from .errors import BadSetting, DpError
 
 if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 SHARE_SERVER = -2
@@ -179,14 +178,14 @@ def _unsealed(sealed: bytes, key: X25519PrivateKey, about: bytes) -> bytes:
     return content
 
 
-def signing() -> type[Ed25519PrivateKey]:
+def signing() -> Any:
     """The kind of a silo's key."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     return Ed25519PrivateKey
 
 
-def _sealing() -> type[X25519PrivateKey]:
+def _sealing() -> Any:
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
     return X25519PrivateKey

@@ -25,6 +25,7 @@ __all__ = [
     "PrivacyWarning",
     "TargetOutOfReach",
     "UnsupportedEvent",
+    "bad_setting",
     "not_fitted",
 ]
 
@@ -116,6 +117,13 @@ class DpWarning(UserWarning):
 
 class PrivacyWarning(DpWarning):
     """A guarantee that is weaker than it appears, or none at all."""
+
+
+def bad_setting(name: str, value: object, expected: str) -> BadSetting:
+    """The error to raise for a parameter out of its range."""
+    error = BadSetting(f"{name} = {value!r}: expected {expected}")
+    error.setting = name
+    return error
 
 
 def not_fitted(name: str) -> NotFittedError:

@@ -24,6 +24,9 @@ __all__ = [
 
 _L = TypeVar("_L", bound="_Linear")
 
+_MOST_NAMES = 20
+"""In a message."""
+
 
 class PersonalLinear:
     """One user's personal linear model: private, local and free. It is not pickled."""
@@ -42,6 +45,9 @@ class PersonalLinear:
     def predict_proba(self, X: Any) -> Array:
         """For classifiers: the probabilities of the classes for each row."""
         return self._of._probabilities(self._of._predicted(self._people, X, None))
+
+    def __repr__(self) -> str:
+        return f"<PersonalLinear: one user's private model from a {type(self._of).__name__}>"
 
     def __reduce__(self) -> str:
         raise TypeError("a user's own model is private and is not pickled: make it anew from the user's rows")
@@ -80,10 +86,7 @@ class _Linear(Estimator):
 
     def _public_value(self, name: str) -> Any:
         value = super()._public_value(name)
-        if name == "bounds" and isinstance(value, Mapping) and not isinstance(next(iter(value.values()), None), str):
-            lower, upper = zip(*value.values(), strict=True) if value else ((), ())
-            return {"column": list(value), "lower": list(lower), "upper": list(upper)}
-        return value
+        return bounds_table(value) if name == "bounds" else value
 
     def plan(self) -> Plan:
         """What `fit` will release and spend, before any data are read."""
@@ -111,7 +114,8 @@ class _Linear(Estimator):
         table = tables.source(X, "rows") if y is None else None
         if table is None:
             table, named = self._table(X, y, groups)
-        self._run(self._fit_json, table, progress=progress, resume=resume, data="rows", **named)
+        with tables.naming_columns(table, "rows"):
+            self._run(self._fit_json, table, progress=progress, resume=resume, data="rows", **named)
         return self
 
     def _check_parameters(self) -> None:
@@ -121,8 +125,7 @@ class _Linear(Estimator):
         """Rows as a table, and the settings that identify its columns."""
         array = _arrays.features(X)
         labels = self._labels(_arrays.labels(y, len(array)))
-        users = np.arange(len(array)) if groups is None else np.asarray(groups)
-        _arrays.same_length("groups", users, len(array))
+        users = np.arange(len(array)) if groups is None else _users(groups, len(array))
         names = _arrays.names_of(X) or [f"x{at}" for at in range(array.shape[1])]
         user, target = self.user or "user", self.target or "target"
         if {user, target} & set(names) or user == target:
@@ -154,18 +157,26 @@ class _Linear(Estimator):
 
     def _people(self, X: Any, y: Any, groups: Any) -> _native.People:
         if y is None:
-            user = self.user if groups is not None else None
-            return self._linear.personalize(tables.source(X, "history"), user, self._balanced())
-        array = self._matrix(X)
-        columns = dict(zip(self._linear.columns(), array.T, strict=True))
-        columns[self._linear.target()] = self._labels(_arrays.labels(y, len(array)))
-        return self._linear.personalize(*_with_users(columns, groups, "history"), self._balanced())
+            table, user = tables.source(X, "history"), self.user if groups is not None else None
+        else:
+            array = self._matrix(X)
+            columns = dict(zip(self._linear.columns(), array.T, strict=True))
+            columns[self._linear.target()] = self._labels(_arrays.labels(y, len(array)))
+            table, user = _with_users(columns, _users(groups, len(array)), "history")
+        with tables.naming_columns(table, "history"):
+            return self._linear.personalize(table, user, self._balanced())
 
     def _matrix(self, X: Any) -> Array:
-        """The features of training: by name if X has all of their names, else by position."""
+        """The features of training: by name if both have names, else by position."""
         names, given = self._linear.columns(), _arrays.names_of(X)
         if given and set(names) <= set(given):
             X = X.select(names) if hasattr(X, "select") else X[names]
+        elif given and hasattr(self, "feature_names_in_"):
+            missing = [name for name in names if name not in given]
+            raise BadInput(
+                "The feature names should match those that were passed during fit. Feature names seen at fit time, yet now "
+                f"missing: {', '.join(missing[:_MOST_NAMES])}{' and others' if len(missing) > _MOST_NAMES else ''}"
+            )
         return _arrays.features(X, self.n_features_in_, type(self).__name__)
 
     def _balanced(self) -> bool:
@@ -180,13 +191,15 @@ class _Linear(Estimator):
     def _predicted(self, people: _native.People, X: Any, groups: Any) -> Array:
         """The models' output for each row: a value, or the probability of the second class."""
         names = self._linear.columns()
-        if groups is None and _is_table(X, names):
-            return np.array(self._linear.predict(people, tables.source(X, "rows"), None))
+        if groups is None and _is_table(X) and not hasattr(X, "__array__"):
+            table = tables.source(X, "rows")
+            with tables.naming_columns(table, "rows"):
+                return np.array(self._linear.predict(people, table, None))
         array = self._matrix(X)
         is_whole = np.isfinite(array).all(axis=1)
         columns = dict(zip(names, array[is_whole].T, strict=True))
-        users = None if groups is None else np.asarray(groups)[is_whole]
-        rows, user = _with_users(columns, users, "rows")
+        users = _users(groups, len(array))
+        rows, user = _with_users(columns, None if users is None else users[is_whole], "rows")
         predicted = np.full(len(array), np.nan)
         predicted[is_whole] = self._linear.predict(people, rows, user)
         return predicted
@@ -205,7 +218,7 @@ class _Linear(Estimator):
         return self._predicted(people, X, groups)
 
     def _labels(self, y: Array) -> Array:
-        return y.astype(np.float64)
+        return _arrays.numbers(y, "y")
 
     def _answers(self, scores: Array) -> Array:
         return scores
@@ -215,8 +228,9 @@ class _Linear(Estimator):
 
     def score(self, X: Any, y: Any, *, groups: Any = None, history: tuple[Any, Any, Any] | None = None) -> float:
         """The coefficient of determination of the predictions."""
-        errors = np.asarray(y, dtype=np.float64) - self.predict(X, groups=groups, history=history)
-        spread = np.asarray(y, dtype=np.float64) - np.mean(y)
+        predicted = self.predict(X, groups=groups, history=history)
+        true = self._labels(_arrays.labels(y, len(predicted)))
+        errors, spread = true - predicted, true - np.mean(true)
         return float(1.0 - (errors @ errors) / (spread @ spread))
 
     def __sklearn_tags__(self) -> Any:
@@ -379,21 +393,33 @@ class PrivateFederatedClassifier(_Classifier, _Federated):
     """
 
 
-def _is_table(X: Any, names: Sequence[str] = ()) -> bool:
-    """Whether this is a table; a frame must have columns of these names, otherwise it is a matrix."""
-    if hasattr(X, "__arrow_c_stream__"):
-        return set(names) <= set(_arrays.names_of(X) or ())
-    return isinstance(X, str | os.PathLike | Mapping | _native.Table)
+def bounds_table(bounds: Any) -> Any:
+    """Public ranges by column as a table, if they are a mapping of names to pairs."""
+    if not isinstance(bounds, Mapping) or isinstance(next(iter(bounds.values()), None), str):
+        return bounds
+    lower, upper = zip(*bounds.values(), strict=True) if bounds else ((), ())
+    return {"column": list(bounds), "lower": list(lower), "upper": list(upper)}
 
 
-def _with_users(columns: dict[str, Array], groups: Any, name: str) -> tuple[_native.Table, str | None]:
-    """A table of columns, with a user column if there are groups, and its name."""
-    if groups is None:
+def _is_table(X: Any) -> bool:
+    return hasattr(X, "__arrow_c_stream__") or isinstance(X, str | os.PathLike | Mapping | _native.Table)
+
+
+def _with_users(columns: dict[str, Array], users: Array | None, name: str) -> tuple[_native.Table, str | None]:
+    """A table of columns, with a user column if the users are known, and its name."""
+    if users is None:
         return tables.of_columns(columns, name), None
-    users = np.asarray(groups)
-    _arrays.same_length("groups", users, len(next(iter(columns.values()))))
     user = next(candidate for candidate in _candidates() if candidate not in columns)
     return tables.of_columns({user: users, **columns}, name), user
+
+
+def _users(groups: Any, n_rows: int) -> Array | None:
+    """The user of each row."""
+    if groups is None:
+        return None
+    users = tables.id_column(groups, "groups")
+    _arrays.same_length("groups", users, n_rows)
+    return users
 
 
 def _candidates() -> Iterator[str]:

@@ -8,11 +8,11 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from . import _native, tables
+from . import _html, _native, tables
 from ._estimator import Listener
 from ._json import loads
-from .errors import BadInput, DpWarning
-from .linear import PrivatePersonalRegressor
+from .errors import BadInput, DpError, DpWarning, LedgerError
+from .linear import PrivatePersonalRegressor, bounds_table
 from .recommender import PrivateRecommender
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["Nightly", "NightlySubspace"]
 
 logger = logging.getLogger("dp_personal")
+
+_OTHER_IDS = "give the ids of earlier nights (`user` names their column), or create another state for other users"
 
 
 def _given(lists: Mapping[str, Iterable[object]] | None = None, **settings: Any) -> _Given:
@@ -56,7 +58,8 @@ class _Nights:
         They add nothing to later nights, even if records of theirs appear again. A tombstone of each is kept under the
         secret key.
         """
-        given = _given(state=os.fspath(self.path), lists={"users": [users] if isinstance(users, str) else users})
+        listed = tables.ids([users] if isinstance(users, str) else users, "users")
+        given = _given(state=os.fspath(self.path), lists={"users": listed})
         json, _ = _native.nightly_erase(given)
         return int(loads(json)["n_erased"])
 
@@ -66,6 +69,24 @@ class _Nights:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({os.fspath(self.path)!r})"
+
+    def _repr_html_(self) -> str:
+        try:
+            status = self.status()
+        except DpError:
+            facts = _html.alarm("its status cannot be read: `status()` says why")
+        else:
+            spent, left = status["epsilon_spent_by_the_first_users"], status["epsilon_left_to_the_first_users"]
+            facts = _html.facts(
+                [
+                    ("lifetime of each user", _html.guarantee(status["lifetime_epsilon"], status["delta"])),
+                    ("horizon", _html.count(status["horizon"], "night")),
+                    ("made", _html.count(status["n_paid"], "night")),
+                    ("last night", "none" if status["last_night"] is None else str(status["last_night"])),
+                    ("first users", f"\u03b5 {spent:.4g} spent, {left:.4g} left"),
+                ]
+            )
+        return _html.card(type(self).__name__, self.path.name, facts)
 
     def _model_folder(self) -> Path:
         folder = self.path / "model"
@@ -77,10 +98,19 @@ class _Nights:
         _, text = init(given)
         logger.info("%s", text)
 
-    def _release(self, run: Callable[[_Given, Any, Listener], tuple[str, str]], given: _Given, table: Any) -> dict[str, Any]:
+    def _release(
+        self, run: Callable[[_Given, Any, Listener], tuple[str, str]], given: _Given, data: Any, name: str
+    ) -> dict[str, Any]:
         """Make a night's release; what was made."""
         listener = Listener(progress=False)
-        json, text = run(given, table, listener)
+        table = tables.source(data, name)
+        with tables.naming_columns(table, name):
+            try:
+                json, text = run(given, table, listener)
+            except LedgerError as error:
+                if "users keep their ids" in str(error):
+                    error.args = (f"{error}: {_OTHER_IDS}",)
+                raise
         logger.info("%s", text)
         for warning in listener.warnings:
             warnings.warn(warning, DpWarning, stacklevel=3)
@@ -99,7 +129,7 @@ class Nightly(_Nights):
         cls,
         state: str | os.PathLike[str],
         *,
-        items: str | os.PathLike[str],
+        items: Any,
         lifetime_epsilon: float,
         delta: float,
         rating_range: Sequence[float] | None = None,
@@ -115,28 +145,29 @@ class Nightly(_Nights):
     ) -> Nightly:
         """Reserve the budget of all nights and create the folder.
 
-        `items` is a public catalogue; `rating_range` is the smallest and the largest rating, also public. With
-        `feedback="implicit"` records are likes. `feature_cols` are columns of the catalogue with features that items
-        have in common, such as genres and year. Without a `ledger` the state has a separate one. If an earlier call was
-        interrupted, the same call continues without paying twice.
+        `items` is a public catalogue: a table, the name of a file or a list of ids. `rating_range` is the smallest and the
+        largest rating, also public. With `feedback="implicit"` records are likes. `feature_cols` are columns of the catalogue
+        with features that items have in common, such as genres and year. Without a `ledger` the state has a separate one. If
+        an earlier call was interrupted, the same call continues without paying twice.
         """
         nights = cls(state)
-        given = _given(
-            state=os.fspath(nights.path),
-            items=os.fspath(items),
-            lifetime_epsilon=lifetime_epsilon,
-            delta=delta,
-            feedback=feedback,
-            min_rating=min_rating,
-            horizon=horizon,
-            pace=pace,
-            tastes=tastes,
-            most_items=most_items,
-            ledger=None if ledger is None else os.fspath(ledger),
-            data_set=data_set,
-            lists={"rating_range": rating_range or (), "feature_cols": feature_cols},
-        )
-        nights._begin(_native.nightly_init, given)
+        with tables.public_files([("items", items, ("item",))]) as files:
+            given = _given(
+                state=os.fspath(nights.path),
+                items=files.get("items", items),
+                lifetime_epsilon=lifetime_epsilon,
+                delta=delta,
+                feedback=feedback,
+                min_rating=min_rating,
+                horizon=horizon,
+                pace=pace,
+                tastes=tastes,
+                most_items=most_items,
+                ledger=None if ledger is None else os.fspath(ledger),
+                data_set=data_set,
+                lists={"rating_range": rating_range or (), "feature_cols": feature_cols},
+            )
+            nights._begin(_native.nightly_init, given)
         return nights
 
     def run(
@@ -145,7 +176,7 @@ class Nightly(_Nights):
         *,
         night: int | None = None,
         restored: bool = False,
-        items: str | os.PathLike[str] | None = None,
+        items: Any = None,
         user: str | None = None,
         item: str | None = None,
         rating: str | None = None,
@@ -159,18 +190,19 @@ class Nightly(_Nights):
         copy; it needs `night`, above all nights made so far. `items` is a catalogue with new items. With `held_out` a
         tenth of the ratings tests the model; the results are for the owner of the state only.
         """
-        given = _given(
-            state=os.fspath(self.path),
-            ratings="ratings",
-            night=night,
-            restored=restored,
-            items=None if items is None else os.fspath(items),
-            user_col=user,
-            item_col=item,
-            rating_col=rating,
-            no_split=not held_out,
-        )
-        return self._release(_native.nightly_run, given, tables.source(ratings, "ratings"))
+        with tables.public_files([("items", items, ("item",))]) as files:
+            given = _given(
+                state=os.fspath(self.path),
+                ratings="ratings",
+                night=night,
+                restored=restored,
+                items=files.get("items", items),
+                user_col=user,
+                item_col=item,
+                rating_col=rating,
+                no_split=not held_out,
+            )
+            return self._release(_native.nightly_run, given, ratings, "ratings")
 
     def model(self) -> PrivateRecommender:
         """The model of the last night."""
@@ -195,7 +227,7 @@ class NightlySubspace(_Nights):
         delta: float,
         feature_range: Sequence[float] | None = None,
         target_range: Sequence[float] | None = None,
-        bounds: str | os.PathLike[str] | None = None,
+        bounds: Any = None,
         intercept: Literal["own", "shared", "none"] = "own",
         max_rows: int = 256,
         horizon: int = 365,
@@ -206,25 +238,27 @@ class NightlySubspace(_Nights):
         """Reserve the budget of all nights and create the folder.
 
         `target` and `features` are names of columns. `feature_range` and `target_range` are public ranges; `bounds` is
-        a file `column,lower,upper` for columns with ranges of their own. Ledger and interruptions: as `Nightly.create`.
+        for columns with ranges of their own: a file or a table `column,lower,upper`, or a mapping of names to pairs. Ledger
+        and interruptions: as `Nightly.create`.
         """
         nights = cls(state)
-        given = _given(
-            state=os.fspath(nights.path),
-            target_col=target,
-            rank=rank,
-            lifetime_epsilon=lifetime_epsilon,
-            delta=delta,
-            bounds=None if bounds is None else os.fspath(bounds),
-            intercept=intercept,
-            max_rows=max_rows,
-            horizon=horizon,
-            pace=pace,
-            ledger=None if ledger is None else os.fspath(ledger),
-            data_set=data_set,
-            lists={"feature_cols": features, "feature_range": feature_range or (), "target_range": target_range or ()},
-        )
-        nights._begin(_native.nightly_init_rows, given)
+        with tables.public_files([("bounds", bounds_table(bounds), ("column", "lower", "upper"))]) as files:
+            given = _given(
+                state=os.fspath(nights.path),
+                target_col=target,
+                rank=rank,
+                lifetime_epsilon=lifetime_epsilon,
+                delta=delta,
+                bounds=files.get("bounds", bounds),
+                intercept=intercept,
+                max_rows=max_rows,
+                horizon=horizon,
+                pace=pace,
+                ledger=None if ledger is None else os.fspath(ledger),
+                data_set=data_set,
+                lists={"feature_cols": features, "feature_range": feature_range or (), "target_range": target_range or ()},
+            )
+            nights._begin(_native.nightly_init_rows, given)
         return nights
 
     def run(
@@ -249,7 +283,7 @@ class NightlySubspace(_Nights):
             user_col=user,
             no_split=not held_out,
         )
-        return self._release(_native.nightly_run_rows, given, tables.source(rows, "rows"))
+        return self._release(_native.nightly_run_rows, given, rows, "rows")
 
     def model(self) -> PrivatePersonalRegressor:
         """The model of the last night."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 from . import _native, tables
 from ._estimator import Estimator, Progress
 from ._numpy import Array, Floats, np
+from .errors import bad_setting
 from .plan import Plan
 
 __all__ = ["ItemVectors", "Personalized", "PrivatePopularity", "PrivateRecommender", "Recommendation"]
@@ -43,12 +45,14 @@ class Personalized:
         `rank_by` "lower" ranks by the lower end of each item's interval, so that the noisiest items do not come first. It needs a
         model with standard errors of its factors: ratings by the methods auto, pooled and biases, and popularity.
         """
+        if operator.index(k) < 1:
+            raise bad_setting("k", k, "a whole number, 1 or above")
         best = self._own.recommend(k, rank_by)
         return [Recommendation(item, score, title, interval) for item, title, score, interval in best]
 
     def predict(self, items: Iterable[Any]) -> Floats:
         """Predicted ratings, or scores; NaN for an item that the model does not know."""
-        return np.array(self._own.predict([str(item) for item in items]))
+        return np.array(self._own.predict(tables.ids(items, "items")))
 
     @property
     def vector(self) -> Floats:
@@ -156,7 +160,8 @@ class _Ratings(Estimator):
         is_matrix = tables.is_matrix(ratings)
         data = tables.of_matrix(ratings, self._names(), "ratings") if is_matrix else tables.source(ratings, "ratings")
         named = dict(zip(("user", "item", "rating"), self._names(), strict=True)) if is_matrix else {}
-        self._run(_native.train_fit, data, progress=progress, resume=resume, ratings="ratings", **named)
+        with tables.naming_columns(data, "ratings"):
+            self._run(_native.train_fit, data, progress=progress, resume=resume, ratings="ratings", **named)
         return self
 
     def _load(self, folder: Path) -> None:
@@ -181,13 +186,13 @@ class _Ratings(Estimator):
         history: Any,
         *,
         min_rating: float | None = None,
-        new_items: str | os.PathLike[str] | None = None,
+        new_items: Any = None,
     ) -> Personalized:
         """One user's personal part, from that user's own records: local, nothing is spent and nothing leaves.
 
         `history` is a table or the name of a file, a mapping of items to ratings, or with implicit feedback a list of
-        items. `new_items` is a file of items that are not in the model; they are ranked too if it was trained with
-        features.
+        items. `new_items` is a table or the name of a file of items that are not in the model; they are ranked too if it
+        was trained with features.
         """
         self._check_is_fitted()
         user, item, rating = self._names()
@@ -197,9 +202,10 @@ class _Ratings(Estimator):
             named = (self.user and user, item, rating if rating in own.column_names() else None)
         factors = self._factors
         if new_items is not None:
-            with self._folder() as folder:
-                factors = _native.Factors.read(os.fspath(folder), os.fspath(new_items))
-        return Personalized(factors.personalize(own, list(named), min_rating))
+            with self._folder() as folder, tables.public_files([("new_items", new_items, ("item",))]) as files:
+                factors = _native.Factors.read(os.fspath(folder), files.get("new_items") or os.fspath(new_items))
+        with tables.naming_columns(own, "history"):
+            return Personalized(factors.personalize(own, list(named), min_rating))
 
 
 @dataclass(kw_only=True, repr=False, eq=False)

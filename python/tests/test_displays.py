@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import dp_personal as dp
@@ -105,3 +106,27 @@ def test_own_parts_of_a_model_show_nothing(recommender: dp.PrivateRecommender, r
     me = recommender.fit(ratings).personalize({0: 5.0})
     assert not hasattr(me, "_repr_html_")
     assert "5.0" not in repr(me)
+
+
+def test_models_say_what_they_are() -> None:
+    X = np.linspace(-1.0, 1.0, 100)[:, None]
+    model = dp.PrivatePersonalRegressor(epsilon=3.0, ledger=dp.NO_LEDGER)
+    call = "PrivatePersonalRegressor(epsilon=3.0, ledger=NO_LEDGER)"
+    assert repr(model) == call
+    assert repr(model.fit(X, X[:, 0], groups=np.arange(100) // 10)) == f"<fitted {call}>"
+    me = model.personalize(X[:7], X[:7, 0])
+    assert repr(me) == "<PersonalLinear: one user's private model from a PrivatePersonalRegressor>"
+    assert not hasattr(me, "_repr_html_")
+
+
+def test_nights(tmp_path: Path) -> None:
+    nights = dp.Nightly.create(tmp_path / "a<b>", items=["i1", "i2"], lifetime_epsilon=5.0, delta=1e-5, rating_range=(1, 5))
+    assert "0 nights" in shown(nights)
+    nights.run({"user": ["u1", "u2"], "item": ["i1", "i2"], "rating": [1.0, 2.0]}, night=3, held_out=False)
+    display = shown(nights)
+    for text in ("Nightly", "a&lt;b&gt;", "\u03b5 5 at \u03b4 1e-5", "1 night", "<td>3</td>"):
+        assert text in display
+    assert str(tmp_path) not in display
+    nowhere = shown(dp.Nightly(tmp_path / "nowhere"))
+    assert "cannot be read" in nowhere
+    assert str(tmp_path) not in nowhere

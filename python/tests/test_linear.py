@@ -6,10 +6,12 @@ import math
 import os
 import pickle
 import subprocess
+import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import polars as pl
 import pytest
 
@@ -187,6 +189,76 @@ def test_federated_ratings_of_public_items(ratings: dict[str, Any]) -> None:
     )
     model.fit(ratings)
     assert "drama" in " ".join(model.features_)
+
+
+def test_values_that_are_no_numbers_are_named_by_place() -> None:
+    X, y, groups = rows()
+    model = ESTIMATORS[0]()
+
+    def refused(X: Any, y: Any, said: str, groups: Any = groups) -> dp.BadInput:
+        with pytest.raises(dp.BadInput) as raised:
+            model.fit(X, y, groups=groups)
+        assert str(raised.value).startswith(said)
+        assert "secret" not in str(raised.value)
+        return raised.value
+
+    wrong = X.astype(object)
+    wrong[4, 2] = "secret"
+    error = refused(wrong, y, "X: row 5 of column 3 (X[4, 2]) is not a number")
+    assert (error.source, error.line, error.column) == ("X", 5, 3)
+    names = ["age", "height", "weight", "size"]
+    refused(pd.DataFrame(wrong, columns=names), y, "X: row 5 of column 'weight' is not a number")
+    refused(pl.DataFrame(X, schema=names).with_columns(size=pl.lit("secret")), y, "X: row 1 of column 'size' is not a number")
+    times = pd.DataFrame(X, columns=names).assign(age=pd.Timestamp("2026-01-01"))
+    refused(times, y, "X: row 1 of column 'age' is not a number")
+    refused(times[["age"]], y, "X: row 1 of column 'age' is not a number")
+    refused(X, ["secret"] * len(X), "y: row 1 is not a number")
+    for users in (groups.astype(np.float64), np.datetime64("2026-01-01", "us") + groups):
+        refused(X, y, "groups: ids are text or whole numbers", users)
+
+
+def test_missing_values_of_pandas_are_missing() -> None:
+    X, y, groups = rows()
+    names = list("abcd")
+    holes = pd.DataFrame(X, columns=names).astype("Float64")
+    holes.iloc[3, 1] = pd.NA
+    gaps = pd.Series(y).astype("Float64")
+    gaps[5] = pd.NA
+    expected = X.copy(), y.copy()
+    expected[0][3, 1] = expected[1][5] = np.nan
+    model = ESTIMATORS[0]().set_params(insecure_seed=1, no_split=True)
+    users = pd.Series(groups).astype("Int64")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dp.PrivacyWarning)
+        shared = model.fit(*expected, groups=groups).shared_
+        assert np.array_equal(model.fit(holes, gaps, groups=users).shared_, shared)
+    assert np.isnan(model.predict(holes[:5])).tolist() == [False, False, False, True, False]
+    users[4] = pd.NA
+    with pytest.raises(dp.BadInput, match=r"^rows:5:1: expected an id for the user; the field is empty"):
+        model.fit(X, y, groups=users)
+
+
+def test_renamed_columns_are_not_matched_by_position() -> None:
+    X, y, groups = rows()
+    names = list("abcd")
+    model = ESTIMATORS[0]().fit(pl.DataFrame(X, schema=names), y, groups=groups)
+    assert list(model.feature_names_in_) == names
+    me = model.personalize(X[:20], y[:20])
+    for kind in (pl.DataFrame, pd.DataFrame):
+        renamed = kind(dict(zip(["a", "B", "c", "D"], X.T, strict=True)))
+        for call in (
+            model.predict,
+            me.predict,
+            lambda X: model.predict(X, groups=groups),
+            lambda X: model.score(X, y),
+            lambda X: model.personalize(X, y),
+            lambda X: model.predict(X, groups=groups, history=(X, y, groups)),
+        ):
+            with pytest.raises(dp.BadInput, match=r"should match those that were passed during fit.*now missing: b, d$"):
+                call(renamed)
+    assert np.array_equal(model.predict(X), model.predict(pd.DataFrame(X, columns=names)))  # arrays have no names
+    of_arrays = ESTIMATORS[0]().fit(X, y, groups=groups)
+    assert np.array_equal(of_arrays.predict(X), of_arrays.predict(pd.DataFrame(X, columns=names)))
 
 
 def test_columns_are_matched_by_name() -> None:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
+import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 
 import dp_personal as dp
@@ -80,6 +84,8 @@ def test_users_are_erased_by_their_ids(tmp_path: Path, catalogue: Path) -> None:
     before = store.read_bytes()
     assert nights.erase(["u7", "u8"]) == 2
     assert nights.erase("u12") == 1  # one id, not three letters
+    with pytest.raises(dp.BadInput, match=r"^users: ids are text or whole numbers"):
+        nights.erase(pd.Series([7.0, np.nan]))
     after = store.read_bytes()
     # two entries of those that were there became tombstones
     assert after != before
@@ -89,6 +95,33 @@ def test_users_are_erased_by_their_ids(tmp_path: Path, catalogue: Path) -> None:
         nights.run(ratings(200), restored=True)
     assert [of["night"] for of in nights.status(show_internal=True)["internal_by_night"]] == [0, 1]
     assert nights.status()["internal_by_night"] == []
+
+
+def test_catalogues_of_nights_are_files_tables_or_lists(tmp_path: Path, catalogue: Path) -> None:
+    ids = [f"i{at}" for at in range(40)]
+    settings: dict[str, Any] = {"lifetime_epsilon": 5.0, "delta": 1e-5, "rating_range": (1, 5)}
+    made = [pd.DataFrame({"item": ids}), pl.DataFrame({"item": ids}), {"item": ids}, ids, str(catalogue), catalogue]
+    for at, items in enumerate(made):
+        nights = dp.Nightly.create(tmp_path / f"state{at}", items=items, **settings)
+        assert (nights.path / "items.csv").read_bytes() == (tmp_path / "state0" / "items.csv").read_bytes()
+    nights.run(ratings(100), night=0, items=pl.DataFrame({"item": [*ids, "new"]}))
+    assert set(nights.model().items_) == {*ids, "new"}
+    for wrong, said in ((7, "expected a table"), ({"title": ids}, "item column not found"), ([1.5], "ids are text")):
+        with pytest.raises(dp.BadInput, match=f"^items:.* {said}") as raised:
+            dp.Nightly.create(tmp_path / "other", items=wrong, **settings)
+        assert tempfile.gettempdir() not in str(raised.value)
+    assert not (tmp_path / "other").exists()
+
+
+def test_strangers_are_refused_with_a_next_step(tmp_path: Path, catalogue: Path) -> None:
+    nights = dp.Nightly.create(tmp_path / "state", items=catalogue, lifetime_epsilon=5.0, delta=1e-5, rating_range=(1, 5))
+    nights.run(ratings(100), night=0)
+    others = ratings(100)
+    others["user"] = [f"secret{at}" for at in range(len(others["user"]))]  # type: ignore[arg-type]
+    with pytest.raises(dp.LedgerError, match=r"give the ids of earlier nights .* or create another state") as raised:
+        nights.run(others, night=1)
+    assert "secret" not in str(raised.value)
+    assert nights.status()["n_paid"] == 1
 
 
 def test_nights_of_rows(tmp_path: Path) -> None:
@@ -125,8 +158,12 @@ def test_nights_of_rows(tmp_path: Path) -> None:
     # the columns and their ranges are those of the state: a personal model of the sum of the features
     own = model.personalize(features[:40], features[:40].sum(axis=1))
     assert own.predict(features[:40]).shape == (40,)
+    rest: dict[str, Any] = {"target": "y", "features": names, "rank": 2, "delta": 1e-5}
+    bounds = dict.fromkeys([*names, "y"], (-1.0, 1.0))
+    for at, given in enumerate([bounds, pd.DataFrame({"column": list(bounds), "lower": -1.0, "upper": 1.0})]):
+        dp.NightlySubspace.create(tmp_path / f"bounds{at}", lifetime_epsilon=5.0, bounds=given, **rest)
     with pytest.raises(dp.BadSetting):
-        dp.NightlySubspace.create(tmp_path / "other", target="y", features=names, rank=2, lifetime_epsilon=-1.0, delta=1e-5)
+        dp.NightlySubspace.create(tmp_path / "other", lifetime_epsilon=-1.0, **rest)
     assert not (tmp_path / "other").exists()
 
 

@@ -71,6 +71,10 @@ def test_items_have_intervals_and_can_be_ranked_by_their_lower_ends(recommender:
     assert {item.item: item for item in cautious} == {item.item: item for item in items}
     with pytest.raises(ValueError, match="rank_by"):
         me.recommend(rank_by="upper")
+    for k in (0, -1):
+        with pytest.raises(dp.BadSetting, match=r"k = .*: expected a whole number, 1 or above") as raised:
+            me.recommend(k)
+        assert raised.value.setting == "k"
 
 
 def test_factors_are_where_the_model_has_them(recommender: dp.PrivateRecommender, ratings: Ratings) -> None:
@@ -149,7 +153,7 @@ def test_saved_models_and_pickles_hold_released_values_alone(
     mine = {"0": 5.0, "3": 1.0}
     assert loaded.personalize(mine).recommend(4) == model.personalize(mine).recommend(4)
     assert loaded.ledger is None
-    assert repr(loaded).startswith("PrivateRecommender(epsilon=2.0")
+    assert repr(loaded).startswith("<fitted PrivateRecommender(epsilon=2.0")
 
 
 def test_a_ledger_of_the_command_line_pays_for_tables(

@@ -168,6 +168,78 @@ def test_nulls_and_other_columns_are_named_by_place(ratings: Ratings) -> None:
         factors(arrow(ratings).slice(0, 0))
 
 
+def without_arrow(ratings: Ratings) -> pd.DataFrame:
+    return _NoArrow(ratings)
+
+
+OF_EACH_WAY: list[Callable[[Ratings], Any]] = [arrow, pl.DataFrame, pd.DataFrame, without_arrow, dict]
+
+
+@pytest.mark.parametrize("make", OF_EACH_WAY)
+def test_columns_that_are_no_ids_are_refused_with_one_message(make: Callable[[Ratings], Any], ratings: Ratings) -> None:
+    def refused(column: str, values: Any, **params: Any) -> dp.BadInput:
+        with pytest.raises(dp.BadInput) as raised:
+            factors(make({**ratings, column: values}), **params)
+        assert raised.value.source == "ratings"
+        return raised.value
+
+    days = np.datetime64("2026-01-01", "us") + ratings["user_id"]
+    days_said = "ratings: column 'user_id' has a type that is not read, such as dates or lists: convert it to text, whole"
+    pairs = [[user, user] for user in ratings["user_id"].tolist()]
+    for values in (days, days.tolist(), pairs):
+        for user in (None, "user_id"):
+            dates = refused("user_id", values, user=user)
+            assert str(dates).startswith(days_said)
+            assert dates.column == 1
+    floats_said = "ratings: column 'item' holds floating-point numbers or booleans, but ids are text or whole numbers"
+    floats = refused("item", ratings["item"].astype(np.float64))
+    assert str(floats).startswith(floats_said)
+    assert "missing values" in str(floats)
+    assert "astype('int64')" in str(floats)
+    assert str(refused("stars", days)).startswith("ratings: column 'stars' has a type that is not read")
+    texts = ["secret", *["4"] * (len(days) - 1)]
+    assert str(refused("stars", texts)) == "ratings:1:3: expected a number for the rating (column 'stars')"
+
+
+@pytest.mark.parametrize("make", OF_EACH_WAY)
+def test_unused_columns_may_have_any_type(make: Callable[[Ratings], Any], ratings: Ratings) -> None:
+    days = np.datetime64("2026-01-01", "us") + ratings["user_id"]
+    assert np.array_equal(factors(make({**ratings, "when": days})), factors(ratings))
+    catalogue = tables.to_csv(make({"item": np.arange(2), "when": days[:2]}), ["item"], "catalogue")
+    assert catalogue == b"item\n0\n1\n"
+
+
+def test_whole_numbers_with_missing_values_stay_whole(ratings: Ratings) -> None:
+    for kind in (pd.DataFrame, _NoArrow):
+        frame = kind(ratings).astype({"user_id": "Int64"})
+        assert np.array_equal(factors(frame), factors(ratings))
+        frame.loc[3, "user_id"] = pd.NA
+        with pytest.raises(dp.BadInput, match=r"^ratings:4:1: .* for the user; the field is empty \(column 'user_id'\)$"):
+            factors(frame)
+
+
+def test_objects_that_pyarrow_refuses_are_not_quoted(ratings: Ratings) -> None:
+    mixed = [1.5, "secret", *[None] * (len(ratings["item"]) - 2)]
+    with pytest.raises(dp.BadInput, match="column 'user_id' has a type that is not read") as raised:
+        factors(pd.DataFrame({**ratings, "user_id": mixed}))
+    assert "secret" not in str(raised.value)
+
+
+def test_ids_in_lists_are_text_or_whole_numbers(recommender: dp.PrivateRecommender, ratings: Ratings) -> None:
+    model = recommender.fit(ratings)
+    me = model.personalize({np.int64(0): 5.0, "3": 1.0})
+    assert np.isfinite(me.predict([0, np.int64(3), "5"])).all()
+    for call in (
+        lambda: me.predict([7.0]),
+        lambda: model.personalize({7.0: 5.0}),
+        lambda: model.personalize([7.0]),
+        lambda: factors(ratings, catalogue=pd.Series([7.0, np.nan]), item_ids_are_public=False),
+        lambda: factors(ratings, catalogue=[np.datetime64("2026-01-01")], item_ids_are_public=False),
+    ):
+        with pytest.raises(dp.BadInput, match=r"^(items|history|catalogue): ids are text or whole numbers"):
+            call()
+
+
 def test_histories_are_tables_mappings_or_lists(recommender: dp.PrivateRecommender, ratings: Ratings) -> None:
     model = recommender.fit(ratings)
     table = pl.DataFrame({"item": [0, 3], "stars": [5.0, 1.0]})
@@ -198,7 +270,7 @@ def test_a_series_is_no_table_and_a_list_of_public_ids(ratings: Ratings) -> None
         factors(pl.DataFrame(ratings).lazy())
     public = sorted(set(frame["item"]))
     lists = [public, pd.Series(public), pl.Series(public), np.array(public)]
-    assert len({tables.to_csv(ids, ["item"]) for ids in lists}) == 1
+    assert len({tables.to_csv(ids, ["item"], "catalogue") for ids in lists}) == 1
 
 
 class _NoArrow(pd.DataFrame):

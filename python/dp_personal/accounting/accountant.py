@@ -10,7 +10,7 @@ from .. import _html, _native
 from ..certificate import describe
 from ..errors import NoGuarantee
 from ..ledger import Adjacency
-from .events import Composed, Event, Repeated, _bad, _plain, to_json
+from .events import Composed, Event, Repeated, _plain, to_json
 
 __all__ = [
     "Accountant",
@@ -159,13 +159,11 @@ class Accountant:
 
     def compose(self, event: Event, count: int = 1) -> Accountant:
         """Adds `count` runs of `event`. An event that this accountant cannot count raises an error, and changes nothing."""
-        count = _plain("count", "int", count)
-        if count == 0:
-            raise _bad("count", count, "a whole number, 1 or above")
+        count = _plain("count", "Count", count)
         known = self._counts.get(event, 0)
         if known == 0:
             _native.account_check(to_json(event), self.adjacency, self.method, self.orders)
-        self._counts[event] = _plain("count", "int", known + count)
+        self._counts[event] = _plain("count", "Count", known + count)
         return self
 
     @property

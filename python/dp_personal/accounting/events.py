@@ -10,11 +10,11 @@ import json
 import math
 import operator
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
-from ..errors import BadSetting
+from ..errors import bad_setting
 
 if TYPE_CHECKING:
     from .accountant import Adjacency, Bound, Method, TradeOff
@@ -60,44 +60,60 @@ Relation = Literal["add-remove", "replace"]
 
 ReplaceFactor = Literal["two", "sqrt-two"]
 
-_MAX_COUNT = 2**64 - 1
-
 _STATED = "stated_"
 """What a mechanism is known to guarantee, in its fields; what it costs among others, its methods say."""
 
+# numbers with a range: `_RANGES` has it under the same name
+Positive: TypeAlias = float
+NotNegative: TypeAlias = float
+AboveOne: TypeAlias = float
+AboveMinusOne: TypeAlias = float
+Probability: TypeAlias = float
+ProbabilityOrZero: TypeAlias = float
+OpenProbability: TypeAlias = float
+Count: TypeAlias = int
+Buckets: TypeAlias = int
+Sensitivity: TypeAlias = int
+
+_MAX_COUNT = 2**64 - 1
+_RANGES: dict[str, tuple[Callable[[Any], float], Callable[[Any], bool], str]] = {
+    "float": (float, math.isfinite, "a finite number"),
+    "Positive": (float, lambda x: 0.0 < x < math.inf, "a finite number above 0"),
+    "NotNegative": (float, lambda x: 0.0 <= x < math.inf, "a finite number, 0 or above"),
+    "AboveOne": (float, lambda x: 1.0 < x < math.inf, "a finite number above 1"),
+    "AboveMinusOne": (float, lambda x: -1.0 < x < math.inf, "a finite number above -1"),
+    "Probability": (float, lambda x: 0.0 < x <= 1.0, "a number above 0, at most 1"),
+    "ProbabilityOrZero": (float, lambda x: 0.0 <= x <= 1.0, "a number from 0 to 1"),
+    "OpenProbability": (float, lambda x: 0.0 < x < 1.0, "a number strictly between 0 and 1"),
+    "int": (operator.index, lambda n: 0 <= n <= _MAX_COUNT, "a whole number from 0 to 2^64 - 1"),
+    "Count": (operator.index, lambda n: 1 <= n <= _MAX_COUNT, "a whole number from 1 to 2^64 - 1"),
+    "Buckets": (operator.index, lambda n: 1 < n < 2**32, "a whole number from 2 to 2^32 - 1"),
+    "Sensitivity": (operator.index, lambda n: 1 <= n <= 2**20, "a whole number from 1 to 2^20"),
+}
+"""For each kind of number: how it is converted, which values are in its range, and the range in words."""
+
+_ROUNDING = 1e-9
+"""By how much a sum of probabilities may differ from 1."""
+
 
 def _plain(name: str, annotation: str, value: Any) -> Any:
-    """Convert numbers, numpy scalars and arrays to Python's own types; refuse values that are not numbers."""
-    if annotation == "float":
+    """Convert numbers, numpy scalars and arrays to Python's own types; refuse values of other types or out of range."""
+    if annotation.startswith("tuple["):
+        of = annotation.removeprefix("tuple[").removesuffix(", ...]")
+        return tuple(_plain(name, of, one) for one in value)
+    if annotation in _RANGES:
+        convert, is_within, expected = _RANGES[annotation]
         try:
-            number = float(value)
-        except (TypeError, ValueError):
-            number = math.nan
-        if not math.isfinite(number):
-            raise _bad(name, value, "a finite number")
+            number = convert(value)
+        except (TypeError, ValueError, OverflowError):
+            raise bad_setting(name, value, expected) from None
+        if not is_within(number):
+            raise bad_setting(name, value, expected)
         return number
-    if annotation == "int":
-        try:
-            whole = operator.index(value)
-        except TypeError:
-            raise _bad(name, value, "a whole number") from None
-        if not 0 <= whole <= _MAX_COUNT:
-            raise _bad(name, value, "a whole number of at most 64 bits, not negative")
-        return whole
-    if annotation == "tuple[float, ...]":
-        return tuple(_plain(name, "float", one) for one in value)
-    if annotation == "tuple[Event, ...]":
-        return tuple(_plain(name, "Event", one) for one in value)
     kind = _KINDS.get(annotation)
     if kind is not None and not isinstance(value, kind):
-        raise _bad(name, value, f"an instance of {annotation}")
+        raise bad_setting(name, value, f"an instance of {annotation}")
     return value
-
-
-def _bad(name: str, value: object, expected: str) -> BadSetting:
-    error = BadSetting(f"{name} = {value!r}: expected {expected}")
-    error.setting = name
-    return error
 
 
 class _Described:
@@ -183,7 +199,7 @@ class Gaussian(Event):
     replacement, not 2: `"sqrt-two"`.
     """
 
-    noise_multiplier: float
+    noise_multiplier: Positive
     replace_factor: ReplaceFactor = "two"
 
 
@@ -191,38 +207,38 @@ class Gaussian(Event):
 class Laplace(Event):
     """Laplace mechanism: the scale of the noise divided by the L1 sensitivity under add/remove of one unit."""
 
-    noise_multiplier: float
+    noise_multiplier: Positive
 
 
 @dataclass(frozen=True)
 class DiscreteGaussian(Event):
     """Discrete Gaussian noise of parameter `sigma` on one integer query."""
 
-    sigma: float
-    sensitivity: int = 1
+    sigma: Positive
+    sensitivity: Sensitivity = 1
 
 
 @dataclass(frozen=True)
 class DiscreteLaplace(Event):
     """Discrete Laplace noise, P(x) proportional to exp(-rate |x|), on one integer query."""
 
-    rate: float
-    sensitivity: int = 1
+    rate: Positive
+    sensitivity: Sensitivity = 1
 
 
 @dataclass(frozen=True)
 class RandomizedResponse(Event):
     """Every unit reports its value of `buckets`, or a uniform one with `noise_probability`. For replacement only."""
 
-    noise_probability: float
-    buckets: int = 2
+    noise_probability: Probability
+    buckets: Buckets = 2
 
 
 @dataclass(frozen=True)
 class BoundedRange(Event):
     """A mechanism whose privacy loss has a range of at most `stated_epsilon`, such as the exponential mechanism."""
 
-    stated_epsilon: float
+    stated_epsilon: Positive
     relation: Relation = "add-remove"
 
 
@@ -230,8 +246,8 @@ class BoundedRange(Event):
 class ApproxDp(Event):
     """Any mechanism known to be (`stated_epsilon`, `stated_delta`)-DP."""
 
-    stated_epsilon: float
-    stated_delta: float = 0.0
+    stated_epsilon: NotNegative
+    stated_delta: ProbabilityOrZero = 0.0
     relation: Relation = "add-remove"
 
 
@@ -239,7 +255,7 @@ class ApproxDp(Event):
 class Zcdp(Event):
     """Any mechanism known to be zCDP with `stated_rho`."""
 
-    stated_rho: float
+    stated_rho: Positive
     relation: Relation = "add-remove"
 
 
@@ -247,8 +263,8 @@ class Zcdp(Event):
 class Rdp(Event):
     """Any mechanism whose Renyi divergence of one `order` is known to be at most `stated_epsilon`."""
 
-    order: float
-    stated_epsilon: float
+    order: AboveOne
+    stated_epsilon: NotNegative
     relation: Relation = "add-remove"
 
 
@@ -256,7 +272,7 @@ class Rdp(Event):
 class PoissonSampled(Event):
     """A mechanism on a sample that each unit joins independently: Gaussian, mixture of Gaussians, Laplace or `ApproxDp`."""
 
-    sampling_probability: float
+    sampling_probability: Probability
     event: Event
 
 
@@ -264,35 +280,50 @@ class PoissonSampled(Event):
 class SampledWithoutReplacement(Event):
     """A Gaussian mechanism on a sample of fixed size. Only defined under replacement: the number of units is public."""
 
-    sample_size: int
-    population_size: int
+    sample_size: Count
+    population_size: Count
     event: Event
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.sample_size > self.population_size:
+            raise bad_setting("sample_size", self.sample_size, "a whole number from 1 to population_size")
 
 
 @dataclass(frozen=True)
 class RandomAllocation(Event):
     """`n_steps` Gaussian releases, with each unit in exactly `n_selected` of them, chosen in secret ("balls and bins")."""
 
-    noise_multiplier: float
-    n_selected: int
-    n_steps: int
+    noise_multiplier: Positive
+    n_selected: Count
+    n_steps: Count
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.n_selected > self.n_steps:
+            raise bad_setting("n_selected", self.n_selected, "a whole number from 1 to n_steps")
 
 
 @dataclass(frozen=True)
 class MixtureOfGaussians(Event):
     """A Gaussian mechanism with random L2 sensitivity: `sensitivities[i]` with `probabilities[i]`."""
 
-    sigma: float
-    sensitivities: tuple[float, ...]
-    probabilities: tuple[float, ...]
+    sigma: Positive
+    sensitivities: tuple[NotNegative, ...]
+    probabilities: tuple[Probability, ...]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(self.probabilities) != len(self.sensitivities) or abs(math.fsum(self.probabilities) - 1.0) > _ROUNDING:
+            raise bad_setting("probabilities", self.probabilities, "one for each sensitivity, with sum 1")
 
 
 @dataclass(frozen=True)
 class TreeAggregation(Event):
     """Continual release by a binary tree of `n_steps` leaves with Gaussian noise on every node; each unit is in one leaf."""
 
-    noise_multiplier: float
-    n_steps: int
+    noise_multiplier: Positive
+    n_steps: Count
 
 
 @dataclass(frozen=True)
@@ -307,7 +338,7 @@ class Repeated(Event):
     """One mechanism `count` times on the same data."""
 
     event: Event
-    count: int
+    count: Count
 
 
 class Stopping(_Described):
@@ -320,22 +351,22 @@ class Stopping(_Described):
 class TruncatedNegativeBinomial(Stopping):
     """On 1, 2, ...; `shape` 1 is geometric. A smaller `success_probability` gives more runs."""
 
-    shape: float
-    success_probability: float
+    shape: AboveMinusOne
+    success_probability: OpenProbability
 
 
 @dataclass(frozen=True)
 class Logarithmic(Stopping):
     """The logarithmic distribution on 1, 2, ..."""
 
-    success_probability: float
+    success_probability: OpenProbability
 
 
 @dataclass(frozen=True)
 class Poisson(Stopping):
     """On 0, 1, 2, ...; with zero runs nothing is published."""
 
-    mean: float
+    mean: Positive
 
 
 @dataclass(frozen=True)
@@ -360,7 +391,7 @@ def to_json(event: Event) -> str:
 
 
 def _times(event: Event, name: str, count: int) -> Event:
-    whole: int = _plain(name, "int", count)
+    whole: int = _plain(name, "Count", count)
     return event if whole == 1 else Repeated(event, whole)
 
 

@@ -11,8 +11,9 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from .. import _native
+from ..errors import bad_setting
 from .accountant import Adjacency
-from .events import Event, _bad, to_json
+from .events import Event, _plain, to_json
 
 __all__ = ["GaussianFilter", "IndividualGaussianFilter", "Odometer", "OrderBalance", "RdpFilter"]
 
@@ -64,12 +65,12 @@ class RdpFilter:
         adjacency: Adjacency = "add-remove-user",
     ) -> None:
         if (orders is None) == (schedule is None):
-            raise _bad("orders", orders, "either `orders` or `schedule`")
+            raise bad_setting("orders", orders, "either `orders` or `schedule`")
         if orders is not None:
             given = [float(order) for order in orders]
             self._filter = _native.RdpFilter.over_orders(epsilon, delta, adjacency, given)
         else:
-            expected = [(to_json(event), count) for event, count in schedule or ()]
+            expected = [(to_json(event), _plain("count", "Count", count)) for event, count in schedule or ()]
             self._filter = _native.RdpFilter.for_schedule(epsilon, delta, adjacency, expected)
 
     def spend(self, event: Event) -> None:
@@ -112,7 +113,7 @@ class Odometer:
 
     def compose(self, event: Event, count: int = 1) -> None:
         """Adds `count` runs of `event`."""
-        self._odometer.compose(to_json(event), count)
+        self._odometer.compose(to_json(event), _plain("count", "Count", count))
 
     @property
     def epsilon(self) -> float:
