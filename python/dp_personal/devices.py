@@ -112,7 +112,7 @@ class _Here(_Nodes):
 
     def answers(self, what: str, said: dict[str, Any], asked: Iterable[int]) -> Iterator[tuple[int, Any]]:  # noqa: ARG002
         """Give each device the released model, which is the only message of this kind."""
-        for number in list(asked):
+        for number in sorted(self._devices.keys() & set(asked)):
             self._devices[number].take(said)
             yield number, {}
 

@@ -7,7 +7,7 @@ use dp_core::{Interactions, InteractionsBuilder, Private, params};
 use dp_mechanism::{AskedRound, ClientRecord, Fitted, Run, Trainer};
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, ItemStatistics, ProblemSetup, Result, Ssp, StatisticsLearner};
+use crate::{Error, ItemStatistics, ProblemSetup, ProtectedUnit, Result, Ssp, StatisticsLearner};
 
 /// Quantisation steps of a coordinate of `u` per `Gamma_u`, and of a label per `Gamma_y`.
 const STEPS: i32 = 1 << 20;
@@ -201,7 +201,8 @@ impl<'a> Client<'a> {
     /// # Errors
     /// [`Refused`](dp_mechanism::Error::Refused) when the policy does not admit the invitation, or
     /// this run was answered before; [`crate::Error::Mechanism`] when the record cannot be written;
-    /// [`crate::Error::Param`] or [`crate::Error::Shape`] for an invitation that is out of range or
+    /// [`crate::Error::Unsupported`] for an invitation that protects examples instead of users;
+    /// [`crate::Error::Param`] or [`crate::Error::Shape`] for one that is out of range or
     /// has another catalogue or vector length. Errors do not depend on the client's records.
     pub fn answer(
         self,
@@ -210,6 +211,12 @@ impl<'a> Client<'a> {
     ) -> Result<ExamplesMessage> {
         invitation.check()?;
         let setup = &invitation.setup;
+        if setup.unit != ProtectedUnit::User {
+            // its weights would let a user add more than the record counts
+            return Err(Error::Unsupported {
+                what: "an invitation that protects single examples instead of users",
+            });
+        }
         setup.check_table(self.data, invitation.n_items)?;
         record.enter(&invitation.asked())?;
         record.answer(&invitation.asked())?;
@@ -264,7 +271,7 @@ pub struct Aggregator {
 const TRUST: [&str; 3] = [
     "the aggregator sees every client's message before noise is added, and tells nobody",
     "every message comes from the client whose number it carries",
-    "the round was closed at a time that did not depend on who had answered or how many had",
+    "the round was closed at a time fixed in advance, or earlier when every client on the roster had answered; nobody else learned when",
 ];
 
 impl Aggregator {

@@ -674,7 +674,7 @@ fn a_state_that_was_put_back_goes_on_above_all_nights_that_were_made() {
         .says(&["no model to publish yet", "dp nightly run"]);
     night(&sandbox, 0, "").exits(0);
     // with an older ledger and store, the list has a night that was not paid for
-    let older = ["ledger", "first-seen", "first-seen.key"].map(|name| {
+    let older = ["ledger", "first-seen", "first-seen.key", "releases.list"].map(|name| {
         let name = format!("state/{name}");
         let bytes = sandbox.read(&name);
         (name, bytes)
@@ -684,9 +684,21 @@ fn a_state_that_was_put_back_goes_on_above_all_nights_that_were_made() {
     for (name, bytes) in &older {
         sandbox.write(name, bytes);
     }
+    // what was kept of night 2 shows that they were restored
+    night(&sandbox, 3, "")
+        .exits(5)
+        .says(&["older than nights.json", "restored"]);
+    sandbox.write("state/releases.list", &newer[3]);
     night(&sandbox, 3, "--restored")
         .exits(5)
         .says(&["did not pay for night 2", "from the same copy"]);
+    fs::remove_file(sandbox.path("state/releases.list")).unwrap();
+    for ((name, _), bytes) in older.iter().zip(&newer).take(3) {
+        sandbox.write(name, bytes);
+    }
+    night(&sandbox, 3, "")
+        .exits(5)
+        .says(&["releases.list lacks"]);
     for ((name, _), bytes) in older.iter().zip(newer) {
         sandbox.write(name, bytes);
     }
@@ -876,7 +888,7 @@ fn nights_of_rows_and_of_ratings_are_not_mixed_up() {
     for (more, said) in [
         (
             "--rank 7 --lifetime-epsilon 1",
-            "2 features (a shared intercept included) and --rank 7",
+            "--rank is 7, and there are 2 features",
         ),
         ("--rank 1 --lifetime-epsilon 0", "--lifetime-epsilon is 0"),
     ] {

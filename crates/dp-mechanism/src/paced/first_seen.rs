@@ -127,7 +127,7 @@ impl FirstSeen {
         Err(unusable(
             path,
             if found {
-                "it is not the one that the ledger's last line names, so it was changed or is an older copy: put the newest copy back; \
+                "it is not the one that the ledger's last line names, so one of the two was changed or is an older copy: put both back from the same night; \
                  without it the lifetime ends, since everybody would look new"
             } else {
                 "it is missing: put it back; without it the lifetime ends, since everybody would look new"

@@ -665,11 +665,19 @@ impl MatrixFactorization {
     fn check_items(&self, n_items: usize) -> Result<()> {
         params::at_least_one("n_items", n_items)?;
         if self.params().needs_vector_sums() {
-            let most = u32::MAX as usize / self.params().largest_dim();
+            let most = u32::MAX as usize / self.largest_dim();
             let expected = "so few that items times the length of factors is below 2^32";
             params::in_range("n_items", n_items, 1, most, expected)?;
         }
         Ok(())
+    }
+
+    /// The maximum dimension of factors that this fit can release: by rule, also that of a prior.
+    fn largest_dim(&self) -> usize {
+        let of_prior = (self.prior.as_ref())
+            .filter(|_| self.params().dim.is_none())
+            .map_or(0, |prior| 1 + prior.n_tastes());
+        self.params().largest_dim().max(of_prior)
     }
 
     /// The releases of a fit over `n_items`, with this fit's label as a prefix.
@@ -678,7 +686,12 @@ impl MatrixFactorization {
     /// [`crate::Error::Param`] when `n_items` is 0 or too large.
     pub(crate) fn shares(&self, n_items: usize) -> Result<Vec<ReleaseRequest>> {
         self.check_items(n_items)?;
-        let mut requests = requests(self.params(), n_items, self.has_prior_tastes());
+        let largest_dim = self.largest_dim();
+        let mut requests = requests(
+            self.params(),
+            (n_items, largest_dim),
+            self.has_prior_tastes(),
+        );
         for request in &mut requests {
             request.label.insert_str(0, &self.label);
         }
@@ -699,7 +712,7 @@ impl MatrixFactorization {
 /// release the users' matrix as a sum of vectors.
 fn requests(
     settings: &FactorizationParams,
-    n_items: usize,
+    (n_items, largest_dim): (usize, usize),
     has_prior_tastes: bool,
 ) -> Vec<ReleaseRequest> {
     let mut requests = Vec::with_capacity(1 + 2 * settings.n_rounds);
@@ -742,7 +755,7 @@ fn requests(
             1,
         ));
     }
-    let dim = settings.score_model.coordinates(settings.largest_dim());
+    let dim = settings.score_model.coordinates(largest_dim);
     for (round, share) in (1..).zip(round_shares(settings)) {
         let share = share * left;
         if let Some(implicit) = settings.feedback.implicit() {
@@ -1043,16 +1056,19 @@ mod tests {
         let target = ApproxDp::target(1.0, 1e-5).unwrap();
         let mut settings = FactorizationParams::adadpals_for_target(target);
         settings.weight_exponent = 0.25;
-        let with = requests(&settings, 10, false).len();
+        let with = requests(&settings, (10, settings.largest_dim()), false).len();
         settings.weight_exponent = 0.0;
-        assert_eq!(requests(&settings, 10, false).len() + 1, with);
+        assert_eq!(
+            requests(&settings, (10, settings.largest_dim()), false).len() + 1,
+            with
+        );
     }
 
     #[test]
     fn no_rounds_are_for_item_counts_alone_and_these_have_the_whole_budget() {
         let target = ApproxDp::target(1.0, 1e-5).unwrap();
         let popularity = FactorizationParams::popularity_for_target(target);
-        let found = requests(&popularity, 10, false);
+        let found = requests(&popularity, (10, popularity.largest_dim()), false);
         assert_eq!(found.len(), 1);
         assert!((found[0].budget_share - 1.0).abs() < 1e-15);
         assert!(popularity.clone().check().is_ok());

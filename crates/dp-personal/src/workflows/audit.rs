@@ -96,12 +96,16 @@ pub fn audit(args: &AuditSettings, watch: &mut dyn Watch) -> Result<AuditOutcome
         })
     };
     let dim = params.dim;
+    let is_voted = table.as_ref().is_some_and(|table| table.n_tastes() > 0);
+    let by_rule = params.clone();
     let params = with_length(with_prior(params, 0)?, &data, target, metrics)?;
     let canaries = canaries(data, trials.n_canaries, (&params, 1.0))?;
     warn_of_memory([&params], &canaries, &trials.runs);
     let is_set = dim.is_some();
     let dim = params.dim;
-    let fit = with_prior(params, canaries.n_items() - n_items)?;
+    // a fixed length of 1 would leave out the votes on the prior's taste factors
+    let audited = if is_voted { by_rule } else { params };
+    let fit = with_prior(audited, canaries.n_items() - n_items)?;
     let run = match dim {
         Some(dim) if is_set => format!("factors of length {dim}, as set"),
         Some(dim) => format!("factors of length {dim}, by rule in a run without planted users"),

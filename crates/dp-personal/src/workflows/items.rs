@@ -126,10 +126,11 @@ pub fn learn_items(
         "items_sha256": catalogue_sha256(&catalogue)?,
     });
     let public = opened.public(ITEMS_COMMAND, args, &assumptions, own)?;
-    // never one name for two releases that were paid for
-    let begun = match &args.run {
-        Some(run) => json!([run, opened.last_paid()]),
-        None => json!(random_bits()?),
+    // never one name for two releases that were paid for: without a payment so far, two ledgers, or
+    // none, could not be told apart
+    let begun = match (&args.run, opened.last_paid()) {
+        (Some(run), Some(last)) => json!([run, last]),
+        _ => json!(random_bits()?),
     };
     let trainer = ItemsTrainer {
         ssp,

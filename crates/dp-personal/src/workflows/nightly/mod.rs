@@ -26,11 +26,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use dp_accounting::{Ledger, Pace, Plan, gdp};
+use dp_accounting::{Ledger, LifetimeState, Pace, Plan, gdp};
 use dp_core::{ApproxDp, Interactions, InteractionsBuilder, Private, params};
 use dp_data::{FeatureVocabulary, ItemCatalogue, Ratings, TableSource, user_key};
 use dp_mechanism::{NoiseSource, PacedLifetime, ReleaseList, Run, Trainer};
-use dp_multitask::{FactorModel, Fitted, NightlyFactorization, NightlyParams};
+use dp_multitask::{FactorModel, Fitted, NightState, NightlyFactorization, NightlyParams};
 use dp_page::{Block, terminal};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -48,8 +48,9 @@ use crate::error::{Error, Result};
 use crate::evaluate::Evaluation;
 use crate::item_features::read_columns;
 use crate::output::{
-    Aside, Headline, HeldOutBy, OutputFolder, Release, RunReport, Seconds, StagedFolder,
-    TrainRelease, TrainReport, TrainSettings, pretty, replace_files, replace_private, rounded_down,
+    Aside, Headline, HeldOutBy, INTERNAL_PAGE, OutputFolder, Release, RunReport, Seconds,
+    StagedFolder, TrainRelease, TrainReport, TrainSettings, internal_folder_of, pretty,
+    replace_files, replace_private, rounded_down, warn,
 };
 use crate::prior::read_user_ids;
 use crate::settings::{
@@ -436,6 +437,7 @@ pub fn init(args: &NightlyInitSettings) -> Result<NightlyReport> {
     };
     items.describe(state.trainer()?)?;
     let plan = state.plan()?;
+    state.warn_of_target();
     let balance = state.create(folder, &plan, Some(&items.bytes()?))?;
     let mut facts = vec![fact("items", format!("{n_items}, room for {most_items}"))];
     if let Some(columns) = &args.feature_cols {
@@ -474,6 +476,13 @@ fn horizon_of(given: usize) -> u32 {
 }
 
 impl State {
+    /// Warns of a target that promises little, before it is paid for.
+    fn warn_of_target(&self) {
+        for text in warnings::of_settings(self.target, None) {
+            warn(&text);
+        }
+    }
+
     /// What a call says that has paid for a lifetime.
     fn begun(
         &self,
@@ -892,7 +901,8 @@ pub fn run(args: &NightlyRunSettings, watch: &mut dyn Watch) -> Result<NightlyRe
     let night = state.tonight(args.night, args.restored)?;
     let file = state.ledger(folder);
     let is_first = !is_bound(&file) && !folder.join(RELEASES).exists();
-    let account = open_account(&file, (false, is_first), &state.data_set, &plan)?;
+    let account = open_account(&file, (false, is_first), &state.data_set, &plan)
+        .map_err(|error| in_nights(folder, error))?;
     if let Some(items) = &args.items {
         let columns = [&args.columns.user_col, &args.columns.item_col];
         let columns = columns.map(|name| name.as_deref());
@@ -931,7 +941,9 @@ pub fn run(args: &NightlyRunSettings, watch: &mut dyn Watch) -> Result<NightlyRe
         ];
         replace_files(folder, &files, &[NEXT_ITEMS])?;
     }
-    let trainer = match kept(folder) {
+    let kept = kept::<NightState>(folder);
+    let kept_last = kept.as_ref().map(NightState::last_night);
+    let trainer = match kept {
         Some(kept) => trainer.continuing(kept),
         None => trainer,
     };
@@ -942,7 +954,7 @@ pub fn run(args: &NightlyRunSettings, watch: &mut dyn Watch) -> Result<NightlyRe
         &state,
         (&trainer, &plan),
         &table,
-        (night, args.restored),
+        (night, args.restored, kept_last),
         &mut account,
     )?;
     let train = clock.lap();
@@ -1012,6 +1024,11 @@ fn in_nights(folder: &Path, error: Error) -> Error {
             reason: "the .key or .users file next to its ledger is missing or is not the ledger's: restore both from a copy; without them its \
                      users cannot be told from others",
         },
+        Error::Accounting(dp_accounting::Error::LedgerMissing { .. }) => Error::Nights {
+            state,
+            reason: "its ledger is missing: put it back from the newest copy, with first-seen and releases.list of the same night. A new one would not \
+                     know what was spent",
+        },
         other => other,
     }
 }
@@ -1073,13 +1090,34 @@ fn keep(folder: &Path, made: &impl Serialize) -> Result<()> {
 const STRANGERS: &str = "it knows none of tonight's users: users keep their ids for a lifetime, since a user whose id changes has a new budget. Give the data of the earlier nights as they are now, or create a \
                          state for other users";
 
+/// Refuses a ledger that is older than what was kept of the nights, and a list that lacks them.
+fn check_is_newest(
+    folder: &Path,
+    (kept_last, n_listed): (Option<u32>, usize),
+    found: &LifetimeState,
+) -> Result<()> {
+    let reason = if kept_last > found.last_night {
+        "its ledger is older than nights.json: it was restored from a copy. Make the next night with `restored` and a `night` above all nights that were made, so that users who \
+         are not in the copy do not get a second budget"
+    } else if n_listed == 0 && found.n_nights > 1 {
+        "releases.list lacks the nights that the ledger paid for: put its newest copy back, or begin the model again from nothing with `restored` and a `night` above all \
+         nights that were made"
+    } else {
+        return Ok(());
+    };
+    Err(Error::Nights {
+        state: folder.to_owned(),
+        reason,
+    })
+}
+
 /// The night, and whether it was made now.
 fn one_night<T: Trainer>(
     folder: &Path,
     state: &State,
     (trainer, plan): (&T, &Plan),
     data: &T::Data,
-    (night, was_restored): (u32, bool),
+    (night, was_restored, kept_last): (u32, bool, Option<u32>),
     account: &mut BoundAccount,
 ) -> Result<(Fitted<T::Model>, bool)>
 where
@@ -1099,7 +1137,11 @@ where
             })
         },
         |lifetime| {
-            if let Some(last) = lifetime.state()?.last_night.filter(|last| *last > night) {
+            let found = lifetime.state()?;
+            if !was_restored {
+                check_is_newest(folder, (kept_last, before), &found)?;
+            }
+            if let Some(last) = found.last_night.filter(|last| *last > night) {
                 let text = format!(
                     "tonight would be night {night}, and night {last} was made already: give `night`, a number above {last}; without it the number is the days since the state was made, so a clock that was set back gives a smaller one"
                 );
@@ -1264,7 +1306,8 @@ impl State {
         facts.push(fact(
             "internal",
             format!(
-                "{}: errors by night, not to be published",
+                "{}: whether the model beats what is free; {}: errors by night; not to be published",
+                internal_folder_of(&folder.join(MODEL)).join(INTERNAL_PAGE).display(),
                 folder.join(HISTORY).display()
             ),
         ));
@@ -1292,7 +1335,8 @@ pub fn status(args: &NightlyStatusSettings) -> Result<NightlyReport> {
     let folder = &args.state;
     let state = State::open(folder)?;
     let plan = state.plan()?;
-    let ledger = Ledger::open(state.ledger(folder), &state.data_set, ADJACENCY)?;
+    let ledger = Ledger::open(state.ledger(folder), &state.data_set, ADJACENCY)
+        .map_err(|error| in_nights(folder, error.into()))?;
     let found = ledger.lifetime(&state.release_id)?;
     let kept: Option<Value> = kept(folder);
     let of_kept = |name: &str| kept.as_ref().and_then(|kept| kept.get(name));

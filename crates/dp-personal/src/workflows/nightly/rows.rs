@@ -3,7 +3,9 @@
 use dp_accounting::Plan;
 use dp_core::ApproxDp;
 use dp_data::SampleColumns;
-use dp_personalize::{Fitted, NightlySubspace, NightlySubspaceParams, Subspace, Trainer};
+use dp_personalize::{
+    Fitted, NightlySubspace, NightlySubspaceParams, Subspace, SubspaceState, Trainer,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -117,6 +119,7 @@ pub fn init_rows(args: &NightlyInitRowsSettings) -> Result<NightlyReport> {
         bound_items: None,
     };
     let plan = state.plan()?;
+    state.warn_of_target();
     let balance = state.create(folder, &plan, None)?;
     state.begun(folder, &plan, balance, facts, "run-rows")
 }
@@ -142,7 +145,8 @@ pub fn run_rows(args: &NightlyRunRowsSettings, watch: &mut dyn Watch) -> Result<
     let file = state.ledger(folder);
     let has_nights = folder.join(RELEASES).exists();
     let is_first = !is_bound(&file) && !has_nights;
-    let account = open_account(&file, (false, is_first), &state.data_set, &plan)?;
+    let account = open_account(&file, (false, is_first), &state.data_set, &plan)
+        .map_err(|error| in_nights(folder, error))?;
     go_on(watch)?;
     let mut clock = Clock::start();
     let table = dp_data::read_samples(&args.rows, &columns)?;
@@ -163,7 +167,9 @@ pub fn run_rows(args: &NightlyRunRowsSettings, watch: &mut dyn Watch) -> Result<
     let assumed = state.assumptions().into_iter();
     let assumed = assumed.chain([unit_of(args.user_col.as_ref())]);
     let trainer = assumed.fold(rows.trainer()?, NightlySubspace::assuming);
-    let trainer = match kept(folder) {
+    let kept = kept::<SubspaceState>(folder);
+    let kept_last = kept.as_ref().map(SubspaceState::last_night);
+    let trainer = match kept {
         Some(kept) => trainer.continuing(kept),
         None => trainer,
     };
@@ -173,7 +179,7 @@ pub fn run_rows(args: &NightlyRunRowsSettings, watch: &mut dyn Watch) -> Result<
         &state,
         (&trainer, &plan),
         samples,
-        (night, args.restored),
+        (night, args.restored, kept_last),
         &mut account,
     )?;
     let train = clock.lap();

@@ -94,9 +94,12 @@ pub(crate) fn check_rank(rank: usize, dim: usize, most: usize) -> Result<()> {
     if (rank..=most).contains(&dim) {
         return Ok(());
     }
+    let limit = match dim < rank {
+        true => format!("it can be at most {dim}"),
+        false => format!("at most {most} are supported"),
+    };
     Err(Error::Usage(format!(
-        "{dim} features (a shared intercept included) and `rank` {rank}; expected from {rank} to {most} features: choose another \
-         `rank` or fewer `feature_cols`"
+        "`rank` is {rank}, and there are {dim} features (with the constant one of a shared intercept): {limit}"
     )))
 }
 
