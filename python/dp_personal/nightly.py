@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from . import _html, _native, tables
 from ._estimator import Listener
 from ._json import loads
-from .errors import BadInput, DpError, DpWarning, LedgerError
+from .errors import BadInput, DpError, DpWarning
 from .linear import PrivatePersonalRegressor, bounds_table
 from .recommender import PrivateRecommender
 
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["Nightly", "NightlySubspace"]
 
 logger = logging.getLogger("dp_personal")
-
-_OTHER_IDS = "give the ids of earlier nights (`user` names their column), or create another state for other users"
 
 
 def _given(lists: Mapping[str, Iterable[object]] | None = None, **settings: Any) -> _Given:
@@ -105,12 +103,7 @@ class _Nights:
         listener = Listener(progress=False)
         table = tables.source(data, name)
         with tables.naming_columns(table, name):
-            try:
-                json, text = run(given, table, listener)
-            except LedgerError as error:
-                if "users keep their ids" in str(error):
-                    error.args = (f"{error}: {_OTHER_IDS}",)
-                raise
+            json, text = run(given, table, listener)
         logger.info("%s", text)
         for warning in listener.warnings:
             warnings.warn(warning, DpWarning, stacklevel=3)
