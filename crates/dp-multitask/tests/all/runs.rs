@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use dp_mechanism::{ReleaseEntry, TrainerCheck};
 use dp_multitask::{
     Budget, BudgetAllocation, Error, FactorModel, FactorizationParams, Feedback, GradientClip,
-    GradientRounds, Gramian, Interactions, InteractionsBuilder, ItemGramian, ItemUpdate, Iterate,
-    Ledger, MatrixFactorization, MultiTaskNoisyGd, MultiTaskNoisyGdParams, MultiTaskSsp,
+    GradientRounds, Gramian, Interactions, InteractionsBuilder, ItemGramian, ItemPrior, ItemUpdate,
+    Iterate, Ledger, MatrixFactorization, MultiTaskNoisyGd, MultiTaskNoisyGdParams, MultiTaskSsp,
     MultiTaskSspParams, NoiseSource, NoisyCounts, Observer, Plan, PooledMatrices, Private,
     RecordSampling, RegressionLoss, ReleaseList, ResidualRounds, ResidualSsp, ResidualSspParams,
     Round, Run, ScoreModel, SspSolve, StepSize, TaskCounts, TaskModels, TaskSetup, Trainer,
@@ -61,7 +61,7 @@ fn every_model_is_a_function_of_its_list_of_releases() {
 
 /// Prefixes of SHA-256 of the models' bits with one seed, on processors with AVX2. Most are the
 /// same on those with AVX-512.
-const GOLDEN: [(&str, &str); 24] = [
+const GOLDEN: [(&str, &str); 26] = [
     ("statistics", "44d95e3f3d26baf0"),
     ("statistics without tastes", "a3a3adec85ec96a0"),
     ("length by rule", "44d95e3f3d26baf0"),
@@ -80,6 +80,8 @@ const GOLDEN: [(&str, &str); 24] = [
     ("likes without biases", "a061d285efcee3a7"),
     ("records left out", "5bf1de1b155285a9"),
     ("records left out, tastes dropped", "6533bb5a73d56b3f"),
+    ("public tastes", "91265f5f0e0f8a05"),
+    ("public tastes of nothing", "599d1158910375a5"),
     ("choice among ratings", "31a8ff2203af18e7"),
     ("choice among lists", "739bf3b8330ecae5"),
     ("regression: shrinkage", "2d578a296777ed66"),
@@ -93,12 +95,14 @@ const GOLDEN: [(&str, &str); 24] = [
 
 /// Those that differ with AVX-512, whose longer vectors add in another order; `None` where they
 /// have not been recorded there.
-const GOLDEN_AVX512: [(&str, Option<&str>); 6] = [
+const GOLDEN_AVX512: [(&str, Option<&str>); 8] = [
     ("pooled residuals", None),
     ("likes, per item", Some("0ef3f126400e474d")),
     ("likes, per item alone", Some("20c20eada36e67bb")),
     ("records left out", None),
     ("records left out, tastes dropped", None),
+    ("public tastes", None),
+    ("public tastes of nothing", None),
     ("regression: pseudo-inverse", Some("10ebf658f2b66ba6")),
 ];
 
@@ -400,8 +404,22 @@ pub(crate) fn factorizations() -> Vec<(&'static str, MatrixFactorization)> {
         ("records left out", left_out(0.0)),
         ("records left out, tastes dropped", left_out(1e9)),
     ];
-    all.map(|(name, params)| (name, params.check().unwrap()))
-        .into()
+    let mut all: Vec<_> = all
+        .map(|(name, params)| (name, params.check().unwrap()))
+        .into();
+    // most users vote for the first one, and nobody on the second one
+    let columns = [("public tastes", 5), ("public tastes of nothing", 1)];
+    all.extend(columns.map(|(name, n_values)| {
+        let fit = with(&|p| {
+            p.n_rounds = 3;
+            p.item_update = residual(2, 0.25);
+            p.pooled_matrices = pooled;
+        });
+        let rows = (0..N_ITEMS).map(|item| (item % n_values) as f64).collect();
+        let prior = ItemPrior::new(rows, 1, 0..1).unwrap();
+        (name, fit.check().unwrap().with_prior(prior).unwrap())
+    }));
+    all
 }
 
 pub(crate) fn tunings() -> Vec<(&'static str, Tuning)> {
