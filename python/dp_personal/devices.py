@@ -18,7 +18,7 @@ from . import _native, _shares, tables
 from ._load import load
 from ._numpy import Array, Floats, np
 from .errors import BadSetting
-from .flower import _deliver, _Nodes, _Participant
+from .flower import _deliver, _NodeFailed, _Nodes, _Participant
 from .items import PrivateItemRegressor
 
 if TYPE_CHECKING:
@@ -112,7 +112,9 @@ class _Here(_Nodes):
 
     def answers(self, what: str, said: dict[str, Any], asked: Iterable[int]) -> Iterator[tuple[int, Any]]:  # noqa: ARG002
         """Give each device the released model, which is the only message of this kind."""
-        for number in sorted(self._devices.keys() & set(asked)):
+        for number in sorted(asked):
+            if number not in self._devices:
+                raise _NodeFailed(f"device {number}", number, "is not in this process")
             self._devices[number].take(said)
             yield number, {}
 
