@@ -50,7 +50,7 @@ def test_a_ledger_has_one_writer(tmp_path: Path) -> None:
         book.spend(ev.Gaussian(100.0), label="late")
     with pytest.raises(dp.errors.LedgerMissing):
         accounting.OpenLedger(tmp_path / "other.ledger")
-    with pytest.raises(dp.LedgerError, match="data_set"):
+    with pytest.raises(dp.LedgerError, match="data set"):
         accounting.OpenLedger(path, data_set="other")
     with pytest.raises(dp.LedgerError, match="adjacency"):
         accounting.OpenLedger(path, adjacency="replace-user")

@@ -282,6 +282,8 @@ def test_a_pull_that_waits_for_one_device_loses_no_other(trained: Trained, tmp_p
 def test_a_server_that_is_restarted_pays_once_and_devices_do_too(tmp_path: Path) -> None:
     ledger = dp.Ledger.create(tmp_path / "l.ledger", epsilon=20.0, delta=2e-5)
     federation = Federation(tmp_path / "devices", most_runs=3)
+    with pytest.raises(DpError, match="same_data_set"):
+        federation.fit(model(ledger=ledger, insecure_seed=None))
     # with a ledger that has paid for nothing yet, names are random
     federation.fit(model(ledger=ledger, insecure_seed=None, epsilon=4.0), same_data_set=True, run="a")
     federation.sent.clear()
@@ -290,9 +292,6 @@ def test_a_server_that_is_restarted_pays_once_and_devices_do_too(tmp_path: Path)
         return federation.fit(
             model(ledger=ledger, insecure_seed=None, epsilon=4.0), same_data_set=True, resume=tmp_path / "run", **more
         )
-
-    with pytest.raises(DpError, match="same_data_set"):
-        federation.fit(model(ledger=ledger, insecure_seed=None))
 
     def ends(number: int) -> bool:
         if len(federation.sent) == 3:
