@@ -6,7 +6,9 @@ use dp_mechanism::{ClientPolicy, ClientRecord, NoiseSource, Refusal};
 use dp_pubfeat::federated::{
     Aggregator, Client, ExamplesMessage, Invitation, Rejection, Server, StatisticsMessage,
 };
-use dp_pubfeat::{Error, Provenance, Run, Ssp, SspParams, StatisticsLearner, Trainer};
+use dp_pubfeat::{
+    Error, ProtectedUnit, Provenance, Run, Ssp, SspParams, StatisticsLearner, Trainer,
+};
 
 use crate::support::{ADD_REMOVE, DIM, N_ITEMS, pay, ridge, setup, table, target, trusting};
 
@@ -260,4 +262,10 @@ fn a_device_refuses_what_its_policy_does_not_admit_and_a_run_that_it_has_answere
     assert_eq!(answer(&|_| ()), Some(Refusal::Answered));
     let another = answer(&|i| i.run.push('2'));
     assert_eq!(another, Some(Refusal::Runs { most: 1 }));
+    // each example would add as much as the account counts for all of them
+    let mut of_examples = honest.clone();
+    of_examples.setup.unit = ProtectedUnit::Example;
+    let client = Client::new(&data, 4, 4).unwrap();
+    let refused = client.answer(&of_examples, &mut trusting());
+    assert!(matches!(refused, Err(Error::Unsupported { .. })));
 }
