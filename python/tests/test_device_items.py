@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from test_workers import Grid, replace_flower, without_flower  # noqa: F401
+from test_workers import DeviceFederation, Grid, replace_flower, without_flower  # noqa: F401
 
 import dp_personal as dp
 from dp_personal import devices
@@ -54,28 +53,9 @@ def model(**more: Any) -> devices.PrivateItemRegressor:
     return devices.PrivateItemRegressor(dim=DIM, label_bound=0.5, **given | more)
 
 
-class Federation:
-    """Devices in one folder, started anew for each message, and everything that was sent."""
-
+class Federation(DeviceFederation):
     def __init__(self, folder: Path, numbers: range = range(N_DEVICES), **policy: Any) -> None:
-        self.folder, self.numbers = folder, numbers
-        for number in numbers:
-            device_in(folder / str(number), number, **policy)
-        self.sent: list[tuple[int, dict[str, Any], dict[str, Any]]] = []
-        self.fails: Callable[[int], bool] = lambda _: False
-
-    def device(self, number: int) -> devices.Device:
-        return devices.Device(number, self.folder / str(number))
-
-    def reply(self, number: int, what: str, said: dict[str, Any]) -> dict[str, Any]:
-        if what == "query.model":
-            self.device(number).take(said)
-            return {"body": b""}
-        answer = self.device(number).examples(said)
-        self.sent.append((number, said, answer))
-        if self.fails(number):
-            raise RuntimeError("lost")
-        return answer
+        super().__init__(folder, numbers, device_in, devices.Device.examples, **policy)
 
     def fit(self, fitted: Any = None, reply: Any = None, **more: Any) -> devices.PrivateItemRegressor:
         grid = Grid(self.numbers, reply or self.reply)

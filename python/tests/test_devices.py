@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from test_workers import Grid, replace_flower, without_flower  # noqa: F401
+from test_workers import DeviceFederation, Grid, replace_flower, without_flower  # noqa: F401
 
 import dp_personal as dp
 from dp_personal import devices
@@ -43,28 +42,9 @@ def model(**more: Any) -> dp.PrivateFederatedRegressor:
     return dp.PrivateFederatedRegressor(epsilon=8.0, alpha_grid=[0.5], **given | ranges | rounds | more)
 
 
-class Federation:
-    """Devices in one folder, started anew for each message, and everything that was sent."""
-
+class Federation(DeviceFederation):
     def __init__(self, folder: Path, **policy: Any) -> None:
-        self.folder = folder
-        for number in range(N_DEVICES):
-            device_in(folder / str(number), number, **policy)
-        self.sent: list[tuple[int, dict[str, Any], dict[str, Any]]] = []
-        self.fails: Callable[[int], bool] = lambda _: False
-
-    def device(self, number: int) -> devices.Device:
-        return devices.Device(number, self.folder / str(number))
-
-    def reply(self, number: int, what: str, said: dict[str, Any]) -> dict[str, Any]:
-        if what == "query.model":
-            self.device(number).take(said)
-            return {"body": b""}
-        answer = self.device(number).round(said)
-        self.sent.append((number, said, answer))
-        if self.fails(number):
-            raise RuntimeError("lost")
-        return answer
+        super().__init__(folder, range(N_DEVICES), device_in, devices.Device.round, **policy)
 
     def fit(self, fitted: dp.PrivateFederatedRegressor | None = None, **more: Any) -> dp.PrivateFederatedRegressor:
         return devices.fit(Grid(range(N_DEVICES), self.reply), fitted or model(), N_DEVICES, columns=COLUMNS, **more)

@@ -16,7 +16,7 @@ import pytest
 from conftest import N_ITEMS, columns
 
 import dp_personal as dp
-from dp_personal import _native, flower, spark, workers
+from dp_personal import _native, devices, flower, spark, workers
 from dp_personal.errors import BadSetting, DpError, InputMissing
 
 pa = pytest.importorskip("pyarrow")
@@ -322,6 +322,10 @@ def test_a_silo_notes_what_it_gave_and_under_which_number(tmp_path: Path, sums: 
     assert "given.json" in silo.sum(last)["refused"]
 
 
+Answer = Callable[[devices.Device, dict[str, Any]], dict[str, Any]]
+"""A device's answer to a message."""
+
+
 class Grid:
     """A grid whose silos answer at once, by `reply`, which may raise."""
 
@@ -349,6 +353,30 @@ class Grid:
                 error = SimpleNamespace(code=2, reason=str(raised))
         about = SimpleNamespace(reply_to_message_id=name)
         return SimpleNamespace(metadata=about, error=error, has_error=lambda: error is not None, content={"answer": answer})
+
+
+class DeviceFederation:
+    """Devices in one folder, started anew for each message, and everything that was sent."""
+
+    def __init__(self, folder: Path, numbers: range, device_in: Callable[..., object], answer: Answer, **policy: Any) -> None:
+        self.folder, self.numbers, self.answer = folder, numbers, answer
+        for number in numbers:
+            device_in(folder / str(number), number, **policy)
+        self.sent: list[tuple[int, dict[str, Any], dict[str, Any]]] = []
+        self.fails: Callable[[int], bool] = lambda _: False
+
+    def device(self, number: int) -> devices.Device:
+        return devices.Device(number, self.folder / str(number))
+
+    def reply(self, number: int, what: str, said: dict[str, Any]) -> dict[str, Any]:
+        if what == "query.model":
+            self.device(number).take(said)
+            return {"body": b""}
+        answer = self.answer(self.device(number), said)
+        self.sent.append((number, said, answer))
+        if self.fails(number):
+            raise RuntimeError("lost")
+        return answer
 
 
 @pytest.fixture
