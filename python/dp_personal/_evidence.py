@@ -17,7 +17,7 @@ def evidence(
     *,
     items: str | os.PathLike[str] | None = None,
     features: Sequence[str] | None = None,
-    n_tastes: int = 6,
+    n_tastes: int = 9,
 ) -> Path:
     """Create a table for `PrivateRecommender(prior=...)` from public ratings: the file of `dp evidence`; returns its name.
 

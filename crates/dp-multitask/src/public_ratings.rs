@@ -28,7 +28,7 @@ pub struct PublicRatings {
 impl Default for PublicRatings {
     fn default() -> Self {
         Self {
-            n_tastes: 6,
+            n_tastes: 9,
             l2_penalty: 10.0,
         }
     }

@@ -173,7 +173,8 @@ impl MatrixFactorization {
             dp_core::params::same_size("items of the prior", prior.n_items(), n_items)?;
         }
         let mut rounds = RoundState::new(params, n_items, dim)?;
-        let voted = self.voted(data, &mut rounds, run)?;
+        let most = params.prior_tastes(mu, counts.as_ref().map(NoisyCounts::mean_in_use));
+        let voted = self.voted(data, most, &mut rounds, run)?;
         let fit = voted.as_ref().unwrap_or(self);
         weights.clear_others(&mut rounds.factors);
         self.show(&rounds, counts.as_ref(), run)?;

@@ -665,19 +665,11 @@ impl MatrixFactorization {
     fn check_items(&self, n_items: usize) -> Result<()> {
         params::at_least_one("n_items", n_items)?;
         if self.params().needs_vector_sums() {
-            let most = u32::MAX as usize / self.largest_dim();
+            let most = u32::MAX as usize / self.params().largest_dim();
             let expected = "so few that items times the length of factors is below 2^32";
             params::in_range("n_items", n_items, 1, most, expected)?;
         }
         Ok(())
-    }
-
-    /// The maximum dimension of factors that this fit can release: by rule, also that of a prior.
-    fn largest_dim(&self) -> usize {
-        let of_prior = (self.prior.as_ref())
-            .filter(|_| self.params().dim.is_none())
-            .map_or(0, |prior| 1 + prior.n_tastes());
-        self.params().largest_dim().max(of_prior)
     }
 
     /// The releases of a fit over `n_items`, with this fit's label as a prefix.
@@ -686,7 +678,7 @@ impl MatrixFactorization {
     /// [`crate::Error::Param`] when `n_items` is 0 or too large.
     pub(crate) fn shares(&self, n_items: usize) -> Result<Vec<ReleaseRequest>> {
         self.check_items(n_items)?;
-        let largest_dim = self.largest_dim();
+        let largest_dim = self.params().largest_dim();
         let mut requests = requests(
             self.params(),
             (n_items, largest_dim),
@@ -881,6 +873,9 @@ const ITEMS_PER_TASTE: usize = 20;
 const LEAST_TASTES: usize = 2;
 /// If the counts give fewer than this, before rounding, item biases alone are better.
 const LEAST_BY_COUNTS: f64 = 1.75;
+/// Taste factors of a prior need less signal than those that are learned from 0: this many more pay
+/// (decision 0083).
+const MORE_BY_PRIOR: f64 = 2.5;
 
 /// Minimum number of items in the head of the model without biases: lists of smaller catalogues
 /// need all items.
@@ -981,18 +976,40 @@ impl FactorizationParams {
             };
             return 1 + tastes.min((n_items / ITEMS_PER_TASTE).max(1));
         }
+        let signal = self.taste_signal(mu, count);
         let tastes = match count {
-            Some(count) => match 0.3 * (mu * count.max(0.0)).sqrt() - 0.6 {
-                tastes if tastes < LEAST_BY_COUNTS => 0.0,
-                tastes => tastes,
-            },
-            None => self.rule_epsilon.log2() + 0.68,
+            Some(_) if signal < LEAST_BY_COUNTS => 0.0,
+            _ => signal.round(),
         };
-        let tastes = tastes.round();
         (LEAST_TASTES..LARGEST_RULE_DIM)
             .rev()
             .find(|&n| tastes >= n as f64)
             .map_or(1, |n| n + 1)
+    }
+
+    /// The number of taste factors by rule, before rounding.
+    fn taste_signal(&self, mu: f64, count: Option<f64>) -> f64 {
+        match count {
+            Some(count) => 0.3 * (mu * count.max(0.0)).sqrt() - 0.6,
+            None => self.rule_epsilon.log2() + 0.68,
+        }
+    }
+
+    /// The largest number of taste factors of a prior that users vote on: [`MORE_BY_PRIOR`] more
+    /// than the rule has without a prior, at least one and at most twenty-four. If `dim` is set, as
+    /// many as it has.
+    ///
+    /// # Privacy
+    /// As [`rule_dim`](Self::rule_dim).
+    pub(super) fn prior_tastes(&self, mu: f64, count: Option<f64>) -> usize {
+        if let Some(dim) = self.dim {
+            return dim.saturating_sub(1);
+        }
+        let tastes = (self.taste_signal(mu, count) + MORE_BY_PRIOR).round();
+        (1..LARGEST_RULE_DIM)
+            .rev()
+            .find(|&n| tastes >= n as f64)
+            .unwrap_or(1)
     }
 
     /// The rule for implicit feedback: `tastes = mu * count / 4`, or `4 epsilon` without counts, at

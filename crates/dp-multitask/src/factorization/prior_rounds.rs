@@ -108,18 +108,20 @@ impl MatrixFactorization {
         has_tastes && self.params().dim.is_none_or(|dim| dim > 1)
     }
 
-    /// Releases the votes on the taste factors of the prior, if there are any, and returns the fit
+    /// Releases the votes on the taste factors of the prior, the first `most` of them, if there are any, and returns the fit
     /// of all rounds: if the votes for them are clearly above the noise, it starts from them; otherwise it is that of a prior
     /// without them, whose columns remain evidence for the means.
     pub(super) fn voted(
         &self,
         data: &Private<Interactions>,
+        most: usize,
         rounds: &mut RoundState,
         run: &mut Run<'_>,
     ) -> Result<Option<Self>> {
         let Some(prior) = self.prior.as_ref().filter(|_| self.has_prior_tastes()) else {
             return Ok(None);
         };
+        let prior = prior.with_tastes(most);
         let (params, n_items) = (self.params(), prior.n_items());
         let dim = params.dim.unwrap_or(rounds.dim.max(1 + prior.n_tastes()));
         let mut factors = initial_factors(n_items, dim, params.init_stddev, params.init_seed)?;
@@ -140,7 +142,7 @@ impl MatrixFactorization {
             (rounds.are_described, rounds.dim, rounds.factors) = (true, dim, factors);
             fit.params.clip_norm = params.clip_norm.min(CLIP_NORM);
         } else {
-            fit.prior = Some(prior.without_tastes());
+            fit.prior = Some(prior.with_tastes(0));
         }
         Ok(Some(fit))
     }

@@ -530,12 +530,22 @@ fn tastes_of_a_prior_are_used_where_users_vote_for_them() {
         assert_eq!(fitted(None, 0.5, seed).0, 1);
         assert!(fitted(Some((&truth, 1)), 0.5, seed).0 > 1, "seed {seed}");
     }
-    // the plan has draws for more taste factors than the rule would choose
-    let many: Vec<f64> = truth.iter().flat_map(|x| [*x; 30]).collect();
-    assert_eq!(fitted(Some((&many, 30)), 20.0, 0).0, 31);
+    // of thirty taste factors, of which the last column says the most, the budget decides how many are
+    // used: two or three more than without a prior
+    let mut small = || -> f64 { StandardNormal.sample(&mut rng) };
+    let many: Vec<f64> = (truth.iter())
+        .flat_map(|x| {
+            (0..30)
+                .map(|k| 0.01 * small() + [0.0, *x][k / 29])
+                .collect::<Vec<_>>()
+        })
+        .collect();
+    let without = fitted(None, 20.0, 0).0;
+    let with = [0.5, 20.0].map(|epsilon| fitted(Some((&many, 30)), epsilon, 0).0);
+    assert!((2..=3).contains(&(with[1] - without)), "{with:?} {without}");
+    assert!(with[0] > 1 && with[0] < with[1], "{with:?}");
     // nobody votes on a table that says nothing about the items
     let nothing = vec![1.0; 60 * 3];
-    let without = fitted(None, 20.0, 0).0;
     assert_eq!(fitted(Some((&nothing, 3)), 20.0, 0).0, without);
 }
 

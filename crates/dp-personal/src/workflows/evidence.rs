@@ -129,7 +129,7 @@ impl Public {
         })
     }
 
-    /// Item biases and taste factors, six unless `n_tastes` is given.
+    /// Item biases and taste factors, the usual number unless `n_tastes` is given.
     ///
     /// # Errors
     /// As [`PublicRatings::fit`].
