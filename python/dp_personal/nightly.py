@@ -133,6 +133,9 @@ class Nightly(_Nights):
         tastes: int = 8,
         most_items: int | None = None,
         feature_cols: Sequence[str] = (),
+        user: str | None = None,
+        item: str | None = None,
+        rating: str | None = None,
         ledger: str | os.PathLike[str] | None = None,
         data_set: str | None = None,
     ) -> Nightly:
@@ -140,8 +143,9 @@ class Nightly(_Nights):
 
         `items` is a public catalogue: a table, the name of a file or a list of ids. `rating_range` is the smallest and the
         largest rating, also public. With `feedback="implicit"` records are likes. `feature_cols` are columns of the catalogue
-        with features that items have in common, such as genres and year. Without a `ledger` the state has a separate one. If
-        an earlier call was interrupted, the same call continues without paying twice.
+        with features that items have in common, such as genres and year. `user`, `item` and `rating` name columns of the
+        ratings for all nights. Without a `ledger` the state has a separate one. If an earlier call was interrupted, the same
+        call continues without paying twice.
         """
         nights = cls(state)
         with tables.public_files([("items", items, ("item",))]) as files:
@@ -156,6 +160,9 @@ class Nightly(_Nights):
                 pace=pace,
                 tastes=tastes,
                 most_items=most_items,
+                user_col=user,
+                item_col=item,
+                rating_col=rating,
                 ledger=None if ledger is None else os.fspath(ledger),
                 data_set=data_set,
                 lists={"rating_range": rating_range or (), "feature_cols": feature_cols},
@@ -180,8 +187,9 @@ class Nightly(_Nights):
         `ratings` is a table or the name of a file; `night` is a number above all earlier ones that must not follow from
         the data, by default the number of days since the state was created. For a night that was made before, nothing
         is paid and the model is written again. `restored` is for the first night after the state was restored from a
-        copy; it needs `night`, above all nights made so far. `items` is a catalogue with new items. With `held_out` a
-        tenth of the ratings tests the model; the results are for the owner of the state only.
+        copy; it needs `night`, above all nights made so far. `items` is a catalogue with new items. `user`, `item` and
+        `rating` name columns, by default those given to `create`. With `held_out` a tenth of the ratings tests the model;
+        the results are for the owner of the state only.
         """
         with tables.public_files([("items", items, ("item",))]) as files:
             given = _given(
@@ -225,14 +233,15 @@ class NightlySubspace(_Nights):
         max_rows: int = 256,
         horizon: int = 365,
         pace: float = 0.4,
+        user: str | None = None,
         ledger: str | os.PathLike[str] | None = None,
         data_set: str | None = None,
     ) -> NightlySubspace:
         """Reserve the budget of all nights and create the folder.
 
         `target` and `features` are names of columns. `feature_range` and `target_range` are public ranges; `bounds` is
-        for columns with ranges of their own: a file or a table `column,lower,upper`, or a mapping of names to pairs. Ledger
-        and interruptions: as `Nightly.create`.
+        for columns with ranges of their own: a file or a table `column,lower,upper`, or a mapping of names to pairs. `user`,
+        the ledger and interruptions: as `Nightly.create`.
         """
         nights = cls(state)
         with tables.public_files([("bounds", bounds_table(bounds), ("column", "lower", "upper"))]) as files:
@@ -247,6 +256,7 @@ class NightlySubspace(_Nights):
                 max_rows=max_rows,
                 horizon=horizon,
                 pace=pace,
+                user_col=user,
                 ledger=None if ledger is None else os.fspath(ledger),
                 data_set=data_set,
                 lists={"feature_cols": features, "feature_range": feature_range or (), "target_range": target_range or ()},

@@ -12,11 +12,12 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from . import _native, tables
 from ._estimator import Estimator, Progress
+from ._json import loads
 from ._numpy import Array, Floats, np
 from .errors import bad_setting
 from .plan import Plan
 
-__all__ = ["ItemVectors", "Personalized", "PrivatePopularity", "PrivateRecommender", "Recommendation"]
+__all__ = ["ItemVectors", "Personalized", "PriorVotes", "PrivatePopularity", "PrivateRecommender", "Recommendation"]
 
 _R = TypeVar("_R", bound="_Ratings")
 
@@ -31,6 +32,17 @@ class Recommendation(NamedTuple):
     interval: tuple[float, float] | None = None
     """The 95 % interval of the score from the mechanism's noise; None where the model has no standard errors of its factors.
     The user's own fit is taken as exact, and the sampling of users is not included."""
+
+
+class PriorVotes(NamedTuple):
+    """The released outcome of the users' vote on the taste factors of a prior."""
+
+    sum: float
+    """Votes for the taste factors minus votes against them, with noise."""
+    noise_stddev: float
+    needed: float
+    """The taste factors are kept if `sum` is above this."""
+    kept: bool
 
 
 class Personalized:
@@ -254,6 +266,20 @@ class PrivateRecommender(_Ratings):
     count_share: float | None = None
     release_metrics: float | None = None
     metric_bound: float | None = None
+
+    def _load(self, folder: Path) -> None:
+        super()._load(folder)
+        votes = loads(self._files.get("report.json", b"{}").decode()).get("prior_votes")
+        self.prior_votes_: PriorVotes | None = PriorVotes(**votes) if votes else None
+        """The outcome of the users' vote on the taste factors of `prior`; None if they did not vote."""
+
+    def _learned(self) -> str:
+        votes = self.prior_votes_
+        if votes is None:
+            return super()._learned()
+        outcome = "kept" if votes.kept else "not kept"
+        voted = f"{votes.sum:.0f} \u00b1 {votes.noise_stddev:.0f} ({outcome}; needs more than {votes.needed:.0f})"
+        return f"{super()._learned()} Users voted on the prior's taste factors: {voted}."
 
 
 @dataclass(kw_only=True, repr=False, eq=False)

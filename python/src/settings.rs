@@ -13,6 +13,7 @@ use pyo3::types::PyDict;
 use serde_json::json;
 
 use crate::errors::Raise;
+use crate::tables::AnyTable;
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(certificate_statement, module)?)?;
@@ -118,8 +119,9 @@ fn synth(py: Python<'_>, settings: Given) -> PyResult<Vec<PathBuf>> {
 
 /// A table of item information from public ratings; returns its name.
 #[pyfunction]
-fn evidence(py: Python<'_>, settings: Given) -> PyResult<PathBuf> {
-    let settings: EvidenceSettings = given(settings).settings().raise(py)?;
+fn evidence(py: Python<'_>, settings: Given, ratings: AnyTable<'_>) -> PyResult<PathBuf> {
+    let mut settings: EvidenceSettings = given(settings).settings().raise(py)?;
+    settings.ratings = ratings.source();
     let made = py.detach(|| dp_personal::workflows::evidence::evidence(&settings));
     Ok(made.raise(py)?.path)
 }

@@ -66,6 +66,24 @@ def test_nights_share_one_budget(tmp_path: Path, catalogue: Path) -> None:
     assert balance["n_releases"] == 1
 
 
+def test_columns_are_named_once_for_all_nights(tmp_path: Path, catalogue: Path) -> None:
+    nights = dp.Nightly.create(
+        tmp_path / "state",
+        items=catalogue,
+        lifetime_epsilon=5.0,
+        delta=1e-5,
+        rating_range=(1, 5),
+        user="person",
+        item="film",
+        rating="stars",
+    )
+    table = pd.DataFrame(ratings(100))
+    nights.run(table.set_axis(["person", "film", "stars"], axis=1), night=0)
+    with pytest.raises(dp.BadInput, match="looked for person"):
+        nights.run(table, night=1)
+    nights.run(table, night=1, user="user", item="item", rating="rating")
+
+
 def test_a_night_that_has_passed_is_refused(tmp_path: Path, catalogue: Path) -> None:
     nights = dp.Nightly.create(tmp_path / "state", items=catalogue, lifetime_epsilon=5.0, delta=1e-5, feedback="implicit")
     nights.run(ratings(100), night=5, rating="rating")

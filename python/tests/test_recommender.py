@@ -394,9 +394,22 @@ def test_public_ratings_are_a_prior_as_a_file_or_in_memory(
     with pytest.raises(dp.errors.OutputExists):
         dp.evidence(public, table)
 
+    # the same from a table in memory whose columns have other names
+    columns = [line.split(",") for line in lines]
+    named = {name: [row[at] for row in columns] for at, name in enumerate(("person", "film"))}
+    named["stars"] = [float(row[2]) for row in columns]
+    again = dp.evidence(named, tmp_path / "again.csv", n_tastes=2, user="person", item="film", rating="stars")
+    assert again.read_text() == table.read_text()
+    with pytest.raises(dp.errors.BadInput, match="looked for user"):
+        dp.evidence(named, tmp_path / "none.csv")
+    with pytest.raises(dp.errors.BadSetting, match="`user` and `item` both name the column film"):
+        dp.evidence(named, tmp_path / "none.csv", user="film", item="film")
+    assert not (tmp_path / "none.csv").exists()
+
     seeded = recommender.set_params(insecure_seed=1)
     with pytest.warns(dp.PrivacyWarning):
         without = seeded.fit(ratings).item_factors_.copy()
+    assert seeded.prior_votes_ is None
     in_memory = {name: [row[at] if at == 0 else float(row[at]) for row in rows[1:]] for at, name in enumerate(rows[0]) if at < 4}
     fitted = []
     for prior in (table, in_memory):
@@ -404,6 +417,14 @@ def test_public_ratings_are_a_prior_as_a_file_or_in_memory(
             model = seeded.set_params(prior=prior).fit(ratings)
         assert "made from public data, not from these users" in json.dumps(model.certificate_.as_dict())
         fitted.append(model.item_factors_.copy())
+        votes = model.prior_votes_
+        assert votes is not None
+        assert votes.noise_stddev > 0
+        assert votes.needed == pytest.approx(5 * votes.noise_stddev)
+        assert votes.kept == (votes.sum > votes.needed)
+        assert f"{votes.sum:.0f}" in model._repr_html_()
+    model.save(tmp_path / "model")
+    assert dp.load(tmp_path / "model").prior_votes_ == votes
     assert np.array_equal(fitted[0], fitted[1])
     assert fitted[0].shape != without.shape or not np.array_equal(fitted[0], without)
 

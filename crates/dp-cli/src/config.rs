@@ -184,6 +184,15 @@ fn expected_number(error: &clap::Error) -> Option<String> {
     Some(format!("{shown} takes {kind}"))
 }
 
+/// Whether the command has no epsilon but that of all nights together.
+fn is_epsilon_of_nights(error: &clap::Error) -> bool {
+    let is_epsilon =
+        |arg: &ContextValue| matches!(arg, ContextValue::String(arg) if arg == "--epsilon");
+    error.kind() == ErrorKind::UnknownArgument
+        && error.get(ContextKind::InvalidArg).is_some_and(is_epsilon)
+        && error.to_string().contains("--lifetime-epsilon")
+}
+
 /// Prints clap's message, and which settings do not come from the command line.
 fn refused(error: &clap::Error, settings: &[Setting]) -> Error {
     if !is_silent() {
@@ -195,6 +204,9 @@ fn refused(error: &clap::Error, settings: &[Setting]) -> Error {
     }
     if let Some(expected) = expected_number(error) {
         say(&format!("hint: {expected}"));
+    }
+    if is_epsilon_of_nights(error) {
+        say("hint: --lifetime-epsilon is the epsilon of all nights together, which is paid once");
     }
     for setting in settings {
         say(&format!(

@@ -1,5 +1,9 @@
 //! Hints on how to resolve an error.
 
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+
 use dp_accounting::Error as AccountingError;
 use dp_accounting::questions::QuestionError;
 use dp_data::{ColumnRole, Expected};
@@ -82,7 +86,7 @@ fn hint(error: &WorkflowError, command: &str) -> Option<String> {
             return Some(match own_flag(command, "header") {
                 Some(flag) => format!(
                     "{}; other tables need a header of their own",
-                    no_header(&flag)
+                    no_header(&flag, command)
                 ),
                 None => "the table needs a header".to_owned(),
             });
@@ -130,10 +134,12 @@ fn hint(error: &WorkflowError, command: &str) -> Option<String> {
     Some(text.to_owned())
 }
 
-fn no_header(flag: &str) -> String {
-    format!(
-        "if the file has no header, {flag} names its columns in order, as in {flag} user,item,rating"
-    )
+fn no_header(flag: &str, command: &str) -> String {
+    let names = match own_flag(command, "item_col") {
+        Some(_) => "user,item,rating",
+        None => "user,x1,x2,y",
+    };
+    format!("if the file has no header, {flag} names its columns in order, as in {flag} {names}")
 }
 
 /// How a command is told of a column whose name differs from the usual ones.
@@ -149,6 +155,9 @@ fn column_hint(role: ColumnRole, command: &str) -> String {
     };
     let mut text = match (flag, role) {
         (Some(flag), _) => format!("if it has another name, give it with {flag}"),
+        (None, ColumnRole::Feature | ColumnRole::Target) if command == "nightly run-rows" => {
+            "the file needs the columns that `dp nightly init-rows` was given, under the same names".to_owned()
+        }
         (None, ColumnRole::Feature) => "the file needs the columns that the model was trained on, under the same names; for ratings those in the model's \
              item-features.csv"
             .to_owned(),
@@ -159,7 +168,7 @@ fn column_hint(role: ColumnRole, command: &str) -> String {
     }
     if let Some(flag) = own("header") {
         text += "; ";
-        text += &no_header(&flag);
+        text += &no_header(&flag, command);
     }
     text
 }
@@ -215,6 +224,10 @@ fn accounting_hint(error: &AccountingError) -> Option<String> {
              one, name another file"
                 .to_owned()
         }
+        AccountingError::Io { path, .. } if path.is_dir() => match ledger_in(path) {
+            Some(ledger) => format!("the ledger in this folder is {}", ledger.display()),
+            None => "name the ledger's file; in the state of `dp nightly` it is `ledger`".to_owned(),
+        },
         AccountingError::LedgerClosed { successor, .. } => {
             format!(
                 "use the ledger that replaced it, {successor}; if there is none, `dp ledger merge` was interrupted: run the same \
@@ -227,6 +240,18 @@ fn accounting_hint(error: &AccountingError) -> Option<String> {
         AccountingError::LedgerMismatch { field, found, .. } => mismatch_hint(field, found),
         _ => return None,
     })
+}
+
+/// The ledger of a folder by its name: that of a nightly state, or the only one there.
+fn ledger_in(folder: &Path) -> Option<PathBuf> {
+    let of_state = folder.join("ledger");
+    if of_state.is_file() {
+        return Some(of_state);
+    }
+    let files = fs::read_dir(folder).ok()?.flatten().map(|file| file.path());
+    let is_ledger = |path: &PathBuf| path.extension() == Some(OsStr::new("ledger"));
+    let mut ledgers = files.filter(|path| is_ledger(path) && path.is_file());
+    ledgers.next().filter(|_| ledgers.next().is_none())
 }
 
 fn mismatch_hint(field: &str, found: &str) -> String {

@@ -26,10 +26,11 @@ pub use readers::panic_is_contained;
 pub use readers::{
     Column, ColumnKind, ItemAttributes, Layout, LeafRows, MemoryTable, RatingsColumns,
     RatingsFormat, SampleColumns, TableRows, TableSource, UserHistory, check_catalogue,
-    check_item_list, check_no_user_ids, read_catalogue, read_history, read_history_from,
-    read_item_attributes, read_item_table, read_leaf, read_leaf_from, read_ratings,
-    read_ratings_from, read_ratings_on_disk, read_ratings_with_catalogue, read_samples,
-    read_samples_from, read_whole_item_table, write_display, write_float, write_whole,
+    check_item_list, check_no_user_ids, is_usual_column, read_catalogue, read_history,
+    read_history_from, read_item_attributes, read_item_table, read_leaf, read_leaf_from,
+    read_ratings, read_ratings_from, read_ratings_on_disk, read_ratings_with_catalogue,
+    read_samples, read_samples_from, read_whole_item_table, write_display, write_float,
+    write_whole,
 };
 pub use samples::{SampleTable, SampleUser};
 pub use split::{HeldOutUsers, UserSplit};

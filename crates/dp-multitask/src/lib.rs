@@ -24,8 +24,8 @@ pub use factorization::{
     FactorModel, FactorizationParams, Feedback, GradientRounds, ImplicitFeedback, ImplicitSums,
     ItemGramian, ItemPrior, ItemResiduals, ItemStatistics, ItemUpdate, MatrixFactorization,
     NightContribution, NightState, NightlyFactorization, NightlyModel, NightlyParams,
-    PersonalModel, PooledMatrices, RatingScale, RecordSampling, ResidualRounds, ScaleContribution,
-    ScoreModel, Scoring, UserGramian, UserPenalties, UserScratch,
+    PersonalModel, PooledMatrices, PriorVotes, RatingScale, RecordSampling, ResidualRounds,
+    ScaleContribution, ScoreModel, Scoring, UserGramian, UserPenalties, UserScratch,
 };
 pub use local_bias::LocalBias;
 pub use public_ratings::{PublicItems, PublicRatings};

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
 
 use dp_accounting::{Ledger, Status};
-use dp_data::{ItemCatalogue, Ratings, user_key};
+use dp_data::{ColumnRole, ItemCatalogue, Ratings, is_usual_column, user_key};
 use dp_multitask::{FactorModel, ItemPrior, ScoreModel};
 
 use crate::error::{Error, Result};
@@ -19,8 +19,6 @@ use crate::workflows::verify::checked_certificate;
 pub(crate) const PRIOR: &str = "prior.csv";
 /// The column of ids.
 pub(crate) const ITEM: &str = "item";
-/// The header that a list of users may have.
-const USER: &str = "user";
 /// Columns named with this word and a number, such as `taste_1`, are taste directions.
 pub(crate) const TASTE: &str = "taste";
 /// The column of item biases.
@@ -314,28 +312,35 @@ impl PriorTable {
 }
 
 /// Reads a list of user ids, one a line, as they are in the data: spaces belong to an id, so that
-/// no list concerns a user whom it does not name.
+/// no list concerns a user whom it does not name. A first line with a usual name of the user column
+/// is a header; also says whether there is one.
 ///
 /// # Errors
 /// [`Error::Read`], and [`Error::Model`] for a file without ids.
-pub(crate) fn read_user_ids(path: &Path) -> Result<BTreeSet<String>> {
+pub(crate) fn read_user_ids(path: &Path) -> Result<(BTreeSet<String>, bool)> {
     let bytes = std::fs::read(path).map_err(|e| Error::read(path, e))?;
     let wrong = |reason: String| Error::model(path, format!("not a list of users: {reason}"));
     let mut lines = csv::ReaderBuilder::new();
     let mut lines = lines.has_headers(false).from_reader(&bytes[..]);
-    let mut ids = BTreeSet::new();
+    let (mut ids, mut has_header) = (BTreeSet::new(), false);
     for (at, line) in lines.records().enumerate() {
         let line = line.map_err(|e| wrong(e.to_string()))?;
         match (at, &line[0], line.len()) {
-            (0, USER, 1) | (_, "", 1) => {}
+            (0, name, 1) if is_usual_column(name, ColumnRole::User) => has_header = true,
+            (_, "", 1) => {}
             (_, id, 1) => _ = ids.insert(id.to_owned()),
-            _ => return Err(wrong("there must be one id on each line".to_owned())),
+            (at, _, n) => {
+                let line = at + 1;
+                return Err(wrong(format!(
+                    "line {line} has {n} columns; expected one id on each line, after an optional header `user`"
+                )));
+            }
         }
     }
     if ids.is_empty() {
         return Err(wrong("it has no ids".to_owned()));
     }
-    Ok(ids)
+    Ok((ids, has_header))
 }
 
 /// Users who contribute without protection, as declared.
@@ -350,7 +355,7 @@ impl OptIn {
     /// # Errors
     /// Those of [`read_user_ids`].
     pub(crate) fn read(path: &Path) -> Result<Self> {
-        let ids = read_user_ids(path)?;
+        let (ids, _) = read_user_ids(path)?;
         Ok(Self {
             keys: ids.iter().map(|id| user_key(id)).collect(),
             sha256: dp_accounting::sha256_hex(&serde_json::to_vec(&ids)?),

@@ -461,22 +461,33 @@ impl Quality {
         (0..N_GROUPS).filter_map(group).collect()
     }
 
+    /// Name and first metric of the best baseline.
+    pub(crate) fn best_baseline(&self) -> Option<(String, f64)> {
+        let (scored, at, value) = self.baseline()?;
+        Some((scored.methods[at].0.clone(), value))
+    }
+
+    /// The first metric, the index of the best baseline, and its value.
+    fn baseline(&self) -> Option<(&Scored, usize, f64)> {
+        let scored = self.scored.first()?;
+        let at = scored.best_baseline()?;
+        Some((scored, at, scored.estimate(at)?.value))
+    }
+
     /// The verdict by the first metric; none without a baseline, or if fewer than two users have
     /// held-out records.
     pub(crate) fn verdict(&self) -> Option<Verdict> {
-        let scored = self.scored.first()?;
-        let at = scored.best_baseline()?;
-        let baseline = scored.estimate(at)?;
+        let (scored, at, baseline) = self.baseline()?;
         let (value, ..) = linearised(scored.metric, &scored.methods.first()?.1)?;
         let gain = match scored.gain_over(at) {
             Some(gain) => (gain.value, gain.lower?, gain.upper?),
             // the model's metric is not a number
             None => (f64::NEG_INFINITY, f64::NEG_INFINITY, f64::NEG_INFINITY),
         };
-        let against = (scored.methods[at].0.as_str(), baseline.value);
+        let against = (scored.methods[at].0.as_str(), baseline);
         let mut verdict = Verdict::new(scored.metric, value, against, gain);
         // if a model diverges for a few users, its interval is too wide to exclude anything
-        if !scored.metric.larger_is_better() && value > 2.0 * baseline.value {
+        if !scored.metric.larger_is_better() && value > 2.0 * baseline {
             verdict.outcome = Outcome::Worse;
         }
         Some(verdict)

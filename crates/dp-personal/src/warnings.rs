@@ -103,7 +103,20 @@ pub(crate) fn of_ratings(ratings: &Ratings, delta: f64) -> Vec<String> {
     let mut all = of_users(ids.zip(rows.map(|row| row.len())), delta);
     let read = ratings.summary().expose();
     all.extend(of_catalogue(read.n_outside_catalogue, read.n_read));
+    all.extend(of_nobody(
+        ratings.interactions().expose().n_records(),
+        "records",
+    ));
     all
+}
+
+/// Warning about data of nobody. They are no error: whether there is a user is private.
+fn of_nobody(n_records: usize, what: &str) -> Option<String> {
+    (n_records == 0).then(|| {
+        format!(
+            "no {what} were left to learn from, so what was released is noise alone: check the file, its user ids and its item ids"
+        )
+    })
 }
 
 /// Warning about a catalogue that lacks many items of the records.
@@ -184,7 +197,9 @@ pub(crate) fn of_rows(table: &SampleTable, delta: f64) -> Vec<String> {
     let sizes = users
         .iter()
         .map(|user| (user.id(), user.rows(n_features).len()));
+    let n_rows = users.iter().map(|user| user.rows(n_features).len()).sum();
     let mut all = of_users(sizes, delta);
+    all.extend(of_nobody(n_rows, "rows"));
     for (at, name) in table.features().iter().enumerate() {
         let first = users.iter().filter_map(|user| {
             let mut rows = user.rows(n_features);

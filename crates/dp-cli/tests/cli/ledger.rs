@@ -267,7 +267,7 @@ fn somebody_elses_file_is_not_taken_for_a_ledger() {
     sandbox
         .train(&["--ledger", "folder"])
         .exits(5)
-        .says(&["not a regular file"]);
+        .says(&["folder: a folder, not a ledger"]);
 }
 
 #[test]
@@ -316,6 +316,27 @@ fn a_total_that_no_noise_is_exact_enough_for_is_refused_by_its_flag() {
         "choose a smaller --ledger-epsilon",
     ]);
     assert!(!sandbox.exists("l.ledger"));
+}
+
+#[test]
+fn a_folder_is_no_ledger_and_the_hint_names_the_one_in_it() {
+    let sandbox = Sandbox::with_ratings();
+    std::fs::create_dir(sandbox.path("books")).unwrap();
+    let show = || sandbox.dp(&["ledger", "show", "books"]);
+    let folder = "books: a folder, not a ledger";
+    show().exits(5).says(&[folder, "name the ledger's file"]);
+    let budget = ["--ledger", "books/my.ledger", "--ledger-epsilon", "1"];
+    sandbox.train(&budget).exits(0);
+    let file = std::path::Path::new("books").join("my.ledger");
+    let named = format!("the ledger in this folder is {}", file.display());
+    show().exits(5).says(&[folder, &named]);
+    sandbox
+        .train(&["--ledger", "books", "--force"])
+        .exits(5)
+        .says(&[folder, &named]);
+    // which of two is meant cannot be told
+    sandbox.write("books/other.ledger", "");
+    show().exits(5).says(&["name the ledger's file"]);
 }
 
 #[test]

@@ -100,7 +100,7 @@ fn what_is_private_is_for_its_owner_alone() {
     }
     let history = sandbox.text("state/internal-nights.csv");
     assert!(
-        history.starts_with("night,metric,value\n0,RMSE"),
+        history.starts_with("night,metric,value,baseline,baseline_value\n0,RMSE"),
         "{history}"
     );
 }
@@ -605,6 +605,130 @@ fn whoever_is_erased_stays_in_the_store_and_the_nights_go_on() {
     night(&sandbox, 3, "").exits(5);
 }
 
+#[test]
+fn a_file_that_is_no_table_is_refused_before_there_is_a_night() {
+    let sandbox = begun();
+    night(&sandbox, 0, "").exits(0);
+    let rows = ratings(300, 25, 10);
+    let rows = rows.split_once('\n').unwrap().1;
+    for (text, said) in [("", "at least one record"), (rows, "--header")] {
+        sandbox.write("ratings.csv", text);
+        night(&sandbox, 1, "").exits(4).says(&[said]);
+    }
+    let found = status(&sandbox);
+    assert_eq!(
+        (&found["n_paid"], &found["n_listed"]),
+        (&1.into(), &1.into())
+    );
+}
+
+#[test]
+fn columns_are_named_once_for_all_nights() {
+    let sandbox = begun();
+    let text = sandbox.text("ratings.csv");
+    let rows = text.split_once('\n').unwrap().1;
+    let with_header = |names: &str| format!("{names}\n{rows}");
+    sandbox.write("ratings.csv", with_header("person,film,stars"));
+    let named = "--user-col person --item-col film --rating-col stars";
+    let line =
+        "nightly init named --items items.csv --lifetime-epsilon 4 --delta 1e-5 --rating-range 1,5";
+    // a column with two meanings is refused before anything is paid
+    let twice = sandbox.run(&words(&format!("{line} --user-col film --item-col film")));
+    twice.exits(2).says(&["--user-col and --item-col"]);
+    assert!(!sandbox.exists("named"));
+    sandbox.run(&words(&format!("{line} {named}"))).exits(0);
+    let night = |number: u32, more: &str| {
+        let line = format!("nightly run named ratings.csv --night {number} {more}");
+        sandbox.run(&words(&line))
+    };
+    night(0, "").exits(0);
+    let certificate = sandbox.text("named/model/certificate.json");
+    assert!(certificate.contains("the column `person`"), "{certificate}");
+    // a night may name another one, and then the others are as they were
+    sandbox.write("ratings.csv", with_header("somebody,film,stars"));
+    night(1, "").exits(4).says(&["looked for person"]);
+    night(1, "--user-col somebody").exits(0);
+    // a state without named columns looks for the usual ones, as before
+    sandbox.write("ratings.csv", with_header("user,item,rating"));
+    night(2, "").exits(4);
+    let settings = sandbox.value("state/nightly.json");
+    assert!(settings.get("columns").is_none(), "{settings}");
+    self::night(&sandbox, 0, "").exits(0);
+}
+
+#[test]
+fn columns_of_nights_of_rows_are_named_once() {
+    let sandbox = Sandbox::new();
+    let text = samples(40).replacen("user,", "clinic,", 1);
+    let (header, rows) = text.split_once('\n').unwrap();
+    sandbox.write("rows.csv", &text);
+    sandbox.write("bare.csv", rows);
+    let init = |state: &str, more: &str| {
+        let line = format!(
+            "nightly init-rows {state} --rank 1 --target-col target --feature-cols a,b --lifetime-epsilon 8 --delta 1e-5 {more}"
+        );
+        sandbox.run(&words(&line)).exits(0)
+    };
+    init("named", "--user-col clinic").prints(&["3 columns have none", "--bounds"]);
+    let bare =
+        format!("--user-col clinic --header {header} --feature-range -9,9 --target-range -9,9");
+    let ranged = init("bare", &bare);
+    assert!(!ranged.stdout.contains("have none"), "{}", ranged.stdout);
+    for (state, file) in [("named", "rows.csv"), ("bare", "bare.csv")] {
+        let line = format!("nightly run-rows {state} {file} --night 0");
+        sandbox.run(&words(&line)).exits(0);
+    }
+    sandbox
+        .run(&words("nightly run-rows named bare.csv --night 1"))
+        .exits(4);
+}
+
+#[test]
+fn mistaken_arguments_of_nights_are_named() {
+    let sandbox = begun();
+    let epsilon = "nightly init other --items items.csv --epsilon 4 --delta 1e-5";
+    sandbox
+        .run(&words(epsilon))
+        .exits(2)
+        .says(&["--lifetime-epsilon is the epsilon of all nights"]);
+    let hint = "--lifetime-epsilon is";
+    let other = sandbox.run(&words("nightly status state --epsilon 4"));
+    assert!(!other.exits(2).stderr.contains(hint));
+    let swapped = "STATE and RATINGS are swapped: state is the folder of a nightly state";
+    sandbox
+        .run(&words("nightly run ratings.csv state"))
+        .exits(2)
+        .says(&[swapped]);
+    sandbox
+        .run(&words("nightly run-rows ratings.csv state"))
+        .exits(2)
+        .says(&["STATE and ROWS are swapped"]);
+    sandbox
+        .run(&words("nightly run ratings.csv items.csv"))
+        .exits(2)
+        .says(&["ratings.csv is not the folder of a nightly state"]);
+}
+
+#[test]
+fn a_list_of_users_to_erase_may_have_a_header_with_a_usual_name() {
+    let sandbox = begun();
+    night(&sandbox, 0, "").exits(0);
+    let erase = |text: &str| {
+        sandbox.write("list.csv", text);
+        sandbox.run(&words("nightly erase state --list list.csv"))
+    };
+    let first = "the first line of the list is one of them";
+    for header in ["user", "userId", "user_id"] {
+        let done = erase(&format!("{header}\n{USER}8\n")).exits(0);
+        done.prints(&["marked as erased: 1,"]);
+    }
+    let done = erase(&format!("person\n{USER}8\n")).exits(0);
+    done.prints(&["marked as erased: 2 (", first]);
+    erase(&format!("user,since\n{USER}8,2020\n"))
+        .exits(4)
+        .says(&["line 1 has 2 columns; expected one id on each line"]);
+}
+
 /// Everybody sees whether there is a night, so it must not follow from how many users are new, or from how few there are.
 #[test]
 fn nights_are_made_whoever_comes() {
@@ -630,6 +754,14 @@ fn nights_are_made_whoever_comes() {
     sandbox.write("ratings.csv", "user,item,rating\n");
     night(&sandbox, 3, "").exits(0);
     assert_eq!(status(&sandbox)["n_listed"], 4);
+    // which the owner is told, and nobody else
+    let said = "no records were left to learn from";
+    let internal = sandbox.run(&words("nightly status state --show-internal"));
+    internal.exits(0).prints(&[said]);
+    let public = sandbox.run(&words("nightly status state")).exits(0);
+    assert!(!public.stdout.contains(said), "{}", public.stdout);
+    let report = sandbox.text("state/model/report.json");
+    assert!(!report.contains(said), "{report}");
     sandbox
         .dp(&words("verify state/model --recompute"))
         .exits(0);
@@ -640,6 +772,11 @@ fn the_status_shows_errors_by_night_to_the_owner() {
     let sandbox = begun();
     for number in [0, 1] {
         night(&sandbox, number, "").exits(0);
+        // a file of an earlier version has no baselines
+        if number == 0 {
+            let old = "night,metric,value\n0,RMSE test,0.75\n";
+            sandbox.write("state/internal-nights.csv", old);
+        }
     }
     assert_eq!(status(&sandbox)["internal_by_night"], serde_json::json!([]));
     let hidden = sandbox
@@ -655,14 +792,45 @@ fn the_status_shows_errors_by_night_to_the_owner() {
     let found = found.exits(0).json();
     let figures = found["internal_by_night"].as_array().unwrap();
     assert_eq!(figures.len(), 2);
+    assert_eq!(
+        (&figures[0]["value"], &figures[0]["baseline"]),
+        (&0.75.into(), &serde_json::Value::Null)
+    );
     assert_eq!(figures[1]["night"], 1);
+    let metrics = &sandbox.value("state/model-internal/internal.json")["metrics"];
+    let metrics = metrics.as_array().unwrap();
+    let baseline = figures[1]["baseline"].as_str().unwrap();
+    let of_baseline = |metric: &&serde_json::Value| metric[0].as_str().unwrap().ends_with(baseline);
+    let expected = metrics.iter().find(of_baseline).unwrap()[1]
+        .as_f64()
+        .unwrap();
+    let value = figures[1]["baseline_value"].as_f64().unwrap();
+    assert!((value - expected).abs() < 1e-6, "{value} {expected}");
     assert!(figures[1]["value"].as_f64().unwrap() > 0.0);
     let shown = sandbox
         .run(&words("nightly status state --show-internal"))
         .exits(0)
         .stdout
         .clone();
-    assert!(shown.contains("not to be published"), "{shown}");
+    let said = format!("; {baseline} {value:.4} (internal: not to be published)");
+    assert!(shown.contains(&said), "{shown}");
+    assert!(shown.contains("RMSE test 0.7500 (internal"), "{shown}");
+}
+
+#[test]
+fn the_status_tells_the_model_of_the_last_night_from_what_the_next_one_learns() {
+    let sandbox = begun();
+    let before = sandbox.run(&words("nightly status state")).exits(0);
+    before.prints(&["none yet", "learns item biases alone"]);
+    let made = night(&sandbox, 0, "--json").exits(0).json();
+    // the state of nights whose sums were clear enough for tastes to begin
+    let mut kept = sandbox.value("state/nights.json");
+    kept["n_tastes"] = 8.into();
+    sandbox.write("state/nights.json", kept.to_string());
+    let status = sandbox.run(&words("nightly status state --json")).exits(0);
+    assert_eq!(status.json()["model"], made["model"]);
+    let shown = sandbox.run(&words("nightly status state")).exits(0);
+    shown.prints(&["(item bias only)", "learns item biases and 8 tastes"]);
 }
 
 #[test]
@@ -874,10 +1042,14 @@ fn nights_of_rows_and_of_ratings_are_not_mixed_up() {
     let text = samples(40).replacen("a,b,c", "a,b,x", 1);
     sandbox.write("other.csv", text);
     let run = sandbox.run(&words("nightly run-rows state other.csv --night 0"));
-    let run = run
-        .exits(4)
-        .says(&["feature column not found", "under the same names"]);
-    assert!(!run.stderr.contains("--feature-cols"), "{}", run.stderr);
+    let run = run.exits(4).says(&[
+        "feature column not found",
+        "init-rows",
+        "under the same names",
+    ]);
+    for other in ["--feature-cols", "item-features.csv", "user,item,rating"] {
+        assert!(!run.stderr.contains(other), "{}", run.stderr);
+    }
     assert_eq!(sandbox.read("state/ledger"), ledger);
     let of_ratings = begun();
     of_ratings.write("rows.csv", samples(40));

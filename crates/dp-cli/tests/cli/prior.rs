@@ -41,6 +41,107 @@ fn public_ratings_become_a_prior_that_a_run_takes_and_its_model_follows_from() {
     assert_ne!(with, sandbox.read("without/item_factors.safetensors"));
 }
 
+/// Ratings of 200 users of whom half like even items and half odd ones, and two priors: one with
+/// this taste, and one with another.
+fn with_tastes() -> Sandbox {
+    let sandbox = Sandbox::new();
+    let mut ratings = "user,item,rating\n".to_owned();
+    for user in 0..200 {
+        for n in 0..12 {
+            let item = (5 * user + n) % 24;
+            let rating = if (user + item) % 2 == 0 { 4 } else { 2 };
+            writeln!(ratings, "u{user},i{item},{rating}").unwrap();
+        }
+    }
+    sandbox.write("ratings.csv", ratings);
+    for (name, width) in [("right.csv", 1), ("wrong.csv", 2)] {
+        let rows = (0..24).map(|item| format!("i{item},0,{}\n", [0.5, -0.5][item / width % 2]));
+        let rows: String = rows.collect();
+        sandbox.write(name, format!("item,bias,taste_1\n{rows}"));
+    }
+    sandbox
+}
+
+#[test]
+fn the_outcome_of_the_vote_on_a_prior_is_in_everything_that_is_published() {
+    let sandbox = with_tastes();
+    for (prior, is_kept) in [("right.csv", true), ("wrong.csv", false)] {
+        let run = ["--epsilon", "10", "--delta", "1e-5", "--no-ledger"];
+        let files = ["--prior", prior, "--item-ids-are-public", "--force"];
+        let train = |more: &[&str]| {
+            let command = ["train", "ratings.csv", "--out", "model"];
+            let all = [&command[..], &run, &files, more].concat();
+            sandbox.dp(&all).exits(0)
+        };
+        let json = train(&["--json"]).json();
+        assert_eq!(json["prior_votes"]["kept"], is_kept, "{prior}");
+        let summary = train(&[]);
+
+        let released = sandbox.value("model/report.json");
+        let votes = &released["prior_votes"];
+        let of = |name: &str| votes[name].as_f64().unwrap();
+        let (sum, noise, needed) = (of("sum"), of("noise_stddev"), of("needed"));
+        assert!((needed - 5.0 * noise).abs() < 1e-9);
+        let expected = if is_kept { 200.0 } else { -200.0 };
+        assert!((sum - expected).abs() < 8.0 * noise, "{prior}: {votes}");
+        assert_eq!(votes["kept"], is_kept);
+        assert_eq!(
+            &sandbox.value("model/model-card.json")["prior_votes"],
+            votes
+        );
+        let outcome = if is_kept { "kept" } else { "not kept" };
+        let said = format!(
+            "users voted on its taste factors: {sum:.0} \u{b1} {noise:.0} ({outcome}; needs more than {needed:.0})"
+        );
+        summary.prints(&[&said]);
+        for page in ["report.md", "model-card.md"] {
+            let text = sandbox.text(&format!("model/{page}"));
+            assert!(text.contains(&said), "{page}: {text}");
+        }
+        sandbox.dp(&["verify", "model"]).exits(0);
+        sandbox.dp(&["report", "model"]).exits(0);
+        assert!(sandbox.text("model/report.html").contains(&said));
+    }
+}
+
+#[test]
+fn columns_of_public_ratings_are_named_as_those_of_private_ones() {
+    let sandbox = with_public();
+    sandbox.dp(&MAKE).exits(0);
+    let usual = sandbox.text("prior.csv");
+    let rows = sandbox.text("public.csv");
+    let rows = rows.split_once('\n').unwrap().1;
+    sandbox.write("other.csv", format!("person,film,stars\n{rows}"));
+    sandbox.write("bare.csv", rows);
+    let make = |file: &str, flags: &[&str]| {
+        let command = ["evidence", "ratings", file, "--out", "other-prior.csv"];
+        let run = sandbox.dp(&[&command[..], flags].concat());
+        let made = sandbox.exists("other-prior.csv");
+        let made = made.then(|| sandbox.text("other-prior.csv"));
+        let _ = std::fs::remove_file(sandbox.path("other-prior.csv"));
+        (run, made)
+    };
+    let names = [
+        "--user-col",
+        "person",
+        "--item-col",
+        "film",
+        "--rating-col",
+        "stars",
+    ];
+    assert_eq!(make("other.csv", &names).1.as_ref(), Some(&usual));
+    let header = ["--header", "user,item,rating"];
+    assert_eq!(make("bare.csv", &header).1.as_ref(), Some(&usual));
+
+    let (refused, made) = make("other.csv", &[]);
+    refused
+        .exits(4)
+        .says(&["looked for user, userId, user_id", "--user-col"]);
+    let (both, _) = make("other.csv", &["--user-col", "film", "--item-col", "film"]);
+    both.exits(2).says(&["--user-col and --item-col"]);
+    assert_eq!(made, None);
+}
+
 #[test]
 fn a_model_with_a_prior_is_recomputed_from_its_folder_and_not_with_another_prior() {
     let sandbox = with_public();

@@ -61,6 +61,7 @@ fn json_is_one_object_with_the_documented_keys() {
         "internal_folder",
         "method",
         "n_items",
+        "prior_votes",
         "rating_scale.center",
         "rating_scale.center_is_learnt",
         "rating_scale.has_long_tails",

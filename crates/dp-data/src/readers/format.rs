@@ -343,7 +343,7 @@ impl<'t, 'a> Header<'t, 'a> {
     pub(super) fn has(&self, role: ColumnRole, name: Option<&str>) -> bool {
         self.names
             .iter()
-            .any(|n| Some(n.as_str()) == name || is_usual(n, role))
+            .any(|n| Some(n.as_str()) == name || is_usual_column(n, role))
     }
 
     /// The name of a column.
@@ -354,7 +354,13 @@ impl<'t, 'a> Header<'t, 'a> {
     /// The first usual name that occurs in the header; none if two columns could be meant, because
     /// a wrong user column would protect the wrong unit.
     fn find_usual(&self, role: ColumnRole) -> Option<usize> {
-        if self.names.iter().filter(|n| is_usual(n, role)).count() > 1 {
+        if self
+            .names
+            .iter()
+            .filter(|n| is_usual_column(n, role))
+            .count()
+            > 1
+        {
             return None;
         }
         usual_names(role).iter().find_map(|usual| {
@@ -399,7 +405,7 @@ impl<'t, 'a> Header<'t, 'a> {
     fn unknown(&self, role: ColumnRole, name: Option<&str>) -> Error {
         let is_meant = |found: &&String| match name {
             Some(name) => *found == name,
-            None => is_usual(found, role),
+            None => is_usual_column(found, role),
         };
         Error::UnknownColumn {
             is_ambiguous: self.names.iter().filter(is_meant).count() > 1,
@@ -418,7 +424,8 @@ impl<'t, 'a> Header<'t, 'a> {
 }
 
 /// Whether a column of this name is read without being named.
-fn is_usual(name: &str, role: ColumnRole) -> bool {
+#[must_use]
+pub fn is_usual_column(name: &str, role: ColumnRole) -> bool {
     let mut usual = usual_names(role).iter();
     usual.any(|usual| name.eq_ignore_ascii_case(usual))
 }

@@ -17,7 +17,7 @@ mod ratings;
 mod samples;
 mod table;
 
-pub use format::{Layout, RatingsColumns, RatingsFormat};
+pub use format::{Layout, RatingsColumns, RatingsFormat, is_usual_column};
 pub use items::{ItemAttributes, read_item_attributes, read_item_table, read_whole_item_table};
 pub use items::{check_catalogue, check_item_list, check_no_user_ids, read_catalogue};
 pub use leaf::{LeafRows, read_leaf, read_leaf_from};

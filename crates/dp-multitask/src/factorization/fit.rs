@@ -14,6 +14,7 @@ use super::item_posterior::ItemEvidence;
 use super::item_update::{ItemUpdate, ScoreModel, UserMatrix};
 use super::model::FactorModel;
 use super::params::{FactorizationParams, MatrixFactorization};
+use super::prior_rounds::PriorVotes;
 #[cfg(privacy_mutants)]
 use super::rating_scale::RatingScale;
 use super::rating_scale::ScaleContribution;
@@ -34,6 +35,8 @@ pub(super) struct RoundState {
     pub(super) users: Option<UserMatrix>,
     /// Whether users' factors come from taste factors that a prior had.
     pub(super) are_described: bool,
+    /// The users' votes on these, if there were any.
+    pub(super) votes: Option<PriorVotes>,
     /// Evidence from the rounds about the items, if one matrix is used for all.
     pub(super) evidence: ItemEvidence,
 }
@@ -193,7 +196,7 @@ impl MatrixFactorization {
         }
         let factors = self.as_released(&rounds, counts.as_ref())?;
         let model = FactorModel::new(params.scoring(rounds.dim), factors, run.provenance())?;
-        let model = model.with_counts(counts);
+        let model = model.with_counts(counts).with_prior_votes(rounds.votes);
         match fit.standard_errors(&rounds)? {
             Some(errors) => model.with_standard_errors(errors),
             None => Ok(model),
@@ -376,6 +379,7 @@ impl RoundState {
             matrices: None,
             users: None,
             are_described: false,
+            votes: None,
             evidence: ItemEvidence::default(),
         })
     }

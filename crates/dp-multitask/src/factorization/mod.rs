@@ -27,6 +27,7 @@ pub use nightly::{
     NightContribution, NightState, NightlyFactorization, NightlyModel, NightlyParams,
 };
 pub use params::{FactorizationParams, MatrixFactorization};
+pub use prior_rounds::PriorVotes;
 pub use rating_scale::{RatingScale, ScaleContribution};
 
 pub(crate) use fit::initial_factors;

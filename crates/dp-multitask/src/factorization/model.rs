@@ -6,6 +6,7 @@ use rayon::prelude::*;
 
 use super::item_update::ScoreModel;
 use super::params::in_public_range;
+use super::prior_rounds::PriorVotes;
 use super::rating_scale::RatingScale;
 use super::user_step::{Design, UserScratch, UserStep};
 use crate::{Error, LocalBias, NoisyCounts, Provenance, Result};
@@ -90,6 +91,7 @@ pub struct FactorModel {
     provenance: Provenance,
     counts: Option<NoisyCounts>,
     scale: Option<RatingScale>,
+    prior_votes: Option<PriorVotes>,
     standard_errors: Option<Vec<f64>>,
 }
 
@@ -126,6 +128,7 @@ impl FactorModel {
             provenance,
             counts: None,
             scale: None,
+            prior_votes: None,
             standard_errors: None,
         })
     }
@@ -184,6 +187,19 @@ impl FactorModel {
     #[must_use]
     pub const fn scale(&self) -> Option<&RatingScale> {
         self.scale.as_ref()
+    }
+
+    /// The same model with the outcome of the votes on the taste factors of its prior.
+    #[must_use]
+    pub(super) const fn with_prior_votes(mut self, votes: Option<PriorVotes>) -> Self {
+        self.prior_votes = votes;
+        self
+    }
+
+    /// The released outcome of the users' votes on the taste factors of the prior, if they voted.
+    #[must_use]
+    pub const fn prior_votes(&self) -> Option<&PriorVotes> {
+        self.prior_votes.as_ref()
     }
 
     /// Whether the item biases are exactly the released counts, as after

@@ -32,6 +32,20 @@ const MOST_LOSS: f64 = 0.02;
 /// Errors that differ by at most this part are the same up to rounding.
 const SAME: f64 = 1e-9;
 
+/// The released outcome of the users' votes on the taste factors of a prior. Public.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PriorVotes {
+    /// Votes for the taste factors minus votes against them, with noise.
+    pub sum: f64,
+    /// Standard deviation of the noise.
+    pub noise_stddev: f64,
+    /// The taste factors are kept if the sum is above this.
+    pub needed: f64,
+    /// Whether users' factors come from them.
+    pub kept: bool,
+}
+
 /// One user's vote on the taste factors `q_i` of a prior.
 ///
 /// ```text
@@ -136,9 +150,17 @@ impl MatrixFactorization {
             penalties: params.training_penalties,
         };
         let released = run.vector(data, (1, 1.0), &vote)?;
-        let votes: f64 = released.values().iter().sum();
+        let (sum, noise_stddev) = (released.values().iter().sum(), released.noise_stddev());
+        let needed = LEAST_DEVIATIONS * noise_stddev;
+        let kept = sum > needed;
+        rounds.votes = Some(PriorVotes {
+            sum,
+            noise_stddev,
+            needed,
+            kept,
+        });
         let mut fit = self.clone();
-        if votes > LEAST_DEVIATIONS * released.noise_stddev() {
+        if kept {
             (rounds.are_described, rounds.dim, rounds.factors) = (true, dim, factors);
             fit.params.clip_norm = params.clip_norm.min(CLIP_NORM);
         } else {

@@ -41,7 +41,9 @@ pub(crate) use run_files::{
 };
 pub use statement::PlanOverview;
 pub(crate) use statement::{INTERNAL_HEAD, budget_shares, privacy_overview, released};
-pub(crate) use train_report::{Comparison, NO_TASTES, TrainRelease, TrainReport, TrainSettings};
+pub(crate) use train_report::{
+    Comparison, NO_TASTES, TrainRelease, TrainReport, TrainSettings, votes_fact,
+};
 
 /// A number of releases in words.
 pub fn releases_in_words(n: u64) -> String {

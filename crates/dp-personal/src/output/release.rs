@@ -326,6 +326,7 @@ pub(super) fn released_of<R: Release + ?Sized>(of: &R) -> ReleasedRun {
         counts: None,
         comparison: None,
         rating_scale: None,
+        prior_votes: None,
         charts: of.charts(),
         settings: of.settings(),
         warnings: Vec::new(),

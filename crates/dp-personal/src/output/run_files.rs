@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use dp_accounting::Certificate;
-use dp_multitask::{NoisyCounts, RatingScale};
+use dp_multitask::{NoisyCounts, PriorVotes, RatingScale};
 use dp_page::{BarRow, Bars, Chart, Unit};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -52,6 +52,9 @@ pub(crate) struct ReleasedRun {
     /// The scale of ratings, if it was learned. Earlier versions wrote none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) rating_scale: Option<RatingScale>,
+    /// The outcome of the users' votes on the taste factors of a prior. Earlier versions wrote none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) prior_votes: Option<PriorVotes>,
     pub(crate) charts: Vec<ChartData>,
     pub(crate) settings: Value,
     /// Warnings that follow from settings alone. Earlier versions wrote none.

@@ -5,7 +5,8 @@ use std::borrow::Cow;
 use dp_accounting::Certificate;
 use dp_data::Ratings;
 use dp_multitask::{
-    FactorModel, FactorizationParams, Feedback, Fitted, NoisyCounts, RatingScale, ScoreModel,
+    FactorModel, FactorizationParams, Feedback, Fitted, NoisyCounts, PriorVotes, RatingScale,
+    ScoreModel,
 };
 use dp_page::{Table, short};
 use serde::{Deserialize, Serialize};
@@ -186,6 +187,7 @@ impl<S: TrainSettings> Release for TrainRelease<'_, S> {
             counts: self.fitted.model.counts().cloned(),
             comparison: self.comparison.clone(),
             rating_scale: self.fitted.model.scale().copied(),
+            prior_votes: self.fitted.model.prior_votes().copied(),
             ..released_of(self)
         }
     }
@@ -261,8 +263,10 @@ impl<S: TrainSettings> RunReport for TrainReport<'_, S> {
         );
         let comparison = release.comparison.as_ref();
         let scale = release.fitted.model.scale().map(scale_facts);
+        let votes = release.fitted.model.prior_votes().map(votes_fact);
         let facts = by_rule.then_some(reason).into_iter();
         facts
+            .chain(votes)
             .chain(scale.into_iter().flatten())
             .chain(comparison.into_iter().flat_map(Comparison::facts))
             .collect()
@@ -322,6 +326,7 @@ impl<S: TrainSettings> RunReport for TrainReport<'_, S> {
             "steps": release.params.n_rounds(),
             "n_items": release.fitted.model.n_items(),
             "rating_scale": release.fitted.model.scale(),
+            "prior_votes": release.fitted.model.prior_votes(),
             "released": comparison,
         });
         let internal = json!({
@@ -337,6 +342,23 @@ impl<S: TrainSettings> RunReport for TrainReport<'_, S> {
 /// Share of ratings far from their user's mean above which the report mentions that they are
 /// clipped.
 const MANY: f64 = 0.05;
+
+/// The released outcome of the users' votes on the taste factors of a prior.
+pub(crate) fn votes_fact(votes: &PriorVotes) -> (String, String) {
+    let PriorVotes {
+        sum,
+        noise_stddev,
+        needed,
+        kept,
+    } = votes;
+    let outcome = if *kept { "kept" } else { "not kept" };
+    fact(
+        "prior",
+        format!(
+            "users voted on its taste factors: {sum:.0} \u{b1} {noise_stddev:.0} ({outcome}; needs more than {needed:.0})"
+        ),
+    )
+}
 
 /// Facts about the released scale of ratings.
 fn scale_facts(scale: &RatingScale) -> Vec<(String, String)> {

@@ -132,6 +132,7 @@ impl<'a> Card<'a> {
             title: format!("Model card: {}", title(self.run)),
             facts: facts
                 .map(|(name, value)| (name.to_owned(), value))
+                .chain(self.run.votes())
                 .collect(),
             lead: "Made from published values alone; report.md has all of them.".to_owned(),
             caution: (!self.run.is_private())
@@ -199,6 +200,7 @@ impl<'a> Card<'a> {
                 "not_covered": statement.not_covered,
                 "tuning_included": statement.tuning_included,
             },
+            "prior_votes": run.released.as_ref().map(|of| &of.prior_votes),
             "metrics": certificate.metrics,
             "limitations": self.limits,
             "settings": run.released.as_ref().map(|of| &of.settings),

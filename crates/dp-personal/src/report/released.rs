@@ -101,6 +101,7 @@ pub(super) fn facts(run: &ReportedRun<'_>) -> Vec<(String, String)> {
     let facts = facts.into_iter().chain(target).chain(date);
     facts
         .map(|(name, value)| (name.to_owned(), value))
+        .chain(run.votes())
         .collect()
 }
 

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use crate::error::{Error, Result};
 use crate::output::{
     EVALUATION, FACTORS, INTERNAL, ITEMS_COMMAND, InternalRun, OutputFolder, RELEASED, ReleasedRun,
-    internal_folder_of, read_model, read_run_file, warn,
+    internal_folder_of, read_model, read_run_file, votes_fact, warn,
 };
 use crate::workflows::evaluate::Evaluated;
 use crate::workflows::ledger::{last_of, ledger_blocks};
@@ -154,6 +154,13 @@ impl<'a> ReportedRun<'a> {
             (command, Some(method)) => format!("{command}, {method}"),
             (command, None) => command.to_owned(),
         }
+    }
+
+    /// Name and value of the outcome of the users' votes on the taste factors of a prior, if they
+    /// voted.
+    pub(super) fn votes(&self) -> Option<(String, String)> {
+        let votes = self.released.as_ref()?.prior_votes.as_ref();
+        votes.map(votes_fact)
     }
 
     /// Description of the model in one line.

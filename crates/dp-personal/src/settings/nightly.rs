@@ -45,6 +45,20 @@ settings! {
         ledger: Option<PathBuf> = { value_name: "FILE", usual: "STATE/ledger" },
         /// Name of the data set in ledger and certificate
         data_set: Option<String> = { value_name: "NAME", usual: "the state folder's name" },
+        /// Columns of every night's ratings.
+        columns: NightColumnSettings = flatten,
+    }
+
+    /// Names of columns that nights use if they are given no others.
+    struct NightColumnSettings under "Columns of all nights, unless a night names others" {
+        /// Name of the user column
+        user_col: Option<String> = { value_name: "NAME", usual: "`user`, `userId` or `user_id`" },
+        /// Name of the item column
+        item_col: Option<String> = { value_name: "NAME", usual: "`item`, `item_id`, `movieId`, ..." },
+        /// Name of the rating column
+        rating_col: Option<String> = { value_name: "NAME", usual: "`rating`" },
+        /// Names of all columns, in order, if the files have no header
+        header: Option<Vec<String>> = { value_name: "NAME,...", delimiter: ',' },
     }
 
     /// Settings of one night.
@@ -91,6 +105,10 @@ settings! {
         ledger: Option<PathBuf> = { value_name: "FILE", usual: "STATE/ledger" },
         /// Name of the data set in ledger and certificate
         data_set: Option<String> = { value_name: "NAME", usual: "the state folder's name" },
+        /// Name of the user column of all nights, unless a night names another
+        user_col: Option<String> = { value_name: "NAME", usual: "`user`, `userId` or `user_id`" },
+        /// Names of all columns of all nights, in order, if the files have no header
+        header: Option<Vec<String>> = { value_name: "NAME,...", delimiter: ',' },
         /// Ranges that are known without the data.
         ranges: RangeSettings = flatten,
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use dp_data::TableSource;
 
-use super::{GeneratedSettings, Range, choices, settings};
+use super::{GeneratedSettings, Range, RatingColumnSettings, choices, settings};
 
 choices! {
     /// The kind of public data.
@@ -73,6 +73,8 @@ settings! {
         feature_cols: Option<Vec<String>> = { value_name: "NAMES", delimiter: ',', requires: ["items"] },
         /// Taste factors per item
         n_tastes: usize = { long: "tastes", value_name: "N", default: "9", range: Range::of(0.0, 255.0) },
+        /// Columns of the ratings.
+        columns: RatingColumnSettings = flatten,
     }
 
     /// Settings to verify a certificate.

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use dp_core::{Interactions, InteractionsBuilder};
-use dp_data::{FeatureVocabulary, ItemCatalogue, Ratings, RatingsFormat, SplitFractions};
+use dp_data::{FeatureVocabulary, ItemCatalogue, Ratings, SplitFractions};
 use dp_multitask::{PublicItems, PublicRatings};
 
 use crate::error::{Error, Result};
@@ -48,7 +48,7 @@ pub fn evidence(args: &EvidenceSettings) -> Result<EvidenceTable> {
             path: args.out.clone(),
         });
     }
-    let ratings = dp_data::read_ratings(&args.ratings, &RatingsFormat::default())?;
+    let ratings = dp_data::read_ratings(&args.ratings, &args.columns.format(true)?)?;
     let described = match &args.items {
         Some(path) => Described::read(path, args.feature_cols.as_deref())?,
         None => Described::unknown(ratings.catalogue().clone()),

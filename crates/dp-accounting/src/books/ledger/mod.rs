@@ -31,7 +31,7 @@ pub use lines::{LEDGER_SCHEMA, hex, sha256_hex};
 pub use nights::{LedgerNight, LifetimeState};
 use opening::{check_header, check_version, corrupt, header, mend, now};
 use replay::{Chain, Replayed, Tail, replay};
-use store::Store;
+use store::{Store, io_error, not_a_file};
 pub use summary::{LedgerEntry, LedgerNote, LedgerSummary};
 
 /// The privacy ledger of one data set: every plan is charged here before any noise is drawn.
@@ -297,10 +297,11 @@ impl Ledger {
     /// [`Error::LedgerCorrupt`] if it is damaged or not a ledger; [`Error::Io`].
     pub fn audit(path: impl AsRef<Path>) -> Result<LedgerSummary> {
         let path = path.as_ref();
-        let bytes = std::fs::read(path).map_err(|source| Error::Io {
-            path: path.to_owned(),
-            source,
-        })?;
+        let found = std::fs::metadata(path).map_err(|source| io_error(path, source))?;
+        if found.is_dir() {
+            return Err(io_error(path, not_a_file(&found)));
+        }
+        let bytes = std::fs::read(path).map_err(|source| io_error(path, source))?;
         LedgerSummary::of(&bytes, path)
     }
 

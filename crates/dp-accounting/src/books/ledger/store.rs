@@ -42,10 +42,7 @@ impl Store {
         for _ in 0..OPENINGS {
             let found = fs::metadata(path).map_err(|source| missing_or_io(path, source))?;
             if !found.is_file() {
-                return Err(io(io::Error::new(
-                    io::ErrorKind::InvalidInput,
-                    "not a regular file",
-                )));
+                return Err(io(not_a_file(&found)));
             }
             let file = OpenOptions::new()
                 .read(true)
@@ -490,6 +487,14 @@ fn missing_or_io(path: &Path, source: io::Error) -> Error {
             path: path.to_owned(),
         },
         _ => io_error(path, source),
+    }
+}
+
+/// The error of a path at which there is no regular file.
+pub(super) fn not_a_file(found: &fs::Metadata) -> io::Error {
+    match found.is_dir() {
+        true => io::Error::new(io::ErrorKind::IsADirectory, "a folder, not a ledger"),
+        false => io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"),
     }
 }
 

@@ -28,7 +28,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use dp_accounting::{Ledger, LifetimeState, Pace, Plan, gdp};
 use dp_core::{ApproxDp, Interactions, InteractionsBuilder, Private, params};
-use dp_data::{FeatureVocabulary, ItemCatalogue, Ratings, TableSource, user_key};
+use dp_data::{FeatureVocabulary, ItemCatalogue, TableSource, user_key};
 use dp_mechanism::{NoiseSource, PacedLifetime, ReleaseList, Run, Trainer};
 use dp_multitask::{FactorModel, Fitted, NightState, NightlyFactorization, NightlyParams};
 use dp_page::{Block, terminal};
@@ -48,15 +48,16 @@ use crate::error::{Error, Result};
 use crate::evaluate::Evaluation;
 use crate::item_features::read_columns;
 use crate::output::{
-    Aside, Headline, HeldOutBy, INTERNAL_PAGE, OutputFolder, Release, RunReport, Seconds,
-    StagedFolder, TrainRelease, TrainReport, TrainSettings, internal_folder_of, pretty,
-    replace_files, replace_private, rounded_down, warn,
+    Aside, Headline, HeldOutBy, INTERNAL, INTERNAL_PAGE, InternalRun, OutputFolder, RELEASED,
+    Release, ReleasedRun, RunReport, Seconds, StagedFolder, TrainRelease, TrainReport,
+    TrainSettings, internal_folder_of, pretty, read_run_file, replace_files, replace_private,
+    rounded_down, warn,
 };
 use crate::prior::read_user_ids;
 use crate::settings::{
     FeedbackKind, FeedbackSettings, InputSettings, LedgerChoice, LedgerFile, LedgerSettings,
-    Method, NightlyEraseSettings, NightlyInitSettings, NightlyPublishSettings, NightlyRunSettings,
-    NightlyStatusSettings, ONE_LEDGER, PublishSettings,
+    Method, NightColumnSettings, NightlyEraseSettings, NightlyInitSettings, NightlyPublishSettings,
+    NightlyRunSettings, NightlyStatusSettings, ONE_LEDGER, PublishSettings, RatingColumnSettings,
 };
 use crate::warnings;
 use crate::watch::{Watch, go_on};
@@ -102,6 +103,9 @@ struct State {
     /// The columns of the catalogue that contain the items' features.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     feature_cols: Option<Vec<String>>,
+    /// Names of the columns of the nights' data that were given to `init`.
+    #[serde(default, skip_serializing_if = "Columns::is_empty")]
+    columns: Columns,
     /// Days since 1970 of the first day.
     first_day: u64,
     /// The items that nights were trained with; none in a state written by an earlier version,
@@ -118,6 +122,48 @@ enum Learned {
     Items(Box<NightlyParams>),
     /// A subspace that users' linear models share, from labelled rows.
     Rows(RowNights),
+}
+
+/// Names of columns that a night uses unless it is given others.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Columns {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user_col: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    item_col: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rating_col: Option<String>,
+    /// Names of all columns, in order, if files have no header.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    header: Option<Vec<String>>,
+}
+
+impl Columns {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    fn of_ratings(&self) -> RatingColumnSettings {
+        let own = self.clone();
+        RatingColumnSettings {
+            user_col: own.user_col,
+            item_col: own.item_col,
+            rating_col: own.rating_col,
+            header: own.header,
+        }
+    }
+
+    /// The columns of a night of ratings that was given these.
+    fn or_given(&self, given: &RatingColumnSettings) -> RatingColumnSettings {
+        let (usual, given) = (self.of_ratings(), given.clone());
+        RatingColumnSettings {
+            user_col: given.user_col.or(usual.user_col),
+            item_col: given.item_col.or(usual.item_col),
+            rating_col: given.rating_col.or(usual.rating_col),
+            header: given.header.or(usual.header),
+        }
+    }
 }
 
 /// The first items of a state, which must be unchanged on later nights.
@@ -140,10 +186,12 @@ impl State {
     fn open(folder: &Path) -> Result<Self> {
         let path = folder.join(SETTINGS);
         let bytes = fs::read(&path).map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => Error::Usage(format!(
-                "{} is not the folder of a nightly state: `dp nightly init` creates one",
-                folder.display()
-            )),
+            std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => {
+                Error::Usage(format!(
+                    "{} is not the folder of a nightly state: `dp nightly init` creates one",
+                    folder.display()
+                ))
+            }
             _ => Error::read(&path, error),
         })?;
         let found: Self = serde_json::from_slice(&bytes).map_err(|e| Error::model(&path, e))?;
@@ -157,6 +205,18 @@ impl State {
                 ..found
             }),
             other => Err(Error::model(&path, format!("schema {other} is not known"))),
+        }
+    }
+
+    /// The state of a night of `data`, which is called `name`.
+    fn of_night(folder: &Path, data: &TableSource, name: &str) -> Result<Self> {
+        match data.file().filter(|path| path.join(SETTINGS).is_file()) {
+            Some(path) if !folder.join(SETTINGS).exists() => Err(Error::Usage(format!(
+                "`state` and `{name}` are swapped: {} is the folder of a nightly state, and {} is not",
+                path.display(),
+                folder.display()
+            ))),
+            _ => Self::open(folder),
         }
     }
 
@@ -336,6 +396,28 @@ impl State {
         }
     }
 
+    /// What users' data will be summed for on the next night.
+    fn next_night(&self, kept: Option<&Value>) -> String {
+        let kept = kept.unwrap_or(&Value::Null);
+        match &self.settings {
+            Learned::Items(params) => {
+                let level = match self.feedback(params).feedback {
+                    FeedbackKind::Explicit => "item biases",
+                    FeedbackKind::Implicit => "popularity",
+                };
+                match kept["n_tastes"].as_u64().unwrap_or(0) {
+                    0 => format!("learns {level} alone"),
+                    1 => format!("learns {level} and 1 taste"),
+                    n => format!("learns {level} and {n} tastes"),
+                }
+            }
+            Learned::Rows(_) => match kept["stage"].as_str() {
+                Some(stage) => format!("stage `{stage}`"),
+                None => "the first stage".to_owned(),
+            },
+        }
+    }
+
     /// Tonight's number by the calendar.
     fn today(&self) -> u32 {
         let days = days_since_1970().saturating_sub(self.first_day);
@@ -390,6 +472,20 @@ pub fn init(args: &NightlyInitSettings) -> Result<NightlyReport> {
     let folder = &args.state;
     let usage = |text: String| Err(Error::Usage(text));
     let name = name_of_new(folder)?;
+    let NightColumnSettings {
+        user_col,
+        item_col,
+        rating_col,
+        header,
+    } = args.columns.clone();
+    let columns = Columns {
+        user_col,
+        item_col,
+        rating_col,
+        header,
+    };
+    // names of columns are checked before anything is paid
+    columns.of_ratings().format(true)?;
     dp_data::check_item_list(&args.items, [None, None])?;
     let items = Items::of(&args.items, args.feature_cols.as_deref(), None)?;
     let n_items = items.ids.len();
@@ -432,6 +528,7 @@ pub fn init(args: &NightlyInitSettings) -> Result<NightlyReport> {
         settings: Learned::Items(Box::new(settings)),
         min_rating: args.min_rating,
         feature_cols: args.feature_cols.clone(),
+        columns,
         first_day: days_since_1970(),
         bound_items: Some(items.bound(n_items)?),
     };
@@ -894,26 +991,36 @@ impl TrainSettings for NightSettings {
 /// lifetime. See [`PacedLifetime`].
 pub fn run(args: &NightlyRunSettings, watch: &mut dyn Watch) -> Result<NightlyReport> {
     let folder = &args.state;
-    let mut state = State::open(folder)?;
+    let mut state = State::of_night(folder, &args.ratings, "ratings")?;
     let params = state.of_items()?.clone();
     let trainer = state.trainer()?;
     let plan = state.plan()?;
     let night = state.tonight(args.night, args.restored)?;
+    let columns = state.columns.or_given(&args.columns);
     let file = state.ledger(folder);
     let is_first = !is_bound(&file) && !folder.join(RELEASES).exists();
     let account = open_account(&file, (false, is_first), &state.data_set, &plan)
         .map_err(|error| in_nights(folder, error))?;
     if let Some(items) = &args.items {
-        let columns = [&args.columns.user_col, &args.columns.item_col];
-        let columns = columns.map(|name| name.as_deref());
-        dp_data::check_catalogue(items, &args.ratings, columns)?;
+        let names = [&columns.user_col, &columns.item_col];
+        let names = names.map(|name| name.as_deref());
+        dp_data::check_catalogue(items, &args.ratings, names)?;
     }
     let (items, are_new) = tonights_items(folder, args.items.as_deref(), &mut state)?;
     go_on(watch)?;
     let mut clock = Clock::start();
     let feedback = state.feedback(&params);
     let catalogue = if are_new { NEXT_ITEMS } else { ITEMS };
-    let ratings = read_tonight(args, &feedback, catalogue, is_first)?;
+    let unit = unit_of(columns.user_col.as_ref());
+    let input = InputSettings {
+        items: Some(folder.join(catalogue)),
+        item_ids_are_public: false,
+        columns,
+    };
+    let ratings = match is_first {
+        true => read(&args.ratings, &input, &feedback, None)?,
+        false => read_again(&args.ratings, &input, &feedback)?,
+    };
     let trainer = items.describe(trainer)?;
     let features = items.features.iter();
     let names = features.flat_map(|feature| state.names_in(feature));
@@ -947,7 +1054,6 @@ pub fn run(args: &NightlyRunSettings, watch: &mut dyn Watch) -> Result<NightlyRe
         Some(kept) => trainer.continuing(kept),
         None => trainer,
     };
-    let unit = unit_of(args.columns.user_col.as_ref());
     let trainer = trainer.assuming(unit);
     let (fitted, is_new) = one_night(
         folder,
@@ -1030,24 +1136,6 @@ fn in_nights(folder: &Path, error: Error) -> Error {
                      know what was spent",
         },
         other => other,
-    }
-}
-
-fn read_tonight(
-    args: &NightlyRunSettings,
-    feedback: &FeedbackSettings,
-    items: &str,
-    is_first: bool,
-) -> Result<Ratings> {
-    let input = InputSettings {
-        items: Some(args.state.join(items)),
-        item_ids_are_public: false,
-        columns: args.columns.clone(),
-    };
-    let source: &TableSource = &args.ratings;
-    match is_first {
-        true => read(source, &input, feedback, None),
-        false => read_again(source, &input, feedback),
     }
 }
 
@@ -1226,28 +1314,40 @@ impl State {
             |files| report.write_internal(files, &aside),
             |hidden| account.confirm(hidden),
         )?;
-        add_history(folder, night.night, report.internal().headline)
+        let headline = report.internal().headline;
+        let baseline = report.quality().and_then(|quality| quality.best_baseline());
+        add_history(folder, night.night, headline, baseline)
     }
 }
 
-/// Adds the night's held-out error to the history, for the owner only.
-fn add_history(folder: &Path, night: u32, figures: Option<Headline>) -> Result<()> {
+/// Adds the night's held-out metric and that of the best baseline to the history, for the
+/// owner only.
+fn add_history(
+    folder: &Path,
+    night: u32,
+    figures: Option<Headline>,
+    baseline: Option<(String, f64)>,
+) -> Result<()> {
     let path = folder.join(HISTORY);
     let Some(Headline { metric, value, .. }) = figures else {
         return Ok(());
     };
     let old = history(folder).into_iter().filter(|of| of.night != night);
-    let metric = metric.to_owned();
+    let (baseline, baseline_value) = baseline.unzip();
     let now = NightFigure {
         night,
         metric,
         value,
+        baseline,
+        baseline_value,
     };
-    let mut text = "night,metric,value\n".to_owned();
-    for of in old.chain([now]) {
-        text.push_str(&format!("{},{},{}\n", of.night, of.metric, of.value));
-    }
-    replace_private(&path, text.as_bytes())
+    let write = || {
+        let mut writer = csv::Writer::from_writer(Vec::new());
+        old.chain([now]).try_for_each(|of| writer.serialize(of))?;
+        writer.into_inner().map_err(|e| e.into_error().into())
+    };
+    let bytes = write().map_err(|e: csv::Error| Error::model(&path, e))?;
+    replace_private(&path, &bytes)
 }
 
 /// A held-out metric of a night: private.
@@ -1256,6 +1356,11 @@ struct NightFigure {
     night: u32,
     metric: String,
     value: f64,
+    /// The best baseline, on the same records. Earlier versions wrote none.
+    #[serde(default)]
+    baseline: Option<String>,
+    #[serde(default)]
+    baseline_value: Option<f64>,
 }
 
 /// The stored history; rows that cannot be read are left out.
@@ -1339,14 +1444,11 @@ pub fn status(args: &NightlyStatusSettings) -> Result<NightlyReport> {
         .map_err(|error| in_nights(folder, error.into()))?;
     let found = ledger.lifetime(&state.release_id)?;
     let kept: Option<Value> = kept(folder);
-    let of_kept = |name: &str| kept.as_ref().and_then(|kept| kept.get(name));
-    let shown = |name: &str| match of_kept(name) {
-        None => "none yet".to_owned(),
-        Some(Value::String(text)) => text.clone(),
-        Some(other) => other.to_string(),
-    };
+    let released: Option<ReleasedRun> = read_run_file(&folder.join(MODEL), RELEASED)?;
+    let model = released.map(|released| released.model);
     let (today, horizon) = (state.today(), state.pace.horizon());
-    let made = of_kept("n_nights").and_then(Value::as_u64).unwrap_or(0);
+    let made = kept.as_ref().and_then(|kept| kept["n_nights"].as_u64());
+    let made = made.unwrap_or(0);
     let since_first = found.last_night.map_or(0, |last| last + 1).min(horizon);
     let spent = state.epsilon_of(&plan, 0..since_first)?;
     let left = state.epsilon_of(&plan, since_first..horizon)?;
@@ -1387,10 +1489,11 @@ pub fn status(args: &NightlyStatusSettings) -> Result<NightlyReport> {
             format!("have spent epsilon {spent:.3}; epsilon {left:.3} is left"),
         ),
         fact("noise draws", format!("{} left", found.draws_left)),
-        match &state.settings {
-            Learned::Items(_) => fact("tastes", shown("n_tastes")),
-            Learned::Rows(_) => fact("learns", shown("stage")),
-        },
+        fact(
+            "model",
+            model.clone().unwrap_or_else(|| "none yet".to_owned()),
+        ),
+        fact("next night", state.next_night(kept.as_ref())),
     ];
     if !args.show_internal && folder.join(HISTORY).exists() {
         let text = format!(
@@ -1399,13 +1502,26 @@ pub fn status(args: &NightlyStatusSettings) -> Result<NightlyReport> {
         );
         facts.push(fact("errors", text));
     }
+    let internal: Option<InternalRun> = match args.show_internal {
+        true => read_run_file(&internal_folder_of(&folder.join(MODEL)), INTERNAL)?,
+        false => None,
+    };
+    let warnings = internal.map_or_else(Vec::new, |internal| internal.aside.warnings);
     for of in figures.iter().rev().take(SHOWN).rev() {
         let name = format!("night {}", of.night);
+        let against = match (&of.baseline, of.baseline_value) {
+            (Some(name), Some(value)) => format!("; {name} {value:.4}"),
+            _ => String::new(),
+        };
         let text = format!(
-            "{} {:.4} (internal: not to be published)",
+            "{} {:.4}{against} (internal: not to be published)",
             of.metric, of.value
         );
         facts.push(fact(&name, text));
+    }
+    for text in &warnings {
+        let text = format!("{text} (internal: not to be published)");
+        facts.push(fact("warning", text));
     }
     Ok(NightlyReport {
         json: json!({
@@ -1419,7 +1535,9 @@ pub fn status(args: &NightlyStatusSettings) -> Result<NightlyReport> {
             "epsilon_spent_by_the_first_users": spent,
             "epsilon_left_to_the_first_users": left,
             "draws_left": found.draws_left,
+            "model": model,
             "internal_by_night": figures,
+            "internal_warnings": warnings,
         }),
         text: terminal(&[Block::Facts(facts)]),
     })
@@ -1435,8 +1553,11 @@ pub fn status(args: &NightlyStatusSettings) -> Result<NightlyReport> {
 pub fn erase(args: &NightlyEraseSettings) -> Result<NightlyReport> {
     let folder = &args.state;
     let mut users: BTreeSet<_> = args.users.iter().flatten().cloned().collect();
+    let mut has_header = true;
     if let Some(list) = &args.list {
-        users.extend(read_user_ids(list)?);
+        let (listed, header) = read_user_ids(list)?;
+        users.extend(listed);
+        has_header = header;
     }
     let state = State::open(folder)?;
     let plan = state.plan()?;
@@ -1453,8 +1574,13 @@ pub fn erase(args: &NightlyEraseSettings) -> Result<NightlyReport> {
         |lifetime| Ok(lifetime.erase(ids)?),
     )?;
     let n = users.len();
+    let first = if has_header {
+        ""
+    } else {
+        " (the first line of the list is one of them: it is not a header such as `user`)"
+    };
     let text = format!(
-        "ids marked as erased: {n}, whether or not there were records of them. They add nothing to any later night; delete their records from the ratings as well\n"
+        "ids marked as erased: {n}{first}, whether or not there were records of them. They add nothing to any later night; delete their records from the ratings as well\n"
     );
     Ok(NightlyReport {
         json: json!({ "n_erased": n }),

@@ -10,8 +10,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{
-    Comparison, Learned, NightlyReport, RELEASES, SCHEMA, State, days_since_1970, fact, horizon_of,
-    in_nights, keep, kept, lifetime_target, name_of_new, of_the_unerased, one_night, open_account,
+    Columns, Comparison, Learned, NightlyReport, RELEASES, SCHEMA, State, days_since_1970, fact,
+    horizon_of, in_nights, keep, kept, lifetime_target, name_of_new, of_the_unerased, one_night,
+    open_account,
 };
 use crate::error::{Error, Result};
 use crate::output::{PersonalRelease, PersonalReport, Seconds, SubspaceBy};
@@ -95,8 +96,8 @@ pub fn init_rows(args: &NightlyInitRowsSettings) -> Result<NightlyReport> {
         max_rows: args.max_rows,
     };
     // names of columns are checked before anything is paid
-    rows.columns(None, None)?;
-    let facts = vec![fact(
+    rows.columns(args.user_col.as_ref(), args.header.as_ref())?;
+    let mut facts = vec![fact(
         "features",
         format!(
             "{}, subspace of dimension {}",
@@ -104,6 +105,14 @@ pub fn init_rows(args: &NightlyInitRowsSettings) -> Result<NightlyReport> {
             args.rank
         ),
     )];
+    let columns = rows.inputs.features.iter().chain([&rows.inputs.target]);
+    let n_unranged = columns.filter(|column| column.range.is_none()).count();
+    if n_unranged > 0 {
+        let text = format!(
+            "{n_unranged} columns have none, and their values are used as they are on every night: --feature-range, --target-range and --bounds give public ranges"
+        );
+        facts.push(fact("ranges", text));
+    }
     let ledger = args.ledger.as_deref().map(std::path::absolute).transpose();
     let mut state = State {
         schema: SCHEMA,
@@ -115,6 +124,11 @@ pub fn init_rows(args: &NightlyInitRowsSettings) -> Result<NightlyReport> {
         settings: Learned::Rows(rows),
         min_rating: None,
         feature_cols: None,
+        columns: Columns {
+            user_col: args.user_col.clone(),
+            header: args.header.clone(),
+            ..Columns::default()
+        },
         first_day: days_since_1970(),
         bound_items: None,
     };
@@ -133,12 +147,14 @@ pub fn init_rows(args: &NightlyInitRowsSettings) -> Result<NightlyReport> {
 /// As [`run`](super::run).
 pub fn run_rows(args: &NightlyRunRowsSettings, watch: &mut dyn Watch) -> Result<NightlyReport> {
     let folder = &args.state;
-    let state = State::open(folder)?;
+    let state = State::of_night(folder, &args.rows, "rows")?;
     let Learned::Rows(rows) = &state.settings else {
         let text = "this state learns from ratings: `dp nightly run` makes its nights";
         return Err(Error::Usage(text.to_owned()));
     };
-    let columns = rows.columns(args.user_col.as_ref(), args.header.as_ref())?;
+    let user_col = args.user_col.as_ref().or(state.columns.user_col.as_ref());
+    let header = args.header.as_ref().or(state.columns.header.as_ref());
+    let columns = rows.columns(user_col, header)?;
     shares_of(args.held_out.no_split, args.held_out.shares.given())?;
     let plan = state.plan()?;
     let night = state.tonight(args.night, args.restored)?;
@@ -165,7 +181,7 @@ pub fn run_rows(args: &NightlyRunRowsSettings, watch: &mut dyn Watch) -> Result<
     let load = clock.lap();
     go_on(watch)?;
     let assumed = state.assumptions().into_iter();
-    let assumed = assumed.chain([unit_of(args.user_col.as_ref())]);
+    let assumed = assumed.chain([unit_of(user_col)]);
     let trainer = assumed.fold(rows.trainer()?, NightlySubspace::assuming);
     let kept = kept::<SubspaceState>(folder);
     let kept_last = kept.as_ref().map(SubspaceState::last_night);
