@@ -86,7 +86,7 @@ compare am-ssp train "$ratings" --items few/described.csv --method am-ssp --feat
 compare metrics train "$ratings" "${items[@]}" --release-metrics 0.1
 compare tune tune "$ratings" "${items[@]}" --try dim=2 --try dim=3
 
-ranges=(--feature-range=-1,1 --target-range=-2,2)
+ranges=("--feature-range=-1,1" "--target-range=-2,2")
 for method in residual projectors gradient alternating; do
   compare "$method" personalize rows/rows.csv --rank 2 "${ranges[@]}" --method "$method" --held-out-users 0.2 --release-metrics 0.1
 done

@@ -26,6 +26,7 @@ if ! env -u DP_MUTANT "$bin" -q >/dev/null 2>&1 ||
     echo "the audits are red without any bug" >&2
     exit 1
 fi
+# shellcheck disable=SC2046 # each word is a name
 [ $# -gt 0 ] || set -- $(find ../dp-*/src -name '*.rs' -exec cat {} + | tr -d ' \n' |
     grep -oE '(active|pick)\("[a-z0-9-]+"' | sed 's/.*"\(.*\)"/\1/' | sort -u)
 survivors=0

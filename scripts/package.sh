@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds a release archive of `dp`: the binary, manual pages, shell completions, licences, README and changelog.
+# Builds a release archive of `dp`: the binary, which reads Parquet too, manual pages, shell completions, licences, README and changelog.
 #   scripts/package.sh [TARGET]     TARGET: by default the machine's own; x86_64-unknown-linux-musl gives a static binary
 # The machine must be able to run the target. Needs the Rust target, and for musl a C compiler for it (Debian: musl-tools). Set DP_REVISION to name the source in certificates.
 set -euo pipefail
@@ -11,7 +11,7 @@ version="$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)"
 name="dp-$version-$target"
 out="$folder/package/$name"
 
-cargo build --profile dist --locked -p dp-cli --target "$target" --features manual --bin dp --example manual
+cargo build --profile dist --locked -p dp-cli --target "$target" --features manual,parquet --bin dp --example manual
 built="$folder/$target/dist"
 
 rm -rf "$out"

@@ -1,3 +1,4 @@
+# shellcheck shell=bash disable=SC2034,SC2154 # $venv and $wheel belong to the script that sources this
 # Sourced by the scripts that test the Python package, from the root of the checkout: builds its wheel and fills virtual environments.
 # Needs Rust, Python 3.10 or newer (PYTHON says which) and a package index. With PROFILE=dev the wheel shares what `cargo test --workspace` builds.
 

@@ -40,7 +40,7 @@ pub(crate) use run_files::{
     read_certificate, read_run_file,
 };
 pub use statement::PlanOverview;
-pub(crate) use statement::{INTERNAL_HEAD, budget_shares, privacy_overview, released};
+pub(crate) use statement::{BudgetShare, INTERNAL_HEAD, budget_shares, privacy_overview, released};
 pub(crate) use train_report::{
     Comparison, NO_TASTES, TrainRelease, TrainReport, TrainSettings, votes_fact,
 };

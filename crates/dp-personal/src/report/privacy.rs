@@ -1,10 +1,10 @@
 //! The guarantee, its assumptions, and the use of the budget.
 
 use dp_accounting::Status;
-use dp_page::{BarRow, Bars, Block, Chart, Hundred, Number, Section, Unit};
+use dp_page::{BarRow, Bars, Block, Chart, Hundred, Number, Section, Table, Unit};
 
 use super::run::ReportedRun;
-use crate::output::budget_shares;
+use crate::output::{BudgetShare, budget_shares};
 
 /// The statement under both neighbouring relations, as in certificate and terminal.
 pub(super) fn guarantee(run: &ReportedRun<'_>) -> Section {
@@ -60,10 +60,24 @@ pub(super) fn sentence(text: &str) -> String {
     format!("{}{}.", first.unwrap_or_default(), letters.as_str())
 }
 
-/// A bar for every release.
+/// A bar for every release, or a table where a release has no share of the budget.
 pub(super) fn budget(run: &ReportedRun<'_>) -> Section {
-    let rows = budget_shares(&run.certificate).into_iter();
-    let rows = rows.map(|release| BarRow {
+    let releases = budget_shares(&run.certificate);
+    let blocks = if releases.iter().all(|release| release.share.is_some()) {
+        vec![Block::Chart(budget_chart(releases))]
+    } else {
+        let note = format!(
+            "{NOISE_MULTIPLIER} Not every release is Gaussian, so the budget has no shares in mu^2."
+        );
+        vec![Block::Table(noise_table(releases)), Block::Note(note)]
+    };
+    Section::new("budget", "Where the budget went", blocks)
+}
+
+const NOISE_MULTIPLIER: &str = "Noise multiplier: the standard deviation of the noise divided by the most that one user can change the released sum.";
+
+fn budget_chart(releases: Vec<BudgetShare<'_>>) -> Chart {
+    let rows = releases.into_iter().map(|release| BarRow {
         label: release.label.into_owned(),
         detail: release
             .noise_multiplier
@@ -75,10 +89,19 @@ pub(super) fn budget(run: &ReportedRun<'_>) -> Section {
         unit: Unit::Share,
         rows: rows.collect(),
     };
-    let note = "Full bars are the whole budget, measured in mu^2. Noise multiplier: the standard deviation of the noise divided by the most that one \
-                user can change the released sum.";
-    let chart = Chart::bars("Share of the budget by release", note, bars);
-    Section::new("budget", "Where the budget went", vec![Block::Chart(chart)])
+    let note = format!("Full bars are the whole budget, measured in mu^2. {NOISE_MULTIPLIER}");
+    Chart::bars("Share of the budget by release", note, bars)
+}
+
+fn noise_table(releases: Vec<BudgetShare<'_>>) -> Table {
+    let rows = releases.into_iter().map(|release| {
+        let noise = release.noise_multiplier;
+        vec![
+            release.label.into_owned(),
+            noise.map_or_else(|| "-".to_owned(), |z| format!("{z:.2}")),
+        ]
+    });
+    Table::new("Releases", ["release", "noise multiplier"], rows)
 }
 
 /// What is covered, what is not, and the assumptions.

@@ -202,7 +202,9 @@ fn pages_of_the_other_trainers() {
     for name in ["report.html", "internal.html"] {
         check(&page(&sandbox, name));
     }
-    assert!(page(&sandbox, "report.html").contains("Features in the subspace"));
+    let html = page(&sandbox, "report.html");
+    assert!(html.contains("Features in the subspace"));
+    assert!(html.contains("Share of the budget by release"));
     let internal = page(&sandbox, "internal.html");
     assert!(
         internal.contains("own data, ridge")
@@ -222,6 +224,9 @@ fn pages_of_the_other_trainers() {
     let report: Value = serde_json::from_str(&sandbox.text("fed/report.json")).unwrap();
     let is_alone = report["model"].as_str().unwrap().contains("alpha 0 ");
     assert_eq!(html.contains("Shared coefficients"), !is_alone);
+    // the choice is not Gaussian, and bars without a length would say nothing
+    assert!(!html.contains("Share of the budget by release"));
+    assert!(html.contains("<th scope=\"row\">round 1</th><td>"));
     assert!(!html.contains("RMSE"));
     let internal = sandbox.text("fed-internal/internal.html");
     check(&internal);
