@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use dp_accounting::Error as AccountingError;
@@ -224,7 +225,7 @@ fn accounting_hint(error: &AccountingError) -> Option<String> {
              one, name another file"
                 .to_owned()
         }
-        AccountingError::Io { path, .. } if path.is_dir() => match ledger_in(path) {
+        AccountingError::Io { path, source } if source.kind() == ErrorKind::IsADirectory => match ledger_in(path) {
             Some(ledger) => format!("the ledger in this folder is {}", ledger.display()),
             None => "name the ledger's file; in the state of `dp nightly` it is `ledger`".to_owned(),
         },

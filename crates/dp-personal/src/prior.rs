@@ -329,10 +329,9 @@ pub(crate) fn read_user_ids(path: &Path) -> Result<(BTreeSet<String>, bool)> {
             (0, name, 1) if is_usual_column(name, ColumnRole::User) => has_header = true,
             (_, "", 1) => {}
             (_, id, 1) => _ = ids.insert(id.to_owned()),
-            (at, _, n) => {
-                let line = at + 1;
+            (_, _, n) => {
                 return Err(wrong(format!(
-                    "line {line} has {n} columns; expected one id on each line, after an optional header `user`"
+                    "it has {n} columns; expected one id on each line, after an optional header `user`"
                 )));
             }
         }

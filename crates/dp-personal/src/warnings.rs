@@ -114,7 +114,7 @@ pub(crate) fn of_ratings(ratings: &Ratings, delta: f64) -> Vec<String> {
 fn of_nobody(n_records: usize, what: &str) -> Option<String> {
     (n_records == 0).then(|| {
         format!(
-            "no {what} were left to learn from, so what was released is noise alone: check the file, its user ids and its item ids"
+            "no {what} of the file could be used, and a release made from it is noise alone: check the file, its user ids and its item ids"
         )
     })
 }

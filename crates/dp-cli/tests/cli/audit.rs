@@ -202,11 +202,6 @@ fn rounds_of_all_ratios_are_audited_as_they_are_trained() {
     let found = holds(sandbox.dp(&[&run[..], &TARGET, &trials].concat()), 0.99);
     assert_eq!(found["releases"].as_array().unwrap().len(), 6);
     let sampled = ["--sampling-probability", "0.5"];
-    let few = ["--canaries", "1"];
-    let found = sandbox.dp(&[&run[..], &TARGET, &trials, &few, &sampled].concat());
-    let found = found.exits(8).json();
-    // samples hide who was drawn: four outputs of each kind give no bound, however they come out
-    assert_eq!(found["verdict"], "inconclusive");
     let many = ["--runs", "20", "--canaries", "60"];
     let found = sandbox.dp(&[&run[..], &TARGET, &trials[..2], &many, &sampled].concat());
     let found = found.exits(0).json();

@@ -648,9 +648,24 @@ fn columns_are_named_once_for_all_nights() {
     sandbox.write("ratings.csv", with_header("somebody,film,stars"));
     night(1, "").exits(4).says(&["looked for person"]);
     night(1, "--user-col somebody").exits(0);
-    // a state without named columns looks for the usual ones, as before
     sandbox.write("ratings.csv", with_header("user,item,rating"));
     night(2, "").exits(4);
+    // a file without a header and without records makes a night too
+    sandbox.write("ratings.csv", "");
+    night(2, "--header person,film,stars").exits(0);
+    sandbox.write("ratings.csv", with_header("user,item,rating"));
+    // a catalogue whose ids come from another column than those of the nights
+    let items = sandbox.text("items.csv").replacen("item,", "film,item,", 1);
+    sandbox.write(
+        "others.csv",
+        items.replace('\n', "\n0,").trim_end_matches("0,"),
+    );
+    let other = line.replace("named --items items", "other --items others");
+    sandbox
+        .run(&words(&format!("{other} --item-col film")))
+        .exits(4);
+    assert!(!sandbox.exists("other"));
+    // a state without named columns stores none and looks for the usual ones
     let settings = sandbox.value("state/nightly.json");
     assert!(settings.get("columns").is_none(), "{settings}");
     self::night(&sandbox, 0, "").exits(0);
@@ -670,11 +685,11 @@ fn columns_of_nights_of_rows_are_named_once() {
         sandbox.run(&words(&line)).exits(0)
     };
     init("named", "--user-col clinic").prints(&["3 columns have none", "--bounds"]);
-    let bare =
-        format!("--user-col clinic --header {header} --feature-range -9,9 --target-range -9,9");
-    let ranged = init("bare", &bare);
+    let bare = "--user-col clinic --feature-range -9,9 --target-range -9,9";
+    let ranged = init("bare", bare);
     assert!(!ranged.stdout.contains("have none"), "{}", ranged.stdout);
-    for (state, file) in [("named", "rows.csv"), ("bare", "bare.csv")] {
+    let bare = format!("bare.csv --header {header}");
+    for (state, file) in [("named", "rows.csv"), ("bare", &bare)] {
         let line = format!("nightly run-rows {state} {file} --night 0");
         sandbox.run(&words(&line)).exits(0);
     }
@@ -726,7 +741,7 @@ fn a_list_of_users_to_erase_may_have_a_header_with_a_usual_name() {
     done.prints(&["marked as erased: 2 (", first]);
     erase(&format!("user,since\n{USER}8,2020\n"))
         .exits(4)
-        .says(&["line 1 has 2 columns; expected one id on each line"]);
+        .says(&["it has 2 columns; expected one id on each line"]);
 }
 
 /// Everybody sees whether there is a night, so it must not follow from how many users are new, or from how few there are.
@@ -755,7 +770,7 @@ fn nights_are_made_whoever_comes() {
     night(&sandbox, 3, "").exits(0);
     assert_eq!(status(&sandbox)["n_listed"], 4);
     // which the owner is told, and nobody else
-    let said = "no records were left to learn from";
+    let said = "no records of the file could be used";
     let internal = sandbox.run(&words("nightly status state --show-internal"));
     internal.exits(0).prints(&[said]);
     let public = sandbox.run(&words("nightly status state")).exits(0);

@@ -112,9 +112,19 @@ impl<'a> Table<'a> {
     /// A table of lines without a header, whose columns are called `names`. The separator is the
     /// one that splits the first line into as many fields.
     pub(super) fn with_names(input: Input<'a>, name: String, names: &[String]) -> Result<Self> {
-        let mut table = Self::open(input, name, |line| {
+        let opened = Self::open(input, name, |line| {
             Some(Separator::of_fields(line, names.len()))
-        })?;
+        });
+        let mut table = match opened {
+            // whether there is a record is private: a text without any is no error
+            Err(Error::Empty { path }) => {
+                let nothing = (Separator::Comma, names.len());
+                let mut table = Self::of_text(Vec::new(), path, 0, nothing);
+                table.names = Some(names.to_vec());
+                return Ok(table);
+            }
+            opened => opened?,
+        };
         let (found, expected) = (table.n_fields, names.len());
         if table.has_schema() {
             return Err(table.malformed(0, Expected::NoNames));

@@ -608,8 +608,9 @@ impl MatrixFactorization {
         self
     }
 
-    /// The same with public columns of the items that it will be trained on. Factors contain at
-    /// least the prior's taste directions, unless their dimension is set.
+    /// The same with public columns of the items that it will be trained on. If users vote for
+    /// them, factors contain as many of the prior's taste directions as the budget supports, or as
+    /// `dim` permits if it is set.
     ///
     /// # Errors
     /// [`crate::Error::Unsupported`] if items do not share one matrix.

@@ -57,8 +57,6 @@ settings! {
         item_col: Option<String> = { value_name: "NAME", usual: "`item`, `item_id`, `movieId`, ..." },
         /// Name of the rating column
         rating_col: Option<String> = { value_name: "NAME", usual: "`rating`" },
-        /// Names of all columns, in order, if the files have no header
-        header: Option<Vec<String>> = { value_name: "NAME,...", delimiter: ',' },
     }
 
     /// Settings of one night.
@@ -107,8 +105,6 @@ settings! {
         data_set: Option<String> = { value_name: "NAME", usual: "the state folder's name" },
         /// Name of the user column of all nights, unless a night names another
         user_col: Option<String> = { value_name: "NAME", usual: "`user`, `userId` or `user_id`" },
-        /// Names of all columns of all nights, in order, if the files have no header
-        header: Option<Vec<String>> = { value_name: "NAME,...", delimiter: ',' },
         /// Ranges that are known without the data.
         ranges: RangeSettings = flatten,
     }

@@ -134,9 +134,6 @@ struct Columns {
     item_col: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     rating_col: Option<String>,
-    /// Names of all columns, in order, if files have no header.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    header: Option<Vec<String>>,
 }
 
 impl Columns {
@@ -144,24 +141,14 @@ impl Columns {
         *self == Self::default()
     }
 
-    fn of_ratings(&self) -> RatingColumnSettings {
-        let own = self.clone();
-        RatingColumnSettings {
-            user_col: own.user_col,
-            item_col: own.item_col,
-            rating_col: own.rating_col,
-            header: own.header,
-        }
-    }
-
     /// The columns of a night of ratings that was given these.
     fn or_given(&self, given: &RatingColumnSettings) -> RatingColumnSettings {
-        let (usual, given) = (self.of_ratings(), given.clone());
+        let (usual, given) = (self.clone(), given.clone());
         RatingColumnSettings {
             user_col: given.user_col.or(usual.user_col),
             item_col: given.item_col.or(usual.item_col),
             rating_col: given.rating_col.or(usual.rating_col),
-            header: given.header.or(usual.header),
+            header: given.header,
         }
     }
 }
@@ -476,17 +463,22 @@ pub fn init(args: &NightlyInitSettings) -> Result<NightlyReport> {
         user_col,
         item_col,
         rating_col,
-        header,
     } = args.columns.clone();
     let columns = Columns {
         user_col,
         item_col,
         rating_col,
-        header,
     };
+    let of_nights = columns.or_given(&RatingColumnSettings {
+        user_col: None,
+        item_col: None,
+        rating_col: None,
+        header: None,
+    });
     // names of columns are checked before anything is paid
-    columns.of_ratings().format(true)?;
-    dp_data::check_item_list(&args.items, [None, None])?;
+    of_nights.format(true)?;
+    let names = [&of_nights.user_col, &of_nights.item_col];
+    dp_data::check_item_list(&args.items, names.map(|name| name.as_deref()))?;
     let items = Items::of(&args.items, args.feature_cols.as_deref(), None)?;
     let n_items = items.ids.len();
     let most_items = args.most_items.unwrap_or(4 * n_items + 10_000);
@@ -1553,11 +1545,16 @@ pub fn status(args: &NightlyStatusSettings) -> Result<NightlyReport> {
 pub fn erase(args: &NightlyEraseSettings) -> Result<NightlyReport> {
     let folder = &args.state;
     let mut users: BTreeSet<_> = args.users.iter().flatten().cloned().collect();
-    let mut has_header = true;
+    let mut first = "";
     if let Some(list) = &args.list {
         let (listed, header) = read_user_ids(list)?;
         users.extend(listed);
-        has_header = header;
+        first = match header {
+            true => " (the first line of the list is its header)",
+            false => {
+                " (the first line of the list is one of them: it is not a header such as `user`)"
+            }
+        };
     }
     let state = State::open(folder)?;
     let plan = state.plan()?;
@@ -1574,11 +1571,6 @@ pub fn erase(args: &NightlyEraseSettings) -> Result<NightlyReport> {
         |lifetime| Ok(lifetime.erase(ids)?),
     )?;
     let n = users.len();
-    let first = if has_header {
-        ""
-    } else {
-        " (the first line of the list is one of them: it is not a header such as `user`)"
-    };
     let text = format!(
         "ids marked as erased: {n}{first}, whether or not there were records of them. They add nothing to any later night; delete their records from the ratings as well\n"
     );

@@ -96,7 +96,7 @@ pub fn init_rows(args: &NightlyInitRowsSettings) -> Result<NightlyReport> {
         max_rows: args.max_rows,
     };
     // names of columns are checked before anything is paid
-    rows.columns(args.user_col.as_ref(), args.header.as_ref())?;
+    rows.columns(args.user_col.as_ref(), None)?;
     let mut facts = vec![fact(
         "features",
         format!(
@@ -126,7 +126,6 @@ pub fn init_rows(args: &NightlyInitRowsSettings) -> Result<NightlyReport> {
         feature_cols: None,
         columns: Columns {
             user_col: args.user_col.clone(),
-            header: args.header.clone(),
             ..Columns::default()
         },
         first_day: days_since_1970(),
@@ -153,8 +152,7 @@ pub fn run_rows(args: &NightlyRunRowsSettings, watch: &mut dyn Watch) -> Result<
         return Err(Error::Usage(text.to_owned()));
     };
     let user_col = args.user_col.as_ref().or(state.columns.user_col.as_ref());
-    let header = args.header.as_ref().or(state.columns.header.as_ref());
-    let columns = rows.columns(user_col, header)?;
+    let columns = rows.columns(user_col, args.header.as_ref())?;
     shares_of(args.held_out.no_split, args.held_out.shares.given())?;
     let plan = state.plan()?;
     let night = state.tonight(args.night, args.restored)?;
