@@ -277,7 +277,7 @@ class PrivateRecommender(_Ratings):
         votes = self.prior_votes_
         if votes is None:
             return super()._learned()
-        outcome = "kept" if votes.kept else "not kept"
+        outcome = "kept" if votes.kept else "not kept, its columns inform item biases"
         voted = f"{votes.sum:.0f} \u00b1 {votes.noise_stddev:.0f} ({outcome}; needs more than {votes.needed:.0f})"
         return f"{super()._learned()} Users voted on the prior's taste factors: {voted}."
 

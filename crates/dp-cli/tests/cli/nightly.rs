@@ -855,6 +855,10 @@ fn a_state_that_was_put_back_goes_on_above_all_nights_that_were_made() {
         .run(&words("nightly publish state to-publish"))
         .exits(2)
         .says(&["no model to publish yet", "dp nightly run"]);
+    sandbox
+        .run(&words("nightly publish state state/to-publish"))
+        .exits(2)
+        .says(&["contains the other"]);
     night(&sandbox, 0, "").exits(0);
     // with an older ledger and store, the list has a night that was not paid for
     let older = ["ledger", "first-seen", "first-seen.key", "releases.list"].map(|name| {
@@ -882,9 +886,18 @@ fn a_state_that_was_put_back_goes_on_above_all_nights_that_were_made() {
     night(&sandbox, 3, "")
         .exits(5)
         .says(&["releases.list lacks"]);
+    // an older list alone lacks night 2
+    let (list, bytes) = &older[3];
+    sandbox.write(list, bytes);
+    night(&sandbox, 3, "")
+        .exits(5)
+        .says(&["lacks nights that nights.json has"]);
     for ((name, _), bytes) in older.iter().zip(newer) {
         sandbox.write(name, bytes);
     }
+    night(&sandbox, 2, "--restored")
+        .exits(2)
+        .says(&["night 2 was made already"]);
     night(&sandbox, 3, "--restored").exits(0);
     let run = sandbox.run(&words("nightly run state ratings.csv --restored"));
     run.exits(2).says(&["night"]);

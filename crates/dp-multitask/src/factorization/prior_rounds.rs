@@ -22,7 +22,7 @@ pub(super) const VOTE_SHARE: f64 = 0.01;
 /// Taste factors are kept if the votes for them exceed those against them by this many standard
 /// deviations of the noise: with a budget for which they are hardly above it, item biases alone are
 /// better.
-const LEAST_DEVIATIONS: f64 = 5.0;
+const LEAST_DEVIATIONS: f64 = 8.0;
 /// A user is against taste factors that increase the squared error by more than this part. About
 /// half way, on MovieLens-100K and MovieLens-1M, between factors that help and those of other items:
 /// of 943 and 6,040 users, 57 to 58 % and 66 to 70 % are for the former, and 20 to 27 % for the latter

@@ -351,7 +351,10 @@ pub(crate) fn votes_fact(votes: &PriorVotes) -> (String, String) {
         needed,
         kept,
     } = votes;
-    let outcome = if *kept { "kept" } else { "not kept" };
+    let outcome = match kept {
+        true => "kept",
+        false => "not kept, its columns inform item biases",
+    };
     fact(
         "prior",
         format!(

@@ -53,7 +53,7 @@ pub fn publish(args: &PublishSettings) -> Result<Published> {
 
 /// A copy inside the folder would be an additional file in it, a folder that contains it would be
 /// replaced together with it, and its folder of internal files contains what must not be published.
-fn refuse_nested(from: &Path, to: &Path) -> Result<()> {
+pub(super) fn refuse_nested(from: &Path, to: &Path) -> Result<()> {
     let whole = |path: &Path| whole(path).map_err(|e| Error::write(path, e));
     let to_whole = whole(to)?;
     for own in [from.to_owned(), internal_folder_of(from)] {

@@ -41,7 +41,7 @@ pub use self::rows::{init_rows, run_rows};
 use super::input::{HeldOut, read, read_again};
 use super::ledger::{Account, BoundAccount, Comparison, HasUsers, is_bound};
 use super::private_run::{Clock, name_in_ledger, run_name, unit_of};
-use super::publish::{Published, publish as publish_folder};
+use super::publish::{Published, publish as publish_folder, refuse_nested};
 use super::train::ADJACENCY;
 use crate::columns::pair;
 use crate::error::{Error, Result};
@@ -1041,7 +1041,9 @@ pub fn run(args: &NightlyRunSettings, watch: &mut dyn Watch) -> Result<NightlyRe
         replace_files(folder, &files, &[NEXT_ITEMS])?;
     }
     let kept = kept::<NightState>(folder);
-    let kept_last = kept.as_ref().map(NightState::last_night);
+    let newest = kept
+        .as_ref()
+        .map(|kept| (kept.last_night(), kept.n_nights()));
     let trainer = match kept {
         Some(kept) => trainer.continuing(kept),
         None => trainer,
@@ -1052,7 +1054,7 @@ pub fn run(args: &NightlyRunSettings, watch: &mut dyn Watch) -> Result<NightlyRe
         &state,
         (&trainer, &plan),
         &table,
-        (night, args.restored, kept_last),
+        (night, args.restored, newest),
         &mut account,
     )?;
     let train = clock.lap();
@@ -1173,12 +1175,14 @@ const STRANGERS: &str = "it knows none of tonight's users: users keep their ids 
 /// Refuses a ledger that is older than what was kept of the nights, and a list that lacks them.
 fn check_is_newest(
     folder: &Path,
-    (kept_last, n_listed): (Option<u32>, usize),
+    (kept, n_listed): (Option<(u32, usize)>, usize),
     found: &LifetimeState,
 ) -> Result<()> {
-    let reason = if kept_last > found.last_night {
+    let reason = if kept.map(|(last, _)| last) > found.last_night {
         "its ledger is older than nights.json: it was restored from a copy. Make the next night with `restored` and a `night` above all nights that were made, so that users who \
          are not in the copy do not get a second budget"
+    } else if kept.is_some_and(|(_, n_nights)| n_listed < n_nights) {
+        "releases.list lacks nights that nights.json has: put its newest copy back, or go on without these nights with `restored` and a `night` above all nights that were made"
     } else if n_listed == 0 && found.n_nights > 1 {
         "releases.list lacks the nights that the ledger paid for: put its newest copy back, or begin the model again from nothing with `restored` and a `night` above all \
          nights that were made"
@@ -1197,7 +1201,7 @@ fn one_night<T: Trainer>(
     state: &State,
     (trainer, plan): (&T, &Plan),
     data: &T::Data,
-    (night, was_restored, kept_last): (u32, bool, Option<u32>),
+    (night, was_restored, kept): (u32, bool, Option<(u32, usize)>),
     account: &mut BoundAccount,
 ) -> Result<(Fitted<T::Model>, bool)>
 where
@@ -1219,9 +1223,10 @@ where
         |lifetime| {
             let found = lifetime.state()?;
             if !was_restored {
-                check_is_newest(folder, (kept_last, before), &found)?;
+                check_is_newest(folder, (kept, before), &found)?;
             }
-            if let Some(last) = found.last_night.filter(|last| *last > night) {
+            let is_made = |last: &u32| *last > night || was_restored && *last == night;
+            if let Some(last) = found.last_night.filter(is_made) {
                 let text = format!(
                     "tonight would be night {night}, and night {last} was made already: give `night`, a number above {last}; without it the number is the days since the state was made, so a clock that was set back gives a smaller one"
                 );
@@ -1586,6 +1591,7 @@ pub fn erase(args: &NightlyEraseSettings) -> Result<NightlyReport> {
 /// As [`publish`](super::publish::publish).
 pub fn publish(args: &NightlyPublishSettings) -> Result<Published> {
     State::open(&args.state)?;
+    refuse_nested(&args.state, &args.dest)?;
     let model = args.state.join(MODEL);
     if !model.exists() {
         let text = "there is no model to publish yet: `dp nightly run`, or `run-rows`, makes the first night";

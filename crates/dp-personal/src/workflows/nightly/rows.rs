@@ -182,7 +182,9 @@ pub fn run_rows(args: &NightlyRunRowsSettings, watch: &mut dyn Watch) -> Result<
     let assumed = assumed.chain([unit_of(user_col)]);
     let trainer = assumed.fold(rows.trainer()?, NightlySubspace::assuming);
     let kept = kept::<SubspaceState>(folder);
-    let kept_last = kept.as_ref().map(SubspaceState::last_night);
+    let newest = kept
+        .as_ref()
+        .map(|kept| (kept.last_night(), kept.n_nights()));
     let trainer = match kept {
         Some(kept) => trainer.continuing(kept),
         None => trainer,
@@ -193,7 +195,7 @@ pub fn run_rows(args: &NightlyRunRowsSettings, watch: &mut dyn Watch) -> Result<
         &state,
         (&trainer, &plan),
         samples,
-        (night, args.restored, kept_last),
+        (night, args.restored, newest),
         &mut account,
     )?;
     let train = clock.lap();
