@@ -735,7 +735,7 @@ fn a_list_of_users_to_erase_may_have_a_header_with_a_usual_name() {
     let first = "the first line of the list is one of them";
     for header in ["user", "userId", "user_id"] {
         let done = erase(&format!("{header}\n{USER}8\n")).exits(0);
-        done.prints(&["marked as erased: 1,"]);
+        done.prints(&["marked as erased: 1 (", "is its header"]);
     }
     let done = erase(&format!("person\n{USER}8\n")).exits(0);
     done.prints(&["marked as erased: 2 (", first]);
