@@ -420,7 +420,7 @@ def test_public_ratings_are_a_prior_as_a_file_or_in_memory(
         votes = model.prior_votes_
         assert votes is not None
         assert votes.noise_stddev > 0
-        assert votes.needed == pytest.approx(5 * votes.noise_stddev)
+        assert votes.needed == pytest.approx(8 * votes.noise_stddev)
         assert votes.kept == (votes.sum > votes.needed)
         assert f"{votes.sum:.0f}" in model._repr_html_()
     model.save(tmp_path / "model")
