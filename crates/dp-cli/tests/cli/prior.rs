@@ -120,8 +120,11 @@ fn columns_of_public_ratings_are_named_as_those_of_private_ones() {
         let command = ["evidence", "ratings", file, "--out", "other-prior.csv"];
         let run = sandbox.dp(&[&command[..], flags].concat());
         let made = sandbox.exists("other-prior.csv");
-        let made = made.then(|| sandbox.text("other-prior.csv"));
-        let _ = std::fs::remove_file(sandbox.path("other-prior.csv"));
+        let made = made.then(|| {
+            let text = sandbox.text("other-prior.csv");
+            std::fs::remove_file(sandbox.path("other-prior.csv")).unwrap();
+            text
+        });
         (run, made)
     };
     let names = [

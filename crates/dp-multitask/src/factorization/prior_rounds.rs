@@ -122,9 +122,10 @@ impl MatrixFactorization {
         has_tastes && self.params().dim.is_none_or(|dim| dim > 1)
     }
 
-    /// Releases the votes on the taste factors of the prior, the first `most` of them, if there are any, and returns the fit
-    /// of all rounds: if the votes for them are clearly above the noise, it starts from them; otherwise it is that of a prior
-    /// without them, whose columns remain evidence for the means.
+    /// Releases the votes on the first `most` taste factors of the prior, if it has any, and returns
+    /// the fit of all rounds: if the votes for them are clearly above the noise, it starts from
+    /// them; otherwise it is that of a prior without them, whose columns remain evidence for the
+    /// means.
     pub(super) fn voted(
         &self,
         data: &Private<Interactions>,
