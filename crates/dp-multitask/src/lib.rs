@@ -28,7 +28,7 @@ pub use factorization::{
     ScaleContribution, ScoreModel, Scoring, UserGramian, UserPenalties, UserScratch,
 };
 pub use local_bias::LocalBias;
-pub use public_ratings::{PublicItems, PublicRatings};
+pub use public_ratings::{PublicFeatures, PublicItems, PublicRatings};
 pub use regression::{
     GradientClip, GradientScratch, Gramian, Iterate, Loss, MultiTaskNoisyGd,
     MultiTaskNoisyGdParams, MultiTaskSsp, MultiTaskSspParams, PooledGramian, RegressionLoss,

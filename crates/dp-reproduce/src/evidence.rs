@@ -1,7 +1,7 @@
 //! `evidence`: `dp train --prior` with information about the items from public ratings and
 //! features, compared with runs without it and with a prior of other items.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use dp_data::{ItemCatalogue, Ratings, RatingsFormat, SplitFractions, read_ratings};
@@ -20,6 +20,12 @@ use super::data_sets::{FILES as RATINGS, defaults, epsilons, measured};
 use super::nights::read_times;
 use super::report::Row;
 
+const GENRES: &[&str] = &["genres", "year"];
+const CREDITS: &[&str] = &["mpaa_rating", "directors", "writers", "actors"];
+/// Left out of titles.
+const ARTICLES: [&str; 12] = [
+    "the", "a", "an", "la", "le", "il", "les", "los", "el", "das", "die", "der",
+];
 const ITEMS: [&str; 2] = ["items.tsv.gz", "items.tsv"];
 const METRIC: &str = "test RMSE";
 
@@ -105,17 +111,21 @@ fn priors(
 ) -> Result<([Option<PathBuf>; 4], usize)> {
     let items = data_file(args, pair.private, &ITEMS)?;
     let same = matched(&data_file(args, pair.public, &ITEMS)?, &items)?;
+    let described = folder.join("items.csv");
+    let columns = describe(args, pair, &items, &described)?;
     let path = data_file(args, pair.public, &RATINGS)?;
     let public = folder.join("public.csv");
     let n_matched = write_public(&path, pair.after, &same, &public)?;
     let both = folder.join("both.csv");
-    let settings: EvidenceSettings = Given::default()
+    let mut given = Given::default()
         .with("kind", "ratings")
         .with("ratings", public.as_os_str())
-        .with("items", items.as_os_str())
-        .with("feature_cols", "genres")
-        .with("feature_cols", "year")
-        .with("out", both.as_os_str())
+        .with("items", described.as_os_str())
+        .with("out", both.as_os_str());
+    for column in columns {
+        given = given.with("feature_cols", column);
+    }
+    let settings: EvidenceSettings = given
         .settings()
         .map_err(|error| Error::Usage(error.to_string()))?;
     evidence(&settings)?;
@@ -140,29 +150,117 @@ fn priors(
     Ok(([None, Some(features), Some(both), Some(others)], n_matched))
 }
 
-/// Private item ids by public ones: items with the same title and year, if it is unique in both.
+/// Writes the genres and years of a private set's items, and the credits where there are any;
+/// returns the names of these columns.
+fn describe(
+    args: &ReproduceArgs,
+    pair: &Pair,
+    items: &Path,
+    to: &Path,
+) -> Result<Vec<&'static str>> {
+    let mut tables = vec![(GENRES, dp_data::read_item_table(items, GENRES)?)];
+    if pair.private == "ml-1m" {
+        let path = data_file(args, pair.private, &["items_credits.tsv.gz"])?;
+        tables.push((CREDITS, dp_data::read_item_table(&path, CREDITS)?));
+    }
+    let columns: Vec<&str> = tables
+        .iter()
+        .flat_map(|(names, _)| *names)
+        .copied()
+        .collect();
+    let header = ["item"].iter().chain(&columns).map(|&name| name.to_owned());
+    let catalogue = dp_data::read_catalogue(items)?;
+    let rows = catalogue.ids().iter().map(|id| {
+        let of_table = |(columns, table): &(&[&str], dp_data::ItemTable)| -> Vec<String> {
+            let all = 0..columns.len();
+            all.map(|column| table.names(id, column).join("|"))
+                .collect()
+        };
+        let own = tables.iter().flat_map(of_table);
+        std::iter::once(id.clone()).chain(own).collect()
+    });
+    write_table(to, std::iter::once(header.collect()).chain(rows))?;
+    Ok(columns)
+}
+
+/// Titles under which an item may appear, each as its words in order of the alphabet, without
+/// articles and punctuation: the first without what is in parentheses, then the whole, what is in
+/// parentheses, and what is before and after a colon or dash.
+fn names(title: &str, year: &str) -> Vec<String> {
+    let words = |text: &str| {
+        let kept = |c: &char| c.is_ascii_alphanumeric() || *c == ' ';
+        let text = text.to_lowercase().replace('&', "and");
+        let text: String = text.chars().filter(kept).collect();
+        let mut words: Vec<&str> = text.split(' ').filter(|w| !w.is_empty()).collect();
+        words.retain(|word| !ARTICLES.contains(word));
+        words.sort_unstable();
+        words.join(" ")
+    };
+    let title = title.trim().trim_end_matches("(V)").trim();
+    let title = title.strip_suffix(&format!("({year})")).unwrap_or(title);
+    let (mut outside, mut inside) = (String::new(), Vec::new());
+    for (at, part) in title.split('(').enumerate() {
+        let (within, after) = match part.split_once(')') {
+            Some(parts) if at > 0 => parts,
+            _ => ("", part),
+        };
+        inside.push(within);
+        outside.push_str(after);
+    }
+    let parts = outside.split(": ").flat_map(|part| part.split(" - "));
+    let all = [outside.as_str(), title].into_iter().chain(inside);
+    let mut found: Vec<String> = all.chain(parts).map(words).collect();
+    found.retain(|name| !name.is_empty());
+    found
+}
+
+/// Private item ids by public ones. An item is another one's if its title without parentheses and
+/// its year are; else if one of its [`names`] and its year are those of a private item that has
+/// none yet; else if the title is and the year differs by one. It must be the only such item.
 fn matched(public: &Path, private: &Path) -> Result<HashMap<String, String>> {
-    let by_name = |path: &Path| -> Result<HashMap<(String, String), Vec<String>>> {
+    let items = |path: &Path| -> Result<Vec<(String, i32, Vec<String>)>> {
         let catalogue: ItemCatalogue = dp_data::read_catalogue(path)?;
         let years = dp_data::read_item_table(path, &["year"])?;
-        let mut found: HashMap<_, Vec<String>> = HashMap::new();
-        for (at, id) in catalogue.ids().iter().enumerate() {
+        let ids = catalogue.ids().iter().enumerate();
+        let item = |(at, id): (usize, &String)| {
             let year = years.names(id, 0).first().cloned().unwrap_or_default();
-            let title = catalogue.title(at).unwrap_or_default().trim();
-            let title = title.strip_suffix(&format!("({year})")).unwrap_or(title);
-            let name = (title.trim().to_lowercase(), year);
-            found.entry(name).or_default().push(id.clone());
-        }
-        Ok(found)
+            let names = names(catalogue.title(at).unwrap_or_default(), &year);
+            Some((id.clone(), year.parse().ok()?, names))
+        };
+        Ok(ids
+            .filter_map(item)
+            .filter(|(_, _, names)| !names.is_empty())
+            .collect())
     };
-    let private = by_name(private)?;
-    let pairs = by_name(public)?.into_iter().filter_map(|(name, ids)| {
-        match (ids.as_slice(), private.get(&name)?.as_slice()) {
-            ([public], [private]) => Some((public.clone(), private.clone())),
-            _ => None,
+    let (public, private) = (items(public)?, items(private)?);
+    let mut found: HashMap<String, String> = HashMap::new();
+    for (n_names, distance) in [(1, 0), (usize::MAX, 0), (1, 1)] {
+        let used: HashSet<&String> = match (n_names, distance) {
+            (1, 0) => HashSet::new(),
+            _ => found.values().collect(),
+        };
+        let mut by_name: HashMap<(&String, i32), HashSet<&String>> = HashMap::new();
+        for (id, year, names) in private.iter().filter(|(id, ..)| !used.contains(id)) {
+            for name in names.iter().take(n_names) {
+                for year in [year - distance, year + distance] {
+                    by_name.entry((name, year)).or_default().insert(id);
+                }
+            }
         }
-    });
-    Ok(pairs.collect())
+        let mut more = Vec::new();
+        for (id, year, names) in public.iter().filter(|(id, ..)| !found.contains_key(id)) {
+            let same = names
+                .iter()
+                .take(n_names)
+                .filter_map(|name| by_name.get(&(name, *year)));
+            let same: HashSet<&String> = same.flatten().copied().collect();
+            if let (1, Some(other)) = (same.len(), same.iter().next()) {
+                more.push((id.clone(), (*other).clone()));
+            }
+        }
+        found.extend(more);
+    }
+    Ok(found)
 }
 
 /// Writes the ratings by users who came later than `after`, of items that are also in the private
@@ -180,7 +278,7 @@ fn write_public(
     let (split, times) = (all(&ratings)?, all(&read_times(path)?)?);
     let ids = ratings.catalogue().ids();
     let mut lines = vec![["user", "item", "rating"].map(str::to_owned).to_vec()];
-    let mut items = std::collections::HashSet::new();
+    let mut items = HashSet::new();
     let rows = split
         .train
         .expose()

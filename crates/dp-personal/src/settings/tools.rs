@@ -72,7 +72,7 @@ settings! {
         /// Feature columns of `items`, used where an item has few ratings
         feature_cols: Option<Vec<String>> = { value_name: "NAMES", delimiter: ',', requires: ["items"] },
         /// Taste factors per item
-        n_tastes: usize = { long: "tastes", value_name: "N", default: "9", range: Range::of(0.0, 255.0) },
+        n_tastes: usize = { long: "tastes", value_name: "N", default: "9", range: Range::of(0.0, 64.0) },
         /// Columns of the ratings.
         columns: RatingColumnSettings = flatten,
     }

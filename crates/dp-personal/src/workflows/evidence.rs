@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use dp_core::{Interactions, InteractionsBuilder};
 use dp_data::{FeatureVocabulary, ItemCatalogue, Ratings, SplitFractions};
-use dp_multitask::{PublicItems, PublicRatings};
+use dp_multitask::{PublicFeatures, PublicItems, PublicRatings};
 
 use crate::error::{Error, Result};
 use crate::output::{folder_of, replace_files};
@@ -15,7 +15,7 @@ use crate::settings::EvidenceSettings;
 /// Features of fewer items are ignored.
 const MIN_ITEMS: usize = 2;
 /// Maximum number of feature columns in a table.
-const MOST_FEATURES: usize = 512;
+const MOST_COLUMNS: usize = 512;
 
 /// A table of items.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,9 +33,10 @@ pub struct EvidenceTable {
 }
 
 /// Fits item biases and taste factors to public ratings, without privacy, and writes them with
-/// their standard errors. A table of items adds items without ratings, using their features, which
-/// are also columns of the output: each is named `column=name` and contains the weight of the name
-/// for the item.
+/// their standard errors. A table of items adds items without ratings: their biases and taste factors
+/// follow from their features. The features are columns of the output as well, named `column=name`
+/// and with the weight of the name for the item, except those of sources with so many names that
+/// there would be more than 512.
 ///
 /// # Errors
 /// When a file cannot be read or `out` exists or cannot be written.
@@ -76,11 +77,13 @@ pub fn evidence(args: &EvidenceSettings) -> Result<EvidenceTable> {
         let tastes = (1..=args.n_tastes).map(|k| format!("{TASTE}_{k}"));
         let header = [ITEM, BIAS].map(str::to_owned).into_iter().chain(tastes);
         let header = header.chain([STANDARD_ERROR.to_owned()]);
-        writer.write_record(header.chain(described.names.iter().cloned()))?;
+        writer.write_record(header.chain(described.columns()))?;
         let rows = items.rows.chunks_exact(1 + args.n_tastes);
+        let shown = described.shown();
         let items = catalogue.ids().iter().zip(rows).zip(&items.standard_errors);
         for (at, ((id, row), error)) in items.enumerate() {
-            let numbers = row.iter().chain([error]).chain(described.row(at));
+            let of_features = described.row(at, &shown);
+            let numbers = row.iter().chain([error]).chain(&of_features);
             let words = numbers.map(f64::to_string);
             writer.write_record([id.clone()].into_iter().chain(words))?;
         }
@@ -133,30 +136,35 @@ impl Public {
     ///
     /// # Errors
     /// As [`PublicRatings::fit`].
-    pub(crate) fn fit(self, described: &Described, n_tastes: Option<usize>) -> Result<PublicItems> {
-        let usual = PublicRatings::default();
-        let fit = PublicRatings {
-            n_tastes: n_tastes.unwrap_or(usual.n_tastes),
-            ..usual
-        };
-        Ok(fit.fit(self.table, &described.features)?)
+    pub(crate) fn fit(
+        &self,
+        described: &Described,
+        n_tastes: Option<usize>,
+    ) -> Result<PublicItems> {
+        let fit = n_tastes.map_or_else(PublicRatings::default, |n_tastes| PublicRatings {
+            n_tastes,
+        });
+        Ok(fit.fit(&self.table, &described.features)?)
     }
 }
 
-/// Items with a row of features each, 0 or the weight of a name.
+/// Items with their features.
 pub(crate) struct Described {
     catalogue: ItemCatalogue,
-    names: Vec<String>,
-    features: Vec<f64>,
+    /// Names of each source's features.
+    sources: Vec<Vec<String>>,
+    rows: Vec<Vec<(u32, f64)>>,
+    features: PublicFeatures,
 }
 
 impl Described {
     /// Items without features.
-    pub(crate) const fn unknown(catalogue: ItemCatalogue) -> Self {
+    pub(crate) fn unknown(catalogue: ItemCatalogue) -> Self {
         Self {
             catalogue,
-            names: Vec::new(),
-            features: Vec::new(),
+            sources: Vec::new(),
+            rows: Vec::new(),
+            features: PublicFeatures::default(),
         }
     }
 
@@ -168,30 +176,57 @@ impl Described {
         let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
         let table = crate::item_features::read_columns(path, &columns)?;
         let vocabulary = FeatureVocabulary::new(&table, MIN_ITEMS)?;
-        let n: usize = vocabulary.category_sizes().iter().sum();
-        if n > MOST_FEATURES {
-            let text = format!(
-                "`feature_cols` has {n} names that two items share; at most {MOST_FEATURES} (leave out columns of people)"
-            );
-            return Err(Error::Usage(text));
-        }
-        let of_column = |(at, column): (usize, &&str)| {
+        let names = |(at, column): (usize, &&str)| {
             let of = vocabulary.names(at).iter();
-            of.map(|name| format!("{column}={name}"))
-                .collect::<Vec<_>>()
+            of.map(|name| format!("{column}={name}")).collect()
         };
-        let names = columns.iter().enumerate().flat_map(of_column).collect();
-        let ids = catalogue.ids().iter().map(String::as_str);
-        let features = vocabulary.rows(&table, ids);
+        let ids = catalogue.ids().iter();
+        let rows: Vec<_> = ids.map(|id| vocabulary.features(&table, id)).collect();
         Ok(Self {
+            sources: columns.iter().enumerate().map(names).collect(),
+            features: PublicFeatures::new(rows.clone(), vocabulary.category_sizes())?,
+            rows,
             catalogue,
-            names,
-            features,
         })
     }
 
-    fn row(&self, item: usize) -> &[f64] {
-        let n = self.names.len();
-        &self.features[item * n..][..n]
+    /// Numbers of the features that are columns of a table: those of the sources with the fewest
+    /// names, as many sources as fit.
+    fn shown(&self) -> Vec<u32> {
+        let mut starts = Vec::new();
+        let mut next = 0;
+        for names in &self.sources {
+            starts.push(next);
+            next += names.len();
+        }
+        let mut order: Vec<usize> = (0..self.sources.len()).collect();
+        order.sort_by_key(|source| self.sources[*source].len());
+        let mut n = 0;
+        order.retain(|source| {
+            n += self.sources[*source].len();
+            n <= MOST_COLUMNS
+        });
+        order.sort_unstable();
+        let numbers = order.into_iter().flat_map(|source| {
+            let first = starts[source];
+            first..first + self.sources[source].len()
+        });
+        numbers
+            .map(|n| u32::try_from(n).unwrap_or(u32::MAX))
+            .collect()
+    }
+
+    fn columns(&self) -> impl Iterator<Item = String> {
+        let names: Vec<String> = self.sources.concat();
+        (self.shown().into_iter()).map(move |feature| names[feature as usize].clone())
+    }
+
+    fn row(&self, item: usize, shown: &[u32]) -> Vec<f64> {
+        let own = self.rows.get(item).map_or(&[][..], Vec::as_slice);
+        let weight = |feature: &u32| {
+            let found = own.iter().find(|(number, _)| number == feature);
+            found.map_or(0.0, |(_, weight)| *weight)
+        };
+        shown.iter().map(weight).collect()
     }
 }
