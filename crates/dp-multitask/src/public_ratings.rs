@@ -51,7 +51,7 @@ struct Start {
 /// ```
 ///
 /// The posterior is approximated by independent normal distributions of users, items and weights of
-/// features. The variances s^2, a, T and V_g maximise the resulting bound on the likelihood, so a
+/// features. The variances s^2, a, T and `V_g` maximise the resulting bound on the likelihood, so a
 /// source that says nothing about ratings has no weight. Items without ratings get the means that
 /// follow from their features.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -134,7 +134,7 @@ impl PublicRatings {
         let unit = (squares / by_user.values.len() as f64).max(f64::MIN_POSITIVE.sqrt());
 
         let is_rated: Vec<bool> = (0..n_items)
-            .map(|item| by_item.range(item).len() > 0)
+            .map(|item| !by_item.range(item).is_empty())
             .collect();
         let mut variances = Variances::at_start(dim, unit);
         let mut means = ItemMeans::new(features, &is_rated, dim, unit);

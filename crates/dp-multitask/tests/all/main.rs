@@ -11,6 +11,7 @@ mod fit;
 mod implicit;
 mod nights;
 mod non_private;
+mod public_ratings;
 mod regression;
 mod resume;
 mod runs;
