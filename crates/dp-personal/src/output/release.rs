@@ -108,7 +108,12 @@ pub(crate) trait Release {
             folder.hide_releases()?;
         }
         let mut released = self.run();
-        released.warnings = warnings.to_vec();
+        let of_counts = released
+            .counts
+            .as_ref()
+            .and_then(crate::warnings::of_counts);
+        of_counts.iter().for_each(|text| super::warn(text));
+        released.warnings = warnings.iter().cloned().chain(of_counts).collect();
         let bytes = pretty(&released)?;
         let certificate = certificate.with_artifact(RELEASED, &bytes);
         files.push((RELEASED, bytes));
