@@ -112,7 +112,6 @@ pub(crate) trait Release {
             .counts
             .as_ref()
             .and_then(crate::warnings::of_counts);
-        of_counts.iter().for_each(|text| super::warn(text));
         released.warnings = warnings.iter().cloned().chain(of_counts).collect();
         let bytes = pretty(&released)?;
         let certificate = certificate.with_artifact(RELEASED, &bytes);
