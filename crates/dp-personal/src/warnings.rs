@@ -74,7 +74,8 @@ pub(crate) fn of_counts(counts: &NoisyCounts) -> Option<String> {
     let sum: f64 = counts.values().iter().sum();
     let is_noise = n > 0.0 && sum <= ALL_NOISE * counts.noise_stddev() * n.sqrt();
     is_noise.then(|| {
-        "the released counts of all items together do not stand out from their noise: either hardly any record is of an item of the catalogue, or there are          too few records for this epsilon. The internal report says how many records were used"
+        "the released counts of all items together do not stand out from their noise: either hardly any record is of an item of the catalogue, or there are \
+         too few records for this epsilon. The internal report says how many records were used"
             .to_owned()
     })
 }
