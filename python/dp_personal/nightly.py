@@ -45,6 +45,7 @@ class _Nights:
     def status(self, *, show_internal: bool = False) -> dict[str, Any]:
         """The nights that were made, and the users' remaining budget.
 
+        `refused` is the error that the next night would be refused with whatever its data, such as a missing file; or None.
         With `show_internal`, `internal_by_night` contains held-out metrics, which are computed from private data.
         """
         json, _ = _native.nightly_status(_given(state=os.fspath(self.path), show_internal=show_internal))
@@ -54,7 +55,7 @@ class _Nights:
         """Erase users by their ids in the ratings (text is one id); returns the number of ids given.
 
         They add nothing to later nights, even if records of theirs appear again. A tombstone of each is kept under the
-        secret key.
+        secret key, and `internal-erasures.csv` has the time and the number of ids.
         """
         listed = tables.ids([users] if isinstance(users, str) else users, "users")
         given = _given(state=os.fspath(self.path), lists={"users": listed})
@@ -84,6 +85,8 @@ class _Nights:
                     ("first users", f"\u03b5 {spent:.4g} spent, {left:.4g} left"),
                 ]
             )
+            if status["refused"] is not None:
+                facts = _html.alarm(f"the next night would be refused: {status['refused']}") + facts
         return _html.card(type(self).__name__, self.path.name, facts)
 
     def _model_folder(self) -> Path:

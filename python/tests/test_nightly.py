@@ -113,6 +113,10 @@ def test_users_are_erased_by_their_ids(tmp_path: Path, catalogue: Path) -> None:
         nights.run(ratings(200), restored=True)
     assert [of["night"] for of in nights.status(show_internal=True)["internal_by_night"]] == [0, 1]
     assert nights.status()["internal_by_night"] == []
+    assert nights.status()["refused"] is None
+    store.unlink()
+    assert "first-seen" in nights.status()["refused"]
+    assert "would be refused" in nights._repr_html_()
 
 
 def test_catalogues_of_nights_are_files_tables_or_lists(tmp_path: Path, catalogue: Path) -> None:

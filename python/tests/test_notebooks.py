@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import importlib.util
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,15 @@ def test_committed_notebooks_have_outputs_that_name_no_machine(name: str) -> Non
     assert "text/html" in kinds
     assert "image/png" in kinds
     assert "insecure_seed" not in str(notebook.cells)
+
+
+def test_embedded_report_pages_have_the_current_style() -> None:
+    sheet = (Path(__file__).parents[2] / "crates" / "dp-page" / "src" / "page.css").read_text()
+    notebook = nbformat.read(NOTEBOOKS / "recommend.ipynb", as_version=4)
+    shown = [output.get("data", {}).get("text/html", "") for cell in notebook.cells for output in cell.get("outputs", [])]
+    pages = [html.unescape(text) for text in shown if "srcdoc" in text]
+    assert pages
+    assert all(sheet in page for page in pages), "run notebooks/run.py --write recommend"
 
 
 @pytest.mark.parametrize(

@@ -428,6 +428,38 @@ def test_public_ratings_are_a_prior_as_a_file_or_in_memory(
     assert np.array_equal(fitted[0], fitted[1])
     assert fitted[0].shape != without.shape or not np.array_equal(fitted[0], without)
 
+
+def test_users_who_opt_in_become_evidence_and_are_not_in_the_private_data(
+    recommender: dp.PrivateRecommender, ratings: Ratings, tmp_path: Path
+) -> None:
+    users = sorted({str(user) for user in ratings["user_id"]})
+    agreed = [users[1], users[4], "nobody"]
+    is_listed = np.array([str(user) in agreed for user in ratings["user_id"]])
+    listed, others = ({name: column[part] for name, column in ratings.items()} for part in (is_listed, ~is_listed))
+    catalogue = {"item": sorted({str(item) for item in ratings["item"]})}
+    seeded = recommender.set_params(insecure_seed=1, item_ids_are_public=False, catalogue=catalogue)
+    (tmp_path / "agreed.txt").write_text("\n".join(agreed) + "\n")
+    fitted = []
+    for opt_in in (agreed, tmp_path / "agreed.txt"):
+        with pytest.warns(dp.PrivacyWarning):
+            model = seeded.set_params(opt_in=opt_in).fit(ratings)
+        said = json.dumps(model.certificate_.as_dict())
+        assert "3 listed users (SHA-256" in said
+        assert "agreed to contribute without protection" in said
+        fitted.append(model.item_factors_.copy())
+    assert np.array_equal(fitted[0], fitted[1])
+
+    # the same as evidence made from the ratings of these users, and a run on those of all others
+    prior = dp.evidence(listed, tmp_path / "prior.csv", user="user_id", item="item", rating="stars", items=catalogue)
+    with pytest.warns(dp.PrivacyWarning):
+        by_hand = seeded.set_params(opt_in=None, prior=prior).fit(others)
+    assert np.array_equal(fitted[0], by_hand.item_factors_)
+    with pytest.warns(dp.PrivacyWarning):
+        without = seeded.set_params(prior=None).fit(others)
+    assert fitted[0].shape != without.item_factors_.shape or not np.array_equal(fitted[0], without.item_factors_)
+    with pytest.warns(dp.PrivacyWarning), pytest.raises(dp.BadSetting, match="none of the listed users has ratings"):
+        seeded.set_params(opt_in=["nobody"]).fit(ratings)
+
     with pytest.raises(dp.DpError, match="prior"):
         seeded.set_params(prior={"item": ["elsewhere"], "x": [1.0]}).fit(ratings)
 

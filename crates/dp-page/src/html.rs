@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use crate::chart::{Chart, Drawing, escaped};
 use crate::page::{Block, Kind, Number, Page, Table};
+use crate::prose::{Piece, pieces};
 use crate::style::page_sheet;
 
 /// Nothing may be loaded or run, whatever names in the page contain.
@@ -33,7 +34,7 @@ pub(crate) fn page(page: &Page) -> String {
     if let Some(caution) = &page.caution {
         put_warning(&mut text, caution);
     }
-    let _ = writeln!(text, "<p class=\"lead\">{}</p>", escaped(&page.lead));
+    let _ = writeln!(text, "<p class=\"lead\">{}</p>", prose(&page.lead));
     put_facts(&mut text, &page.facts);
     text.push_str("<nav aria-label=\"Sections\">\n");
     for section in &page.sections {
@@ -53,7 +54,7 @@ pub(crate) fn page(page: &Page) -> String {
         }
         text.push_str("</div>\n</section>\n");
     }
-    let footer = escaped(&page.footer);
+    let footer = prose(&page.footer);
     let _ = write!(
         text,
         "</main>\n<footer><p>{footer}</p></footer>\n</body>\n</html>\n"
@@ -61,10 +62,19 @@ pub(crate) fn page(page: &Page) -> String {
     text
 }
 
+/// A sentence escaped for HTML, with its code as such.
+fn prose(text: &str) -> String {
+    let html = |piece| match piece {
+        Piece::Words(words) => escaped(words),
+        Piece::Code(code) => format!("<code>{}</code>", escaped(code)),
+    };
+    pieces(text).map(html).collect()
+}
+
 fn put_block(text: &mut String, block: &Block) {
     let _ = match block {
-        Block::Text(words) => writeln!(text, "<p>{}</p>", escaped(words)),
-        Block::Note(words) => writeln!(text, "<p class=\"note\">{}</p>", escaped(words)),
+        Block::Text(words) => writeln!(text, "<p>{}</p>", prose(words)),
+        Block::Note(words) => writeln!(text, "<p class=\"note\">{}</p>", prose(words)),
         Block::Warning(words) => {
             put_warning(text, words);
             Ok(())
@@ -81,7 +91,7 @@ fn put_block(text: &mut String, block: &Block) {
             text,
             "<figure class=\"hundred\">\n{}\n<p class=\"note\">{}</p>\n</figure>",
             of.svg(),
-            escaped(&of.caption)
+            prose(&of.caption)
         ),
         Block::Chart(chart) => {
             put_chart(text, chart);
@@ -99,7 +109,7 @@ fn put_block(text: &mut String, block: &Block) {
         Block::List(title, entries) => {
             let entries = entries
                 .iter()
-                .map(|entry| format!("<li>{}</li>\n", escaped(entry)));
+                .map(|entry| format!("<li>{}</li>\n", prose(entry)));
             let entries: String = entries.collect();
             let title = escaped(title);
             writeln!(
@@ -117,14 +127,14 @@ fn put_block(text: &mut String, block: &Block) {
 }
 
 fn put_warning(text: &mut String, words: &str) {
-    let words = escaped(words);
+    let words = prose(words);
     let _ = writeln!(text, "<p class=\"caution\" role=\"note\">{words}</p>");
 }
 
 fn put_facts(text: &mut String, facts: &[(String, String)]) {
     text.push_str("<dl class=\"facts\">\n");
     for (name, value) in facts {
-        let (name, value) = (escaped(name), escaped(value));
+        let (name, value) = (escaped(name), prose(value));
         let _ = writeln!(text, "<div><dt>{name}</dt><dd>{value}</dd></div>");
     }
     text.push_str("</dl>\n");
@@ -138,7 +148,7 @@ fn put_numbers(text: &mut String, numbers: &[Number]) {
             "<div><dt>{}</dt><dd class=\"value\">{}</dd><dd class=\"note\">{}</dd></div>",
             escaped(&of.label),
             escaped(&of.value),
-            escaped(&of.note)
+            prose(&of.note)
         );
     }
     text.push_str("</dl>\n");
@@ -167,10 +177,9 @@ fn put_table(text: &mut String, table: &Table) {
     for row in &table.rows {
         text.push_str("<tr>");
         for (at, cell) in row.iter().enumerate() {
-            let cell = escaped(cell);
             let _ = match at {
-                0 => write!(text, "<th scope=\"row\">{cell}</th>"),
-                _ => write!(text, "<td{}>{cell}</td>", class(at)),
+                0 => write!(text, "<th scope=\"row\">{}</th>", escaped(cell)),
+                _ => write!(text, "<td{}>{}</td>", class(at), prose(cell)),
             };
         }
         text.push_str("</tr>\n");
@@ -184,7 +193,7 @@ fn put_chart(text: &mut String, chart: &Chart) {
     let title = escaped(&chart.title);
     let _ = writeln!(text, "<figure>\n<figcaption>{title}</figcaption>");
     if !chart.note.is_empty() {
-        let _ = writeln!(text, "<p class=\"note\">{}</p>", escaped(&chart.note));
+        let _ = writeln!(text, "<p class=\"note\">{}</p>", prose(&chart.note));
     }
     let legend = chart.legend();
     if legend.len() > 1 {
@@ -224,4 +233,19 @@ fn put_chart(text: &mut String, chart: &Chart) {
         }
     }
     text.push_str("</figure>\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_in_sentences_is_marked_and_names_are_not_markup() {
+        assert_eq!(prose("method `a<b>`"), "method <code>a&lt;b&gt;</code>");
+        let rows = [vec!["`item`".to_owned(), "by `pooled`".to_owned()]];
+        let mut text = String::new();
+        put_table(&mut text, &Table::new("t", ["a", "b"], rows));
+        let row = "<th scope=\"row\">`item`</th><td>by <code>pooled</code></td>";
+        assert!(text.contains(row), "{text}");
+    }
 }

@@ -4,6 +4,7 @@ mod chart;
 mod html;
 mod markdown;
 mod page;
+mod prose;
 mod style;
 mod terminal;
 

@@ -4,17 +4,18 @@ use std::fmt::Write as _;
 
 use crate::chart::Chart;
 use crate::page::{Block, Page, Table};
+use crate::prose::{Piece, pieces};
 
 /// The whole page.
 pub(crate) fn page(page: &Page) -> String {
     // writing to a string does not fail
     let mut text = format!("# {}\n\n", inline(&page.title));
     if let Some(caution) = &page.caution {
-        let _ = writeln!(text, "**{}**\n", inline(caution));
+        let _ = writeln!(text, "**{}**\n", prose(caution));
     }
-    let _ = writeln!(text, "{}\n", inline(&page.lead));
+    let _ = writeln!(text, "{}\n", prose(&page.lead));
     for (name, value) in &page.facts {
-        let _ = writeln!(text, "* {}: {}", inline(name), inline(value));
+        let _ = writeln!(text, "* {}: {}", inline(name), prose(value));
     }
     for section in &page.sections {
         let _ = write!(text, "\n## {}\n", section.title);
@@ -24,7 +25,7 @@ pub(crate) fn page(page: &Page) -> String {
         }
     }
     if !page.footer.is_empty() {
-        let _ = write!(text, "\n---\n\n{}\n", inline(&page.footer));
+        let _ = write!(text, "\n---\n\n{}\n", prose(&page.footer));
     }
     text
 }
@@ -32,10 +33,10 @@ pub(crate) fn page(page: &Page) -> String {
 fn put(text: &mut String, block: &Block) {
     match block {
         Block::Text(words) | Block::Note(words) => {
-            let _ = writeln!(text, "{}", inline(words));
+            let _ = writeln!(text, "{}", prose(words));
         }
         Block::Warning(words) => {
-            let _ = writeln!(text, "**{}**", inline(words));
+            let _ = writeln!(text, "**{}**", prose(words));
         }
         Block::Facts(facts) => {
             let rows = facts.iter().map(|(n, v)| vec![n.clone(), v.clone()]);
@@ -49,7 +50,7 @@ fn put(text: &mut String, block: &Block) {
         }
         Block::Hundred(of) => {
             let (found, blind) = (of.found, of.blind);
-            let caption = inline(&of.caption);
+            let caption = prose(&of.caption);
             let _ = writeln!(
                 text,
                 "{found:.1} of 100 found, {blind:.0} by random guessing. {caption}"
@@ -71,7 +72,7 @@ fn put(text: &mut String, block: &Block) {
         Block::List(title, entries) => {
             let _ = writeln!(text, "{title}:\n");
             for entry in entries {
-                let _ = writeln!(text, "* {}", inline(entry));
+                let _ = writeln!(text, "* {}", prose(entry));
             }
         }
         Block::Code(title, code) => {
@@ -85,11 +86,11 @@ fn put(text: &mut String, block: &Block) {
 /// either only the note, which then belongs to the table.
 fn put_chart(text: &mut String, chart: &Chart) {
     if chart.file.is_none() && chart.numbers().is_none() {
-        let _ = writeln!(text, "{}", inline(&chart.note));
+        let _ = writeln!(text, "{}", prose(&chart.note));
         return;
     }
     let title = inline(&chart.title);
-    let _ = writeln!(text, "**{title}**. {}", inline(&chart.note));
+    let _ = writeln!(text, "**{title}**. {}", prose(&chart.note));
     if let Some(file) = &chart.file {
         let _ = writeln!(text, "\n![{title}]({file})");
     }
@@ -101,7 +102,11 @@ fn put_chart(text: &mut String, chart: &Chart) {
 
 fn put_rows(text: &mut String, table: &Table) {
     let row = |cells: &[String]| {
-        let cells: Vec<String> = cells.iter().map(|cell| inline(cell)).collect();
+        let shown = |(at, cell): (usize, &String)| match at {
+            0 => inline(cell),
+            _ => prose(cell),
+        };
+        let cells: Vec<String> = cells.iter().enumerate().map(shown).collect();
         format!("| {} |\n", cells.join(" | "))
     };
     text.push_str(&row(&table.heads));
@@ -113,6 +118,18 @@ fn put_rows(text: &mut String, table: &Table) {
     for cells in &table.rows {
         text.push_str(&row(cells));
     }
+}
+
+/// A sentence escaped for Markdown, with its code as such. Nothing can be escaped within code, so
+/// only code without special characters is.
+fn prose(text: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "-_./=,:+ ".contains(c);
+    let markdown = |piece| match piece {
+        Piece::Words(words) => inline(words),
+        Piece::Code(code) if code.chars().all(is_plain) => format!("`{code}`"),
+        Piece::Code(code) => inline(&format!("`{code}`")),
+    };
+    pieces(text).map(markdown).collect()
 }
 
 /// Text escaped for Markdown: markup, links and cell separators are escaped, as is HTML within
@@ -153,5 +170,14 @@ mod tests {
             inline("1: https://a.example WWW.a.example me@a.example \u{202e}cod"),
             "1: https&#58;//a.example WWW&#46;a.example me&#64;a.example ?cod"
         );
+    }
+
+    #[test]
+    fn code_in_sentences_is_code_if_it_needs_no_escapes() {
+        assert_eq!(
+            prose("method `am-ssp`, a_b `c"),
+            "method `am-ssp`, a\\_b \\`c"
+        );
+        assert_eq!(prose("`a|b` `<b>`"), "\\`a\\|b\\` \\`&lt;b&gt;\\`");
     }
 }

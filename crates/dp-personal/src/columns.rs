@@ -1,15 +1,28 @@
 //! Checks for column names that conflict.
 
+use dp_data::{ColumnRole, is_usual_column};
+
 use crate::error::{Error, Result};
 
-/// Refuses a column that two flags name: one of them must be a mistake, and the model would be
-/// meaningless.
-pub(crate) fn refuse_shared(flags: &[(&str, Option<&String>)]) -> Result<()> {
-    for (at, (flag, column)) in flags.iter().enumerate() {
-        let Some(name) = column else { continue };
-        if let Some((other, _)) = flags[..at].iter().find(|(_, named)| named == column) {
-            let text = format!("`{other}` and `{flag}` both name the column {name}; expected two");
+/// A setting that names a column, the role of that column, and the name if one is given.
+pub(crate) type Named<'a> = (&'a str, ColumnRole, Option<&'a String>);
+
+/// Refuses a column that two settings name, and one that another setting finds by its usual name:
+/// one of them must be a mistake, and the model would be meaningless.
+pub(crate) fn refuse_shared(settings: &[Named<'_>]) -> Result<()> {
+    for (at, &(setting, _, name)) in settings.iter().enumerate() {
+        let Some(name) = name else { continue };
+        let earlier = &settings[..at];
+        if let Some((other, ..)) = earlier.iter().find(|(.., named)| *named == Some(name)) {
+            let text =
+                format!("`{other}` and `{setting}` both name the column {name}; expected two");
             return Err(Error::Usage(text));
+        }
+        let finds = |(_, role, named): &&Named<'_>| named.is_none() && is_usual_column(name, *role);
+        if let Some((other, role, _)) = settings.iter().find(finds) {
+            return Err(Error::Usage(format!(
+                "`{setting}` names the column {name}, which is also a usual name of the {role} column: give `{other}`, the name of that column, as well"
+            )));
         }
     }
     Ok(())

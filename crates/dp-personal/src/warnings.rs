@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use dp_accounting::gdp;
 use dp_core::ApproxDp;
 use dp_data::{ItemTable, Ratings, SampleTable};
+use dp_multitask::NoisyCounts;
 
 use crate::output::rounded_up;
 
@@ -61,6 +62,22 @@ pub(crate) fn of_settings(target: ApproxDp, n_users: Option<f64>) -> Vec<String>
         ));
     }
     all
+}
+
+/// Number of standard deviations up to which the sum of all released counts is considered noise.
+const ALL_NOISE: f64 = 3.0;
+
+/// Warning about released counts of items that are noise alone, as with a catalogue of other items:
+/// public, since it follows from what was released.
+pub(crate) fn of_counts(counts: &NoisyCounts) -> Option<String> {
+    let n = counts.values().len() as f64;
+    let sum: f64 = counts.values().iter().sum();
+    let is_noise = n > 0.0 && sum <= ALL_NOISE * counts.noise_stddev() * n.sqrt();
+    is_noise.then(|| {
+        "the released counts of all items together do not stand out from their noise: either hardly any record is of an item of the catalogue, or there are \
+         too few records for this epsilon. The internal report says how many records were used"
+            .to_owned()
+    })
 }
 
 /// With fewer users it is not possible to say what is usual.
@@ -257,6 +274,16 @@ mod tests {
         assert_eq!(of(1.0, 1e-5, Some(30.0)), 1);
         assert_eq!((of(0.5, 1e-5, None), of(0.01, 1e-5, None)), (0, 1));
         assert_eq!(of(0.01, 1e-5, Some(1e4)), 0);
+    }
+
+    #[test]
+    fn counts_that_are_noise_alone_are_told() {
+        let of = |values: &[f64]| {
+            let counts = NoisyCounts::released_elsewhere(values.to_vec(), 10.0, false);
+            of_counts(&counts.unwrap()).is_some()
+        };
+        assert!(of(&[15.0, -12.0, 9.0, 1.0]) && of(&[60.0, 0.0, 0.0, 0.0]));
+        assert!(!of(&[60.0, 0.0, 0.0, 1.0]) && !of(&[]));
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! The guarantee of a list of events as a whole.
 
-use dp_core::{Adjacency, DpEvent, params};
+use dp_core::{Adjacency, ApproxDp, DpEvent, params};
 
+use crate::books::allowance::{DELTA_RESERVE, covers_draws};
 use crate::engines::gdp::{finite_cost, from_mu_squared, mu_squared};
 use crate::engines::rounding::UpwardSum;
 use crate::{Accountant, Error, Method, Result, TightestAccountant, gdp};
@@ -47,6 +48,38 @@ pub(crate) fn ideal_guarantee<'a>(
         upper: params::finite_non_negative("epsilon", bound.upper)?,
         method: bound.method,
     })
+}
+
+/// Fractions of delta that may be reserved for the sampler under the other adjacency, smallest
+/// first. The plan was not calibrated for that adjacency, so its larger epsilon can need more than
+/// the usual reserve.
+const COUNTERPART_RESERVES: [f64; 4] = [DELTA_RESERVE, 1e-4, 1e-2, 0.5];
+
+/// Epsilon under the other adjacency at the same delta, including the sampler; `None` if a
+/// mechanism has no guarantee there, or if no fraction of delta covers the sampler.
+pub(crate) fn counterpart_epsilon<'a>(
+    events: impl Iterator<Item = &'a DpEvent> + Clone,
+    n_draws: u64,
+    adjacency: Adjacency,
+    delta: f64,
+) -> Option<f64> {
+    COUNTERPART_RESERVES.into_iter().find_map(|reserve| {
+        let usable = (delta * (1.0 - reserve)).next_down();
+        let other = counterpart(adjacency);
+        let epsilon = ideal_guarantee(events.clone(), other, usable).ok()?.upper;
+        let target = ApproxDp { epsilon, delta };
+        covers_draws(target, n_draws, reserve).then_some(epsilon)
+    })
+}
+
+/// The adjacency with the same unit and the other neighbouring relation.
+const fn counterpart(adjacency: Adjacency) -> Adjacency {
+    match adjacency {
+        Adjacency::AddRemoveUser => Adjacency::ReplaceUser,
+        Adjacency::ReplaceUser => Adjacency::AddRemoveUser,
+        Adjacency::AddRemoveRecord => Adjacency::ReplaceRecord,
+        Adjacency::ReplaceRecord => Adjacency::AddRemoveRecord,
+    }
 }
 
 /// A lower bound on the epsilon of the ideal mechanisms at `delta`; 0 if none is known.

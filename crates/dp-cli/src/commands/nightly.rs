@@ -27,9 +27,9 @@ pub(crate) fn run(command: &NightlyCommand) -> Result<()> {
             return show_published(flags.json, &found);
         }
     };
-    if as_json {
-        print_json(&report.json)
-    } else {
-        print_summary(&report.text)
+    match as_json {
+        true => print_json(&report.json)?,
+        false => print_summary(&report.text)?,
     }
+    report.refused.map_or(Ok(()), |error| Err(error.into()))
 }

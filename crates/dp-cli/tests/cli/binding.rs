@@ -62,7 +62,7 @@ fn a_run_without_a_ledger_says_so_beside_epsilon_and_in_its_certificate() {
     let args = [&["train", "ratings.csv", "--no-ledger"], &TARGET[..]].concat();
     let said = unsaid(&sandbox, &args).exits(0).stdout;
     let alone =
-        "epsilon 1 for this run alone; no ledger: nothing adds it to other runs on these data";
+        "epsilon 1.0000 for this run alone; no ledger: nothing adds it to other runs on these data";
     assert!(said.contains(alone), "{said}");
     let certificate = String::from_utf8(sandbox.read("dp-model/certificate.json")).unwrap();
     assert!(

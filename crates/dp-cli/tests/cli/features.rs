@@ -104,7 +104,7 @@ fn a_run_leaves_the_usual_files_and_the_weights_of_features() {
         "prior_variances",
         "taste_norm",
         "residuals 12",
-        "rounds, method \\`am-ssp\\`",
+        "rounds, method `am-ssp`",
     ] {
         assert!(report.contains(part), "no {part} in {report}");
     }

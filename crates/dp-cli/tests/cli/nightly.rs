@@ -54,6 +54,13 @@ fn a_lifetime_is_paid_for_once_and_every_night_has_a_model() {
         let recomputed = words("verify state/model --recompute");
         sandbox.dp(&recomputed).exits(0);
     }
+    let guarantee = sandbox.value("state/model/certificate.json")["guarantee"].clone();
+    let replaced = guarantee["epsilon_replace"].as_f64().unwrap();
+    let replaced = dp_accounting::rounded_up(replaced);
+    let replaced = format!("epsilon {replaced}, delta 1e-5, replace one user");
+    night(&sandbox, 4, "").exits(0).prints(&[&replaced]);
+    let line = "nightly init other --items items.csv --lifetime-epsilon 4 --delta 1e-5 --horizon 30 --rating-range 1,5";
+    sandbox.run(&words(line)).exits(0).prints(&[&replaced]);
     let found = status(&sandbox);
     assert_eq!(found["n_paid"], 3);
     assert_eq!(found["last_night"], 4);
@@ -578,7 +585,12 @@ fn whoever_is_erased_stays_in_the_store_and_the_nights_go_on() {
     let before = sandbox.read("state/first-seen");
     let user = format!("{USER}7");
     let erase = || sandbox.run(&["nightly", "erase", "state", &user, "--json"]);
-    assert_eq!(erase().exits(0).json()["n_erased"], 1);
+    let erased = erase().exits(0).json();
+    assert_eq!(erased["n_erased"], 1);
+    // when and how many, without an id, for the owner alone
+    let time = erased["time"].as_str().unwrap();
+    let evidence = format!("time,n_ids\n{time},1\n");
+    assert_eq!(sandbox.text("state/internal-erasures.csv"), evidence);
     sandbox.run(&words("nightly erase state")).exits(2);
     let after = sandbox.read("state/first-seen");
     assert_ne!(after, before);
@@ -597,6 +609,13 @@ fn whoever_is_erased_stays_in_the_store_and_the_nights_go_on() {
     sandbox.write("gone.csv", format!("{USER}8\n{USER}9\n"));
     let listed = words("nightly erase state --list gone.csv --json");
     assert_eq!(sandbox.run(&listed).exits(0).json()["n_erased"], 2);
+    let evidence = sandbox.text("state/internal-erasures.csv");
+    assert!(
+        evidence.lines().count() == 3 && evidence.ends_with(",2\n") && !evidence.contains(USER)
+    );
+    assert_eq!(status(&sandbox)["internal_erasures"], serde_json::json!([]));
+    let shown = sandbox.run(&words("nightly status state --show-internal"));
+    shown.exits(0).prints(&["ids erased", "1 on 2", "2 on 2"]);
     night(&sandbox, 2, "").exits(0);
     let table = sandbox.text("state/model-internal/internal-users.csv");
     assert!(!table.contains(&format!("{USER}8,")), "{table}");
@@ -635,6 +654,23 @@ fn columns_are_named_once_for_all_nights() {
     // a column with two meanings is refused before anything is paid
     let twice = sandbox.run(&words(&format!("{line} --user-col film --item-col film")));
     twice.exits(2).says(&["--user-col and --item-col"]);
+    for (columns, says) in [
+        (
+            "--user-col ITEM",
+            "usual name of the item column: give --item-col",
+        ),
+        (
+            "--item-col rating",
+            "usual name of the rating column: give --rating-col",
+        ),
+        (
+            "--rating-col user_id",
+            "usual name of the user column: give --user-col",
+        ),
+    ] {
+        let run = sandbox.run(&words(&format!("{line} {columns}")));
+        run.exits(2).says(&[says]);
+    }
     assert!(!sandbox.exists("named"));
     sandbox.run(&words(&format!("{line} {named}"))).exits(0);
     let night = |number: u32, more: &str| {
@@ -901,6 +937,107 @@ fn a_state_that_was_put_back_goes_on_above_all_nights_that_were_made() {
     night(&sandbox, 3, "--restored").exits(0);
     let run = sandbox.run(&words("nightly run state ratings.csv --restored"));
     run.exits(2).says(&["night"]);
+}
+
+/// What the next night is refused for is refused by the status too, in the same words.
+#[test]
+fn the_status_of_a_state_fails_as_its_next_night_does() {
+    let sandbox = begun();
+    let names = [
+        "first-seen",
+        "items.csv",
+        "ledger",
+        "ledger.key",
+        "ledger.users",
+        "nights.json",
+        "releases.list",
+    ];
+    let copy = || names.map(|name| sandbox.read(&format!("state/{name}")));
+    let restore = |copy: &[Vec<u8>]| {
+        for (name, bytes) in names.iter().zip(copy) {
+            sandbox.write(&format!("state/{name}"), bytes);
+        }
+    };
+    night(&sandbox, 0, "").exits(0);
+    let older = copy();
+    night(&sandbox, 1, "").exits(0);
+    let newest = copy();
+    let older_files = |which: &[&str]| {
+        restore(&newest);
+        for (name, bytes) in names.iter().zip(&older) {
+            if which.contains(name) {
+                sandbox.write(&format!("state/{name}"), bytes);
+            }
+        }
+    };
+    let refused_alike = |what: &str| {
+        let run = night(&sandbox, 2, "");
+        let shown = sandbox.run(&words("nightly status state"));
+        assert_ne!(run.code, 0, "{what}");
+        assert_eq!(
+            (shown.code, &shown.stderr),
+            (run.code, &run.stderr),
+            "{what}"
+        );
+        shown.prints(&["noise draws"]);
+        let found = sandbox.run(&words("nightly status state --json"));
+        let found = found.exits(run.code).json();
+        let refused = found["refused"].as_str().unwrap();
+        assert!(!refused.is_empty(), "{what}: {found}");
+    };
+    for which in [
+        &["first-seen"][..],
+        &["releases.list"],
+        &["ledger"],
+        &["ledger", "first-seen"],
+        &["ledger", "ledger.users", "first-seen"],
+    ] {
+        older_files(which);
+        refused_alike(&which.join(" "));
+    }
+    for name in [
+        "first-seen",
+        "releases.list",
+        "ledger.key",
+        "ledger.users",
+        "items.csv",
+    ] {
+        restore(&newest);
+        fs::remove_file(sandbox.path(&format!("state/{name}"))).unwrap();
+        refused_alike(name);
+    }
+    restore(&newest);
+    let items = sandbox.text("state/items.csv");
+    sandbox.write("state/items.csv", items.replacen("item-7,", "item-x,", 1));
+    refused_alike("another item");
+    // a list with nights that the ledger did not pay for
+    restore(&older);
+    sandbox.write("state/releases.list", &newest[6]);
+    night(&sandbox, 2, "").exits(5).says(&["older copy"]);
+    let shown = sandbox.run(&words("nightly status state")).exits(5);
+    shown.says(&["releases.list has nights that the ledger did not pay for"]);
+    restore(&newest);
+    assert_eq!(status(&sandbox)["refused"], Value::Null);
+    night(&sandbox, 2, "").exits(0);
+}
+
+#[test]
+fn the_status_names_a_damaged_report_and_tells_the_rest() {
+    let sandbox = begun();
+    night(&sandbox, 0, "").exits(0);
+    for name in ["model/report.json", "model-internal/internal.json"] {
+        sandbox.write(&format!("state/{name}"), "{");
+    }
+    let shown = sandbox.run(&words("nightly status state --show-internal"));
+    shown.exits(0).prints(&[
+        "1 in the list, 1 paid for",
+        "report.json",
+        "internal.json",
+        "damaged",
+    ]);
+    assert_eq!(status(&sandbox)["model"], Value::Null);
+    night(&sandbox, 0, "").exits(0);
+    assert_ne!(status(&sandbox)["model"], Value::Null);
 }
 
 #[test]

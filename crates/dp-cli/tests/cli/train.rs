@@ -360,8 +360,8 @@ fn columns_that_contradict_the_catalogue_are_refused_before_anything_is_paid() {
     }
     sandbox
         .train(&words("--rating-col user --ledger l.ledger"))
-        .exits(4)
-        .says(&["column user was found as both the user and the rating column"]);
+        .exits(2)
+        .says(&["--rating-col names the column user", "give --user-col"]);
     assert!(!sandbox.exists("l.ledger"));
 }
 

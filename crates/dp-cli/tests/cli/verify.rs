@@ -1,5 +1,7 @@
 //! `dp verify`, from the point of view of an auditor.
 
+use dp_accounting::{Certificate, Making};
+
 use crate::support::Sandbox;
 
 #[test]
@@ -198,4 +200,48 @@ fn the_statement_says_what_the_figures_mean() {
     ] {
         assert!(run.stdout.contains(part), "{part} in {}", run.stdout);
     }
+}
+
+#[test]
+fn a_model_that_cannot_be_recomputed_here_is_told_from_one_that_differs() {
+    let sandbox = Sandbox::with_ratings();
+    sandbox.train(&["--publish-releases"]).exits(0);
+    let verify = |more: &[&str]| sandbox.dp(&[&["verify", "dp-model"], more].concat());
+    let recompute = ["--recompute"];
+    verify(&recompute).exits(0);
+    let own = Certificate::from_json(&sandbox.text("dp-model/certificate.json")).unwrap();
+    let issue = |mut certificate: Certificate, name: &str| {
+        certificate.artifacts.retain(|file| file.name != name);
+        let bytes = sandbox.read(&format!("dp-model/{name}"));
+        sandbox.issue("dp-model", &certificate.with_artifact(name, &bytes));
+    };
+
+    // by a version whose last digits differ
+    let report = sandbox.text("dp-model/report.json");
+    let newer = report.replacen("\"numerics\": 1,", "\"numerics\": 999,", 1);
+    assert_ne!(report, newer);
+    sandbox.write("dp-model/report.json", newer);
+    issue(own.clone(), "report.json");
+    verify(&[]).exits(0);
+    let says = ["numerics 999", "use that version"];
+    verify(&recompute).exits(4).says(&says);
+    let json = verify(&["--recompute", "--json"]).exits(4).json();
+    assert_eq!(json["recomputed"]["result"], "cannot");
+    sandbox.write("dp-model/report.json", report);
+
+    // with other last digits, on this processor and on another one
+    let name = "item_factors.safetensors";
+    let mut model = sandbox.read(&format!("dp-model/{name}"));
+    *model.last_mut().unwrap() ^= 1;
+    sandbox.write(&format!("dp-model/{name}"), model);
+    issue(own.clone(), name);
+    verify(&recompute).exits(6);
+    let made = own.made.clone().unwrap();
+    let elsewhere = own.with_making(Making {
+        instructions: "of another processor".to_owned(),
+        ..made
+    });
+    issue(elsewhere, name);
+    verify(&[]).exits(0);
+    verify(&recompute).exits(4).says(&["of another processor"]);
 }

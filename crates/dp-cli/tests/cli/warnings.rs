@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::Value;
 
 use crate::personalize::samples;
-use crate::support::{Run, Sandbox, ratings, words};
+use crate::support::{Run, Sandbox, catalogue, ratings, words};
 
 /// Texts of everything that anybody may read, including the screen output.
 fn open_to_all(sandbox: &Sandbox, run: &Run) -> String {
@@ -214,4 +214,28 @@ fn a_run_that_counts_its_users_does_not_say_that_somebody_else_paid() {
         declared.contains("the declared number of users is public"),
         "{declared}"
     );
+}
+
+/// Whether items match is private, and what was released may be looked at.
+#[test]
+fn a_catalogue_of_other_items_is_told_by_what_was_released_and_first_on_the_internal_page() {
+    let sandbox = Sandbox::new();
+    sandbox.write("ratings.csv", ratings(900, 25, 10));
+    sandbox.write("items.csv", catalogue(25));
+    sandbox.write("others.csv", catalogue(25).replace("item-", "film-"));
+    let says = "do not stand out from their noise";
+    for (items, is_told) in [("items.csv", false), ("others.csv", true)] {
+        let run = sandbox.train(&["--items", items, "--force", "--insecure-seed", "1"]);
+        let run = run.exits(0);
+        assert_eq!(run.stdout.contains(says), is_told, "{}", run.stdout);
+        assert!(!run.stderr.contains(says), "{}", run.stderr);
+        for name in ["report.json", "report.md", "model-card.md"] {
+            let text = sandbox.text(&format!("dp-model/{name}"));
+            assert_eq!(text.contains(says), is_told, "{name}: {text}");
+        }
+    }
+    let internal = sandbox.text("dp-model-internal/internal.md");
+    let first = internal.split("\n## ").nth(1).unwrap();
+    let found = "Warnings\n\n**9000 of 9000 records are of items that are not in the catalogue";
+    assert!(first.starts_with(found), "{internal}");
 }

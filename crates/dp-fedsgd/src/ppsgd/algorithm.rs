@@ -96,11 +96,31 @@ use crate::{Result, UserBatches};
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PpSgd {
     params: PpSgdParams,
+    /// Whether the labels of its releases contain alpha.
+    names_alpha: bool,
 }
 
 impl PpSgd {
     pub(super) const fn new(params: PpSgdParams) -> Self {
-        Self { params }
+        Self {
+            params,
+            names_alpha: false,
+        }
+    }
+
+    /// The same with its alpha in the labels of its releases (`alpha 0.5: round 1`), for runs with
+    /// several alphas.
+    #[must_use]
+    pub const fn naming_alpha(mut self) -> Self {
+        self.names_alpha = true;
+        self
+    }
+
+    fn label(&self, round: usize) -> String {
+        match self.names_alpha {
+            true => format!("alpha {}: round {round}", self.params.alpha),
+            false => format!("round {round}"),
+        }
     }
 
     /// The settings.
@@ -148,7 +168,8 @@ impl PpSgd {
         self.check_releases()?;
         let n_draws = self.layout(n_shared).n_coordinates() as u64;
         let (fit, rounds) = (*self, 1..=self.params.n_rounds);
-        let request = |round| ReleaseRequest::new(label(round), 1.0, ReplaceFactor::Two, n_draws);
+        let request =
+            |round| ReleaseRequest::new(fit.label(round), 1.0, ReplaceFactor::Two, n_draws);
         Ok(match self.params.participation {
             Participation::Full => Requests::Shares(rounds.map(request).collect()),
             Participation::Sampled(_) => Requests::schedule(move |z| fit.planned(n_shared, z)),
@@ -221,7 +242,7 @@ impl PpSgd {
     fn planned(&self, n_shared: usize, noise_multiplier: f64) -> Vec<PlannedRelease> {
         let event = self.event(noise_multiplier);
         let n_draws = self.layout(n_shared).n_coordinates() as u64;
-        let round = |round| PlannedRelease::new(label(round), event.clone(), n_draws);
+        let round = |round| PlannedRelease::new(self.label(round), event.clone(), n_draws);
         (1..=self.params.n_rounds).map(round).collect()
     }
 
@@ -266,10 +287,6 @@ impl PpSgd {
         ];
         of_all.into_iter().chain(of_sampling.iter().copied())
     }
-}
-
-fn label(round: usize) -> String {
-    format!("round {round}")
 }
 
 /// The assumption that rounds make about the number of users they are given. It is too strong for

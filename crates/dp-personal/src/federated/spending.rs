@@ -19,8 +19,8 @@ const ITEM_SHARE: f64 = 0.05;
 pub struct Spending {
     /// Settings of every run.
     pub settings: RunSettings,
-    /// Number of runs with an alpha above 0.
-    pub n_runs: usize,
+    /// The alphas above 0, with a run for each. If there are several, labels contain them.
+    pub alphas: Vec<f64>,
     /// Whether the number of users is released.
     pub counts_users: bool,
     /// Number of items whose ratings are counted.
@@ -41,7 +41,19 @@ pub struct Paid {
     pub choice: Option<Spend>,
 }
 
+/// Start of a round's label; labels of runs of several alphas have `alpha X: ` before it.
+const ROUND: &str = "round ";
+
+fn is_round(label: &str) -> bool {
+    label.starts_with(ROUND) || label.starts_with("alpha ")
+}
+
 impl Spending {
+    /// Whether there are runs of several alphas, whose releases are told apart by their labels.
+    pub(crate) const fn has_several_runs(&self) -> bool {
+        self.alphas.len() > 1
+    }
+
     /// Whether a ledger can add it up with other runs.
     pub const fn is_gaussian(&self) -> bool {
         self.choice.is_none() && self.settings.sampling_probability.is_none()
@@ -112,7 +124,7 @@ impl Spending {
 
     /// Label, share of the budget and draws of all Gaussian releases.
     fn gaussians(&self, n_shared: usize) -> Vec<(String, f64, u64)> {
-        let rounds = (self.n_runs * self.settings.n_rounds) as f64;
+        let rounds = (self.alphas.len() * self.settings.n_rounds) as f64;
         // a sampled round costs about q^2 of a full one
         let rounds = rounds * self.settings.sampling_probability.unwrap_or(1.0).powi(2);
         let items = self
@@ -120,8 +132,14 @@ impl Spending {
             .map(|n| ("ratings of items".to_owned(), ITEM_SHARE * rounds, n as u64));
         let users = ("number of users".to_owned(), COUNT_SHARE * rounds, 1);
         let users = self.counts_users.then_some(users);
-        let round = |round: usize| (format!("round {round}"), 1.0, n_shared as u64);
-        let runs = (0..self.n_runs).flat_map(|_| (1..=self.settings.n_rounds).map(round));
+        let runs = self.alphas.iter().flat_map(|alpha| {
+            let of_alpha = match self.has_several_runs() {
+                true => format!("alpha {alpha}: {ROUND}"),
+                false => ROUND.to_owned(),
+            };
+            let round = move |n| (format!("{of_alpha}{n}"), 1.0, n_shared as u64);
+            (1..=self.settings.n_rounds).map(round)
+        });
         items.into_iter().chain(users).chain(runs).collect()
     }
 
@@ -134,7 +152,7 @@ impl Spending {
         let round = self.settings.round_event(noise_multiplier).ok();
         let release = |(label, share, n_draws): (String, f64, u64)| {
             let event = match &round {
-                Some(event) if label.starts_with("round ") => event.clone(),
+                Some(event) if is_round(&label) => event.clone(),
                 _ => DpEvent::gaussian(noise_multiplier / share.sqrt()),
             };
             PlannedRelease::new(label, event, n_draws)
@@ -153,8 +171,8 @@ impl Spending {
 
     /// The noise multiplier of all rounds of a plan.
     pub fn round_noise(plan: &Plan) -> Option<f64> {
-        let round = |release: &&PlannedRelease| release.label() == "round 1";
-        let event = plan.releases().iter().find(round)?.event();
+        let mut releases = plan.releases().iter();
+        let event = releases.find(|release| is_round(release.label()))?.event();
         match event {
             DpEvent::PoissonSampled { event, .. } => match **event {
                 DpEvent::Gaussian {
@@ -189,7 +207,7 @@ impl Spending {
         Paid {
             items: self.n_items.and_then(|_| spends.next()),
             users: self.counts_users.then(|| spends.next()).flatten(),
-            runs: (0..self.n_runs)
+            runs: (0..self.alphas.len())
                 .map(|_| spends.by_ref().take(self.settings.n_rounds).collect())
                 .collect(),
             choice: spends.next(),
@@ -231,7 +249,7 @@ mod tests {
                     batch_size: 4,
                     sampling_probability,
                 },
-                n_runs: 2,
+                alphas: vec![0.5, 1.0],
                 counts_users: true,
                 n_items: None,
                 choice,

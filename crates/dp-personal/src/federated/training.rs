@@ -150,9 +150,19 @@ impl<'a> Trainer<'a> {
         Ok((fitted.model, Some(fitted.certificate)))
     }
 
-    /// The same as part of a run of several alphas, whose releases come next.
-    pub(crate) fn along(&self, alpha: f64, run: &mut Run<'_>) -> Result<PpSgdModel> {
+    /// The same as part of a run whose releases come next, and whose labels name alpha if it has
+    /// several.
+    pub(crate) fn along(
+        &self,
+        alpha: f64,
+        is_one_of_several: bool,
+        run: &mut Run<'_>,
+    ) -> Result<PpSgdModel> {
         let fit = self.settings.fit(alpha, self.n_users)?;
+        let fit = match is_one_of_several {
+            true => fit.naming_alpha(),
+            false => fit,
+        };
         let rows = self.rows()?;
         if fit.releases() {
             return Ok(fit.with(&self.model).train(&rows, run)?);

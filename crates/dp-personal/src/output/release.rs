@@ -108,7 +108,11 @@ pub(crate) trait Release {
             folder.hide_releases()?;
         }
         let mut released = self.run();
-        released.warnings = warnings.to_vec();
+        let of_counts = released
+            .counts
+            .as_ref()
+            .and_then(crate::warnings::of_counts);
+        released.warnings = warnings.iter().cloned().chain(of_counts).collect();
         let bytes = pretty(&released)?;
         let certificate = certificate.with_artifact(RELEASED, &bytes);
         files.push((RELEASED, bytes));

@@ -23,6 +23,7 @@ use crate::prior::PRIOR;
 use crate::quality::{Quality, Scored};
 use crate::report::Model;
 use crate::settings::Method;
+use crate::warnings;
 
 /// Reason why the rule learns item biases alone.
 pub(crate) const NO_TASTES: &str = "Too little data for taste factors at this epsilon: only item biases were learned, so every user gets the same ranking";
@@ -264,8 +265,11 @@ impl<S: TrainSettings> RunReport for TrainReport<'_, S> {
         let comparison = release.comparison.as_ref();
         let scale = release.fitted.model.scale().map(scale_facts);
         let votes = release.fitted.model.prior_votes().map(votes_fact);
+        let counts = release.fitted.model.counts();
+        let noise = counts.and_then(warnings::of_counts);
         let facts = by_rule.then_some(reason).into_iter();
         facts
+            .chain(noise.map(|text| fact("warning", text)))
             .chain(votes)
             .chain(scale.into_iter().flatten())
             .chain(comparison.into_iter().flat_map(Comparison::facts))

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use dp_core::{ParamError, params};
-use dp_data::{SampleColumns, SampleShares, SampleTable};
+use dp_data::{ColumnRole, SampleColumns, SampleShares, SampleTable};
 
 use super::inputs::{Column, Inputs, Task, ranges_of_file};
 use crate::columns::{pair, refuse_repeated, refuse_shared};
@@ -80,11 +80,11 @@ impl Ranges {
     }
 }
 
-/// The columns to read, after checking `max_rows`.
+/// The columns to read, after checking `max_rows`. `target` is the role of the column to predict.
 ///
 /// # Errors
 /// When settings are out of range or conflict.
-pub fn columns_of(args: &ColumnSettings) -> Result<SampleColumns> {
+pub fn columns_of(args: &ColumnSettings, target: ColumnRole) -> Result<SampleColumns> {
     params::in_range(
         "max_rows",
         args.max_rows,
@@ -93,8 +93,8 @@ pub fn columns_of(args: &ColumnSettings) -> Result<SampleColumns> {
         "a whole number from 1 to 65536",
     )?;
     refuse_shared(&[
-        ("user_col", args.user_col.as_ref()),
-        ("target_col", args.target_col.as_ref()),
+        ("user_col", ColumnRole::User, args.user_col.as_ref()),
+        ("target_col", target, args.target_col.as_ref()),
     ])?;
     let (features, target) = (args.feature_cols.as_deref(), args.target_col.as_deref());
     refuse_repeated(features.unwrap_or_default(), target.unwrap_or_default())?;

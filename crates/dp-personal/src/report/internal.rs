@@ -18,7 +18,7 @@ pub(crate) fn internal_page(all: &[ReportedRun<'_>]) -> Option<Page> {
     if run.internal.is_none() && run.evaluation.is_none() {
         return None;
     }
-    let mut sections = vec![quality(run)];
+    let mut sections = vec![warnings(run), quality(run)];
     sections.extend(privacy_utility(all));
     sections.extend(groups(run));
     sections.extend(popularity(run));
@@ -45,6 +45,14 @@ pub(crate) fn internal_page(all: &[ReportedRun<'_>]) -> Option<Page> {
 
 fn shown(value: Option<f64>) -> String {
     Unit::Plain.shown(value)
+}
+
+/// Warnings about the records, before any figure: it may mean little because of them.
+fn warnings(run: &ReportedRun<'_>) -> Section {
+    let internal = run.internal.iter();
+    let texts = internal.flat_map(|internal| &internal.aside.warnings);
+    let blocks = texts.map(|text| Block::Warning(sentence(text))).collect();
+    Section::new("warnings", "Warnings", blocks)
 }
 
 fn quality(run: &ReportedRun<'_>) -> Section {
@@ -279,8 +287,6 @@ fn data_handling(run: &ReportedRun<'_>) -> Section {
     };
     if let Some(internal) = &run.internal {
         blocks.push(table("Read by the run", &internal.data));
-        let warnings = internal.aside.warnings.iter();
-        blocks.extend(warnings.map(|text| Block::Warning(sentence(text))));
         let of = internal.seconds;
         blocks.push(Block::Note(format!(
             "Seconds: {:.2} to load, {:.2} to train, {:.2} to evaluate.",

@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use dp_data::TableSource;
 
 use super::{
-    FeedbackKind, PersonalHeldOutSettings, Range, RangeSettings, RatingColumnSettings, Shapes,
-    SplitSettings, settings,
+    FeedbackKind, PersonalHeldOutSettings, Range, RangeSettings, Shapes, SplitSettings, settings,
 };
 use crate::personal::Intercept;
 
@@ -71,8 +70,14 @@ settings! {
         night: Option<usize> = { value_name: "N", usual: "days since the state was made" },
         /// The state was restored from a copy: treat unknown users as first seen right after the copy's last night
         restored: bool = {},
-        /// Columns of the ratings.
-        columns: RatingColumnSettings = flatten,
+        /// Name of the user column
+        user_col: Option<String> = { value_name: "NAME", usual: "as given to init, or `user`, `userId` or `user_id`" },
+        /// Name of the item column
+        item_col: Option<String> = { value_name: "NAME", usual: "as given to init, or `item`, `item_id`, `movieId`, ..." },
+        /// Name of the rating column
+        rating_col: Option<String> = { value_name: "NAME", usual: "as given to init, or `rating`" },
+        /// Names of all columns, in order, if the file has no header
+        header: Option<Vec<String>> = { value_name: "NAME,...", delimiter: ',' },
         /// What is held out.
         split: SplitSettings = flatten,
     }
@@ -120,7 +125,7 @@ settings! {
         /// The state was restored from a copy: treat unknown users as first seen right after the copy's last night
         restored: bool = {},
         /// Name of the user column
-        user_col: Option<String> = { value_name: "NAME", usual: "`user`, `userId` or `user_id`" },
+        user_col: Option<String> = { value_name: "NAME", usual: "as given to init-rows, or `user`, `userId` or `user_id`" },
         /// Names of all columns, in order, if the file has no header
         header: Option<Vec<String>> = { value_name: "NAME,...", delimiter: ',' },
         /// What is held out.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use dp_core::{ApproxDp, Scratch, params};
-use dp_data::{RatingsColumns, RatingsFormat, TableSource};
+use dp_data::{ColumnRole, RatingsColumns, RatingsFormat, TableSource};
 use dp_mechanism::NoiseSource;
 use dp_multitask::FactorizationParams;
 
@@ -482,11 +482,13 @@ impl RatingColumnSettings {
     /// The format that these settings describe; ratings are read if values are needed or their
     /// column is named.
     pub(crate) fn format(&self, needs_values: bool) -> Result<RatingsFormat> {
-        refuse_shared(&[
-            ("user_col", self.user_col.as_ref()),
-            ("item_col", self.item_col.as_ref()),
-            ("rating_col", self.rating_col.as_ref()),
-        ])?;
+        let reads_values = needs_values || self.rating_col.is_some();
+        let columns = [
+            ("user_col", ColumnRole::User, self.user_col.as_ref()),
+            ("item_col", ColumnRole::Item, self.item_col.as_ref()),
+            ("rating_col", ColumnRole::Rating, self.rating_col.as_ref()),
+        ];
+        refuse_shared(&columns[..if reads_values { 3 } else { 2 }])?;
         let format = ratings_format(
             RatingsColumns {
                 user: self.user_col.clone(),
@@ -495,7 +497,7 @@ impl RatingColumnSettings {
             },
             self.header.as_deref(),
         );
-        Ok(match needs_values || self.rating_col.is_some() {
+        Ok(match reads_values {
             true => format,
             false => format.without_ratings(),
         })

@@ -190,7 +190,7 @@ fn learner(model: &ItemModelSettings, features: &ItemFeatures) -> Result<Learner
 }
 
 /// The users of a server whose users are on devices.
-struct Nobody;
+pub(super) struct Nobody;
 
 impl HasUsers for Nobody {
     fn user_ids(&self) -> Private<Vec<&str>> {

@@ -392,9 +392,10 @@ impl Replay<'_> {
         let (settings, inputs): (RunSettings, _) = (self.get("settings")?, self.inputs()?);
         let share: Option<f64> = self.get("choice_share")?;
         let choice = share.map(|share| selection(share, target.epsilon, shape.loss_range));
+        let alphas = shape.alphas.iter().copied();
         let spending = Spending {
             settings,
-            n_runs: shape.alphas.iter().filter(|&&alpha| alpha > 0.0).count(),
+            alphas: alphas.filter(|&alpha| alpha > 0.0).collect(),
             counts_users: shape.n_users.is_none(),
             n_items: self.get("n_items")?,
             choice: choice.transpose()?,

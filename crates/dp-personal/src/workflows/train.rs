@@ -300,6 +300,7 @@ pub(crate) fn scratch(args: &TrainSettings, place: &Place<'_>) -> Result<Option<
 /// The inputs that a training on ratings opens.
 pub(crate) fn opening<'a>(args: &'a TrainSettings, place: &Place<'_>) -> Result<Opening<'a>> {
     check_items(&args.input)?;
+    args.input.columns.format(args.feedback.needs_values())?;
     if place.dealing() != Dealing::ByRun && args.input.items.is_none() {
         let text = "with users in several processes the items must be declared: give `items`, a public catalogue";
         return Err(Error::Usage(text.to_owned()));

@@ -6,8 +6,8 @@ mod verify;
 use dp_core::{Adjacency, ApproxDp, DpEvent};
 use serde::{Deserialize, Serialize};
 
-use crate::books::allowance::{DELTA_RESERVE, check_draws, covers_draws, usable_delta};
-use crate::books::schedule::{ideal_guarantee, ideal_lower, total_mu_squared};
+use crate::books::allowance::{DELTA_RESERVE, check_draws, usable_delta};
+use crate::books::schedule::{counterpart_epsilon, ideal_guarantee, ideal_lower, total_mu_squared};
 use crate::engines::gdp::from_mu_squared;
 use crate::{Error, Method, ReleaseRecord, Result};
 
@@ -372,7 +372,7 @@ fn guarantee_of(
     let ideal = ideal_guarantee(events(releases), adjacency, usable_delta(delta))?;
     let epsilon = ideal.upper;
     check_draws(ApproxDp { epsilon, delta }, n_draws(releases))?;
-    let other = counterpart_epsilon(releases, adjacency, delta);
+    let other = counterpart_epsilon(events(releases), n_draws(releases), adjacency, delta);
     let (epsilon_add_remove, epsilon_replace) = if adjacency.is_replace() {
         (other, Some(epsilon))
     } else {
@@ -409,37 +409,6 @@ fn n_draws(releases: &[ReleaseRecord]) -> u64 {
 fn lower(releases: &[ReleaseRecord], adjacency: Adjacency, delta: f64) -> f64 {
     let widened = (delta * (1.0 + DELTA_RESERVE)).next_up();
     ideal_lower(events(releases), adjacency, widened)
-}
-
-/// Fractions of delta that may be reserved for the sampler under the other adjacency, smallest
-/// first. The plan was not calibrated for that adjacency, so its larger epsilon can need more than
-/// the usual reserve.
-const COUNTERPART_RESERVES: [f64; 4] = [crate::DELTA_RESERVE, 1e-4, 1e-2, 0.5];
-
-/// Epsilon under the other adjacency at the same delta, including the sampler; `None` if a
-/// mechanism has no guarantee there, or if no fraction of delta covers the sampler.
-fn counterpart_epsilon(
-    releases: &[ReleaseRecord],
-    adjacency: Adjacency,
-    delta: f64,
-) -> Option<f64> {
-    COUNTERPART_RESERVES.into_iter().find_map(|reserve| {
-        let usable = (delta * (1.0 - reserve)).next_down();
-        let other = counterpart(adjacency);
-        let epsilon = ideal_guarantee(events(releases), other, usable).ok()?.upper;
-        let target = ApproxDp { epsilon, delta };
-        covers_draws(target, n_draws(releases), reserve).then_some(epsilon)
-    })
-}
-
-/// The adjacency with the same unit and the other neighbouring relation.
-const fn counterpart(adjacency: Adjacency) -> Adjacency {
-    match adjacency {
-        Adjacency::AddRemoveUser => Adjacency::ReplaceUser,
-        Adjacency::ReplaceUser => Adjacency::AddRemoveUser,
-        Adjacency::AddRemoveRecord => Adjacency::ReplaceRecord,
-        Adjacency::ReplaceRecord => Adjacency::AddRemoveRecord,
-    }
 }
 
 fn statement(adjacency: Adjacency) -> String {

@@ -8,7 +8,7 @@ use dp_core::{Adjacency, ApproxDp, DpEvent, Gdp, ParamError, ReplaceFactor, Zcdp
 
 use crate::books::allowance::{check_draws, usable_delta};
 use crate::books::filter::largest_mu_squared;
-use crate::books::schedule::{ideal_guarantee, total_mu_squared};
+use crate::books::schedule::{counterpart_epsilon, ideal_guarantee, total_mu_squared};
 use crate::engines::gdp::{from_mu_squared, sensitivity_squared};
 use crate::engines::rounding::UpwardSum;
 use crate::{Error, Result, calibrate};
@@ -234,6 +234,15 @@ impl Plan {
     #[must_use]
     pub const fn guarantee(&self) -> ApproxDp {
         self.guarantee
+    }
+
+    /// Epsilon at the target's delta for the other neighbouring relation (replacing instead of
+    /// adding or removing, or the reverse), including the sampler, as a certificate states it; `None`
+    /// if a mechanism has no guarantee there, or if no part of delta covers the sampler.
+    #[must_use]
+    pub fn counterpart_epsilon(&self) -> Option<f64> {
+        let events = self.releases.iter().map(PlannedRelease::event);
+        counterpart_epsilon(events, self.n_draws(), self.adjacency, self.target.delta)
     }
 
     /// Total cost of Gaussian releases, rounded up.

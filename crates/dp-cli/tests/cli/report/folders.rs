@@ -226,7 +226,11 @@ fn pages_of_the_other_trainers() {
     assert_eq!(html.contains("Shared coefficients"), !is_alone);
     // the choice is not Gaussian, and bars without a length would say nothing
     assert!(!html.contains("Share of the budget by release"));
-    assert!(html.contains("<th scope=\"row\">round 1</th><td>"));
+    // each of several alphas has rounds, told apart by their labels
+    for alpha in ["0.1", "1"] {
+        let label = format!("<th scope=\"row\">alpha {alpha}: round 1</th><td>");
+        assert!(html.contains(&label), "{alpha}");
+    }
     assert!(!html.contains("RMSE"));
     let internal = sandbox.text("fed-internal/internal.html");
     check(&internal);

@@ -168,6 +168,10 @@ impl<'a> Rounds<'a> {
         let (mut runs, mut releases) = (Vec::new(), Vec::new());
         for &alpha in alphas {
             let fit = settings.fit(alpha, n_users)?;
+            let fit = match alphas.len() {
+                1 => fit,
+                _ => fit.naming_alpha(),
+            };
             let plan = fit.plan_with_noise(model.n_shared(), noise_multiplier, delta, ADJACENCY)?;
             releases.extend_from_slice(plan.releases());
             let size = (max_rows, settings.batch_size);

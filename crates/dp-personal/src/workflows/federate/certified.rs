@@ -215,7 +215,7 @@ pub(super) fn spending(
     };
     Ok(Spending {
         settings: settings.run(args, 1.0),
-        n_runs: settings.releasing().len(),
+        alphas: settings.releasing(),
         counts_users: args.run.model.n_users.is_none(),
         n_items,
         choice,

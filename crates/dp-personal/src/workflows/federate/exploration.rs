@@ -95,7 +95,7 @@ pub(super) fn run(
 fn one(args: &FederateSettings, settings: &Settings, n_items: Option<usize>) -> Spending {
     Spending {
         settings: settings.run(args, 1.0),
-        n_runs: 1,
+        alphas: vec![1.0],
         counts_users: args.run.model.n_users.is_none(),
         n_items,
         choice: None,

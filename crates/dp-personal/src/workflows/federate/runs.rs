@@ -209,7 +209,7 @@ impl Trainer for AllRuns {
         let private = alphas
             .map(|&alpha| match &mut *data.devices.borrow_mut() {
                 Some(devices) => trainer.along_devices(alpha, (&mut **devices, max_rows), run),
-                None => trainer.along(alpha, run),
+                None => trainer.along(alpha, self.spending.has_several_runs(), run),
             })
             .collect::<Result<Vec<_>>>()?;
         let chosen = match &self.spending.choice {

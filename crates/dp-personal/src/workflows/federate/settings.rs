@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use dp_core::{ApproxDp, ParamError, params};
-use dp_data::SampleColumns;
+use dp_data::{ColumnRole, SampleColumns};
 
 use super::runs::Shape;
 use crate::error::{Error, Result};
@@ -40,7 +40,10 @@ impl Settings {
             .map(|&e| ApproxDp::target(e, args.delta));
         let format = format_of(args)?;
         let ranges = Ranges::new(&args.run.ranges)?;
-        let usual = (format == DataFormat::Ratings).then_some(STARS);
+        let (usual, target) = match format {
+            DataFormat::Ratings => (Some(STARS), ColumnRole::Rating),
+            _ => (None, ColumnRole::Target),
+        };
         let settings = Self {
             format,
             metrics: MetricRelease::of_rows(
@@ -49,7 +52,7 @@ impl Settings {
                 ranges.target().or(usual),
                 OWN_ROWS,
             )?,
-            columns: columns_of(&args.run.columns)?,
+            columns: columns_of(&args.run.columns, target)?,
             targets: targets.collect::<Result<_, _>>()?,
             alphas: alphas_of(&args.run.alpha_grid)?,
             shares: shares_of(args)?,

@@ -21,7 +21,7 @@ pub(crate) use self::commands::ledger_blocks;
 pub use self::commands::{LedgerReport, create, merge, show, upgrade};
 pub(crate) use self::explorations::{UNNOTED, last_of, note_exploration, note_exploration_of};
 use crate::error::{Error, Result, Shortfall};
-use crate::output::{CERTIFICATE, folder_of, read_certificate, rounded_down};
+use crate::output::{CERTIFICATE, folder_of, read_certificate, rounded_down, rounded_up};
 use crate::settings::{LedgerChoice, LedgerFile, LedgerKind, LedgerSettings, ONE_LEDGER};
 
 /// A ledger that is opened before the data are read and, if it is new, created only when something
@@ -225,7 +225,7 @@ impl Account {
     /// The balance of the file after the run, or a text that there is no file.
     pub(crate) fn balance(&self, plan: &Plan) -> Option<String> {
         let Some(file) = &self.file else {
-            let epsilon = plan.target().epsilon;
+            let epsilon = rounded_up(plan.target().epsilon);
             return Some(format!(
                 "epsilon {epsilon} for this run alone; no ledger: nothing adds it to other runs on these data"
             ));

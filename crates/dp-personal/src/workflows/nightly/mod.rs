@@ -9,6 +9,7 @@
 //! STATE/model                 the last night's model, to be published
 //! STATE/model-internal        measurements on private data
 //! STATE/internal-nights.csv   measurements night by night
+//! STATE/internal-erasures.csv when users were erased, and how many; no ids
 //! STATE/first-seen, .key      when users were first seen: private, and part of the mechanism
 //! .STATE.begun                all of this until the lifetime is paid for and recorded in `nightly.json`
 //! ```
@@ -26,7 +27,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use dp_accounting::{Ledger, LifetimeState, Pace, Plan, gdp};
+use dp_accounting::{Ledger, LifetimeState, Making, Pace, Plan, PrivacyStatement, gdp};
 use dp_core::{ApproxDp, Interactions, InteractionsBuilder, Private, params};
 use dp_data::{FeatureVocabulary, ItemCatalogue, TableSource, user_key};
 use dp_mechanism::{NoiseSource, PacedLifetime, ReleaseList, Run, Trainer};
@@ -39,6 +40,7 @@ use serde_json::{Value, json};
 pub(crate) use self::rows::RowNights;
 pub use self::rows::{init_rows, run_rows};
 use super::input::{HeldOut, read, read_again};
+use super::items::Nobody;
 use super::ledger::{Account, BoundAccount, Comparison, HasUsers, is_bound};
 use super::private_run::{Clock, name_in_ledger, run_name, unit_of};
 use super::publish::{Published, publish as publish_folder, refuse_nested};
@@ -51,7 +53,7 @@ use crate::output::{
     Aside, Headline, HeldOutBy, INTERNAL, INTERNAL_PAGE, InternalRun, OutputFolder, RELEASED,
     Release, ReleasedRun, RunReport, Seconds, StagedFolder, TrainRelease, TrainReport,
     TrainSettings, internal_folder_of, pretty, read_run_file, replace_files, replace_private,
-    rounded_down, warn,
+    rounded_down, rounded_up, warn,
 };
 use crate::prior::read_user_ids;
 use crate::settings::{
@@ -77,6 +79,7 @@ const FIRST_SEEN: &str = "first-seen";
 /// features.
 const ORDER: &str = "item_order.csv";
 const HISTORY: &str = "internal-nights.csv";
+const ERASURES: &str = "internal-erasures.csv";
 /// Number of nights whose metrics `dp nightly status` prints.
 const SHOWN: usize = 7;
 const OWN_LEDGER: &str = "ledger";
@@ -142,13 +145,25 @@ impl Columns {
     }
 
     /// The columns of a night of ratings that was given these.
-    fn or_given(&self, given: &RatingColumnSettings) -> RatingColumnSettings {
-        let (usual, given) = (self.clone(), given.clone());
+    fn or_given(&self, given: &NightlyRunSettings) -> RatingColumnSettings {
+        let given = given.clone();
+        let usual = self.of_nights();
         RatingColumnSettings {
             user_col: given.user_col.or(usual.user_col),
             item_col: given.item_col.or(usual.item_col),
             rating_col: given.rating_col.or(usual.rating_col),
             header: given.header,
+        }
+    }
+
+    /// The columns of a night of ratings that was given none.
+    fn of_nights(&self) -> RatingColumnSettings {
+        let usual = self.clone();
+        RatingColumnSettings {
+            user_col: usual.user_col,
+            item_col: usual.item_col,
+            rating_col: usual.rating_col,
+            header: None,
         }
     }
 }
@@ -438,12 +453,14 @@ fn days_since_1970() -> u64 {
 }
 
 /// Output of `dp nightly`.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct NightlyReport {
     /// JSON for programs.
     pub json: Value,
     /// Text for a terminal.
     pub text: String,
+    /// In a status, the error with which the next night would be refused whatever its data.
+    pub refused: Option<Error>,
 }
 
 /// Begins a lifetime: reserves its one event in the ledger and creates the folder. If that was
@@ -469,14 +486,9 @@ pub fn init(args: &NightlyInitSettings) -> Result<NightlyReport> {
         item_col,
         rating_col,
     };
-    let of_nights = columns.or_given(&RatingColumnSettings {
-        user_col: None,
-        item_col: None,
-        rating_col: None,
-        header: None,
-    });
+    let of_nights = columns.of_nights();
     // names of columns are checked before anything is paid
-    of_nights.format(true)?;
+    of_nights.format(args.feedback == FeedbackKind::Explicit || args.min_rating.is_some())?;
     let names = [&of_nights.user_col, &of_nights.item_col];
     dp_data::check_item_list(&args.items, names.map(|name| name.as_deref()))?;
     let items = Items::of(&args.items, args.feature_cols.as_deref(), None)?;
@@ -582,15 +594,13 @@ impl State {
         command: &str,
     ) -> Result<NightlyReport> {
         let first = self.epsilon_of(plan, 0..1)?;
-        let lifetime = format!(
-            "epsilon {}, delta {:e} for all nights of a user, add or remove one user",
-            self.target.epsilon, self.target.delta
-        );
         let pace = format!(
             "{} nights from the first on which a user is seen; the first night alone has epsilon {first:.3}",
             self.pace.horizon()
         );
-        let mut facts = vec![fact("lifetime", lifetime), fact("pace", pace)];
+        let of_plan = (self.target, plan.counterpart_epsilon());
+        let mut facts = lifetime_facts(of_plan).to_vec();
+        facts.push(fact("pace", pace));
         facts.extend(balance.map(|balance| fact("ledger", balance)));
         facts.extend(own);
         facts.push(fact("written to", folder.display().to_string()));
@@ -607,8 +617,25 @@ impl State {
         Ok(NightlyReport {
             json: json!({ "state": folder, "ledger": file, "release_id": self.release_id, "public": self.public() }),
             text: terminal(&[Block::Facts(facts)]),
+            refused: None,
         })
     }
+}
+
+/// The guarantee of a lifetime under both neighbouring relations, as [`Plan`] or certificate states it.
+fn lifetime_facts((target, replace): (ApproxDp, Option<f64>)) -> [(String, String); 2] {
+    let ApproxDp { epsilon, delta } = target;
+    let replace = replace.map_or_else(
+        || PrivacyStatement::NOT_CERTIFIED.to_owned(),
+        |epsilon| format!("epsilon {}, delta {delta:e}", rounded_up(epsilon)),
+    );
+    let lifetime = format!(
+        "epsilon {epsilon}, delta {delta:e} for all nights of a user, add or remove one user"
+    );
+    [
+        fact("lifetime", lifetime),
+        fact("", format!("{replace}, replace one user")),
+    ]
 }
 
 fn fact(name: &str, text: String) -> (String, String) {
@@ -988,9 +1015,9 @@ pub fn run(args: &NightlyRunSettings, watch: &mut dyn Watch) -> Result<NightlyRe
     let trainer = state.trainer()?;
     let plan = state.plan()?;
     let night = state.tonight(args.night, args.restored)?;
-    let columns = state.columns.or_given(&args.columns);
+    let columns = state.columns.or_given(args);
     let file = state.ledger(folder);
-    let is_first = !is_bound(&file) && !folder.join(RELEASES).exists();
+    let is_first = is_first_night(folder, &file);
     let account = open_account(&file, (false, is_first), &state.data_set, &plan)
         .map_err(|error| in_nights(folder, error))?;
     if let Some(items) = &args.items {
@@ -1338,13 +1365,32 @@ fn add_history(
         baseline,
         baseline_value,
     };
+    write_rows(&path, &old.chain([now]).collect::<Vec<_>>())
+}
+
+/// Replaces a private table.
+fn write_rows(path: &Path, rows: &[impl Serialize]) -> Result<()> {
     let write = || {
         let mut writer = csv::Writer::from_writer(Vec::new());
-        old.chain([now]).try_for_each(|of| writer.serialize(of))?;
+        rows.iter().try_for_each(|row| writer.serialize(row))?;
         writer.into_inner().map_err(|e| e.into_error().into())
     };
-    let bytes = write().map_err(|e: csv::Error| Error::model(&path, e))?;
-    replace_private(&path, &bytes)
+    let bytes = write().map_err(|e: csv::Error| Error::model(path, e))?;
+    replace_private(path, &bytes)
+}
+
+/// The rows of a table; those that cannot be read are left out.
+fn rows_of<T: DeserializeOwned>(path: &Path) -> Vec<T> {
+    let rows = csv::Reader::from_path(path).map(csv::Reader::into_deserialize);
+    rows.into_iter().flatten().flatten().collect()
+}
+
+/// A call that erased users: private, and without their ids.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Erasure {
+    /// In UTC.
+    time: String,
+    n_ids: usize,
 }
 
 /// A held-out metric of a night: private.
@@ -1360,10 +1406,9 @@ struct NightFigure {
     baseline_value: Option<f64>,
 }
 
-/// The stored history; rows that cannot be read are left out.
+/// The stored history.
 fn history(folder: &Path) -> Vec<NightFigure> {
-    let rows = csv::Reader::from_path(folder.join(HISTORY)).map(csv::Reader::into_deserialize);
-    rows.into_iter().flatten().flatten().collect()
+    rows_of(&folder.join(HISTORY))
 }
 
 impl State {
@@ -1389,13 +1434,13 @@ impl State {
             ),
         };
         let mut facts = vec![fact("night", night)];
-        facts.push(fact(
-            "lifetime",
-            format!(
-                "epsilon {}, delta {:e} for all nights of a user, add or remove one user",
-                settings.lifetime_epsilon, certificate.target.delta
-            ),
-        ));
+        let target = ApproxDp {
+            epsilon: settings.lifetime_epsilon,
+            delta: certificate.target.delta,
+        };
+        let guarantee = certificate.guarantee.as_ref();
+        let replace = guarantee.and_then(|guarantee| guarantee.epsilon_replace);
+        facts.extend(lifetime_facts((target, replace)));
         facts.push(fact("model", release.model_line()));
         if let Some(by) = settings.moved {
             let [what, how] = moved;
@@ -1424,12 +1469,62 @@ impl State {
                 "certificate_digest": certificate.digest,
             }),
             text: terminal(&[Block::Facts(facts)]),
+            refused: None,
         }
     }
 }
 
+/// What the next night would be refused for before its data are read; nothing is paid or written,
+/// except that a store of first nights whose writing was interrupted is put in place. Returns how
+/// many nights the list has.
+fn check_before_night(
+    folder: &Path,
+    state: &State,
+    plan: &Plan,
+    kept: Option<(u32, usize)>,
+) -> Result<usize> {
+    let file = state.ledger(folder);
+    let is_first = is_first_night(folder, &file);
+    let account = open_account(&file, (false, is_first), &state.data_set, plan)?;
+    if matches!(state.settings, Learned::Items(_)) {
+        state.check_items(folder, &Items::read(folder)?)?;
+    }
+    let mut account = match is_first {
+        true => account.before_users(),
+        false => account.bind(&Nobody, Comparison::Elsewhere)?,
+    };
+    let list = folder.join(RELEASES);
+    let n_listed = match list.exists() {
+        true => ReleaseList::read(list, &run_name(&state.public())?, plan)?
+            .paid_before()
+            .len(),
+        false => 0,
+    };
+    let (id, store) = (state.release_id.clone(), folder.join(FIRST_SEEN));
+    account.lend(
+        |ledger| PacedLifetime::resume(ledger, id, store),
+        |lifetime| {
+            let found = lifetime.state()?;
+            check_is_newest(folder, (kept, n_listed), &found)?;
+            match n_listed > found.n_nights {
+                true => Err(Error::Nights {
+                    state: folder.to_owned(),
+                    reason: "releases.list has nights that the ledger did not pay for: one of them is an older copy. Restore ledger, first-seen and list from the same copy",
+                }),
+                false => Ok(()),
+            }
+        },
+    )?;
+    Ok(n_listed)
+}
+
+/// Whether no night was made yet, so that the ledger knows no users of it.
+fn is_first_night(folder: &Path, ledger: &Path) -> bool {
+    !is_bound(ledger) && !folder.join(RELEASES).exists()
+}
+
 /// The status of the nights: from public files and the ledger alone, except for the metrics of the
-/// last nights, which are internal.
+/// last nights, which are internal, and the check that the store of first nights is the ledger's.
 ///
 /// # Errors
 /// When the folder or its ledger cannot be read.
@@ -1440,12 +1535,25 @@ pub fn status(args: &NightlyStatusSettings) -> Result<NightlyReport> {
     let ledger = Ledger::open(state.ledger(folder), &state.data_set, ADJACENCY)
         .map_err(|error| in_nights(folder, error.into()))?;
     let found = ledger.lifetime(&state.release_id)?;
+    drop(ledger);
     let kept: Option<Value> = kept(folder);
-    let released: Option<ReleasedRun> = read_run_file(&folder.join(MODEL), RELEASED)?;
-    let model = released.map(|released| released.model);
+    let newest = kept.as_ref().and_then(|kept| {
+        let number = |name| kept[name].as_u64();
+        let last = u32::try_from(number("last_night")?).ok()?;
+        Some((last, usize::try_from(number("n_nights")?).ok()?))
+    });
+    let ready = check_before_night(folder, &state, &plan, newest);
+    let ready = ready.map_err(|error| in_nights(folder, error));
+    // a model that a crash left incomplete is written again by the same night
+    let (model, damaged) = match read_run_file::<ReleasedRun>(&folder.join(MODEL), RELEASED) {
+        Ok(released) => (released.map(|released| released.model), None),
+        Err(error) => (None, Some(error.to_string())),
+    };
     let (today, horizon) = (state.today(), state.pace.horizon());
-    let made = kept.as_ref().and_then(|kept| kept["n_nights"].as_u64());
-    let made = made.unwrap_or(0);
+    let made = match &ready {
+        Ok(n_listed) => *n_listed,
+        Err(_) => newest.map_or(0, |(_, n_nights)| n_nights),
+    };
     let since_first = found.last_night.map_or(0, |last| last + 1).min(horizon);
     let spent = state.epsilon_of(&plan, 0..since_first)?;
     let left = state.epsilon_of(&plan, since_first..horizon)?;
@@ -1488,7 +1596,11 @@ pub fn status(args: &NightlyStatusSettings) -> Result<NightlyReport> {
         fact("noise draws", format!("{} left", found.draws_left)),
         fact(
             "model",
-            model.clone().unwrap_or_else(|| "none yet".to_owned()),
+            match (&model, &damaged) {
+                (Some(model), _) => model.clone(),
+                (None, Some(error)) => format!("unknown: {error}"),
+                (None, None) => "none yet".to_owned(),
+            },
         ),
         fact("next night", state.next_night(kept.as_ref())),
     ];
@@ -1499,11 +1611,14 @@ pub fn status(args: &NightlyStatusSettings) -> Result<NightlyReport> {
         );
         facts.push(fact("errors", text));
     }
-    let internal: Option<InternalRun> = match args.show_internal {
-        true => read_run_file(&internal_folder_of(&folder.join(MODEL)), INTERNAL)?,
-        false => None,
+    let internal: Result<Option<InternalRun>> = match args.show_internal {
+        true => read_run_file(&internal_folder_of(&folder.join(MODEL)), INTERNAL),
+        false => Ok(None),
     };
-    let warnings = internal.map_or_else(Vec::new, |internal| internal.aside.warnings);
+    let warnings = match internal {
+        Ok(internal) => internal.map_or_else(Vec::new, |internal| internal.aside.warnings),
+        Err(error) => vec![error.to_string()],
+    };
     for of in figures.iter().rev().take(SHOWN).rev() {
         let name = format!("night {}", of.night);
         let against = match (&of.baseline, of.baseline_value) {
@@ -1515,6 +1630,14 @@ pub fn status(args: &NightlyStatusSettings) -> Result<NightlyReport> {
             of.metric, of.value
         );
         facts.push(fact(&name, text));
+    }
+    let erasures: Vec<Erasure> = match args.show_internal {
+        true => rows_of(&folder.join(ERASURES)),
+        false => Vec::new(),
+    };
+    for Erasure { time, n_ids } in &erasures {
+        let text = format!("{n_ids} on {time} (internal: not to be published)");
+        facts.push(fact("ids erased", text));
     }
     for text in &warnings {
         let text = format!("{text} (internal: not to be published)");
@@ -1535,8 +1658,11 @@ pub fn status(args: &NightlyStatusSettings) -> Result<NightlyReport> {
             "model": model,
             "internal_by_night": figures,
             "internal_warnings": warnings,
+            "internal_erasures": erasures,
+            "refused": ready.as_ref().err().map(ToString::to_string),
         }),
         text: terminal(&[Block::Facts(facts)]),
+        refused: ready.err(),
     })
 }
 
@@ -1576,12 +1702,22 @@ pub fn erase(args: &NightlyEraseSettings) -> Result<NightlyReport> {
         |lifetime| Ok(lifetime.erase(ids)?),
     )?;
     let n = users.len();
+    let erasure = Erasure {
+        time: Making::now(),
+        n_ids: n,
+    };
+    let mut erasures: Vec<Erasure> = rows_of(&folder.join(ERASURES));
+    erasures.push(erasure);
+    write_rows(&folder.join(ERASURES), &erasures)?;
     let text = format!(
-        "ids marked as erased: {n}{first}, whether or not there were records of them. They add nothing to any later night; delete their records from the ratings as well\n"
+        "ids marked as erased: {n}{first}, whether or not there were records of them. They add nothing to any later night; delete their records from the ratings as well. \
+         {} has the date and the number of ids\n",
+        folder.join(ERASURES).display()
     );
     Ok(NightlyReport {
-        json: json!({ "n_erased": n }),
+        json: json!({ "n_erased": n, "time": erasures.last().map(|of| &of.time) }),
         text,
+        refused: None,
     })
 }
 

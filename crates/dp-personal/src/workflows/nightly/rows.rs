@@ -2,7 +2,7 @@
 
 use dp_accounting::Plan;
 use dp_core::ApproxDp;
-use dp_data::SampleColumns;
+use dp_data::{ColumnRole, SampleColumns};
 use dp_personalize::{
     Fitted, NightlySubspace, NightlySubspaceParams, Subspace, SubspaceState, Trainer,
 };
@@ -11,8 +11,8 @@ use serde_json::json;
 
 use super::{
     Columns, Comparison, Learned, NightlyReport, RELEASES, SCHEMA, State, days_since_1970, fact,
-    horizon_of, in_nights, keep, kept, lifetime_target, name_of_new, of_the_unerased, one_night,
-    open_account,
+    horizon_of, in_nights, is_first_night, keep, kept, lifetime_target, name_of_new,
+    of_the_unerased, one_night, open_account,
 };
 use crate::error::{Error, Result};
 use crate::output::{PersonalRelease, PersonalReport, Seconds, SubspaceBy};
@@ -20,7 +20,6 @@ use crate::personal::{Column, Inputs, Ranges, Task, columns_of, shares_of};
 use crate::settings::{ColumnSettings, NightlyInitRowsSettings, NightlyRunRowsSettings};
 use crate::warnings;
 use crate::watch::{Watch, go_on};
-use crate::workflows::ledger::is_bound;
 use crate::workflows::personalize::{HeldOut, check_rank};
 use crate::workflows::private_run::{Clock, unit_of};
 use crate::workflows::train::ADJACENCY;
@@ -51,13 +50,14 @@ impl RowNights {
         header: Option<&Vec<String>>,
     ) -> Result<SampleColumns> {
         let features = self.inputs.features.iter();
-        columns_of(&ColumnSettings {
+        let settings = ColumnSettings {
             user_col: user_col.cloned(),
             target_col: Some(self.inputs.target.name.clone()),
             feature_cols: Some(features.map(|column| column.name.clone()).collect()),
             header: header.cloned(),
             max_rows: self.max_rows,
-        })
+        };
+        columns_of(&settings, ColumnRole::Target)
     }
 }
 
@@ -158,7 +158,7 @@ pub fn run_rows(args: &NightlyRunRowsSettings, watch: &mut dyn Watch) -> Result<
     let night = state.tonight(args.night, args.restored)?;
     let file = state.ledger(folder);
     let has_nights = folder.join(RELEASES).exists();
-    let is_first = !is_bound(&file) && !has_nights;
+    let is_first = is_first_night(folder, &file);
     let account = open_account(&file, (false, is_first), &state.data_set, &plan)
         .map_err(|error| in_nights(folder, error))?;
     go_on(watch)?;

@@ -2,7 +2,7 @@
 
 use dp_accounting::Plan;
 use dp_core::{Adjacency, ApproxDp, ParamError};
-use dp_data::{SampleColumns, SampleTable};
+use dp_data::{ColumnRole, SampleColumns, SampleTable};
 use dp_mechanism::Trainer;
 use dp_personalize::ConvexLoss;
 
@@ -34,7 +34,7 @@ impl Settings {
         let model = &args.run.model;
         let method = method_of(model, args.run.rank)?;
         let ranges = Ranges::new(&args.run.ranges)?;
-        let columns = columns_of(&args.run.columns)?;
+        let columns = columns_of(&args.run.columns, ColumnRole::Target)?;
         shares_of(args.held_out.no_split, args.held_out.shares.given())?;
         let fit = method.check().map_err(by_setting)?;
         fit.check_rows(args.run.columns.max_rows)

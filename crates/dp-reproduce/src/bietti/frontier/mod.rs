@@ -160,7 +160,7 @@ impl Named {
     fn spending(&self, settings: RunSettings) -> Spending {
         Spending {
             settings,
-            n_runs: 1,
+            alphas: vec![1.0],
             counts_users: false,
             n_items: match &self.data {
                 Data::Rows(_) => None,
