@@ -5,6 +5,7 @@ use dp_core::{ParamError, UserRow, params};
 
 use super::LevelStep;
 use super::contribution::LevelStepScratch;
+use super::errors::{FeatureErrors, LastSolve};
 use crate::features::{below, check_items, to_unit_norm};
 use crate::{PersonalVector, Result};
 
@@ -19,6 +20,7 @@ pub struct FeatureModel {
     item_vectors: Vec<f64>,
     weights: FeatureWeights,
     user_step: LevelStep,
+    last_solve: Option<LastSolve>,
 }
 
 impl FeatureModel {
@@ -42,7 +44,22 @@ impl FeatureModel {
             item_vectors,
             weights,
             user_step,
+            last_solve: None,
         })
+    }
+
+    pub(super) fn with_last_solve(mut self, last_solve: Option<LastSolve>) -> Self {
+        self.last_solve = last_solve;
+        self
+    }
+
+    /// Standard errors of item vectors and weights of features, computed by this call; `None` for a
+    /// model that does not come from a run.
+    ///
+    /// # Errors
+    /// [`crate::Error::Diverged`] or [`crate::Error::Linalg`] when a solve fails.
+    pub fn standard_errors(&self) -> Result<Option<FeatureErrors>> {
+        self.last_solve.as_ref().map(LastSolve::errors).transpose()
     }
 
     /// Length `d` of item vectors.
