@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use dp_data::ItemCatalogue;
-use dp_multitask::{FactorModel, NoisyCounts};
+use dp_multitask::{ABOVE_NOISE, FactorModel, NoisyCounts};
 use dp_page::{BarRow, Bars, Block, Chart, Section, Unit};
 use serde_json::Value;
 
-use super::items::{ABOVE, is_above};
+use super::items::is_above;
 use super::run::ReportedRun;
 use crate::error::{Error, Result};
 use crate::output::NO_TASTES;
@@ -133,16 +133,24 @@ pub(super) fn nearest(run: &ReportedRun<'_>, wanted: &Wanted) -> Result<Option<S
         blocks.push(Block::Warning(text));
     }
     let left_out = above.iter().filter(|above| !**above).count();
-    blocks.push(Block::Note(match counts {
-        Some(_) => format!(
-            "{left_out} of {} items are left out: their noisy count is at most {ABOVE} standard deviations of its noise above zero, \
-             or they have no tastes.",
-            above.len()
-        ),
-        None => "This run released no counts of items, so items within the noise cannot be left out: theirs are neighbours by \
-                 chance."
+    let of_counts = format!(
+        "their noisy count is at most {ABOVE_NOISE} standard deviations of its noise above zero"
+    );
+    let of_tastes = format!(
+        "their tastes exceed the expected length of the noise by at most {ABOVE_NOISE} of its standard deviations"
+    );
+    let reasons = match (counts, model.standard_errors()) {
+        (Some(_), Some(_)) => format!("{of_counts}, or {of_tastes}"),
+        (Some(_), None) => format!("{of_counts}, or they have no tastes"),
+        (None, Some(_)) => of_tastes,
+        (None, None) => "they have no tastes. This run released neither counts of items nor standard errors, so neighbours of items \
+                         within the noise are listed too, by chance"
             .to_owned(),
-    }));
+    };
+    blocks.push(Block::Note(format!(
+        "{left_out} of {} items are left out: {reasons}.",
+        above.len()
+    )));
     Ok(Some(Section::new("nearest", "Nearest items", blocks)))
 }
 
@@ -152,20 +160,8 @@ fn above_noise(model: &FactorModel, counts: Option<&NoisyCounts>) -> Vec<bool> {
     let is_counted = |item: usize| {
         counts.is_none_or(|counts| is_above(counts.values()[item], counts.noise_stddev()))
     };
-    let has_tastes = |item: usize| {
-        let tastes = tastes(model, item);
-        let Some(errors) = model.standard_errors() else {
-            return tastes.iter().any(|q| *q != 0.0);
-        };
-        // the sum of squares of n standard normals has mean n and variance 2n
-        let errors = &errors[item * model.dim() + 1..];
-        let ratios = tastes.iter().zip(errors).filter(|(q, _)| **q != 0.0);
-        let squares: f64 = ratios.map(|(q, e)| (q / e).powi(2)).sum();
-        let n = tastes.len() as f64;
-        squares > n + ABOVE * (2.0 * n).sqrt()
-    };
     (0..model.n_items())
-        .map(|item| has_tastes(item) && is_counted(item))
+        .map(|item| model.has_tastes_above_noise(item) && is_counted(item))
         .collect()
 }
 
