@@ -20,9 +20,9 @@ pub(crate) struct LastSolve {
     pub(crate) scales: Option<(Vec<f64>, f64)>,
 }
 
-/// Posterior standard deviations given all releases: of the mechanism's noise, the residual
-/// variance of labels, and what no release says. The prior, its variances and the released weights
-/// of the items are taken as known.
+/// Standard errors given all releases ([`KernelRidge::standard_errors`]): of the mechanism's noise,
+/// the residual variance of labels, and the shrinkage. The shape of the prior and the released
+/// weights of the items are taken as known.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FeatureErrors {
     /// Of the item vectors, shape `(m, d)`.
@@ -48,12 +48,13 @@ impl LastSolve {
             add_squares(&mut shared, &of_shared);
             Ok(())
         };
-        let mut items = self
+        let found = self
             .learner
             .pooled_standard_errors(&self.statistics, of_features)?;
-        let own = self.learner.own_variance(&self.statistics);
+        let [mut items, own] = found;
         features.iter_mut().for_each(|x| *x = (*x / n).sqrt());
-        shared.iter_mut().for_each(|x| *x = (*x / n + own).sqrt());
+        let of_shared = shared.iter_mut().zip(own);
+        of_shared.for_each(|(x, own)| *x = (*x / n + own).sqrt());
         if let Some((of_items, unknown)) = &self.scales {
             for (row, scale) in items.chunks_exact_mut(dim).zip(of_items) {
                 row.iter_mut().for_each(|e| *e *= scale);

@@ -22,20 +22,22 @@ const TOLERANCE: f64 = 1e-3;
 
 impl KernelRidge<SparseKernel> {
     /// Standard errors of the item vectors that [`learn`](crate::StatisticsLearner::learn) computes
-    /// from these statistics, shape `(m, d)`: posterior standard deviations under the prior and the
+    /// from these statistics, shape `(m, d)`: standard deviations of `v^ - v` under the prior and the
     /// noise of the closed form.
     ///
     /// ```text
-    /// v | b ~ N(K A M^-1 b, t^2 (K - K A M^-1 A K)),   M = A K A + l A + s^2 I
+    /// v^ = K A M^-1 (A v + noise),   M = A K A + l A + s^2 I;   v ~ N(0, c^2 t^2 K),   noise ~ N(0, t^2 (s^2 I + l A))
+    /// c^2 = (sum_j ||b_j||^2 - noise) / (t^2 sum_j K_jj ||A_j||_F^2), at least 1
     /// ```
     ///
     /// They include the mechanism's noise (`s^2`), the residual variance of labels (`l`), and what
-    /// no release says of an item (`K`). They take the prior, its variance `t^2` and the matrices
-    /// as known.
+    /// the solution leaves out of `v` because it shrinks. They take the shape `K` of the prior and
+    /// the matrices as known. Where the sums show more than the prior's variance `t^2`, that is `c > 1`, the
+    /// solution shrinks too much, and the standard errors say so. With `c = 1` they are the posterior standard
+    /// deviations, `t^2 (K - K A M^-1 A K)`. With one matrix for all items there is a `c` for each of its eigenvectors.
     ///
-    /// The covariance of the features' part is that of 64 simulated errors: values `v` drawn from
-    /// the prior, minus the solution for the sums `A v + noise`. They are drawn from a fixed public
-    /// seed, so the same statistics give the same standard errors. The covariance of an item's own
+    /// The errors of the features' part are those of 64 simulated sums, drawn from a fixed public
+    /// seed, so the same statistics give the same standard errors. The error of an item's own
     /// part given the features' part is closed.
     ///
     /// # Errors
@@ -43,42 +45,79 @@ impl KernelRidge<SparseKernel> {
     pub fn standard_errors(&self, statistics: &ItemStatistics) -> Result<Vec<f64>> {
         check_shape(self, statistics)?;
         let squares = |item| statistics.matrix(item).iter().map(|a| a * a).sum();
-        let assumed = self.assumed(statistics.noise_stddevs(), &statistics.rhs, squares);
+        let noises = statistics.noise_stddevs();
+        let assumed = self.assumed(noises, &statistics.rhs, squares);
         let dim = self.dim;
         let items = (0..statistics.n_items()).into_par_iter();
         let axes = items.map(|item| Ok(symmetric_eigen(statistics.matrix(item), dim)?));
-        let matrices = Matrices {
+        let mut matrices = Matrices {
             dim,
             factors: None,
             axes: axes.collect::<Result<_>>()?,
+            widths: vec![1.0; dim],
         };
-        self.posterior(&matrices, assumed, |_| Ok(()))
+        let seen = self.moments(&matrices, &statistics.rhs, noises[1], assumed[1]);
+        // squares of noise in the matrices are not signal
+        let of_noise = (dim * (dim + 1) * statistics.n_items()) as f64 / 2.0 * noises[0].powi(2);
+        let [signal, expected] = seen.iter().fold([0.0, 0.0], |sums, seen| {
+            [sums[0] + seen[0], sums[1] + seen[1]]
+        });
+        let mean_diagonal = (0..statistics.n_items()).map(|item| self.kernel.diagonal(item));
+        let mean_diagonal = mean_diagonal.sum::<f64>() / statistics.n_items() as f64;
+        let expected = expected - assumed[1] * mean_diagonal * of_noise;
+        matrices.widths.fill(width([signal, expected]));
+        self.errors(&matrices, assumed, |_| Ok(()))
     }
 
     /// The same for [`learn_pooled`](Self::learn_pooled), whose checks of shapes these statistics
     /// must have passed. `of_features` receives every simulated error of the features'
-    /// coefficients, shape `(p, d)`.
+    /// coefficients, shape `(p, d)`. Also returns the variances of an item's own part of which
+    /// nothing is known, shape `(d)`.
     pub(crate) fn pooled_standard_errors(
         &self,
         pooled: &PooledStatistics,
         of_features: impl FnMut(&[f64]) -> Result<()>,
-    ) -> Result<Vec<f64>> {
+    ) -> Result<[Vec<f64>; 2]> {
         let assumed = self.assumed_of_pooled(pooled);
-        let matrices = Matrices {
+        let axes = pooled.axes()?;
+        let rhs = pooled.rhs();
+        let mut matrices = Matrices {
             dim: self.dim,
             factors: Some(pooled.factors()),
-            axes: vec![pooled.axes()?.into_eigen()],
+            axes: vec![axes.into_eigen()],
+            widths: vec![1.0; self.dim],
         };
-        self.posterior(&matrices, assumed, of_features)
+        let seen = self.moments(&matrices, rhs, pooled.rhs_noise(), assumed[1]);
+        matrices.widths = seen.into_iter().map(width).collect();
+        let errors = self.errors(&matrices, assumed, of_features)?;
+        let own = assumed[1] * self.kernel.own();
+        let of_own = matrices.diagonals(|_, width| own * width.powi(2));
+        Ok([errors, of_own[..self.dim].to_vec()])
     }
 
-    /// The variance of an item's own part of which nothing is known.
-    pub(crate) fn own_variance(&self, pooled: &PooledStatistics) -> f64 {
-        let [_, variance] = self.assumed_of_pooled(pooled);
-        variance * self.kernel.own()
+    /// For every axis the squares of the sums that are neither noise nor the residual variance of labels, and what is expected of
+    /// them under the prior.
+    fn moments(
+        &self,
+        matrices: &Matrices<'_>,
+        rhs: &[f64],
+        rhs_noise: f64,
+        variance: f64,
+    ) -> Vec<[f64; 2]> {
+        let mut sums = vec![[0.0; 2]; self.dim];
+        for (item, b) in rhs.chunks_exact(self.dim).enumerate() {
+            let diagonal = self.kernel.diagonal(item);
+            for (sums, (a, u)) in sums.iter_mut().zip(matrices.along(item)) {
+                let seen: f64 = b.iter().zip(u).map(|(b, u)| b * u).sum();
+                let noise = rhs_noise * rhs_noise + self.l2_penalty * variance * a;
+                sums[0] += seen * seen - noise;
+                sums[1] += variance * diagonal * a * a;
+            }
+        }
+        sums
     }
 
-    fn posterior(
+    fn errors(
         &self,
         matrices: &Matrices<'_>,
         [ratio, variance]: [f64; 2],
@@ -105,8 +144,13 @@ impl KernelRidge<SparseKernel> {
                 each.for_each(|(sum, e)| *sum += e * e);
             }
         }
-        let own = matrices.diagonals(|a| variance * own * left(a));
-        let both = squares.iter().zip(own);
+        // of the own part, what is left out and what the noise adds; both and the features' part
+        // are uncorrelated if the width is 1, and else negatively correlated
+        let of_own = matrices.diagonals(|a, width| {
+            let passed = own * a / (own * a * a + noise(a));
+            variance * ((left(a) * width).powi(2) * own + passed.powi(2) * noise(a))
+        });
+        let both = squares.iter().zip(of_own);
         let errors = both.map(|(sum, own)| (sum / N_DRAWS as f64 + own).sqrt());
         let errors: Vec<f64> = errors.collect();
         super::finite(&errors)?;
@@ -130,9 +174,13 @@ impl KernelRidge<SparseKernel> {
             draws.collect()
         };
         let n = kernel.n_items() * dim;
-        let mut errors = normals(kernel.n_features() * dim);
+        let mut errors = matrices.widened(&normals(kernel.n_features() * dim));
         let mut values = kernel.feature_values(dim, &errors);
-        add_scaled(kernel.own().sqrt(), &normals(n), &mut values);
+        add_scaled(
+            kernel.own().sqrt(),
+            &matrices.widened(&normals(n)),
+            &mut values,
+        );
         let mut rhs = matrices.scaled(&values, |_, a| a);
         let of_noise = matrices.scaled(&normals(n), |_, a| noise(a).sqrt());
         add_scaled(1.0, &of_noise, &mut rhs);
@@ -152,6 +200,12 @@ impl KernelRidge<SparseKernel> {
     }
 }
 
+/// `c`, from the squares seen and expected.
+fn width([seen, expected]: [f64; 2]) -> f64 {
+    let square = if expected > 0.0 { seen / expected } else { 1.0 };
+    square.max(1.0).sqrt()
+}
+
 fn add_scaled(scale: f64, terms: &[f64], sums: &mut [f64]) {
     let each = sums.iter_mut().zip(terms);
     each.for_each(|(sum, term)| *sum += scale * term);
@@ -164,12 +218,17 @@ struct Matrices<'a> {
     factors: Option<&'a [f64]>,
     /// Of every item, or one for all.
     axes: Vec<SymmetricEigen>,
+    /// `c` along each axis; all the same unless there are axes for all.
+    widths: Vec<f64>,
 }
 
 impl Matrices<'_> {
-    fn axes(&self, item: usize) -> (f64, &SymmetricEigen) {
+    /// Eigenvalues and eigenvectors of `A_j`.
+    fn along(&self, item: usize) -> impl Iterator<Item = (f64, &[f64])> {
         let factor = self.factors.map_or(1.0, |factors| factors[item]);
-        (factor, &self.axes[item.min(self.axes.len() - 1)])
+        let axes = &self.axes[item.min(self.axes.len() - 1)];
+        let values = axes.values.iter().map(move |a| factor * a.max(0.0));
+        values.zip(axes.vectors.chunks_exact(self.dim))
     }
 
     /// `U_j^T diag(by(j, a)) U_j x_j` for every row `x_j`, where `a` are the eigenvalues of `A_j`.
@@ -181,30 +240,43 @@ impl Matrices<'_> {
             .zip(rows.par_chunks_exact(dim));
         let each = each.enumerate().with_min_len(AT_LEAST);
         each.for_each(|(item, (out, x))| {
-            let (factor, axes) = self.axes(item);
-            for (value, u) in axes.values.iter().zip(axes.vectors.chunks_exact(dim)) {
-                let along: f64 = x.iter().zip(u).map(|(x, u)| x * u).sum();
-                let along = along * by(item, factor * value.max(0.0));
-                out.iter_mut().zip(u).for_each(|(o, u)| *o += along * u);
+            for (a, u) in self.along(item) {
+                add_scaled(by(item, a) * inner(x, u), u, out);
             }
         });
         out
     }
 
-    /// The diagonals of `U_j^T diag(by(a)) U_j`.
-    fn diagonals(&self, by: impl Fn(f64) -> f64) -> Vec<f64> {
+    /// `U^T diag(c) U x` for every row `x`.
+    fn widened(&self, rows: &[f64]) -> Vec<f64> {
         let dim = self.dim;
+        let axes = self.axes[0].vectors.chunks_exact(dim);
+        let axes = axes.zip(&self.widths);
+        let mut out = vec![0.0; rows.len()];
+        for (out, x) in out.chunks_exact_mut(dim).zip(rows.chunks_exact(dim)) {
+            for (u, width) in axes.clone() {
+                add_scaled(width * inner(x, u), u, out);
+            }
+        }
+        out
+    }
+
+    /// The diagonals of `U_j^T diag(by(a, c)) U_j`.
+    fn diagonals(&self, by: impl Fn(f64, f64) -> f64) -> Vec<f64> {
         let n_items = self.factors.map_or(self.axes.len(), <[f64]>::len);
-        let mut out = vec![0.0; n_items * dim];
-        for (item, out) in out.chunks_exact_mut(dim).enumerate() {
-            let (factor, axes) = self.axes(item);
-            for (value, u) in axes.values.iter().zip(axes.vectors.chunks_exact(dim)) {
-                let along = by(factor * value.max(0.0));
+        let mut out = vec![0.0; n_items * self.dim];
+        for (item, out) in out.chunks_exact_mut(self.dim).enumerate() {
+            for ((a, u), width) in self.along(item).zip(&self.widths) {
+                let along = by(a, *width);
                 out.iter_mut().zip(u).for_each(|(o, u)| *o += along * u * u);
             }
         }
         out
     }
+}
+
+fn inner(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
 #[cfg(test)]
@@ -237,7 +309,7 @@ mod tests {
         let cells = |item| MATRIX.map(|c| factor(item) * c);
         let matrices = (0..N).flat_map(cells).collect();
         let rhs_noise = (RATIO * VARIANCE).sqrt();
-        ItemStatistics::new(DIM, matrices, vec![1.0; N * DIM], [0.0, rhs_noise]).unwrap()
+        ItemStatistics::new(DIM, matrices, vec![0.1; N * DIM], [0.0, rhs_noise]).unwrap()
     }
 
     /// The diagonal of `t^2 (K - K A M^-1 A K)` from dense matrices, as standard deviations.
@@ -308,7 +380,8 @@ mod tests {
             n += 1;
             Ok(())
         });
-        let found = found.unwrap();
+        let [found, own] = found.unwrap();
+        assert!(own.iter().all(|own| *own >= VARIANCE * OWN));
         assert_eq!(n, N_DRAWS);
         // the axes are those of other matrices, so the simulated noise is another
         for (a, b) in found.iter().zip(learner.standard_errors(&general).unwrap()) {
