@@ -294,7 +294,7 @@ mod tests {
     const VARIANCE: f64 = 0.08;
 
     fn learner() -> KernelRidge<SparseKernel> {
-        let rows = (0..N as u32).map(|item| vec![(item % 3, 1.0), (3, 0.5)]);
+        let rows = (0..9_u32).map(|item| vec![(item % 3, 1.0), (3, 0.5)]);
         let kernel = SparseKernel::new(rows.collect(), 4, OWN).unwrap();
         KernelRidge::new(kernel, DIM, RidgeNoise::Given { ratio: RATIO }, L2).unwrap()
     }
