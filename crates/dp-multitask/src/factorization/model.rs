@@ -501,23 +501,33 @@ impl FactorModel {
             .collect())
     }
 
-    /// Whether an item's taste factors are above their noise: the sum of their squares in units of
-    /// their standard errors exceeds that of noise by [`ABOVE_NOISE`] standard deviations. Without
-    /// standard errors, whether there are any.
+    /// The squares of an item's taste factors in units of their standard errors, summed; of noise
+    /// alone, `dim - 1` on average. `None` if the errors are not known.
+    ///
+    /// # Panics
+    /// When `item` is not below [`n_items`](Self::n_items).
+    #[must_use]
+    pub fn tastes_over_noise(&self, item: usize) -> Option<f64> {
+        let own = item * self.dim() + 1..(item + 1) * self.dim();
+        let errors = &self.standard_errors()?[own.clone()];
+        let ratios = self.item_factors[own].iter().zip(errors);
+        let squares = ratios.filter(|(q, _)| **q != 0.0);
+        Some(squares.map(|(q, e)| (q / e).powi(2)).sum())
+    }
+
+    /// Whether an item's taste factors are above their noise:
+    /// [`tastes_over_noise`](Self::tastes_over_noise) exceeds that of noise by [`ABOVE_NOISE`]
+    /// standard deviations. Without standard errors, whether there are any.
     ///
     /// # Panics
     /// When `item` is not below [`n_items`](Self::n_items).
     #[must_use]
     pub fn has_tastes_above_noise(&self, item: usize) -> bool {
-        let own = item * self.dim() + 1..(item + 1) * self.dim();
-        let tastes = &self.item_factors[own.clone()];
-        let Some(errors) = self.standard_errors() else {
+        let tastes = &self.item_factors[item * self.dim()..][1..self.dim()];
+        let Some(squares) = self.tastes_over_noise(item) else {
             return tastes.iter().any(|q| *q != 0.0);
         };
         // the sum of squares of n standard normals has mean n and variance 2n
-        let ratios = tastes.iter().zip(&errors[own]);
-        let squares = ratios.filter(|(q, _)| **q != 0.0);
-        let squares: f64 = squares.map(|(q, e)| (q / e).powi(2)).sum();
         let n = tastes.len() as f64;
         squares > n + ABOVE_NOISE * (2.0 * n).sqrt()
     }

@@ -165,11 +165,14 @@ fn above_noise(model: &FactorModel, counts: Option<&NoisyCounts>) -> Vec<bool> {
         .collect()
 }
 
-/// The items with the largest counts, or those with the largest taste vectors.
+/// The items with the largest counts, or those with the largest taste vectors, in units of their
+/// noise if it is known.
 fn chosen(model: &FactorModel, counts: Option<&NoisyCounts>) -> Vec<usize> {
     let strength = |item: usize| match counts {
         Some(counts) => counts.values()[item],
-        None => tastes(model, item).iter().map(|q| q * q).sum(),
+        None => model
+            .tastes_over_noise(item)
+            .unwrap_or_else(|| tastes(model, item).iter().map(|q| q * q).sum()),
     };
     let mut items: Vec<usize> = (0..model.n_items()).collect();
     items.sort_by(|&a, &b| strength(b).total_cmp(&strength(a)));
@@ -264,5 +267,10 @@ mod tests {
         let model = model.with_standard_errors(errors).unwrap();
         let above = above_noise(&model, None);
         assert_eq!(above, [false, false, true, false]);
+        // item 2 has the longest taste vector, and the one furthest above its noise here
+        assert_eq!(chosen(&model, None)[0], 2);
+        let errors = [0.1, 0.1, 5.0, 0.1].map(|e| [e; 3]).concat();
+        let noisy = model.with_standard_errors(errors).unwrap();
+        assert_eq!(chosen(&noisy, None)[0], 1);
     }
 }
