@@ -263,6 +263,7 @@ impl PooledStatistics {
 }
 
 /// `C = U^T diag(values) U`, rows of `U` orthonormal.
+#[derive(Clone)]
 pub(super) struct Axes {
     dim: usize,
     eigen: SymmetricEigen,

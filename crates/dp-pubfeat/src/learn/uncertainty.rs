@@ -20,6 +20,10 @@ const SEED: u64 = 0;
 /// Relative residual at which the solve of a simulated sum ends.
 const TOLERANCE: f64 = 1e-3;
 
+/// The spread of the prior is corrected where the squares that it predicts are so many standard
+/// deviations of noise.
+const CLEAR: f64 = 2.0;
+
 impl KernelRidge<SparseKernel> {
     /// Standard errors of the item vectors that [`learn`](crate::StatisticsLearner::learn) computes
     /// from these statistics, shape `(m, d)`: standard deviations of `v^ - v` under the prior and the
@@ -34,7 +38,8 @@ impl KernelRidge<SparseKernel> {
     /// the solution leaves out of `v` because it shrinks. They take the shape `K` of the prior and
     /// the matrices as known. Where the sums show more than the prior's variance `t^2`, that is `c > 1`, the
     /// solution shrinks too much, and the standard errors say so. With `c = 1` they are the posterior standard
-    /// deviations, `t^2 (K - K A M^-1 A K)`. With one matrix for all items there is a `c` for each of its eigenvectors.
+    /// deviations, `t^2 (K - K A M^-1 A K)`. With one matrix for all items there is a `c` for each of its eigenvectors. It is 1
+    /// where even the expected squares are less than two standard deviations of the noise in them.
     ///
     /// The errors of the features' part are those of 64 simulated sums, drawn from a fixed public
     /// seed, so the same statistics give the same standard errors. The error of an item's own
@@ -52,6 +57,7 @@ impl KernelRidge<SparseKernel> {
         let axes = items.map(|item| Ok(symmetric_eigen(statistics.matrix(item), dim)?));
         let mut matrices = Matrices {
             dim,
+            is_diagonal: false,
             factors: None,
             axes: axes.collect::<Result<_>>()?,
             widths: vec![1.0; dim],
@@ -59,13 +65,11 @@ impl KernelRidge<SparseKernel> {
         let seen = self.moments(&matrices, &statistics.rhs, noises[1], assumed[1]);
         // squares of noise in the matrices are not signal
         let of_noise = (dim * (dim + 1) * statistics.n_items()) as f64 / 2.0 * noises[0].powi(2);
-        let [signal, expected] = seen.iter().fold([0.0, 0.0], |sums, seen| {
-            [sums[0] + seen[0], sums[1] + seen[1]]
-        });
+        let whole = |at: usize| seen.iter().map(|sums| sums[at]).sum::<f64>();
         let mean_diagonal = (0..statistics.n_items()).map(|item| self.kernel.diagonal(item));
         let mean_diagonal = mean_diagonal.sum::<f64>() / statistics.n_items() as f64;
-        let expected = expected - assumed[1] * mean_diagonal * of_noise;
-        matrices.widths.fill(width([signal, expected]));
+        let expected = whole(1) - assumed[1] * mean_diagonal * of_noise;
+        matrices.widths.fill(width([whole(0), expected, whole(2)]));
         self.errors(&matrices, assumed, |_| Ok(()))
     }
 
@@ -76,42 +80,67 @@ impl KernelRidge<SparseKernel> {
     pub(crate) fn pooled_standard_errors(
         &self,
         pooled: &PooledStatistics,
-        of_features: impl FnMut(&[f64]) -> Result<()>,
+        mut of_features: impl FnMut(&[f64]) -> Result<()>,
     ) -> Result<[Vec<f64>; 2]> {
         let assumed = self.assumed_of_pooled(pooled);
         let axes = pooled.axes()?;
-        let rhs = pooled.rhs();
+        let rhs = axes.turned(pooled.rhs());
+        let eigen = axes.clone().into_eigen();
+        // along the axes of the matrix, all products are by numbers
         let mut matrices = Matrices {
             dim: self.dim,
+            is_diagonal: true,
             factors: Some(pooled.factors()),
-            axes: vec![axes.into_eigen()],
+            axes: vec![eigen.clone()],
             widths: vec![1.0; self.dim],
         };
-        let seen = self.moments(&matrices, rhs, pooled.rhs_noise(), assumed[1]);
+        let seen = self.moments(&matrices, &rhs, pooled.rhs_noise(), assumed[1]);
         matrices.widths = seen.into_iter().map(width).collect();
-        let errors = self.errors(&matrices, assumed, of_features)?;
+        let errors = self.errors(&matrices, assumed, |errors| {
+            of_features(&axes.turned_back(errors))
+        })?;
+        // errors along different axes are independent
+        let turned_back = |squares: &[f64]| -> Vec<f64> {
+            let mut out = vec![0.0; squares.len()];
+            let rows = out.chunks_exact_mut(self.dim);
+            for (out, squares) in rows.zip(squares.chunks_exact(self.dim)) {
+                for (square, u) in squares.iter().zip(eigen.vectors.chunks_exact(self.dim)) {
+                    out.iter_mut()
+                        .zip(u)
+                        .for_each(|(o, u)| *o += square * u * u);
+                }
+            }
+            out
+        };
+        let squares: Vec<f64> = errors.iter().map(|e| e * e).collect();
+        let errors = turned_back(&squares).into_iter().map(f64::sqrt).collect();
         let own = assumed[1] * self.kernel.own();
-        let of_own = matrices.diagonals(|_, width| own * width.powi(2));
-        Ok([errors, of_own[..self.dim].to_vec()])
+        let of_own: Vec<f64> = matrices.widths.iter().map(|c| own * c * c).collect();
+        Ok([errors, turned_back(&of_own)])
     }
 
-    /// For every axis the squares of the sums that are neither noise nor the residual variance of labels, and what is expected of
-    /// them under the prior.
+    /// For every axis the squares of the sums that are neither noise nor the residual variance of labels, what is expected of
+    /// them under the prior, and the variance that noise gives them.
     fn moments(
         &self,
         matrices: &Matrices<'_>,
         rhs: &[f64],
         rhs_noise: f64,
         variance: f64,
-    ) -> Vec<[f64; 2]> {
-        let mut sums = vec![[0.0; 2]; self.dim];
+    ) -> Vec<[f64; 3]> {
+        let mut sums = vec![[0.0; 3]; self.dim];
         for (item, b) in rhs.chunks_exact(self.dim).enumerate() {
             let diagonal = self.kernel.diagonal(item);
-            for (sums, (a, u)) in sums.iter_mut().zip(matrices.along(item)) {
-                let seen: f64 = b.iter().zip(u).map(|(b, u)| b * u).sum();
+            for (k, (sums, (a, u))) in sums.iter_mut().zip(matrices.along(item)).enumerate() {
+                let seen = if matrices.is_diagonal {
+                    b[k]
+                } else {
+                    inner(b, u)
+                };
                 let noise = rhs_noise * rhs_noise + self.l2_penalty * variance * a;
                 sums[0] += seen * seen - noise;
                 sums[1] += variance * diagonal * a * a;
+                sums[2] += 2.0 * noise * noise;
             }
         }
         sums
@@ -184,10 +213,12 @@ impl KernelRidge<SparseKernel> {
         let mut rhs = matrices.scaled(&values, |_, a| a);
         let of_noise = matrices.scaled(&normals(n), |_, a| noise(a).sqrt());
         add_scaled(1.0, &of_noise, &mut rhs);
+        let own_squares = (0..kernel.n_items()).map(|item| kernel.diagonal(item));
+        let own_squares: Vec<f64> = own_squares.collect();
         let dual = self.solve(
             |z, out| out.copy_from_slice(&matrices.scaled(z, |_, a| a)),
             |r| {
-                let block = |item, a: f64| kernel.diagonal(item) * a * a + noise(a);
+                let block = |item: usize, a: f64| own_squares[item] * a * a + noise(a);
                 r.copy_from_slice(&matrices.scaled(r, |item, a| block(item, a).recip()));
                 Ok(())
             },
@@ -200,9 +231,11 @@ impl KernelRidge<SparseKernel> {
     }
 }
 
-/// `c`, from the squares seen and expected.
-fn width([seen, expected]: [f64; 2]) -> f64 {
-    let square = if expected > 0.0 { seen / expected } else { 1.0 };
+/// `c`, from the squares seen and expected; 1 where not even the expected ones are clear of the
+/// noise.
+fn width([seen, expected, of_noise]: [f64; 3]) -> f64 {
+    let is_clear = expected > CLEAR * of_noise.sqrt();
+    let square = if is_clear { seen / expected } else { 1.0 };
     square.max(1.0).sqrt()
 }
 
@@ -214,6 +247,8 @@ fn add_scaled(scale: f64, terms: &[f64], sums: &mut [f64]) {
 /// The matrices `A_j = f_j U_j^T diag(values) U_j`; negative eigenvalues count as 0.
 struct Matrices<'a> {
     dim: usize,
+    /// Whether `U_j` is the identity, whatever the eigenvectors are.
+    is_diagonal: bool,
     /// 1 without them.
     factors: Option<&'a [f64]>,
     /// Of every item, or one for all.
@@ -240,6 +275,11 @@ impl Matrices<'_> {
             .zip(rows.par_chunks_exact(dim));
         let each = each.enumerate().with_min_len(AT_LEAST);
         each.for_each(|(item, (out, x))| {
+            if self.is_diagonal {
+                let along = out.iter_mut().zip(x).zip(self.along(item));
+                along.for_each(|((out, x), (a, _))| *out = by(item, a) * x);
+                return;
+            }
             for (a, u) in self.along(item) {
                 add_scaled(by(item, a) * inner(x, u), u, out);
             }
@@ -247,18 +287,10 @@ impl Matrices<'_> {
         out
     }
 
-    /// `U^T diag(c) U x` for every row `x`.
+    /// `diag(c) x` for every row `x`: the coordinates are those of the axes, unless all `c` are equal.
     fn widened(&self, rows: &[f64]) -> Vec<f64> {
-        let dim = self.dim;
-        let axes = self.axes[0].vectors.chunks_exact(dim);
-        let axes = axes.zip(&self.widths);
-        let mut out = vec![0.0; rows.len()];
-        for (out, x) in out.chunks_exact_mut(dim).zip(rows.chunks_exact(dim)) {
-            for (u, width) in axes.clone() {
-                add_scaled(width * inner(x, u), u, out);
-            }
-        }
-        out
+        let widths = self.widths.iter().cycle();
+        rows.iter().zip(widths).map(|(x, c)| c * x).collect()
     }
 
     /// The diagonals of `U_j^T diag(by(a, c)) U_j`.
@@ -266,9 +298,13 @@ impl Matrices<'_> {
         let n_items = self.factors.map_or(self.axes.len(), <[f64]>::len);
         let mut out = vec![0.0; n_items * self.dim];
         for (item, out) in out.chunks_exact_mut(self.dim).enumerate() {
-            for ((a, u), width) in self.along(item).zip(&self.widths) {
+            for (k, ((a, u), width)) in self.along(item).zip(&self.widths).enumerate() {
                 let along = by(a, *width);
-                out.iter_mut().zip(u).for_each(|(o, u)| *o += along * u * u);
+                if self.is_diagonal {
+                    out[k] = along;
+                } else {
+                    out.iter_mut().zip(u).for_each(|(o, u)| *o += along * u * u);
+                }
             }
         }
         out
@@ -365,6 +401,24 @@ mod tests {
         assert!(ratios.iter().all(|r| (r - 1.0).abs() < 0.3), "{ratios:?}");
         let mean = ratios.iter().sum::<f64>() / ratios.len() as f64;
         assert!((mean - 1.0).abs() < 0.05, "{mean}");
+    }
+
+    #[test]
+    fn axes_of_which_nothing_is_seen_keep_the_prior() {
+        // the second eigenvalue is rounding: squares of the noise are no sign of a wider prior
+        let factors: Vec<f64> = (0..N).map(factor).collect();
+        let matrix = vec![1.0, 0.0, 0.0, 1e-16];
+        let rhs: Vec<f64> = (0..N * DIM).map(|at| (at as f64).sin()).collect();
+        let noise = (RATIO * VARIANCE).sqrt();
+        let pooled = PooledStatistics::new(DIM, factors, matrix, rhs, noise).unwrap();
+        let [errors, _] = learner()
+            .pooled_standard_errors(&pooled, |_| Ok(()))
+            .unwrap();
+        for error in errors.iter().skip(1).step_by(DIM) {
+            // own .3, shared .25, one of three features 1; the features' part is that of 64 draws
+            let prior = (VARIANCE * 1.55).sqrt();
+            assert!((error / prior - 1.0).abs() < 0.3, "{error} {prior}");
+        }
     }
 
     #[test]
