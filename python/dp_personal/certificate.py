@@ -4,13 +4,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from . import _html, _native
 from ._json import loads
 from .errors import CertificateError
 
-__all__ = ["Certificate"]
+__all__ = ["Certificate", "ReleasedMetric"]
+
+
+class ReleasedMetric(NamedTuple):
+    """A held-out metric that a run released, with its cost in the guarantee."""
+
+    metric: str
+    """What is measured, such as "RMSE" or "Recall@20"."""
+    method: str
+    """What was evaluated: "model", a baseline, or the gain of the model over a baseline."""
+    value: float
+    lower: float
+    """The lower end of the interval of `value`, which covers the noise and the sampling of users."""
+    upper: float
+    confidence: float
+    """Coverage probability of the interval, such as 0.95."""
 
 
 class Certificate:
@@ -42,6 +57,11 @@ class Certificate:
     def is_private(self) -> bool:
         """Whether any privacy is promised: false for a run without noise, or with seeded noise."""
         return self._fields["guarantee"] is not None
+
+    @property
+    def metrics(self) -> list[ReleasedMetric]:
+        """Held-out metrics that the run released (`release_metrics`); empty if it released none."""
+        return [ReleasedMetric(*(of[name] for name in ReleasedMetric._fields)) for of in self._fields.get("metrics", [])]
 
     def verify(self) -> None:
         """Recompute all values from the releases; raises `CertificateError` if one differs."""
@@ -82,6 +102,10 @@ class Certificate:
             facts.append(("how it was found", said["method"]))
         facts += [(f"seen by {output['to']}", output["what"]) for output in self._fields["released"]]
         yield _html.facts(facts)
+        metrics = [(of.metric, of.method, f"{of.value:.4g}", f"{of.lower:.4g} to {of.upper:.4g}") for of in self.metrics]
+        if metrics:
+            interval = f"{100 * self.metrics[0].confidence:.0f} % interval"
+            yield _html.table(("metric", "of", "value", interval), metrics)
         releases = [(release["label"], describe(release["event"])) for release in self._fields["releases"]]
         yield _html.more(_html.count(len(releases), "release"), _html.table(("release", "mechanism"), releases))
         assumed = [assumption["text"] for assumption in self._fields["assumptions"]]

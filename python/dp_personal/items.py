@@ -66,11 +66,15 @@ class PrivateItemRegressor(Estimator):
         tensors: dict[str, Any] = loads(content[8:start].decode())
         header = loads(tensors["__metadata__"]["dp_personal"])
         arrays: dict[str, Array] = {}
-        for name in ("item_vectors", "matrices", "right_hand_sides"):
+        for name in ("item_vectors", "matrices", "right_hand_sides", "standard_errors"):
+            if name not in tensors:
+                continue  # a model of an earlier version has no standard errors
             shape, offset = tensors[name]["shape"], start + tensors[name]["data_offsets"][0]
             arrays[name] = np.frombuffer(content, "<f8", math.prod(shape), offset).reshape(shape)
         self.item_vectors_: Floats = arrays["item_vectors"]
         """Released item vectors, a row for each of `items_`."""
+        self.standard_errors_: Floats | None = arrays.get("standard_errors")
+        """Standard errors of `item_vectors_` from the noise and the prior of the features; None for a model of an earlier version."""
         n_items, dim = self.item_vectors_.shape
         self.matrices_: Floats = arrays["matrices"].reshape(n_items, dim, dim)
         """Released noisy `A_j`; `noise_stddevs_[0]` is the standard deviation on a diagonal entry, `sqrt(2)` less elsewhere."""

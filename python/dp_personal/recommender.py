@@ -31,7 +31,7 @@ class Recommendation(NamedTuple):
     title: str | None
     interval: tuple[float, float] | None = None
     """The 95 % interval of the score from the mechanism's noise; None where the model has no standard errors of its factors.
-    The user's own fit is taken as exact, and the sampling of users is not included."""
+    The user's own fit is taken as exact. The sampling of ratings is included with the method am-ssp and not otherwise."""
 
 
 class PriorVotes(NamedTuple):
@@ -55,7 +55,7 @@ class Personalized:
         """The best items that the user has not rated, best first; empty if `says_nothing`.
 
         `rank_by` "lower" ranks by the lower end of each item's interval, so that the noisiest items do not come first. It needs a
-        model with standard errors of its factors: ratings by the methods auto, pooled and biases, and popularity.
+        model with standard errors of its factors: ratings by the methods auto, pooled and biases, am-ssp, and popularity.
         """
         if operator.index(k) < 1:
             raise bad_setting("k", k, "a whole number, 1 or above")
@@ -180,6 +180,9 @@ class _Ratings(Estimator):
         super()._load(folder)
         self._factors = _native.Factors.read(os.fspath(folder))
         self.item_factors_: Floats = np.asarray(self._factors)
+        errors = self._factors.standard_errors()
+        self.standard_errors_: Floats | None = None if errors is None else np.array(errors).reshape(self.item_factors_.shape)
+        """Standard errors of `item_factors_`, in the same shape; None where they are not known."""
         self.items_: list[str] = self._factors.items()
         self.titles_: list[str | None] = self._factors.titles()
 

@@ -80,6 +80,11 @@ impl Factors {
         titles.iter().map(Option::as_deref).collect()
     }
 
+    /// Standard errors of the factors, row by row, if they are known.
+    fn standard_errors(&self) -> Option<Vec<f64>> {
+        self.0.factors().standard_errors().map(<[f64]>::to_vec)
+    }
+
     /// Ids, titles and vectors in single precision as an Arrow stream of one batch, for any library
     /// that reads Arrow. It always has this schema, whatever is requested, as the protocol permits:
     /// casts would add a third to the size of the package.

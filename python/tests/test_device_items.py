@@ -118,6 +118,9 @@ def test_the_released_statistics_are_sums_over_devices_with_noise(
         [fitted.noise_stddevs_[0], 2 * fitted.noise_stddevs_[1]]
     )
 
+    assert fitted.standard_errors_.shape == fitted.item_vectors_.shape
+    assert (fitted.standard_errors_ > 0).all()
+
     certificate = fitted.certificate_.to_json()
     for said in ("aggregator sees every client", "a user is one device", "closed at a time fixed in advance", "columns kind"):
         assert said in certificate

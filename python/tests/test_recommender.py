@@ -68,6 +68,9 @@ def test_items_have_intervals_and_can_be_ranked_by_their_lower_ends(recommender:
     cautious = me.recommend(100, rank_by="lower")
     lower = [item.interval[0] for item in cautious if item.interval is not None]
     assert lower == sorted(lower, reverse=True)
+    assert recommender.standard_errors_ is not None
+    assert recommender.standard_errors_.shape == recommender.item_factors_.shape
+    assert (recommender.standard_errors_ > 0).any()
     assert {item.item: item for item in cautious} == {item.item: item for item in items}
     with pytest.raises(ValueError, match="rank_by"):
         me.recommend(rank_by="upper")
@@ -462,6 +465,17 @@ def test_users_who_opt_in_become_evidence_and_are_not_in_the_private_data(
 
     with pytest.raises(dp.DpError, match="prior"):
         seeded.set_params(prior={"item": ["elsewhere"], "x": [1.0]}).fit(ratings)
+
+
+def test_released_metrics_have_intervals(ratings: dict[str, Any]) -> None:
+    model = dp.PrivateRecommender(
+        epsilon=20, delta=1e-5, ledger=dp.NO_LEDGER, rating="stars", item_ids_are_public=True, release_metrics=0.2
+    ).fit(ratings)
+    metrics = model.certificate_.metrics
+    assert {of.metric for of in metrics} == {"RMSE"}
+    assert "model" in {of.method for of in metrics}
+    assert all(of.lower <= of.value <= of.upper and of.confidence == 0.95 for of in metrics)
+    assert "95 % interval" in model.certificate_._repr_html_()
 
 
 def test_messages_name_the_parameters_of_python(tmp_path: Path, ratings: dict[str, Any]) -> None:

@@ -21,11 +21,12 @@ pub use bounds::{improvement_ratio_convex, improvement_ratio_strongly_convex};
 pub use counts::{CountContribution, NoisyCounts};
 pub use error::{Error, Result};
 pub use factorization::{
-    FactorModel, FactorizationParams, Feedback, GradientRounds, ImplicitFeedback, ImplicitSums,
-    ItemGramian, ItemPrior, ItemResiduals, ItemStatistics, ItemUpdate, MatrixFactorization,
-    NightContribution, NightState, NightlyFactorization, NightlyModel, NightlyParams,
-    PersonalModel, PooledMatrices, PriorVotes, RatingScale, RecordSampling, ResidualRounds,
-    ScaleContribution, ScoreModel, Scoring, UserGramian, UserPenalties, UserScratch,
+    ABOVE_NOISE, FactorModel, FactorizationParams, Feedback, GradientRounds, ImplicitFeedback,
+    ImplicitSums, ItemGramian, ItemPrior, ItemResiduals, ItemStatistics, ItemUpdate,
+    MatrixFactorization, NightContribution, NightState, NightlyFactorization, NightlyModel,
+    NightlyParams, PersonalModel, PooledMatrices, PriorVotes, RatingScale, RecordSampling,
+    ResidualRounds, ScaleContribution, ScoreModel, Scoring, UserGramian, UserPenalties,
+    UserScratch,
 };
 pub use local_bias::LocalBias;
 pub use public_ratings::{PublicFeatures, PublicItems, PublicRatings};

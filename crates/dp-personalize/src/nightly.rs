@@ -9,7 +9,7 @@ use dp_mechanism::{
 
 use crate::init::{ProjectorScratch, ProjectorSum};
 use crate::residual::{
-    Public, ResidualAltMinParams, ResidualScratch, ResidualStep, Whitening, gradient_cache,
+    Public, ResidualAltMinParams, ResidualScratch, ResidualStep, Spread, Whitening, gradient_cache,
     of_features_as_they_are, shrunk_change, unwhitened,
 };
 use crate::small::{
@@ -234,7 +234,7 @@ impl Trainer for NightlySubspace {
             return Err(RunError::EndOfList.into());
         }
         Ok(NightlySubspaceModel {
-            subspace: nights.state.subspace(run.provenance())?,
+            subspace: nights.state.model(run.provenance())?,
             state: nights.state,
         })
     }
@@ -353,6 +353,40 @@ impl SubspaceState {
     fn subspace(&self, provenance: Provenance) -> Result<Subspace> {
         let whitened = self.whitened()?.with_provenance(provenance);
         of_features_as_they_are(&whitened, self.transform())
+    }
+
+    /// The subspace for features as they are, with standard errors of its shares once there are
+    /// steps.
+    fn model(&self, provenance: Provenance) -> Result<Subspace> {
+        let model = self.subspace(provenance)?;
+        if self.stage != Stage::Steps || self.sums.is_empty() {
+            return Ok(model);
+        }
+        let errors = self.combined()?.share_errors(&model, self.transform())?;
+        Ok(model.with_share_errors(errors))
+    }
+
+    /// `U_0 + s (B S^-1 - U_0)` from the sums of steps, with the noise of all nights in it.
+    fn combined(&self) -> Result<Spread> {
+        let (dim, rank) = (self.dim, self.rank);
+        let [of_sums, of_moments] = self.variances.map(f64::sqrt);
+        let (sums, moments) = self.sums.split_at(dim * rank);
+        let mut change = sums.to_vec();
+        let start = self.start.chunks_exact(rank);
+        for (row, u) in change.chunks_exact_mut(rank).zip(start) {
+            for (k, r) in row.iter_mut().enumerate() {
+                *r -= (0..rank).map(|l| u[l] * moments[l * rank + k]).sum::<f64>();
+            }
+        }
+        let ridge = of_moments * (2.0 * rank as f64).sqrt();
+        let shrunk = shrunk_change(&mut change, moments, (rank, ridge), of_sums)?;
+        let moved = self.start.iter().zip(&change).map(|(u, d)| u + shrunk * d);
+        Ok(Spread {
+            noise: of_sums,
+            moments: moments.to_vec(),
+            ridge,
+            columns: moved.collect(),
+        })
     }
 
     /// Begins another stage.
@@ -528,26 +562,10 @@ impl Nights<'_> {
         self.combine()
     }
 
-    /// `U_0 + s (B S^-1 - U_0)`.
     fn combine(&mut self) -> Result<()> {
         let state = &mut self.state;
-        let (dim, rank) = (state.dim, state.rank);
-        let [of_sums, of_moments] = state.variances.map(f64::sqrt);
-        let (sums, moments) = state.sums.split_at(dim * rank);
-        let mut change = sums.to_vec();
-        for (row, u) in change
-            .chunks_exact_mut(rank)
-            .zip(state.start.chunks_exact(rank))
-        {
-            for (k, r) in row.iter_mut().enumerate() {
-                *r -= (0..rank).map(|l| u[l] * moments[l * rank + k]).sum::<f64>();
-            }
-        }
-        let ridge = of_moments * (2.0 * rank as f64).sqrt();
-        let shrunk = shrunk_change(&mut change, moments, (rank, ridge), of_sums)?;
-        let moved = state.start.iter().zip(&change).map(|(u, d)| u + shrunk * d);
-        let moved: Vec<f64> = moved.collect();
-        let found = Subspace::spanned_by(dim, rank, &moved, Provenance::Private)?;
+        let columns = state.combined()?.columns;
+        let found = Subspace::spanned_by(state.dim, state.rank, &columns, Provenance::Private)?;
         state.basis = found.basis().to_vec();
         Ok(())
     }

@@ -241,15 +241,25 @@ impl Subspace {
         rows.map(|row| row.iter().map(|u| u * u).sum())
     }
 
-    /// Standard errors of the [shares](Self::shares) due to the noise of the last step of
-    /// [`ResidualAltMin`](crate::ResidualAltMin), to first order, without the noise in `M` and without the sampling of users;
-    /// `None` after other methods and for a subspace that was read from a file.
+    /// Standard errors of the [shares](Self::shares) due to the mechanism's noise, to first order,
+    /// without the sampling of users; `None` for a subspace that was read from a file and after
+    /// methods that have none.
+    ///
+    /// | method | noise that is included |
+    /// |---|---|
+    /// | [`ResidualAltMin`](crate::ResidualAltMin) | of the last step, in `N` |
+    /// | [`NightlySubspace`](crate::NightlySubspace), once it makes steps | of all steps, in `N` |
+    /// | [`AltMin`](crate::AltMin) with [`Embedding::Ssp`](crate::Embedding) | of the last step, in the matrix and the right-hand side |
     ///
     /// A step moves `U` to `U + N M` up to what the data say, with independent noise of standard
     /// deviation `s` in each entry of `N`, and `B = W^T (U + N M)` in the original features has the
     /// share `P_aa`, `P = B B^+`. So `dP = (I - P) dB B^+` and its transpose, and the standard error is
-    /// `2 s ||(W (I - P))_a|| ||(M B^+)_a||`, with norms of columns. Steps are shrunk towards the previous subspace, which reduces the
-    /// error of all features together below this.
+    /// `2 s ||(W (I - P))_a|| ||(M B^+)_a||`, with norms of columns. The noise in `M` is left out. Steps are shrunk towards the
+    /// previous subspace, which reduces the error of all features together below this. A step of `Embedding::Ssp` replaces the
+    /// subspace by the span of a ridge solution, whose noise to first order follows from that of both sums.
+    ///
+    /// A gradient step (`Embedding::Gd`) has no standard errors: it releases no curvature, so nothing says how much of the noise
+    /// of earlier steps is left.
     #[must_use]
     pub fn share_errors(&self) -> Option<&[f64]> {
         self.share_errors.as_deref()

@@ -9,7 +9,8 @@ use dp_linalg::{GramAccumulator, cholesky_in_place, cholesky_solve_in_place};
 use dp_mechanism::{Run, SparseBuffer, Trainer, VectorContribution};
 
 use crate::am_residual::{
-    LEVELS, MOMENT_RATIO, Totals, mean_moment, push_moments, round_shares, to_norm,
+    FeatureErrors, LEVELS, LastSolve, MOMENT_RATIO, Totals, mean_moment, push_moments,
+    round_shares, to_norm, with_biases,
 };
 use crate::features::{check_items, in_public_range};
 use crate::learn::{KernelRidge, StatisticsLearner};
@@ -246,7 +247,10 @@ impl AmImplicitSsp {
             trainer::show_round(run, t, &learned.vectors, params.dim);
         }
         let totals = (totals.released, totals.noise);
-        LikesModel::new(learned.vectors, learned.weights, params.fold_in, totals)
+        let (vectors, weights) = (learned.vectors, learned.weights);
+        let mut model = LikesModel::new(vectors, weights, params.fold_in, totals)?;
+        model.last_solve = Some(learned.solve);
+        Ok(model)
     }
 
     /// One round: user steps, one release, item step.
@@ -592,6 +596,7 @@ struct Learned {
     /// Rows `[h_j, q_j]`.
     vectors: Vec<f64>,
     weights: FeatureWeights,
+    solve: LastSolve,
 }
 
 /// Expected relative lengths of the item vectors, by popularity.
@@ -665,7 +670,19 @@ fn learn(
     }
     let weights = encoder(prior, &learner, &made.unknown, (constant, scales.unknown))?;
     with_biases(&mut vectors, dim, constant);
-    Ok(Learned { vectors, weights })
+    let solve = LastSolve {
+        learner,
+        statistics,
+        prior: prior.clone(),
+        unknown: made.unknown,
+        constant,
+        scales: Some((scales.items, scales.unknown)),
+    };
+    Ok(Learned {
+        vectors,
+        weights,
+        solve,
+    })
 }
 
 /// The linear encoder that corresponds to a solution, for items of unknown popularity.
@@ -685,11 +702,6 @@ fn encoder(
     FeatureWeights::new(dim, prior.category_sizes(), shared, features)
 }
 
-/// Converts first coordinates, which are per unit of users' constant, to biases.
-fn with_biases(rows: &mut [f64], dim: usize, constant: f64) {
-    rows.iter_mut().step_by(dim).for_each(|v| *v *= constant);
-}
-
 /// Item vectors that anyone may see, the feature weights that they come from, and the users'
 /// fold-in.
 ///
@@ -703,6 +715,7 @@ pub struct LikesModel {
     user_step: LikesStep,
     design: LikesDesign,
     totals: (Vec<f64>, f64),
+    last_solve: Option<LastSolve>,
 }
 
 impl LikesModel {
@@ -731,7 +744,17 @@ impl LikesModel {
             weights,
             user_step,
             totals,
+            last_solve: None,
         })
+    }
+
+    /// Standard errors of item vectors and weights of features, computed by this call; `None` for a
+    /// model that does not come from a run.
+    ///
+    /// # Errors
+    /// [`crate::Error::Diverged`] or [`crate::Error::Linalg`] when a solve fails.
+    pub fn standard_errors(&self) -> Result<Option<FeatureErrors>> {
+        self.last_solve.as_ref().map(LastSolve::errors).transpose()
     }
 
     /// Length `d` of item vectors.

@@ -8,6 +8,9 @@ use rayon::prelude::*;
 
 use crate::Result;
 
+/// Number of rows that one thread processes at least.
+pub(crate) const AT_LEAST: usize = 256;
+
 /// A kernel over `m` items, symmetric and positive semidefinite. Public.
 pub trait ItemKernel {
     /// Number of items `m`.
@@ -445,6 +448,24 @@ impl SparseKernel {
         )
     }
 
+    /// `a`.
+    pub(crate) const fn own(&self) -> f64 {
+        self.own
+    }
+
+    pub(crate) const fn n_features(&self) -> usize {
+        self.n_features
+    }
+
+    /// `X theta`, shape `(m, dim)`, for `theta` of shape `(p, dim)`.
+    pub(crate) fn feature_values(&self, dim: usize, theta: &[f64]) -> Vec<f64> {
+        let mut out = vec![0.0; self.rows.len() * dim];
+        let each = out.par_chunks_exact_mut(dim).zip(&self.rows);
+        let each = each.with_min_len(AT_LEAST);
+        each.for_each(|(out, row)| add_features(dim, theta, row, out));
+        out
+    }
+
     /// `X^T g`, shape `(p, dim)`, for `g` of shape `(m, dim)`.
     #[must_use]
     pub fn feature_sums(&self, dim: usize, g: &[f64]) -> Vec<f64> {
@@ -471,15 +492,20 @@ impl ItemKernel for SparseKernel {
     fn apply(&self, dim: usize, g: &[f64], out: &mut [f64]) {
         let theta = self.feature_sums(dim, g);
         let each = out.par_chunks_exact_mut(dim).zip(g.par_chunks_exact(dim));
-        each.zip(&self.rows).for_each(|((out, g), row)| {
+        let each = each.zip(&self.rows).with_min_len(AT_LEAST);
+        each.for_each(|((out, g), row)| {
             out.iter_mut().zip(g).for_each(|(o, g)| *o = self.own * g);
-            for &(feature, weight) in row {
-                let theta = &theta[feature as usize * dim..][..dim];
-                out.iter_mut()
-                    .zip(theta)
-                    .for_each(|(o, t)| *o += weight * t);
-            }
+            add_features(dim, &theta, row, out);
         });
+    }
+}
+
+/// Adds `theta^T x` of one item's row `x`.
+fn add_features(dim: usize, theta: &[f64], row: &[(u32, f64)], out: &mut [f64]) {
+    for &(feature, weight) in row {
+        let theta = &theta[feature as usize * dim..][..dim];
+        let each = out.iter_mut().zip(theta);
+        each.for_each(|(o, t)| *o += weight * t);
     }
 }
 

@@ -25,8 +25,8 @@ pub use am_implicit::{
     AmImplicitSsp, AmImplicitSspParams, LikesContribution, LikesModel, LikesShare, LikesStep,
 };
 pub use am_residual::{
-    AmResidualSsp, AmResidualSspParams, FeatureModel, FeaturePrior, FeatureWeights, LevelStep,
-    PriorVariances, RoundContribution, RoundScratch,
+    AmResidualSsp, AmResidualSspParams, FeatureErrors, FeatureModel, FeaturePrior, FeatureWeights,
+    LevelStep, PriorVariances, RoundContribution, RoundScratch,
 };
 pub use convex::{
     ConvexLoss, ConvexSsp, ConvexSspParams, CurvatureContribution, Logistic, Squared,

@@ -152,7 +152,8 @@ fn columns_are_those_that_are_named() {
         weights.lines().nth(2).unwrap().split(',').next(),
         Some("actors")
     );
-    assert!(weights.lines().all(|line| line.split(',').count() == 5) && !weights.contains("year,"));
+    // names, three weights and their standard errors
+    assert!(weights.lines().all(|line| line.split(',').count() == 8) && !weights.contains("year,"));
     for (more, part) in [
         (&["--feature-cols", "genres,writers"][..], "writers"),
         (&["--feature-cols", "note"], "at least 2 items"),

@@ -22,6 +22,18 @@ fn predicted(run: &Run) -> Vec<(String, f64)> {
     rows.map(row).collect()
 }
 
+/// Widths of the intervals by item.
+fn widths(run: &Run) -> Vec<(String, f64)> {
+    let json = run.json();
+    let rows = json["recommendations"].as_array().unwrap().iter();
+    let row = |row: &Value| {
+        let item = row["item"].as_str().unwrap().to_owned();
+        let [low, high] = [0, 1].map(|end| row["interval"][end].as_f64().unwrap());
+        (item, high - low)
+    };
+    rows.map(row).collect()
+}
+
 fn of(all: &[(String, f64)], item: &str) -> f64 {
     let found = all.iter().find(|(id, _)| id == item);
     found.unwrap_or_else(|| panic!("item {item} is ranked")).1
@@ -42,6 +54,16 @@ fn items_that_nobody_rated_are_ranked_by_their_features() {
         .replace(",5\n", ",x\n")
         .replace(",1\n", ",5\n")
         .replace(",x\n", ",1\n");
+    let run = recommend(&sandbox, WAR, &["--json"]).exits(0);
+    let widths = widths(&run);
+    assert!(of(&widths, "36") > 1.2 * of(&widths, "8"), "{widths:?}");
+    let lower = recommend(&sandbox, WAR, &["--json", "--rank-by", "lower"]).exits(0);
+    let json = lower.json();
+    let ends = json["recommendations"].as_array().unwrap().iter();
+    let ends: Vec<f64> = ends
+        .map(|row| row["interval"][0].as_f64().unwrap())
+        .collect();
+    assert!(ends.windows(2).all(|pair| pair[0] >= pair[1]), "{ends:?}");
     let other = predicted(&recommend(&sandbox, &art, &["--json"]).exits(0));
     assert!(of(&other, "31") > of(&other, "30"));
     let nobody = recommend(&sandbox, "item,rating\n", &[]).exits(0);
@@ -60,7 +82,14 @@ fn items_added_after_training_are_ranked_and_unknown_names_count_for_nothing() {
          new-4,The same as new-1,,Drama|War|War|Drama,1972,x\n\
          0,Another title,,Art,1950,x\n",
     );
-    let all = predicted(&recommend(&sandbox, WAR, &["--json", "--items", "new.csv"]).exits(0));
+    let run = recommend(&sandbox, WAR, &["--json", "--items", "new.csv"]).exits(0);
+    let widths = widths(&run);
+    // more is known of an item whose genre was rated than of one without any known name, and of a
+    // rated item more than of either
+    let [rated, war, nothing] = ["8", "new-1", "new-3"].map(|item| of(&widths, item));
+    assert!(0.0 < rated && rated < war, "{widths:?}");
+    assert!(rated < nothing, "{widths:?}");
+    let all = predicted(&run);
     assert_eq!(all.len(), 37 - 7 + 4);
     assert!(of(&all, "new-1") > of(&all, "new-2") + 0.5, "{all:?}");
     assert!((of(&all, "new-1") - of(&all, "new-4")).abs() < 1e-9);

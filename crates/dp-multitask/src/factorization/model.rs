@@ -15,6 +15,10 @@ use crate::{Error, LocalBias, NoisyCounts, Provenance, Result};
 /// them.
 const USERS_AT_ONCE: usize = 16;
 
+/// Number of standard deviations of the noise above which a released value counts as more than
+/// noise.
+pub const ABOVE_NOISE: f64 = 2.0;
+
 /// Why some models need penalties.
 pub(super) const NO_WEIGHING: &str = "penalties of the fold-in by each user's own records, unless records are ratings and scores have biases";
 
@@ -497,9 +501,41 @@ impl FactorModel {
             .collect())
     }
 
+    /// The squares of an item's taste factors in units of their standard errors, summed; of noise
+    /// alone, `dim - 1` on average. `None` if the errors are not known.
+    ///
+    /// # Panics
+    /// When `item` is not below [`n_items`](Self::n_items).
+    #[must_use]
+    pub fn tastes_over_noise(&self, item: usize) -> Option<f64> {
+        let own = item * self.dim() + 1..(item + 1) * self.dim();
+        let errors = &self.standard_errors()?[own.clone()];
+        let ratios = self.item_factors[own].iter().zip(errors);
+        let squares = ratios.filter(|(q, _)| **q != 0.0);
+        Some(squares.map(|(q, e)| (q / e).powi(2)).sum())
+    }
+
+    /// Whether an item's taste factors are above their noise:
+    /// [`tastes_over_noise`](Self::tastes_over_noise) exceeds that of noise by [`ABOVE_NOISE`]
+    /// standard deviations. Without standard errors, whether there are any.
+    ///
+    /// # Panics
+    /// When `item` is not below [`n_items`](Self::n_items).
+    #[must_use]
+    pub fn has_tastes_above_noise(&self, item: usize) -> bool {
+        let tastes = &self.item_factors[item * self.dim()..][1..self.dim()];
+        let Some(squares) = self.tastes_over_noise(item) else {
+            return tastes.iter().any(|q| *q != 0.0);
+        };
+        // the sum of squares of n standard normals has mean n and variance 2n
+        let n = tastes.len() as f64;
+        squares > n + ABOVE_NOISE * (2.0 * n).sqrt()
+    }
+
     /// The `k` nearest items of each item, nearest first, by the cosine of their taste factors,
-    /// excluding the item itself. Empty for an item without taste factors, and for all items if
-    /// `dim` is 1.
+    /// excluding the item itself. Items whose tastes are [within their
+    /// noise](Self::has_tastes_above_noise) are left out: their direction is random. Empty for such
+    /// an item, and for all items if `dim` is 1.
     ///
     /// Post-processing of the factors, and as public as they are.
     ///
@@ -522,17 +558,22 @@ impl FactorModel {
             return Ok(vec![Vec::new(); self.n_items()]);
         }
         let mut directions = Vec::with_capacity(self.n_items() * n_tastes);
-        for row in self.item_factors().chunks_exact(self.dim()) {
+        let mut noisy = Vec::new();
+        for (item, row) in (0..).zip(self.item_factors().chunks_exact(self.dim())) {
             let norm = row[1..].iter().map(|q| q * q).sum::<f64>().sqrt();
-            let scale = if norm > 0.0 { norm.recip() } else { 0.0 };
+            let is_above = self.has_tastes_above_noise(item as usize);
+            let scale = if is_above { norm.recip() } else { 0.0 };
             directions.extend(row[1..].iter().map(|q| q * scale));
+            noisy.extend((!is_above).then_some(item));
         }
         let nearest = |(item, direction): (usize, &[f64])| {
             if direction.iter().all(|q| *q == 0.0) {
                 return Ok(Vec::new());
             }
             let itself = u32::try_from(item).unwrap_or(u32::MAX); // items are numbered in 32 bits
-            let best = top_k(&directions, direction, k, &[itself])?;
+            let mut left_out = noisy.clone();
+            left_out.insert(noisy.partition_point(|other| *other < itself), itself);
+            let best = top_k(&directions, direction, k, &left_out)?;
             Ok(best.into_iter().map(|scored| scored.item).collect())
         };
         let rows = directions.par_chunks_exact(n_tastes).enumerate();
@@ -644,6 +685,25 @@ mod tests {
             .unwrap()
             .unwrap();
         assert_eq!(without[0].0, 2);
+    }
+
+    #[test]
+    fn an_item_within_the_noise_is_nobodys_neighbour() {
+        let scoring = Scoring {
+            dim: 3,
+            ..model().scoring
+        };
+        let rows = [[0.0, 1.0, 0.1], [0.0, 1.0, 0.3], [0.0, 9.0, 0.9], [0.0; 3]];
+        let model = FactorModel::new(scoring, rows.concat(), Provenance::NonPrivate).unwrap();
+        let nearest = |model: &FactorModel| model.nearest_items(2).unwrap();
+        assert_eq!(
+            nearest(&model),
+            [vec![2, 1], vec![0, 2], vec![0, 1], vec![]]
+        );
+        // item 2 is in the direction of item 0 by chance: 1.8 standard errors long
+        let errors = [[0.1; 3], [0.1; 3], [5.0; 3], [0.1; 3]].concat();
+        let model = model.with_standard_errors(errors).unwrap();
+        assert_eq!(nearest(&model), [vec![1], vec![0], vec![], vec![]]);
     }
 
     #[test]

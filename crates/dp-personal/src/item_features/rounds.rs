@@ -7,9 +7,9 @@ use dp_multitask::{
     FactorModel, LocalBias, NoisyCounts, Provenance, ScoreModel, Scoring, UserPenalties,
 };
 use dp_pubfeat::{
-    AmImplicitSsp, AmImplicitSspParams, AmResidualSsp, AmResidualSspParams, FeatureModel,
-    FeaturePrior, FeatureWeights, Fitted, ItemFeatures, LikesModel, NoiseSource, Observer,
-    PriorVariances, Run, Trainer,
+    AmImplicitSsp, AmImplicitSspParams, AmResidualSsp, AmResidualSspParams, FeatureErrors,
+    FeatureModel, FeaturePrior, FeatureWeights, Fitted, ItemFeatures, LikesModel, NoiseSource,
+    Observer, PriorVariances, Run, Trainer,
 };
 
 use serde_json::Value;
@@ -203,8 +203,8 @@ fn rating_factors(model: &FeatureModel, provenance: Provenance) -> Result<Factor
 fn of_ratings(made: Fitted<FeatureModel>) -> Result<TrainedModel> {
     let factors = rating_factors(&made.model, made.provenance)?;
     let weights = made.model.weights().clone();
-    let fitted = made.map(|_| factors);
-    Ok(TrainedModel { fitted, weights })
+    let errors = made.model.standard_errors()?;
+    with_errors(made.map(|_| factors), weights, errors)
 }
 
 /// A model of likes as factors. Its total weights are counts: a user with `n` likes adds
@@ -226,8 +226,23 @@ fn like_factors(model: &LikesModel, provenance: Provenance) -> Result<FactorMode
 fn of_likes(made: Fitted<LikesModel>) -> Result<TrainedModel> {
     let factors = like_factors(&made.model, made.provenance)?;
     let weights = made.model.weights().clone();
-    let fitted = made.map(|_| factors);
-    Ok(TrainedModel { fitted, weights })
+    let errors = made.model.standard_errors()?;
+    with_errors(made.map(|_| factors), weights, errors)
+}
+
+fn with_errors(
+    fitted: Fitted<FactorModel>,
+    weights: FeatureWeights,
+    errors: Option<FeatureErrors>,
+) -> Result<TrainedModel> {
+    let Some(errors) = errors else {
+        return Ok(TrainedModel { fitted, weights });
+    };
+    let model = fitted.model.clone().with_standard_errors(errors.items)?;
+    Ok(TrainedModel {
+        fitted: fitted.map(|_| model),
+        weights: weights.with_standard_errors(errors.shared, errors.features)?,
+    })
 }
 
 const fn no_mean(center: f64) -> LocalBias {

@@ -43,17 +43,27 @@ pub(crate) fn with_new_items(
         ids.zip(list.titles().iter().cloned())
     });
     let all = ItemCatalogue::from_titled(all);
-    let mut rows = Vec::with_capacity(all.len() * model.dim());
+    let dim = model.dim();
+    let mut rows = Vec::with_capacity(all.len() * dim);
+    let known = model.standard_errors();
+    let known = known.filter(|_| encoder.weights.standard_errors().is_some());
+    let mut errors = Vec::new();
     for id in all.ids() {
-        match catalogue.index(id) {
-            Some(item) => rows.extend(&model.item_factors()[item * model.dim()..][..model.dim()]),
-            None => {
-                let features = encoder.vocabulary.features(&table, id);
-                rows.extend(encoder.weights.vector(&features)?);
-            }
+        if let Some(item) = catalogue.index(id) {
+            rows.extend(&model.item_factors()[item * dim..][..dim]);
+            errors.extend(known.iter().flat_map(|known| &known[item * dim..][..dim]));
+        } else {
+            let features = encoder.vocabulary.features(&table, id);
+            rows.extend(encoder.weights.vector(&features)?);
+            let of_item = encoder.weights.vector_errors(&features)?;
+            errors.extend(known.and(of_item).into_iter().flatten());
         }
     }
     let extended = FactorModel::new(*model.scoring(), rows, model.provenance())?;
+    let extended = match known {
+        Some(_) => extended.with_standard_errors(errors)?,
+        None => extended,
+    };
     Ok((extended, all))
 }
 

@@ -9,24 +9,35 @@ use super::items::Items;
 use crate::error::{Error, Result};
 
 /// One row for the part shared by all items, without column and name; then one for each name,
-/// column by column.
+/// column by column. Behind the weights their standard errors, if they are known; in the first row
+/// those of the vector of an item without features.
 pub(crate) const FEATURE_WEIGHTS: &str = "feature_weights.csv";
+
+/// End of the names of columns with standard errors.
+const ERROR: &str = "_error";
 
 pub(super) fn write(weights: &FeatureWeights, items: &Items) -> Result<(&'static str, Vec<u8>)> {
     let lines = || {
         let mut writer = csv::Writer::from_writer(Vec::new());
         let tastes = (1..weights.dim()).map(|k| format!("taste_{k}"));
-        let head = ["column", "name", "bias"].map(str::to_owned);
-        writer.write_record(head.into_iter().chain(tastes))?;
-        let mut line = |column: &str, name: &str, numbers: &[f64]| {
+        let names: Vec<String> = std::iter::once("bias".to_owned()).chain(tastes).collect();
+        let errors = weights.standard_errors();
+        let of_errors = errors.iter().flat_map(|_| &names);
+        let of_errors: Vec<String> = of_errors.map(|name| name.clone() + ERROR).collect();
+        let head = ["column", "name"].map(str::to_owned);
+        writer.write_record(head.iter().chain(&names).chain(&of_errors))?;
+        let mut line = |column: &str, name: &str, numbers: &[f64], errors: Option<&[f64]>| {
             let words = [column.to_owned(), name.to_owned()].into_iter();
-            writer.write_record(words.chain(numbers.iter().map(f64::to_string)))
+            let numbers = numbers.iter().chain(errors.unwrap_or_default());
+            writer.write_record(words.chain(numbers.map(f64::to_string)))
         };
-        line("", "", weights.shared())?;
+        line("", "", weights.shared(), errors.map(|(shared, _)| shared))?;
         let mut feature = 0;
         for (at, column) in items.table.columns().iter().enumerate() {
             for name in items.vocabulary.names(at) {
-                line(column, name, weights.feature(feature))?;
+                let dim = weights.dim();
+                let errors = errors.map(|(_, all)| &all[feature * dim..][..dim]);
+                line(column, name, weights.feature(feature), errors)?;
                 feature += 1;
             }
         }
@@ -67,6 +78,9 @@ impl Encoder {
 
     fn parse(text: &[u8]) -> Result<Self, String> {
         let mut reader = csv::Reader::from_reader(text);
+        let head = reader.headers().map_err(|e| e.to_string())?;
+        let n_errors = head.iter().filter(|name| name.ends_with(ERROR)).count();
+        let dim = head.len().saturating_sub(2 + n_errors);
         let mut lines = reader.records();
         let mut line = || -> Result<Option<(String, String, Vec<f64>)>, String> {
             let record = match lines.next() {
@@ -79,23 +93,32 @@ impl Encoder {
             let numbers = numbers.map_err(|e| format!("a weight is no number: {e}"))?;
             Ok(Some((word(0), word(1), numbers)))
         };
-        let (_, _, shared) = line()?.ok_or("it has no line of what all items share")?;
+        let (_, _, mut shared) = line()?.ok_or("it has no line of what all items share")?;
+        let mut of_shared = shared.split_off(dim.min(shared.len()));
         let (mut columns, mut rows) = (Vec::<String>::new(), Vec::new());
-        let mut features = Vec::new();
-        while let Some((column, name, numbers)) = line()? {
+        let (mut features, mut of_features) = (Vec::new(), Vec::new());
+        while let Some((column, name, mut numbers)) = line()? {
             if columns.last() != Some(&column) {
                 columns.push(column);
             }
             rows.push((columns.len() - 1, name));
+            of_features.extend(numbers.split_off(dim.min(numbers.len())));
             features.extend(numbers);
         }
         let vocabulary = vocabulary(&columns, &rows)?;
         let sizes = vocabulary.category_sizes();
-        let weights = FeatureWeights::new(shared.len(), &sizes, shared, features);
+        let read = || {
+            let weights = FeatureWeights::new(dim, &sizes, shared, features)?;
+            match n_errors {
+                0 => Ok(weights),
+                _ => weights.with_standard_errors(std::mem::take(&mut of_shared), of_features),
+            }
+        };
+        let weights = read().map_err(|e: dp_pubfeat::Error| e.to_string())?;
         Ok(Self {
             columns,
             vocabulary,
-            weights: weights.map_err(|e| e.to_string())?,
+            weights,
         })
     }
 }
@@ -132,11 +155,17 @@ mod tests {
         let numbers: Vec<f64> = (0..10).map(|k| f64::from(k).sqrt() / 3.0).collect();
         let weights = FeatureWeights::new(2, &[3, 2], vec![0.1, -1e-300], numbers).unwrap();
         let items = Items { table, vocabulary };
-        let (_, bytes) = write(&weights, &items).unwrap();
-        let read = Encoder::parse(&bytes).unwrap();
-        assert_eq!(read.columns, ["genres", "people"]);
-        assert_eq!(read.weights, weights);
-        assert_eq!(read.vocabulary, items.vocabulary);
+        let errors: Vec<f64> = (0..10).map(|k| f64::from(k) / 7.0).collect();
+        let with_errors = weights
+            .clone()
+            .with_standard_errors(vec![0.2, 1e-9], errors);
+        for weights in [weights, with_errors.unwrap()] {
+            let (_, bytes) = write(&weights, &items).unwrap();
+            let read = Encoder::parse(&bytes).unwrap();
+            assert_eq!(read.columns, ["genres", "people"]);
+            assert_eq!(read.weights, weights);
+            assert_eq!(read.vocabulary, items.vocabulary);
+        }
     }
 
     #[test]
@@ -162,6 +191,11 @@ mod tests {
             ("column,name,bias\n,,1\ng,War,1\ng,War,1\n", "not in order"),
             ("column,name,bias\n,,1\ng,War,NaN\n", "weight of a feature"),
             ("column,name,bias\n,,1\ng,War,1,2\n", "CSV error"),
+            (
+                "column,name,bias,bias_error\n,,1,-1\ng,War,1,2\n",
+                "standard error",
+            ),
+            ("column,name,bias,x_error,y_error\n,,1,1,1\n", "shared part"),
         ] {
             let Err(found) = Encoder::parse(text.as_bytes()) else {
                 panic!("{text} was read")

@@ -21,6 +21,8 @@ pub(crate) const ITEMS_COMMAND: &str = "items";
 pub(crate) struct ItemVectors {
     /// Shape `(n_items, dim)`, row-major.
     pub(crate) vectors: Vec<f64>,
+    /// Their standard errors, in the same shape.
+    pub(crate) errors: Vec<f64>,
     pub(crate) statistics: ItemStatistics,
 }
 
@@ -42,9 +44,8 @@ impl Release for ItemsRelease<'_> {
     }
 
     fn files(&self) -> Result<Vec<(&'static str, Vec<u8>)>> {
-        let numbers = (&*self.model.vectors, &self.model.statistics);
         let of = (self.settings.vector_norm, self.provenance);
-        Ok(item_vectors_files(numbers, of, self.catalogue)?.into())
+        Ok(item_vectors_files(self.model, of, self.catalogue)?.into())
     }
 
     fn command(&self) -> &'static str {

@@ -10,13 +10,12 @@ use dp_fedsgd::SharedModel;
 use dp_mechanism::Provenance;
 use dp_multitask::{FactorModel, ScoreModel, Scoring};
 use dp_personalize::Subspace;
-use dp_pubfeat::ItemStatistics;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::expected_run;
+use super::{ItemVectors, expected_run};
 use crate::error::{Error, Result};
 use crate::federated::{RunSettings, alpha_of, alpha_value};
 use crate::personal::Inputs;
@@ -381,13 +380,14 @@ struct ItemVectorsHeader {
 }
 
 /// The files of item vectors and the noisy statistics from which they were learned: name and bytes.
-/// Tensors in f64, rows in the order of `items.csv`: `item_vectors` and `right_hand_sides`, shape
-/// `(n_items, dim)`, and `matrices`, shape `(n_items, dim * dim)`.
+/// Tensors in f64, rows in the order of `items.csv`: `item_vectors`, `standard_errors` and
+/// `right_hand_sides`, shape `(n_items, dim)`, and `matrices`, shape `(n_items, dim * dim)`.
 pub(crate) fn item_vectors_files(
-    (vectors, statistics): (&[f64], &ItemStatistics),
+    model: &ItemVectors,
     (vector_norm, provenance): (f64, Provenance),
     catalogue: &ItemCatalogue,
 ) -> Result<[(&'static str, Vec<u8>); 2]> {
+    let statistics = &model.statistics;
     let header = ItemVectorsHeader {
         schema_version: ITEM_VECTORS_SCHEMA,
         provenance,
@@ -399,7 +399,8 @@ pub(crate) fn item_vectors_files(
     let matrices = of_items.clone().flat_map(|item| statistics.matrix(item));
     let rhs = of_items.flat_map(|item| statistics.rhs(item));
     let tensors = [
-        ("item_vectors", [n_items, dim], vectors.to_vec()),
+        ("item_vectors", [n_items, dim], model.vectors.clone()),
+        (ERRORS_TENSOR, [n_items, dim], model.errors.clone()),
         (
             "matrices",
             [n_items, dim * dim],

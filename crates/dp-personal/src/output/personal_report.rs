@@ -122,9 +122,14 @@ impl Release for PersonalRelease<'_> {
             .iter()
             .filter_map(|(at, _)| errors?.get(*at).copied());
         let standard_errors = standard_errors.collect();
-        let errors_are = match errors {
-            Some(_) => "; \u{b1}: standard error due to the noise of the last step",
-            None => "",
+        let errors_are = match (errors, &self.by) {
+            (Some(_), SubspaceBy::Run(_)) => {
+                "; \u{b1}: standard error due to the noise of the last step"
+            }
+            (Some(_), SubspaceBy::Nights(..)) => {
+                "; \u{b1}: standard error due to the noise of all nights with steps"
+            }
+            (None, _) => "",
         };
         let shares = shares.into_iter();
         vec![ChartData {

@@ -1,15 +1,13 @@
 //! How far each item is above the noise, from the released counts alone.
 
 use dp_data::ItemCatalogue;
-use dp_multitask::NoisyCounts;
+use dp_multitask::{ABOVE_NOISE, NoisyCounts};
 use dp_page::{Axis, Block, Chart, Line, Lines, Number, Section, Stroke, Table, short};
 
 use super::nearest::Wanted;
 use super::run::ReportedRun;
 use crate::error::{Error, Result};
 
-/// Number of standard deviations of the noise above which a count is considered more than noise.
-pub(super) const ABOVE: f64 = 2.0;
 /// Number of points of the curve.
 const N_POINTS: usize = 160;
 /// Smaller heights are drawn at this height.
@@ -17,7 +15,7 @@ const FLOOR: f64 = 0.1;
 
 /// Whether a noisy count is above its noise.
 pub(super) fn is_above(count: f64, noise_stddev: f64) -> bool {
-    count > ABOVE * noise_stddev
+    count > ABOVE_NOISE * noise_stddev
 }
 
 /// The share of items whose noisy count is above its noise; none without items.
@@ -41,7 +39,7 @@ pub(super) fn noise(run: &ReportedRun<'_>) -> Option<Section> {
                 value: format!("{:.0} %", 100.0 * share),
                 label: "of the items have counts above the noise".to_owned(),
                 note: format!(
-                    "noisy count more than {ABOVE} standard deviations of the noise above zero"
+                    "noisy count more than {ABOVE_NOISE} standard deviations of the noise above zero"
                 ),
             },
             Number {
@@ -88,7 +86,7 @@ fn chart(sorted: &[f64], noise: f64) -> Chart {
     let points = at.map(|rank| (rank as f64 / last, (sorted[rank] / noise).max(FLOOR)));
     let top = (sorted[0] / noise).max(10.0);
     let powers = (-1..12).map(|p| 10_f64.powi(p)).filter(|p| *p <= top * 1.3);
-    let level = format!("{ABOVE} standard deviations");
+    let level = format!("{ABOVE_NOISE} standard deviations");
     Chart::lines(
         "Signal-to-noise ratio of the item counts, largest count first",
         "Noisy count divided by the standard deviation of its noise; values below 0.1 are drawn at 0.1.",
@@ -102,7 +100,8 @@ fn chart(sorted: &[f64], noise: f64) -> Chart {
             },
             lines: vec![
                 Line::solid("items", points).with_stroke(Stroke::Dense),
-                Line::solid(level, [(0.0, ABOVE), (1.0, ABOVE)]).with_stroke(Stroke::Dashed),
+                Line::solid(level, [(0.0, ABOVE_NOISE), (1.0, ABOVE_NOISE)])
+                    .with_stroke(Stroke::Dashed),
             ],
         },
     )

@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use dp_data::ItemCatalogue;
-use dp_multitask::{FactorModel, NoisyCounts};
+use dp_multitask::{ABOVE_NOISE, FactorModel, NoisyCounts};
 use dp_page::{BarRow, Bars, Block, Chart, Section, Unit};
 use serde_json::Value;
 
-use super::items::{ABOVE, is_above};
+use super::items::is_above;
 use super::run::ReportedRun;
 use crate::error::{Error, Result};
 use crate::output::NO_TASTES;
@@ -133,16 +133,24 @@ pub(super) fn nearest(run: &ReportedRun<'_>, wanted: &Wanted) -> Result<Option<S
         blocks.push(Block::Warning(text));
     }
     let left_out = above.iter().filter(|above| !**above).count();
-    blocks.push(Block::Note(match counts {
-        Some(_) => format!(
-            "{left_out} of {} items are left out: their noisy count is at most {ABOVE} standard deviations of its noise above zero, \
-             or they have no tastes.",
-            above.len()
-        ),
-        None => "This run released no counts of items, so items within the noise cannot be left out: theirs are neighbours by \
-                 chance."
+    let of_counts = format!(
+        "their noisy count is at most {ABOVE_NOISE} standard deviations of its noise above zero"
+    );
+    let of_tastes = format!(
+        "their tastes exceed the expected length of the noise by at most {ABOVE_NOISE} of its standard deviations"
+    );
+    let reasons = match (counts, model.standard_errors()) {
+        (Some(_), Some(_)) => format!("{of_counts}, or {of_tastes}"),
+        (Some(_), None) => format!("{of_counts}, or they have no tastes"),
+        (None, Some(_)) => of_tastes,
+        (None, None) => "they have no tastes. This run released neither counts of items nor standard errors, so neighbours of items \
+                         within the noise are listed too, by chance"
             .to_owned(),
-    }));
+    };
+    blocks.push(Block::Note(format!(
+        "{left_out} of {} items are left out: {reasons}.",
+        above.len()
+    )));
     Ok(Some(Section::new("nearest", "Nearest items", blocks)))
 }
 
@@ -152,28 +160,19 @@ fn above_noise(model: &FactorModel, counts: Option<&NoisyCounts>) -> Vec<bool> {
     let is_counted = |item: usize| {
         counts.is_none_or(|counts| is_above(counts.values()[item], counts.noise_stddev()))
     };
-    let has_tastes = |item: usize| {
-        let tastes = tastes(model, item);
-        let Some(errors) = model.standard_errors() else {
-            return tastes.iter().any(|q| *q != 0.0);
-        };
-        // the sum of squares of n standard normals has mean n and variance 2n
-        let errors = &errors[item * model.dim() + 1..];
-        let ratios = tastes.iter().zip(errors).filter(|(q, _)| **q != 0.0);
-        let squares: f64 = ratios.map(|(q, e)| (q / e).powi(2)).sum();
-        let n = tastes.len() as f64;
-        squares > n + ABOVE * (2.0 * n).sqrt()
-    };
     (0..model.n_items())
-        .map(|item| has_tastes(item) && is_counted(item))
+        .map(|item| model.has_tastes_above_noise(item) && is_counted(item))
         .collect()
 }
 
-/// The items with the largest counts, or those with the largest taste vectors.
+/// The items with the largest counts, or those with the largest taste vectors, in units of their
+/// noise if it is known.
 fn chosen(model: &FactorModel, counts: Option<&NoisyCounts>) -> Vec<usize> {
     let strength = |item: usize| match counts {
         Some(counts) => counts.values()[item],
-        None => tastes(model, item).iter().map(|q| q * q).sum(),
+        None => model
+            .tastes_over_noise(item)
+            .unwrap_or_else(|| tastes(model, item).iter().map(|q| q * q).sum()),
     };
     let mut items: Vec<usize> = (0..model.n_items()).collect();
     items.sort_by(|&a, &b| strength(b).total_cmp(&strength(a)));
@@ -268,5 +267,10 @@ mod tests {
         let model = model.with_standard_errors(errors).unwrap();
         let above = above_noise(&model, None);
         assert_eq!(above, [false, false, true, false]);
+        // item 2 has the longest taste vector, and the one furthest above its noise here
+        assert_eq!(chosen(&model, None)[0], 2);
+        let errors = [0.1, 0.1, 5.0, 0.1].map(|e| [e; 3]).concat();
+        let noisy = model.with_standard_errors(errors).unwrap();
+        assert_eq!(chosen(&noisy, None)[0], 1);
     }
 }

@@ -253,8 +253,10 @@ impl Trainer for ItemsTrainer<'_> {
         let released = aggregator.release(run)?;
         let mut server = Server::new(&*self.run, self.learner.clone());
         server.receive(&released)?;
+        let learner = server.into_learner();
         Ok(ItemVectors {
-            vectors: server.into_learner().item_vectors()?,
+            vectors: learner.item_vectors()?,
+            errors: learner.standard_errors(&released.statistics)?,
             statistics: released.statistics,
         })
     }

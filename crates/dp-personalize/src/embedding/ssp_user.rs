@@ -12,6 +12,7 @@ use rayon::prelude::*;
 use super::{StepUsers, SymmetricNoise};
 use crate::cache::{USERS_PER_TASK, fill, fits, user_index};
 use crate::design::{SINGLE_RIDGE, UserDesign};
+use crate::residual::pseudo_inverse;
 use crate::small::{clip_factor, norm, transposed};
 use crate::user_rows::{Sweep, UserCells};
 use crate::{Result, Subspace};
@@ -444,8 +445,8 @@ impl SspEmbedding {
         let rhs = SspRhs(user);
         let b = run.vector(samples.table(), (n, rhs.clip_norm()), &rhs)?;
         // released column by column
-        let b = transposed(&b.values(), current.rank());
-        self.solve(current, &a, b, run.provenance())
+        let rhs = transposed(&b.values(), current.rank());
+        self.solve(current, &a, (rhs, b.noise_stddev()), run.provenance())
     }
 
     /// Post-processing of the two releases.
@@ -453,7 +454,7 @@ impl SspEmbedding {
         &self,
         current: &Subspace,
         matrix: &ReleasedVector,
-        mut rhs: Vec<f64>,
+        (mut rhs, rhs_noise): (Vec<f64>, f64),
         provenance: Provenance,
     ) -> Result<Subspace> {
         let n = rhs.len();
@@ -465,7 +466,62 @@ impl SspEmbedding {
         unpack_symmetric(&values, n, &mut full)?;
         let ridge = self.ridge_factor * matrix.noise_stddev() / a_unit * (n as f64).sqrt();
         psd_part_plus_ridge_solve(&full, ridge, &mut rhs, &mut PsdScratch::new(n)?)?;
-        Subspace::spanned_by(current.dim(), current.rank(), &rhs, provenance)
+        let found = Subspace::spanned_by(current.dim(), current.rank(), &rhs, provenance)?;
+        let noise = StepNoise {
+            matrix: &full,
+            ridge,
+            stddevs: [matrix.noise_stddev() / a_unit, rhs_noise / b_unit],
+            symmetric: self.symmetric_noise,
+        };
+        let errors = noise.share_errors(&found, &rhs).ok().flatten();
+        Ok(found.with_share_errors(errors))
+    }
+}
+
+/// The noise in `Z = (PSD(A) + ridge)^-1 b`.
+struct StepNoise<'a> {
+    matrix: &'a [f64],
+    ridge: f64,
+    /// Of a diagonal entry of `A` and of an entry of `b`.
+    stddevs: [f64; 2],
+    symmetric: SymmetricNoise,
+}
+
+impl StepNoise<'_> {
+    /// [`Subspace::share_errors`] of the span of the columns of `Z`, shape `(dim, rank)`:
+    ///
+    /// ```text
+    /// dZ = (A + ridge)^-1 (db - dA Z),   dP_aa = 2 <g_a, dZ>,   g_a = (I - P)_a (Z^+)_a^T
+    /// ```
+    fn share_errors(&self, model: &Subspace, columns: &[f64]) -> Result<Option<Vec<f64>>> {
+        let (dim, rank) = (model.dim(), model.rank());
+        let [of_matrix, of_rhs] = self.stddevs;
+        let mut scratch = PsdScratch::new(columns.len())?;
+        let square = |x: &[f64]| x.iter().map(|x| x * x).sum::<f64>();
+        let inverse = pseudo_inverse(columns, rank)?;
+        let mut errors = Vec::with_capacity(dim);
+        for (feature, own) in inverse.iter().enumerate() {
+            let row = |at: usize| &model.basis()[at * rank..][..rank];
+            let mut g = Vec::with_capacity(columns.len());
+            for other in 0..dim {
+                let unit = f64::from(u8::from(other == feature));
+                let products = row(feature).iter().zip(row(other));
+                let outside = unit - products.map(|(a, b)| a * b).sum::<f64>();
+                g.extend(own.iter().map(|x| outside * x));
+            }
+            psd_part_plus_ridge_solve(self.matrix, self.ridge, &mut g, &mut scratch)?;
+            // V <g, dA Z> for symmetric noise
+            let each = g.iter().zip(columns);
+            let product: f64 = each.clone().map(|(g, z)| g * z).sum();
+            let both = square(&g) * square(columns) + product * product;
+            let mixed = match self.symmetric {
+                SymmetricNoise::Isometric => 0.5 * both,
+                SymmetricNoise::Copied => both - each.map(|(g, z)| (g * z).powi(2)).sum::<f64>(),
+            };
+            let variance = of_rhs.powi(2) * square(&g) + of_matrix.powi(2) * mixed;
+            errors.push(2.0 * variance.sqrt());
+        }
+        Ok(Some(errors).filter(|errors| errors.iter().all(|error| error.is_finite())))
     }
 }
 

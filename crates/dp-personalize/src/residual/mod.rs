@@ -490,43 +490,55 @@ struct Released {
 }
 
 /// The noise in a step `N (PSD(S) + ridge)^-1`: that of an entry of `N`, and the matrix.
-struct Spread {
-    noise: f64,
-    moments: Vec<f64>,
-    ridge: f64,
+pub(crate) struct Spread {
+    pub(crate) noise: f64,
+    pub(crate) moments: Vec<f64>,
+    pub(crate) ridge: f64,
     /// The step's result before it was made orthonormal, shape `(dim, rank)`.
-    columns: Vec<f64>,
+    pub(crate) columns: Vec<f64>,
 }
 
 impl Spread {
     /// [`Subspace::share_errors`] of a model for the original features, which spans the same as
     /// these columns.
-    fn share_errors(
+    pub(crate) fn share_errors(
         &self,
         model: &Subspace,
         transform: Option<&[f64]>,
     ) -> Result<Option<Vec<f64>>> {
-        let (dim, rank) = (model.dim(), model.rank());
+        let rank = model.rank();
         let columns = untransformed(&self.columns, rank, transform);
-        let mut gram = vec![0.0; rank * rank];
-        for row in columns.chunks_exact(rank) {
-            for (at, g) in gram.iter_mut().enumerate() {
-                *g += row[at / rank] * row[at % rank];
-            }
-        }
-        // the solver needs a ridge above 0
-        let trace: f64 = gram.iter().step_by(rank + 1).sum();
-        let rounding = (1e-14 * trace).max(f64::MIN_POSITIVE);
         let mut scratch = PsdScratch::new(rank)?;
-        let mut errors = Vec::with_capacity(dim);
-        for (row, outside) in columns.chunks_exact(rank).zip(outside(model, transform)) {
-            let mut own = row.to_vec();
-            psd_part_plus_ridge_solve(&gram, rounding, &mut own, &mut scratch)?;
+        let mut errors = Vec::with_capacity(model.dim());
+        for (mut own, outside) in pseudo_inverse(&columns, rank)?
+            .into_iter()
+            .zip(outside(model, transform))
+        {
             psd_part_plus_ridge_solve(&self.moments, self.ridge, &mut own, &mut scratch)?;
             errors.push(2.0 * self.noise * outside * norm(&own));
         }
         Ok(Some(errors).filter(|errors| errors.iter().all(|error| error.is_finite())))
     }
+}
+
+/// The columns of `B^+` for a matrix `B` of shape `(dim, rank)`.
+pub(crate) fn pseudo_inverse(columns: &[f64], rank: usize) -> Result<Vec<Vec<f64>>> {
+    let mut gram = vec![0.0; rank * rank];
+    for row in columns.chunks_exact(rank) {
+        for (at, g) in gram.iter_mut().enumerate() {
+            *g += row[at / rank] * row[at % rank];
+        }
+    }
+    // the solver needs a ridge above 0
+    let trace: f64 = gram.iter().step_by(rank + 1).sum();
+    let rounding = (1e-14 * trace).max(f64::MIN_POSITIVE);
+    let mut scratch = PsdScratch::new(rank)?;
+    let rows = columns.chunks_exact(rank).map(|row| {
+        let mut own = row.to_vec();
+        psd_part_plus_ridge_solve(&gram, rounding, &mut own, &mut scratch)?;
+        Ok(own)
+    });
+    rows.collect()
 }
 
 /// The norms of the columns of `W (I - P)`, with `P` the projector onto the subspace.

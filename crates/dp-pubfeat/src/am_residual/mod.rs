@@ -2,6 +2,7 @@
 //! vectors are learned from released residuals through the items' features.
 
 mod contribution;
+mod errors;
 mod model;
 mod prior;
 
@@ -23,6 +24,8 @@ use contribution::{Evidence, Round};
 
 pub use contribution::{LevelStep, RoundContribution, RoundScratch};
 pub(crate) use contribution::{MOMENT_RATIO, Totals, mean_moment, push_moments, to_norm};
+pub use errors::FeatureErrors;
+pub(crate) use errors::LastSolve;
 pub use model::{FeatureModel, FeatureWeights};
 pub(crate) use prior::LEVELS;
 pub use prior::{FeaturePrior, PriorVariances};
@@ -206,6 +209,11 @@ pub(crate) fn ridge(
     KernelRidge::new(kernel, dim, noise, l2_penalty)?.with_tolerance(TOLERANCE)
 }
 
+/// Converts first coordinates, which are per unit of users' constant, to biases.
+pub(crate) fn with_biases(rows: &mut [f64], dim: usize, constant: f64) {
+    rows.iter_mut().step_by(dim).for_each(|v| *v *= constant);
+}
+
 /// Shares of rounds in the budget that `totals_share` leaves, each `growth` times the previous one.
 pub(crate) fn round_shares(n_rounds: usize, growth: f64, totals_share: f64) -> Vec<f64> {
     // relative to the largest, so that growth to a high power cannot overflow; no share underflows
@@ -319,6 +327,7 @@ impl AmResidualSsp {
         let mut vectors = self.initial_vectors(n_items);
         trainer::show_round(run, 0, &self.with_biases(vectors.clone()), params.dim);
         let mut seen = Evidence::new(&totals.items, params.dim, params.memory);
+        let mut last = None;
         for t in 1..=params.n_rounds {
             let bound = params.bound.at(t);
             let contribution = RoundContribution {
@@ -337,12 +346,22 @@ impl AmResidualSsp {
                 noise: released.noise_stddev(),
             };
             seen.add(&round);
-            learner.learn_pooled(&seen.statistics()?)?;
+            let statistics = seen.statistics()?;
+            learner.learn_pooled(&statistics)?;
+            last = Some(statistics);
             vectors = learner.item_vectors()?;
             trainer::show_round(run, t, &self.with_biases(vectors.clone()), params.dim);
         }
         let weights = self.feature_weights(prior, &learner, &made.unknown)?;
-        FeatureModel::new(self.with_biases(vectors), weights, params.user_step)
+        let model = FeatureModel::new(self.with_biases(vectors), weights, params.user_step)?;
+        Ok(model.with_last_solve(last.map(|statistics| LastSolve {
+            learner,
+            statistics,
+            prior: prior.clone(),
+            unknown: made.unknown,
+            constant: params.constant(),
+            scales: None,
+        })))
     }
 
     /// Item vectors before the first release, shape `(m, d)`: no bias, and taste factors between
@@ -358,9 +377,7 @@ impl AmResidualSsp {
     /// Converts vectors per unit of users' `x = [a, u]` to rows `[h, q]`: multiplies the first
     /// coordinate by `a`.
     fn with_biases(&self, mut vectors: Vec<f64>) -> Vec<f64> {
-        let a = self.params.constant();
-        let biases = vectors.iter_mut().step_by(self.params.dim);
-        biases.for_each(|v| *v *= a);
+        with_biases(&mut vectors, self.params.dim, self.params.constant());
         vectors
     }
 

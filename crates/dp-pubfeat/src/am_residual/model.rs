@@ -5,6 +5,7 @@ use dp_core::{ParamError, UserRow, params};
 
 use super::LevelStep;
 use super::contribution::LevelStepScratch;
+use super::errors::{FeatureErrors, LastSolve};
 use crate::features::{below, check_items, to_unit_norm};
 use crate::{PersonalVector, Result};
 
@@ -19,6 +20,7 @@ pub struct FeatureModel {
     item_vectors: Vec<f64>,
     weights: FeatureWeights,
     user_step: LevelStep,
+    last_solve: Option<LastSolve>,
 }
 
 impl FeatureModel {
@@ -42,7 +44,22 @@ impl FeatureModel {
             item_vectors,
             weights,
             user_step,
+            last_solve: None,
         })
+    }
+
+    pub(super) fn with_last_solve(mut self, last_solve: Option<LastSolve>) -> Self {
+        self.last_solve = last_solve;
+        self
+    }
+
+    /// Standard errors of item vectors and weights of features, computed by this call; `None` for a
+    /// model that does not come from a run.
+    ///
+    /// # Errors
+    /// [`crate::Error::Diverged`] or [`crate::Error::Linalg`] when a solve fails.
+    pub fn standard_errors(&self) -> Result<Option<FeatureErrors>> {
+        self.last_solve.as_ref().map(LastSolve::errors).transpose()
     }
 
     /// Length `d` of item vectors.
@@ -132,6 +149,8 @@ pub struct FeatureWeights {
     shared: Vec<f64>,
     /// `(p, dim)`.
     features: Vec<f64>,
+    /// Standard errors in the same shapes, if they are known.
+    errors: Option<[Vec<f64>; 2]>,
 }
 
 impl FeatureWeights {
@@ -167,7 +186,32 @@ impl FeatureWeights {
             ends,
             shared,
             features,
+            errors: None,
         })
+    }
+
+    /// The same weights with their standard errors: of the vector of an item without features, shape
+    /// `(dim)`, and of the weights of features, shape `(p, dim)`, as in
+    /// [`FeatureErrors`](crate::FeatureErrors).
+    ///
+    /// # Errors
+    /// [`crate::Error::Shape`] for shapes that do not match, [`crate::Error::Param`] for numbers
+    /// that are negative or not finite.
+    pub fn with_standard_errors(mut self, shared: Vec<f64>, features: Vec<f64>) -> Result<Self> {
+        params::same_size("shared part", shared.len(), self.shared.len())?;
+        params::same_size("weights of features", features.len(), self.features.len())?;
+        for &error in shared.iter().chain(&features) {
+            params::finite_non_negative("standard error", error)?;
+        }
+        self.errors = Some([shared, features]);
+        Ok(self)
+    }
+
+    /// Standard errors of the shared part and of the weights of features, if they are known.
+    #[must_use]
+    pub fn standard_errors(&self) -> Option<(&[f64], &[f64])> {
+        let [shared, features] = self.errors.as_ref()?;
+        Some((shared, features))
     }
 
     /// Length of vectors.
@@ -204,22 +248,8 @@ impl FeatureWeights {
     /// # Errors
     /// [`crate::Error::Shape`] for a feature that does not exist, [`crate::Error::Param`] for a weight that is not finite and above 0.
     pub fn vector(&self, features: &[(u32, f64)]) -> Result<Vec<f64>> {
-        let category = |f: u32| self.ends.partition_point(|end| *end <= f as usize);
-        let mut by_category = vec![Vec::new(); self.ends.len()];
-        for &(feature, weight) in features {
-            below("feature", feature, self.n_features())?;
-            params::finite_positive("weight", weight)?;
-            by_category[category(feature)].push((feature, weight));
-        }
-        let mut vector = self.shared.clone();
-        for own in by_category {
-            let unit = to_unit_norm(own.iter().map(|&(_, w)| w));
-            for ((feature, _), scale) in own.iter().zip(unit) {
-                let theta = self.feature(*feature as usize);
-                let each = vector.iter_mut().zip(theta);
-                each.for_each(|(v, t)| *v += scale * t);
-            }
-        }
+        let units = self.units(features)?;
+        let vector = self.sum(&self.shared, &self.features, &units, |x| x);
         if vector.iter().all(|v| v.is_finite()) {
             return Ok(vector);
         }
@@ -229,6 +259,54 @@ impl FeatureWeights {
             expected: "finite numbers: smaller weights",
         }
         .into())
+    }
+
+    /// Standard errors of [`vector`](Self::vector), `None` if those of the weights are not known.
+    /// Errors of different features count as uncorrelated. Weights learned from the same sums tend
+    /// to have negatively correlated errors, so these are rather too large.
+    ///
+    /// # Errors
+    /// As [`vector`](Self::vector).
+    pub fn vector_errors(&self, features: &[(u32, f64)]) -> Result<Option<Vec<f64>>> {
+        let units = self.units(features)?;
+        Ok(self.errors.as_ref().map(|[shared, of_features]| {
+            let squares: Vec<f64> = shared.iter().map(|e| e * e).collect();
+            let sums = self.sum(&squares, of_features, &units, |x| x * x);
+            sums.iter().map(|square| square.sqrt()).collect()
+        }))
+    }
+
+    /// Features with weights of norm 1 in each category.
+    fn units(&self, features: &[(u32, f64)]) -> Result<Vec<(u32, f64)>> {
+        let category = |f: u32| self.ends.partition_point(|end| *end <= f as usize);
+        let mut by_category = vec![Vec::new(); self.ends.len()];
+        for &(feature, weight) in features {
+            below("feature", feature, self.n_features())?;
+            params::finite_positive("weight", weight)?;
+            by_category[category(feature)].push((feature, weight));
+        }
+        let units = by_category.into_iter().flat_map(|own| {
+            let unit: Vec<f64> = to_unit_norm(own.iter().map(|&(_, w)| w)).collect();
+            own.into_iter().zip(unit).map(|((f, _), w)| (f, w))
+        });
+        Ok(units.collect())
+    }
+
+    /// `first + sum_f of(w_f) of(rows_f)`.
+    fn sum(
+        &self,
+        first: &[f64],
+        rows: &[f64],
+        units: &[(u32, f64)],
+        of: impl Fn(f64) -> f64,
+    ) -> Vec<f64> {
+        let mut out = first.to_vec();
+        for &(feature, scale) in units {
+            let row = &rows[feature as usize * self.dim..][..self.dim];
+            let each = out.iter_mut().zip(row);
+            each.for_each(|(out, x)| *out += of(scale) * of(*x));
+        }
+        out
     }
 }
 
@@ -244,5 +322,28 @@ mod tests {
             let vector = weights.vector(&[(0, 3.0 * unit), (1, 4.0 * unit)]).unwrap();
             assert!((vector[0] - 8.6).abs() < 1e-12, "{unit}: {vector:?}");
         }
+    }
+
+    #[test]
+    fn errors_of_an_item_add_up_in_squares() {
+        let weights = FeatureWeights::new(1, &[2, 1], vec![0.0], vec![1.0, 10.0, 2.0]).unwrap();
+        let features = [(0, 3.0), (1, 4.0), (2, 9.0)];
+        assert_eq!(weights.vector_errors(&features).unwrap(), None);
+        assert!(
+            { weights.clone() }
+                .with_standard_errors(vec![0.1], vec![1.0; 2])
+                .is_err()
+        );
+        assert!(
+            { weights.clone() }
+                .with_standard_errors(vec![-0.1], vec![1.0; 3])
+                .is_err()
+        );
+        let weights = weights
+            .with_standard_errors(vec![0.3], vec![1.0, 0.5, 0.2])
+            .unwrap();
+        // .3^2 + (.6 * 1)^2 + (.8 * .5)^2 + .2^2
+        let found = weights.vector_errors(&features).unwrap().unwrap();
+        assert!((found[0] - 0.65_f64.sqrt()).abs() < 1e-12, "{found:?}");
     }
 }

@@ -263,12 +263,17 @@ impl PooledStatistics {
 }
 
 /// `C = U^T diag(values) U`, rows of `U` orthonormal.
+#[derive(Clone)]
 pub(super) struct Axes {
     dim: usize,
     eigen: SymmetricEigen,
 }
 
 impl Axes {
+    pub(super) fn into_eigen(self) -> SymmetricEigen {
+        self.eigen
+    }
+
     /// Eigenvalues, with negative ones replaced by 0.
     pub(super) fn values(&self) -> impl Iterator<Item = f64> + Clone + '_ {
         self.eigen.values.iter().map(|value| value.max(0.0))
@@ -317,9 +322,7 @@ impl<K: ItemKernel> KernelRidge<K> {
         let n_items = self.kernel.n_items();
         params::same_size("items of the statistics", pooled.factors().len(), n_items)?;
         let axes = pooled.axes()?;
-        let square: f64 = pooled.matrix().iter().map(|a| a * a).sum();
-        let squares = |item: usize| pooled.factors()[item].powi(2) * square;
-        let ratio = self.ratio([0.0, pooled.rhs_noise()], pooled.rhs(), squares);
+        let [ratio, _] = self.assumed_of_pooled(pooled);
         let factors = pooled.factors().iter();
         let diagonal: Vec<f64> = factors
             .flat_map(|f| axes.values().map(move |value| f * value))
@@ -345,6 +348,13 @@ impl<K: ItemKernel> KernelRidge<K> {
             .apply(self.dim, &self.coefficients, &mut self.values);
         self.dual = axes.turned_back(&dual);
         Ok(())
+    }
+
+    /// `s^2` and `t^2` for these statistics.
+    pub(super) fn assumed_of_pooled(&self, pooled: &PooledStatistics) -> [f64; 2] {
+        let square: f64 = pooled.matrix().iter().map(|a| a * a).sum();
+        let squares = |item: usize| pooled.factors()[item].powi(2) * square;
+        self.assumed([0.0, pooled.rhs_noise()], pooled.rhs(), squares)
     }
 
     /// The inverse of the diagonal of `K_jj A^2 + l A + s^2 I`.

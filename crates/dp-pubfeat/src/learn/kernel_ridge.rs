@@ -130,18 +130,18 @@ impl<K: ItemKernel> KernelRidge<K> {
         &self.coefficients
     }
 
-    /// `s^2` for this noise in matrices and right-hand sides, and matrices with these squared
-    /// norms.
-    pub(super) fn ratio(
+    /// `s^2` and `t^2` for this noise in matrices and right-hand sides, and matrices with these
+    /// squared norms.
+    pub(super) fn assumed(
         &self,
         [of_matrix, of_rhs]: [f64; 2],
         rhs: &[f64],
         squares: impl Fn(usize) -> f64,
-    ) -> f64 {
+    ) -> [f64; 2] {
         let d = self.dim as f64;
         let mixed = 0.5 * (d + 1.0) * of_matrix * of_matrix;
         let variance = match self.noise {
-            RidgeNoise::Given { ratio } => return ratio,
+            RidgeNoise::Given { ratio } => return [ratio, of_rhs * of_rhs / ratio],
             RidgeNoise::FromRelease { item_norm } => item_norm * item_norm / d,
             RidgeNoise::Estimated { floor } => {
                 let n_items = self.kernel.n_items();
@@ -156,7 +156,8 @@ impl<K: ItemKernel> KernelRidge<K> {
             }
         };
         // without either noise there would be no solution where a matrix is singular
-        (of_rhs * of_rhs / variance + mixed).max(1e-12)
+        let ratio = (of_rhs * of_rhs / variance + mixed).max(1e-12);
+        [ratio, variance]
     }
 
     /// Cholesky factors of `K_jj A_j^2 + l A_j + s^2 I`.
@@ -216,7 +217,7 @@ impl<K: ItemKernel> StatisticsLearner for KernelRidge<K> {
     fn learn(&mut self, statistics: &ItemStatistics) -> Result<()> {
         check_shape(self, statistics)?;
         let squares = |item| statistics.matrix(item).iter().map(|a| a * a).sum();
-        let ratio = self.ratio(statistics.noise_stddevs(), &statistics.rhs, squares);
+        let [ratio, _] = self.assumed(statistics.noise_stddevs(), &statistics.rhs, squares);
         let mut projected = statistics.clone();
         projected.project_psd()?;
         let (statistics, dim) = (&projected, self.dim);

@@ -3,6 +3,7 @@
 mod collective;
 mod encoder_descent;
 mod kernel_ridge;
+mod uncertainty;
 
 pub use collective::PooledStatistics;
 pub use collective::{CollectiveFactorization, CollectiveParams};

@@ -21,3 +21,4 @@ mod refusals;
 mod runs;
 mod settings;
 mod support;
+mod uncertainty;

@@ -18,7 +18,7 @@ pub(super) struct Neighbours(Vec<Vec<u32>>);
 
 impl Neighbours {
     pub(super) fn of(model: &FactorModel) -> Result<Self> {
-        Ok(Self(model.nearest_items(K)?))
+        Ok(Self(nearest_items(model)?))
     }
 
     /// The mean over items of the share of an item's nearest items on which both models agree; none
@@ -32,7 +32,7 @@ impl Neighbours {
             return Ok(None);
         }
         let mut sums = [(0.0, 0.0); N_BUCKETS];
-        for (item, (found, known)) in model.nearest_items(K)?.iter().zip(&self.0).enumerate() {
+        for (item, (found, known)) in nearest_items(model)?.iter().zip(&self.0).enumerate() {
             let common = found.iter().filter(|other| known.contains(other)).count();
             if let Some(bucket) = buckets.of(item) {
                 sums[bucket].0 += common as f64 / K as f64;
@@ -46,4 +46,11 @@ impl Neighbours {
             by_bucket: sums.map(|(sum, n)| (n > 0.0).then(|| sum / n)),
         }))
     }
+}
+
+/// Of all items, also of those within the noise: how far the noise changes them is measured.
+fn nearest_items(model: &FactorModel) -> Result<Vec<Vec<u32>>> {
+    let factors = model.item_factors().to_vec();
+    let bare = FactorModel::new(*model.scoring(), factors, model.provenance())?;
+    Ok(bare.nearest_items(K)?)
 }
