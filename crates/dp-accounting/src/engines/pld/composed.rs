@@ -13,7 +13,7 @@
 //! omitted frequencies (certified to be below a bound), mass outside the window (Chernoff),
 //! rounding of the weights, of the transform (norm-wise) and of the sums.
 
-use realfft::num_complex::Complex64;
+use num_complex::Complex64;
 
 use super::lattice::Lattice;
 use super::spectrum::{Direct, Factor, Sweep, angle};

@@ -17,6 +17,7 @@ mod plan;
 mod sketch;
 mod spectrum;
 mod tilt;
+mod transform;
 
 use bracket::{Bracket, EFFORTS, refused};
 use dp_core::{Adjacency, DpEvent, params};

@@ -1,6 +1,6 @@
 //! The inversion integral: a trapezoidal sum with a bound on its total error.
 
-use realfft::num_complex::Complex64;
+use num_complex::Complex64;
 
 use super::contour::{Aim, Losses, TiltedComposition, saddle_point};
 use super::nodes::exponent;

@@ -44,7 +44,7 @@
 //! whose right side has a closed form, to which Chernoff's bound is applied. If ε is above the sum
 //! of all caps, nothing is left.
 
-use realfft::num_complex::Complex64;
+use num_complex::Complex64;
 
 use super::contour::{Losses, TiltedComposition};
 use super::nodes::{Demand, range};

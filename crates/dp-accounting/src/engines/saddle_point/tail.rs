@@ -1,6 +1,6 @@
 //! A bound on the part of the inversion integral that is not summed.
 
-use realfft::num_complex::Complex64;
+use num_complex::Complex64;
 
 use super::nodes::{Demand, Nodes};
 use super::tilted::Tilted;

@@ -1,6 +1,6 @@
 //! Unit tests of the parts of the inversion.
 
-use realfft::num_complex::Complex64;
+use num_complex::Complex64;
 
 use super::contour::{Aim, Losses, saddle_point};
 use super::inversion::Inversion;

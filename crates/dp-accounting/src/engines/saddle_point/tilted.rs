@@ -1,6 +1,6 @@
 //! One privacy loss under the exponential tilt e^{cL}, and its characteristic function.
 
-use realfft::num_complex::Complex64;
+use num_complex::Complex64;
 
 use super::nodes::Nodes;
 use crate::engines::loss::Loss;
