@@ -1,7 +1,7 @@
 //! Item biases and taste factors from public ratings, for an [`ItemPrior`](crate::ItemPrior).
 //! Nothing here is private.
 
-use dp_core::{Interactions, params};
+use dp_core::{Interactions, ParamError, params};
 use dp_linalg::{cholesky_in_place, cholesky_solve_in_place};
 use rayon::prelude::*;
 
@@ -50,10 +50,11 @@ struct Start {
 /// beta_f ~ N(0, V_g), g the source of f                   T and V_g diagonal
 /// ```
 ///
-/// The posterior is approximated by independent normal distributions of users, items and weights of
-/// features. The variances s^2, a, T and `V_g` maximise the resulting bound on the likelihood, so a
-/// source that says nothing about ratings has no weight. Items without ratings get the means that
-/// follow from their features.
+/// The posterior is approximated by normal distributions that are independent between users, items
+/// and weights of features, except that the weights are updated with the items' own parts integrated
+/// out, coordinate by coordinate. The variances s^2, a, T and `V_g` are updated as expected squares
+/// (variational EM), so weights of a source without information shrink to 0. Items without ratings
+/// get the means that follow from their features.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PublicRatings {
     /// Number of taste factors of an item, 0 to 64.
@@ -76,32 +77,35 @@ pub struct PublicFeatures {
 
 impl PublicFeatures {
     /// From numbers and weights of each item's features, and the number of features of each source;
-    /// features are numbered source by source.
+    /// features are numbered source by source. Weights of a feature that is given twice add up.
     ///
     /// # Errors
-    /// [`crate::Error::Param`] when a number is too large or a weight not finite.
-    pub fn new(rows: Vec<Vec<(u32, f64)>>, sizes: Vec<usize>) -> Result<Self> {
+    /// [`crate::Error::Param`] when a number is too large or a weight not from -1e6 to 1e6.
+    pub fn new(mut rows: Vec<Vec<(u32, f64)>>, sizes: Vec<usize>) -> Result<Self> {
         let n: usize = sizes.iter().sum();
         for &(feature, weight) in rows.iter().flatten() {
-            let expected = "a number below the number of features";
-            params::in_range(
-                "feature",
-                feature as usize,
-                0,
-                n.saturating_sub(1),
-                expected,
-            )?;
-            params::finite("weight of a feature", weight)?;
+            if feature as usize >= n {
+                let expected = "a number below the number of features";
+                return Err(ParamError::new("feature", f64::from(feature), expected).into());
+            }
+            if weight.is_nan() || weight.abs() > 1e6 {
+                let expected = "a number from -1e6 to 1e6";
+                return Err(ParamError::new("weight of a feature", weight, expected).into());
+            }
+        }
+        for row in &mut rows {
+            row.sort_by_key(|(feature, _)| *feature);
+            row.dedup_by(|next, kept| {
+                let is_same = next.0 == kept.0;
+                kept.1 += if is_same { next.1 } else { 0.0 };
+                is_same
+            });
         }
         Ok(Self { rows, sizes })
     }
 
     fn n_features(&self) -> usize {
         self.sizes.iter().sum()
-    }
-
-    fn row(&self, item: usize) -> &[(u32, f64)] {
-        self.rows.get(item).map_or(&[], Vec::as_slice)
     }
 }
 
@@ -155,19 +159,23 @@ impl PublicRatings {
                 means.update(features, &items, &expected, &variances.items);
                 expected = means.of_items(features);
             }
-            let scale = variances.update(&users, &items, &expected, &is_rated);
+            let uncertain = means.variances_of_items(features);
+            let scale = variances.update(&users, &items, (&expected, &uncertain), &is_rated);
             variances.noise = by_user.mean_square(&users, &items).max(LEAST_NOISE * unit);
             items.rescale(&scale);
             means.rescale(&scale);
         }
         let expected = means.of_items(features);
+        let uncertain = means.variances_of_items(features);
         let mut standard_errors = Vec::with_capacity(n_items);
         for item in 0..n_items {
+            let of_mean = uncertain[item * dim];
             let variance = if is_rated[item] {
-                items.covariances[item * dim * dim]
+                let own = items.covariances[item * dim * dim];
+                own + (own / variances.items[0]).powi(2) * of_mean
             } else {
                 items.means[item * dim..][..dim].copy_from_slice(&expected[item * dim..][..dim]);
-                variances.items[0] + means.variance(features.row(item))
+                variances.items[0] + of_mean
             };
             standard_errors.push(variance.sqrt());
         }
@@ -378,20 +386,6 @@ impl Posterior {
             }
         }
     }
-
-    /// Means over rows of `(x - expected)^2` plus the variance, for each coordinate.
-    fn squares(&self, dim: usize, expected: &[f64], is_used: impl Fn(usize) -> bool) -> Vec<f64> {
-        let (mut sums, mut n) = (vec![0.0; dim], 0.0);
-        for row in (0..self.means.len() / dim).filter(|row| is_used(*row)) {
-            let (x, covariance) = self.row(row, dim);
-            n += 1.0;
-            for k in 0..dim {
-                let rest = x[k] - expected.get(row * dim + k).unwrap_or(&0.0);
-                sums[k] += rest * rest + covariance[k * (dim + 1)];
-            }
-        }
-        sums.iter().map(|sum| sum / n).collect()
-    }
 }
 
 /// The learned variances.
@@ -418,27 +412,56 @@ impl Variances {
 
     /// Variances of users and items given their posteriors; returns by what the taste factors of
     /// items are to be multiplied for users' to have variance 1.
+    ///
+    /// Items are at `m + rho (x - m)` for the `x` that the ratings say and a mean `m` with a variance
+    /// of its own: `E (x_i - m_i)^2` has `rho_i^2 Var(m_i)` besides the variance given the mean.
     fn update(
         &mut self,
         users: &Posterior,
         items: &Posterior,
-        expected: &[f64],
+        (expected, uncertain): (&[f64], &[f64]),
         is_rated: &[bool],
     ) -> Vec<f64> {
         let dim = self.users.len();
-        let of_users = users.squares(dim, &[], |_| true);
-        let mut scale: Vec<f64> = of_users
-            .iter()
-            .map(|v| v.max(LEAST_VARIANCE).sqrt())
-            .collect();
+        let of_users = squares(users, dim, &[], |_| true);
+        let scale = |v: &f64| v.max(LEAST_VARIANCE).sqrt();
+        let mut scale: Vec<f64> = of_users.iter().map(scale).collect();
         scale[0] = 1.0;
         self.users[0] = of_users[0].max(self.least);
-        self.items = items.squares(dim, expected, |item| is_rated[item]);
-        for (v, s) in self.items.iter_mut().zip(&scale) {
-            *v = (*v * s * s).max(self.least);
+        let rated = || (0..is_rated.len()).filter(|item| is_rated[*item]);
+        let n = rated().count() as f64;
+        let mut of_items = squares(items, dim, expected, |item| is_rated[item]);
+        for item in rated() {
+            for (k, v) in of_items.iter_mut().enumerate() {
+                let own = items.covariances[item * dim * dim + k * (dim + 1)];
+                let rho = 1.0 - own / self.items[k];
+                *v += rho * rho * uncertain[item * dim + k] / n;
+            }
+        }
+        for ((v, found), s) in self.items.iter_mut().zip(of_items).zip(&scale) {
+            *v = (found * s * s).max(self.least);
         }
         scale
     }
+}
+
+/// Means over rows of `(x - expected)^2` plus the variance, for each coordinate.
+fn squares(
+    of: &Posterior,
+    dim: usize,
+    expected: &[f64],
+    is_used: impl Fn(usize) -> bool,
+) -> Vec<f64> {
+    let (mut sums, mut n) = (vec![0.0; dim], 0.0);
+    for row in (0..of.means.len() / dim).filter(|row| is_used(*row)) {
+        let (x, covariance) = of.row(row, dim);
+        n += 1.0;
+        for k in 0..dim {
+            let rest = x[k] - expected.get(row * dim + k).unwrap_or(&0.0);
+            sums[k] += rest * rest + covariance[k * (dim + 1)];
+        }
+    }
+    sums.iter().map(|sum| sum / n).collect()
 }
 
 /// The means of items: a constant and the weights of features, with their variances.
@@ -493,12 +516,19 @@ impl ItemMeans {
         rows
     }
 
-    /// Variance of an item's mean bias.
-    fn variance(&self, row: &[(u32, f64)]) -> f64 {
+    /// Variances of the same: `sum_f w_if^2 Var(beta_f)`.
+    fn variances_of_items(&self, features: &PublicFeatures) -> Vec<f64> {
         let dim = self.constant.len();
-        row.iter()
-            .map(|(feature, w)| w * w * self.variances[*feature as usize * dim])
-            .sum()
+        let mut rows = vec![0.0; self.is_rated.len() * dim];
+        for (v, own) in rows.chunks_exact_mut(dim).zip(&features.rows) {
+            for &(feature, weight) in own {
+                let of = &self.variances[feature as usize * dim..][..dim];
+                v.iter_mut()
+                    .zip(of)
+                    .for_each(|(v, b)| *v += weight * weight * b);
+            }
+        }
+        rows
     }
 
     /// The distribution of the weights given the items' posteriors around `expected`, whose prior
@@ -529,13 +559,18 @@ impl ItemMeans {
             let mut feature = 0;
             for (source, size) in features.sizes.iter().enumerate() {
                 let mut squares = vec![0.0; dim];
+                let mut n = 0.0_f64;
                 for _ in 0..*size {
                     self.update_weight(feature, source, &mut rests, &precisions, &mut squares);
+                    n += f64::from(u8::from(!self.holders[feature].is_empty()));
                     feature += 1;
+                }
+                if n < 1.0 {
+                    continue;
                 }
                 let priors = self.priors[source * dim..][..dim].iter_mut();
                 for (prior, sum) in priors.zip(&squares) {
-                    *prior = (sum / *size as f64).max(self.least);
+                    *prior = (sum / n).max(self.least);
                 }
             }
         }
@@ -582,7 +617,9 @@ impl ItemMeans {
             }
             self.weights[at] += change;
             self.variances[at] = variance;
-            *square += self.weights[at].powi(2) + variance;
+            if !holders.is_empty() {
+                *square += self.weights[at].powi(2) + variance;
+            }
         }
     }
 

@@ -160,7 +160,11 @@ fn describe(
 ) -> Result<Vec<&'static str>> {
     let mut tables = vec![(GENRES, dp_data::read_item_table(items, GENRES)?)];
     if pair.private == "ml-1m" {
-        let path = data_file(args, pair.private, &["items_credits.tsv.gz"])?;
+        let path = data_file(
+            args,
+            pair.private,
+            &["items_credits.tsv.gz", "items_credits.tsv"],
+        )?;
         tables.push((CREDITS, dp_data::read_item_table(&path, CREDITS)?));
     }
     let columns: Vec<&str> = tables
@@ -209,14 +213,13 @@ fn names(title: &str, year: &str) -> Vec<String> {
     }
     let parts = outside.split(": ").flat_map(|part| part.split(" - "));
     let all = [outside.as_str(), title].into_iter().chain(inside);
-    let mut found: Vec<String> = all.chain(parts).map(words).collect();
-    found.retain(|name| !name.is_empty());
-    found
+    all.chain(parts).map(words).collect()
 }
 
-/// Private item ids by public ones. An item is another one's if its title without parentheses and
-/// its year are; else if one of its [`names`] and its year are those of a private item that has
-/// none yet; else if the title is and the year differs by one. It must be the only such item.
+/// Private item ids by public ones, in three passes: by title without parentheses and year; by any of
+/// the [`names`] and year; by title and a year that differs by one. There must be one such private
+/// item. The second and third pass are about items that no earlier pass has matched, and there must
+/// be one such public item too. (In the first, a film that is listed twice has the ratings of both.)
 fn matched(public: &Path, private: &Path) -> Result<HashMap<String, String>> {
     let items = |path: &Path| -> Result<Vec<(String, i32, Vec<String>)>> {
         let catalogue: ItemCatalogue = dp_data::read_catalogue(path)?;
@@ -227,11 +230,11 @@ fn matched(public: &Path, private: &Path) -> Result<HashMap<String, String>> {
             let names = names(catalogue.title(at).unwrap_or_default(), &year);
             Some((id.clone(), year.parse().ok()?, names))
         };
-        Ok(ids
-            .filter_map(item)
-            .filter(|(_, _, names)| !names.is_empty())
-            .collect())
+        Ok(ids.filter_map(item).collect())
     };
+    fn usable(names: &[String], n: usize) -> impl Iterator<Item = &String> {
+        names.iter().take(n).filter(|name| !name.is_empty())
+    }
     let (public, private) = (items(public)?, items(private)?);
     let mut found: HashMap<String, String> = HashMap::new();
     for (n_names, distance) in [(1, 0), (usize::MAX, 0), (1, 1)] {
@@ -241,7 +244,7 @@ fn matched(public: &Path, private: &Path) -> Result<HashMap<String, String>> {
         };
         let mut by_name: HashMap<(&String, i32), HashSet<&String>> = HashMap::new();
         for (id, year, names) in private.iter().filter(|(id, ..)| !used.contains(id)) {
-            for name in names.iter().take(n_names) {
+            for name in usable(names, n_names) {
                 for year in [year - distance, year + distance] {
                     by_name.entry((name, year)).or_default().insert(id);
                 }
@@ -249,15 +252,18 @@ fn matched(public: &Path, private: &Path) -> Result<HashMap<String, String>> {
         }
         let mut more = Vec::new();
         for (id, year, names) in public.iter().filter(|(id, ..)| !found.contains_key(id)) {
-            let same = names
-                .iter()
-                .take(n_names)
-                .filter_map(|name| by_name.get(&(name, *year)));
+            let same = usable(names, n_names).filter_map(|name| by_name.get(&(name, *year)));
             let same: HashSet<&String> = same.flatten().copied().collect();
             if let (1, Some(other)) = (same.len(), same.iter().next()) {
                 more.push((id.clone(), (*other).clone()));
             }
         }
+        let mut n_of: HashMap<String, usize> = HashMap::new();
+        for (_, private) in &more {
+            *n_of.entry(private.clone()).or_default() += 1;
+        }
+        let is_first = (n_names, distance) == (1, 0);
+        more.retain(|(_, private)| is_first || n_of[private] == 1);
         found.extend(more);
     }
     Ok(found)
@@ -361,4 +367,63 @@ pub(super) fn plot(rows: &[Value]) -> Vec<Chart> {
         })
     };
     PAIRS.iter().filter_map(of_pair).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn titles_are_matched_however_they_are_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, titles: &[(&str, &str)]| {
+            let path = folder.path().join(name);
+            let lines = titles.iter().enumerate().map(|(at, (title, year))| {
+                let id = format!("{}{at}", &name[..2]);
+                [&id, *title, year].map(str::to_owned).to_vec()
+            });
+            let header = ["item", "title", "year"].map(str::to_owned).to_vec();
+            write_table(&path, std::iter::once(header).chain(lines)).unwrap();
+            path
+        };
+        let public = [
+            ("Star Wars (1977)", "1977"),
+            ("Boot, Das (1981)", "1981"),
+            ("Conan the Barbarian (1981)", "1981"),
+            ("Chasing Amy (1997)", "1997"),
+            ("Chasing Amy (1997)", "1997"),
+            ("Rebecca (1940)", "1940"),
+            ("Land Before Time III, The (1995) (V)", "1995"),
+            ("", "1995"),
+            ("Mission: Impossible (1996)", "1996"),
+            ("Impossible Mission (1996)", "1996"),
+        ];
+        let private = [
+            ("Star Wars: Episode IV - A New Hope (1977)", "1977"),
+            ("Boat, The (Das Boot) (1981)", "1981"),
+            ("Conan the Barbarian (1982)", "1982"),
+            ("Chasing Amy (1997)", "1997"),
+            ("Rebecca (1960)", "1960"),
+            ("Land Before Time III (1995)", "1995"),
+            ("Mission (1996)", "1996"),
+        ];
+        let found = matched(
+            &write("public.csv", &public),
+            &write("private.csv", &private),
+        )
+        .unwrap();
+        let mut found: Vec<(&str, &str)> = found.iter().map(|(a, b)| (&a[2..], &b[2..])).collect();
+        found.sort_unstable();
+        // 5: another film; 7: no title; 8: by its first part; 9: words in another order are no part
+        let expected = [
+            ("0", "0"),
+            ("1", "1"),
+            ("2", "2"),
+            ("3", "3"),
+            ("4", "3"),
+            ("6", "5"),
+            ("8", "6"),
+        ];
+        assert_eq!(found, expected);
+    }
 }
