@@ -74,7 +74,7 @@ class PrivateItemRegressor(Estimator):
         self.item_vectors_: Floats = arrays["item_vectors"]
         """Released item vectors, a row for each of `items_`."""
         self.standard_errors_: Floats | None = arrays.get("standard_errors")
-        """Standard errors of `item_vectors_` from the noise and the prior of the features; None for a model of an earlier version."""
+        """Standard errors of `item_vectors_`, from the noise and the prior; None for a model of an earlier version."""
         n_items, dim = self.item_vectors_.shape
         self.matrices_: Floats = arrays["matrices"].reshape(n_items, dim, dim)
         """Released noisy `A_j`; `noise_stddevs_[0]` is the standard deviation on a diagonal entry, `sqrt(2)` less elsewhere."""

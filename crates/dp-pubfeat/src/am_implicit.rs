@@ -9,8 +9,7 @@ use dp_linalg::{GramAccumulator, cholesky_in_place, cholesky_solve_in_place};
 use dp_mechanism::{Run, SparseBuffer, Trainer, VectorContribution};
 
 use crate::am_residual::{
-    FeatureErrors, LEVELS, LastSolve, MOMENT_RATIO, Totals, mean_moment, push_moments,
-    round_shares, to_norm, with_biases,
+    LEVELS, MOMENT_RATIO, Totals, mean_moment, push_moments, round_shares, to_norm, with_biases,
 };
 use crate::features::{check_items, in_public_range};
 use crate::learn::{KernelRidge, StatisticsLearner};
@@ -247,10 +246,7 @@ impl AmImplicitSsp {
             trainer::show_round(run, t, &learned.vectors, params.dim);
         }
         let totals = (totals.released, totals.noise);
-        let (vectors, weights) = (learned.vectors, learned.weights);
-        let mut model = LikesModel::new(vectors, weights, params.fold_in, totals)?;
-        model.last_solve = Some(learned.solve);
-        Ok(model)
+        LikesModel::new(learned.vectors, learned.weights, params.fold_in, totals)
     }
 
     /// One round: user steps, one release, item step.
@@ -596,7 +592,6 @@ struct Learned {
     /// Rows `[h_j, q_j]`.
     vectors: Vec<f64>,
     weights: FeatureWeights,
-    solve: LastSolve,
 }
 
 /// Expected relative lengths of the item vectors, by popularity.
@@ -670,19 +665,7 @@ fn learn(
     }
     let weights = encoder(prior, &learner, &made.unknown, (constant, scales.unknown))?;
     with_biases(&mut vectors, dim, constant);
-    let solve = LastSolve {
-        learner,
-        statistics,
-        prior: prior.clone(),
-        unknown: made.unknown,
-        constant,
-        scales: Some((scales.items, scales.unknown)),
-    };
-    Ok(Learned {
-        vectors,
-        weights,
-        solve,
-    })
+    Ok(Learned { vectors, weights })
 }
 
 /// The linear encoder that corresponds to a solution, for items of unknown popularity.
@@ -715,7 +698,6 @@ pub struct LikesModel {
     user_step: LikesStep,
     design: LikesDesign,
     totals: (Vec<f64>, f64),
-    last_solve: Option<LastSolve>,
 }
 
 impl LikesModel {
@@ -744,17 +726,7 @@ impl LikesModel {
             weights,
             user_step,
             totals,
-            last_solve: None,
         })
-    }
-
-    /// Standard errors of item vectors and weights of features, computed by this call; `None` for a
-    /// model that does not come from a run.
-    ///
-    /// # Errors
-    /// [`crate::Error::Diverged`] or [`crate::Error::Linalg`] when a solve fails.
-    pub fn standard_errors(&self) -> Result<Option<FeatureErrors>> {
-        self.last_solve.as_ref().map(LastSolve::errors).transpose()
     }
 
     /// Length `d` of item vectors.

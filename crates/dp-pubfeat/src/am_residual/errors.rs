@@ -7,17 +7,14 @@ use super::prior::LEVELS;
 
 /// The last solve of the rounds, from which standard errors follow.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct LastSolve {
-    pub(crate) learner: KernelRidge<SparseKernel>,
-    pub(crate) statistics: PooledStatistics,
-    pub(crate) prior: FeaturePrior,
+pub(super) struct LastSolve {
+    pub(super) learner: KernelRidge<SparseKernel>,
+    pub(super) statistics: PooledStatistics,
+    pub(super) prior: FeaturePrior,
     /// Shares of the popularity levels for an item of unknown popularity.
-    pub(crate) unknown: [f64; LEVELS],
+    pub(super) unknown: [f64; LEVELS],
     /// Users' constant, by which the first coordinate is multiplied.
-    pub(crate) constant: f64,
-    /// Factors by which the items' vectors are multiplied, and that of an item of unknown
-    /// popularity; 1 without them.
-    pub(crate) scales: Option<(Vec<f64>, f64)>,
+    pub(super) constant: f64,
 }
 
 /// Standard errors given all releases ([`KernelRidge::standard_errors`]): of the mechanism's noise,
@@ -37,7 +34,7 @@ pub struct FeatureErrors {
 
 impl LastSolve {
     /// Simulated once per call: [`KernelRidge::standard_errors`].
-    pub(crate) fn errors(&self) -> Result<FeatureErrors> {
+    pub(super) fn errors(&self) -> Result<FeatureErrors> {
         let dim = self.statistics.dim();
         let (mut n, mut features, mut shared) = (0.0, Vec::new(), vec![0.0; dim]);
         let of_features = |errors: &[f64]| {
@@ -55,13 +52,6 @@ impl LastSolve {
         features.iter_mut().for_each(|x| *x = (*x / n).sqrt());
         let of_shared = shared.iter_mut().zip(own);
         of_shared.for_each(|(x, own)| *x = (*x / n + own).sqrt());
-        if let Some((of_items, unknown)) = &self.scales {
-            for (row, scale) in items.chunks_exact_mut(dim).zip(of_items) {
-                row.iter_mut().for_each(|e| *e *= scale);
-            }
-            let of_unknown = features.iter_mut().chain(&mut shared);
-            of_unknown.for_each(|e| *e *= unknown);
-        }
         for part in [&mut items, &mut features, &mut shared] {
             super::with_biases(part, dim, self.constant);
         }

@@ -25,7 +25,7 @@ use contribution::{Evidence, Round};
 pub use contribution::{LevelStep, RoundContribution, RoundScratch};
 pub(crate) use contribution::{MOMENT_RATIO, Totals, mean_moment, push_moments, to_norm};
 pub use errors::FeatureErrors;
-pub(crate) use errors::LastSolve;
+use errors::LastSolve;
 pub use model::{FeatureModel, FeatureWeights};
 pub(crate) use prior::LEVELS;
 pub use prior::{FeaturePrior, PriorVariances};
@@ -360,7 +360,6 @@ impl AmResidualSsp {
             prior: prior.clone(),
             unknown: made.unknown,
             constant: params.constant(),
-            scales: None,
         })))
     }
 
