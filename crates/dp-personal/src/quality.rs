@@ -265,18 +265,17 @@ impl Scored {
         best.map(|(at, _)| at)
     }
 
-    /// The same for a subset of users.
-    fn among(&self, is_in: impl Fn(usize) -> bool) -> Self {
-        let kept = |users: &[UserValue]| {
-            let users = users.iter().enumerate();
-            let users = users.filter(|(at, _)| is_in(*at)).map(|(_, user)| *user);
+    /// The same for some users, given by their indices.
+    fn among(&self, users: &[usize]) -> Self {
+        let kept = |values: &[UserValue]| {
+            let users = users.iter().filter_map(|&at| values.get(at).copied());
             users.collect()
         };
         let methods = self.methods.iter();
         Self {
             metric: self.metric,
             methods: methods
-                .map(|(name, users)| (name.clone(), kept(users)))
+                .map(|(name, values)| (name.clone(), kept(values)))
                 .collect(),
         }
     }
@@ -425,11 +424,7 @@ impl Quality {
             metrics.flat_map(|(at, scored)| scored.rows("", baseline.filter(|_| at == 0)));
         let of_groups = |scored: &Scored| -> Vec<MetricRow> {
             let groups = self.groups(scored).into_iter();
-            let rows = groups.flat_map(|(name, users)| {
-                scored
-                    .among(|user| users.contains(&user))
-                    .rows(&name, baseline)
-            });
+            let rows = groups.flat_map(|(name, users)| scored.among(&users).rows(&name, baseline));
             rows.collect()
         };
         let items = self.by_items.iter();
@@ -442,8 +437,9 @@ impl Quality {
         }
     }
 
-    /// Users with held-out records, divided into groups of equal size by activity.
-    fn groups(&self, scored: &Scored) -> Vec<(String, std::collections::HashSet<usize>)> {
+    /// Users with held-out records, divided into groups of equal size by activity; the indices of
+    /// each group are in increasing order.
+    fn groups(&self, scored: &Scored) -> Vec<(String, Vec<usize>)> {
         let Some((_, values)) = scored.methods.first() else {
             return Vec::new();
         };
@@ -456,7 +452,9 @@ impl Quality {
             let users = &users[at * n / N_GROUPS..(at + 1) * n / N_GROUPS];
             let (first, last) = (users.first()?, users.last()?);
             let name = format!("{} to {} records", activity(first), activity(last));
-            Some((name, users.iter().copied().collect()))
+            let mut users = users.to_vec();
+            users.sort_unstable();
+            Some((name, users))
         };
         (0..N_GROUPS).filter_map(group).collect()
     }
