@@ -362,8 +362,10 @@ impl SubspaceState {
         if self.stage != Stage::Steps || self.sums.is_empty() {
             return Ok(model);
         }
-        let errors = self.combined()?.share_errors(&model, self.transform())?;
-        Ok(model.with_share_errors(errors))
+        // a night that is paid for is not lost because its errors cannot be computed
+        let spread = self.combined();
+        let errors = spread.and_then(|spread| spread.share_errors(&model, self.transform()));
+        Ok(model.with_share_errors(errors.ok().flatten()))
     }
 
     /// `U_0 + s (B S^-1 - U_0)` from the sums of steps, with the noise of all nights in it.

@@ -203,7 +203,8 @@ fn rating_factors(model: &FeatureModel, provenance: Provenance) -> Result<Factor
 fn of_ratings(made: Fitted<FeatureModel>) -> Result<TrainedModel> {
     let factors = rating_factors(&made.model, made.provenance)?;
     let weights = made.model.weights().clone();
-    let Some(errors) = made.model.standard_errors()? else {
+    // a model that is paid for is not lost because its errors cannot be computed
+    let Some(errors) = made.model.standard_errors().ok().flatten() else {
         let fitted = made.map(|_| factors);
         return Ok(TrainedModel { fitted, weights });
     };

@@ -2,7 +2,10 @@
 
 use dp_accounting::ReleaseRequest;
 use dp_core::{PerUser, ReplaceFactor, SampleRows, UserRow, UserSamples, params};
-use dp_linalg::{PsdScratch, psd_part_plus_ridge_solve, unpack_symmetric, write_outer_product};
+use dp_linalg::{
+    PsdScratch, SymmetricEigen, psd_part_plus_ridge_solve, symmetric_eigen, unpack_symmetric,
+    write_outer_product,
+};
 use dp_mechanism::{
     KroneckerContribution, KroneckerSum, Provenance, ReleasedVector, RowsBuffer, Run, SparseBuffer,
     VectorContribution,
@@ -496,7 +499,7 @@ impl StepNoise<'_> {
     fn share_errors(&self, model: &Subspace, columns: &[f64]) -> Result<Option<Vec<f64>>> {
         let (dim, rank) = (model.dim(), model.rank());
         let [of_matrix, of_rhs] = self.stddevs;
-        let mut scratch = PsdScratch::new(columns.len())?;
+        let eigen = symmetric_eigen(self.matrix, columns.len())?;
         let square = |x: &[f64]| x.iter().map(|x| x * x).sum::<f64>();
         let inverse = pseudo_inverse(columns, rank)?;
         let mut errors = Vec::with_capacity(dim);
@@ -509,7 +512,7 @@ impl StepNoise<'_> {
                 let outside = unit - products.map(|(a, b)| a * b).sum::<f64>();
                 g.extend(own.iter().map(|x| outside * x));
             }
-            psd_part_plus_ridge_solve(self.matrix, self.ridge, &mut g, &mut scratch)?;
+            let g = self.solved(&eigen, &g);
             // V <g, dA Z> for symmetric noise
             let each = g.iter().zip(columns);
             let product: f64 = each.clone().map(|(g, z)| g * z).sum();
@@ -522,6 +525,18 @@ impl StepNoise<'_> {
             errors.push(2.0 * variance.sqrt());
         }
         Ok(Some(errors).filter(|errors| errors.iter().all(|error| error.is_finite())))
+    }
+
+    /// `(PSD(A) + ridge)^-1 g`.
+    fn solved(&self, of: &SymmetricEigen, g: &[f64]) -> Vec<f64> {
+        let mut solution = vec![0.0; g.len()];
+        for (value, axis) in of.values.iter().zip(of.vectors.chunks_exact(g.len())) {
+            let along: f64 = axis.iter().zip(g).map(|(a, g)| a * g).sum();
+            let along = along / (value.max(0.0) + self.ridge);
+            let entries = solution.iter_mut().zip(axis);
+            entries.for_each(|(x, a)| *x += along * a);
+        }
+        solution
     }
 }
 
