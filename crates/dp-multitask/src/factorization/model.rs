@@ -501,8 +501,9 @@ impl FactorModel {
             .collect())
     }
 
-    /// The squares of an item's taste factors in units of their standard errors, summed; of noise
-    /// alone, `dim - 1` on average. `None` if the errors are not known.
+    /// The squares of an item's taste factors in units of their standard errors, summed; `dim - 1` on
+    /// average for estimates that are noise alone, and less for posterior means, which shrink. `None`
+    /// if the errors are not known.
     ///
     /// # Panics
     /// When `item` is not below [`n_items`](Self::n_items).
