@@ -107,6 +107,12 @@ impl PublicFeatures {
     fn n_features(&self) -> usize {
         self.sizes.iter().sum()
     }
+
+    /// Numbers, in increasing order, and weights of an item's features; empty for other items.
+    #[must_use]
+    pub fn row(&self, item: usize) -> &[(u32, f64)] {
+        self.rows.get(item).map_or(&[], Vec::as_slice)
+    }
 }
 
 /// Item parameters of public ratings.

@@ -41,6 +41,37 @@ fn public_ratings_become_a_prior_that_a_run_takes_and_its_model_follows_from() {
     assert_ne!(with, sandbox.read("without/item_factors.safetensors"));
 }
 
+#[test]
+fn a_column_of_more_names_than_a_table_may_show_is_used_all_the_same() {
+    let sandbox = with_public();
+    let mut items = "item,genres,people\n".to_owned();
+    for item in 0..25 {
+        // 600 names, each of two items
+        let people: Vec<String> = (0..600)
+            .filter(|name| name % 25 == item || (name + 1) % 25 == item)
+            .map(|name| format!("person {name}"))
+            .collect();
+        let genre = ["Drama", "War"][item % 2];
+        writeln!(items, "item-{item},{genre},{}", people.join("|")).unwrap();
+    }
+    sandbox.write("described.csv", items);
+    let table = |columns: &str, out: &str| {
+        let run = ["evidence", "ratings", "public.csv", "--out", out];
+        let more = ["--items", "described.csv", "--feature-cols", columns];
+        sandbox.dp(&[&run[..], &more].concat()).exits(0);
+        let text = sandbox.text(out);
+        let header = text.lines().next().unwrap().to_owned();
+        let cell = |line: &str| line.split(',').nth(1).unwrap().to_owned();
+        let biases: Vec<String> = text.lines().skip(1).map(cell).collect();
+        (header, biases)
+    };
+    let (header, without) = table("genres", "genres.csv");
+    assert!(header.ends_with(",genres=Drama,genres=War"), "{header}");
+    let (same, with) = table("people,genres", "both.csv");
+    assert_eq!(same, header);
+    assert_ne!(with, without);
+}
+
 /// Ratings of 200 users of whom half like even items and half odd ones, and two priors: one with
 /// this taste, and one with another.
 fn with_tastes() -> Sandbox {

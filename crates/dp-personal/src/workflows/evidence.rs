@@ -77,9 +77,9 @@ pub fn evidence(args: &EvidenceSettings) -> Result<EvidenceTable> {
         let tastes = (1..=args.n_tastes).map(|k| format!("{TASTE}_{k}"));
         let header = [ITEM, BIAS].map(str::to_owned).into_iter().chain(tastes);
         let header = header.chain([STANDARD_ERROR.to_owned()]);
-        writer.write_record(header.chain(described.columns()))?;
-        let rows = items.rows.chunks_exact(1 + args.n_tastes);
         let shown = described.shown();
+        writer.write_record(header.chain(described.names(&shown)))?;
+        let rows = items.rows.chunks_exact(1 + args.n_tastes);
         let items = catalogue.ids().iter().zip(rows).zip(&items.standard_errors);
         for (at, ((id, row), error)) in items.enumerate() {
             let of_features = described.row(at, &shown);
@@ -153,7 +153,6 @@ pub(crate) struct Described {
     catalogue: ItemCatalogue,
     /// Names of each source's features.
     sources: Vec<Vec<String>>,
-    rows: Vec<Vec<(u32, f64)>>,
     features: PublicFeatures,
 }
 
@@ -163,7 +162,6 @@ impl Described {
         Self {
             catalogue,
             sources: Vec::new(),
-            rows: Vec::new(),
             features: PublicFeatures::default(),
         }
     }
@@ -181,11 +179,10 @@ impl Described {
             of.map(|name| format!("{column}={name}")).collect()
         };
         let ids = catalogue.ids().iter();
-        let rows: Vec<_> = ids.map(|id| vocabulary.features(&table, id)).collect();
+        let rows = ids.map(|id| vocabulary.features(&table, id)).collect();
         Ok(Self {
             sources: columns.iter().enumerate().map(names).collect(),
-            features: PublicFeatures::new(rows.clone(), vocabulary.category_sizes())?,
-            rows,
+            features: PublicFeatures::new(rows, vocabulary.category_sizes())?,
             catalogue,
         })
     }
@@ -216,16 +213,17 @@ impl Described {
             .collect()
     }
 
-    fn columns(&self) -> impl Iterator<Item = String> {
-        let names: Vec<String> = self.sources.concat();
-        (self.shown().into_iter()).map(move |feature| names[feature as usize].clone())
+    fn names(&self, shown: &[u32]) -> Vec<String> {
+        let names = self.sources.concat();
+        let each = shown.iter().map(|feature| names[*feature as usize].clone());
+        each.collect()
     }
 
     fn row(&self, item: usize, shown: &[u32]) -> Vec<f64> {
-        let own = self.rows.get(item).map_or(&[][..], Vec::as_slice);
+        let own = self.features.row(item);
         let weight = |feature: &u32| {
-            let found = own.iter().find(|(number, _)| number == feature);
-            found.map_or(0.0, |(_, weight)| *weight)
+            let found = own.binary_search_by_key(feature, |(number, _)| *number);
+            found.map_or(0.0, |at| own[at].1)
         };
         shown.iter().map(weight).collect()
     }
