@@ -95,6 +95,7 @@ impl NonPrivateAls {
             score_model: ScoreModel::Biased,
             penalties: Some(self.penalties()),
             unobserved_weight: self.unobserved_weight,
+            n_effects: 0,
         }
     }
 

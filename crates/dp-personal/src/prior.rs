@@ -189,8 +189,11 @@ impl PriorTable {
         let dim = model.dim();
         let biases = |errors: &[f64]| errors.iter().step_by(dim).copied().collect();
         let errors = FactorModel::standard_errors(&model).map(biases);
-        let factors = (model.item_factors(), dim);
-        Ok(Self::of_factors(items.ids(), factors, errors, origin))
+        // a run has its own global effects
+        let n = 1 + model.n_tastes();
+        let rows = model.item_factors().chunks_exact(dim);
+        let rows: Vec<f64> = rows.flat_map(|row| &row[..n]).copied().collect();
+        Ok(Self::of_factors(items.ids(), (&rows, n), errors, origin))
     }
 
     /// The assumption of the guarantee about the table; `sha256` is that of [`file`](Self::file).

@@ -195,7 +195,7 @@ fn one(
         let cell = found.entry(place).or_default();
         cell.values.push(value);
         if place.1 == "auto" {
-            let n_tastes = outcome.model.dim() - 1;
+            let n_tastes = outcome.model.n_tastes();
             let verdict = outcome.verdict.as_ref().map(|of| json!(of.outcome));
             let verdict = verdict.as_ref().and_then(Value::as_str).unwrap_or("-");
             cell.choices.push(format!("{n_tastes} tastes, {verdict}"));

@@ -10,9 +10,10 @@ use rand_chacha::ChaCha20Rng;
 use rand_distr::{Distribution, Normal};
 
 use super::axes::spread_alike;
+use super::global_effects::{N_EFFECTS, with_global_effects};
 use super::item_posterior::ItemEvidence;
 use super::item_update::{ItemUpdate, ScoreModel, UserMatrix};
-use super::model::FactorModel;
+use super::model::{FactorModel, Scoring};
 use super::params::{FactorizationParams, MatrixFactorization};
 use super::prior_rounds::PriorVotes;
 #[cfg(privacy_mutants)]
@@ -180,7 +181,7 @@ impl MatrixFactorization {
         let voted = self.voted(data, most, &mut rounds, run)?;
         let fit = voted.as_ref().unwrap_or(self);
         weights.clear_others(&mut rounds.factors);
-        self.show(&rounds, counts.as_ref(), run)?;
+        self.show(&rounds, counts.as_ref(), on.scales, run)?;
         while rounds.n_rounds < params.n_rounds {
             match fit.round(&on, &mut rounds, run) {
                 // the model of a list that ends early is that of its last complete round
@@ -192,12 +193,14 @@ impl MatrixFactorization {
                 made => made?,
             }
             weights.clear_others(&mut rounds.factors);
-            self.show(&rounds, counts.as_ref(), run)?;
+            self.show(&rounds, counts.as_ref(), on.scales, run)?;
         }
-        let factors = self.as_released(&rounds, counts.as_ref())?;
-        let model = FactorModel::new(params.scoring(rounds.dim), factors, run.provenance())?;
+        let errors = fit.standard_errors(&rounds)?;
+        let (scoring, factors, errors) =
+            self.as_released(&rounds, errors, counts.as_ref(), on.scales)?;
+        let model = FactorModel::new(scoring, factors, run.provenance())?;
         let model = model.with_counts(counts).with_prior_votes(rounds.votes);
-        match fit.standard_errors(&rounds)? {
+        match errors {
             Some(errors) => model.with_standard_errors(errors),
             None => Ok(model),
         }
@@ -270,16 +273,31 @@ impl MatrixFactorization {
         params.dim.unwrap_or_else(by_rule)
     }
 
-    /// The factors as stored in a model: taste factors in the axes of [`spread_alike`] if users
-    /// weight penalties, and the popularity of items if likes are scored without biases.
-    fn as_released(&self, rounds: &RoundState, counts: Option<&NoisyCounts>) -> Result<Vec<f64>> {
+    /// The factors as stored in a model, with their standard errors: taste factors in the axes of
+    /// [`spread_alike`] if users weight penalties, global effects, and the popularity of items if
+    /// likes are scored without biases.
+    fn as_released(
+        &self,
+        rounds: &RoundState,
+        errors: Option<Vec<f64>>,
+        counts: Option<&NoisyCounts>,
+        scales: Option<&TaskScales>,
+    ) -> Result<(Scoring, Vec<f64>, Option<Vec<f64>>)> {
         let params = self.params();
         let mut factors = self.in_final_axes(rounds, rounds.factors.clone())?;
+        let mut scoring = params.scoring(rounds.dim);
         let is_plain = params.score_model == ScoreModel::Plain;
         if let (true, Some(_), Some(counts)) = (is_plain, params.feedback.implicit(), counts) {
             write_popularity(&mut factors, rounds.dim, counts);
         }
-        Ok(factors)
+        let Some(scales) = scales.filter(|_| params.global_effects) else {
+            return Ok((scoring, factors, errors));
+        };
+        let rows = (&factors[..], errors.as_deref());
+        let (factors, errors) = with_global_effects(rows, rounds.dim, scales);
+        scoring.dim += N_EFFECTS;
+        scoring.n_effects = N_EFFECTS;
+        Ok((scoring, factors, errors))
     }
 
     /// Rows of length `dim` in the axes of a model.
@@ -304,10 +322,11 @@ impl MatrixFactorization {
         &self,
         rounds: &RoundState,
         counts: Option<&NoisyCounts>,
+        scales: Option<&TaskScales>,
         run: &mut Run<'_>,
     ) -> Result<()> {
-        let factors = self.as_released(rounds, counts)?;
-        run.round(&shown(rounds.n_rounds, &factors, rounds.dim));
+        let (scoring, factors, _) = self.as_released(rounds, None, counts, scales)?;
+        run.round(&shown(rounds.n_rounds, &factors, scoring.dim));
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 mod axes;
 mod fit;
 mod forgetting;
+mod global_effects;
 mod implicit;
 mod item_posterior;
 mod item_prior;

@@ -4,8 +4,9 @@ use dp_core::{Interactions, Private, ShapeError, UserRow, params};
 use dp_linalg::{ItemRanking, top_k, top_k_each};
 use rayon::prelude::*;
 
+use super::global_effects::N_EFFECTS;
 use super::item_update::ScoreModel;
-use super::params::in_public_range;
+use super::params::{in_public_range, is_zero};
 use super::prior_rounds::PriorVotes;
 use super::rating_scale::RatingScale;
 use super::user_step::{Design, UserScratch, UserStep};
@@ -50,7 +51,7 @@ impl UserPenalties {
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scoring {
-    /// Dimension of item factors: the item bias and the taste factors.
+    /// Dimension of item factors: the item bias, the taste factors and the global effects.
     pub dim: usize,
     /// The initial value of a user's own offset.
     pub bias: LocalBias,
@@ -66,6 +67,18 @@ pub struct Scoring {
     /// ratings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unobserved_weight: Option<f64>,
+    /// Number of global effects, 0 or 2: the last columns of the factors, which are computed from
+    /// released item biases and total weights `W_i` and used like taste factors.
+    ///
+    /// ```text
+    /// [0.3 (h_i - mean h) / sd h,  0.3 (ln W_i - mean ln W) / sd ln W]          mean and sd weighted by W_i
+    /// ```
+    ///
+    /// By the first, a user follows the item biases more or less, by the second they like popular
+    /// items more or less. Source: Bell and Koren 2007, "user x movie average" and "user x movie
+    /// support".
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub n_effects: usize,
 }
 
 impl Scoring {
@@ -85,7 +98,8 @@ impl Scoring {
 /// rating of user j for item i:  offset_j + b_j h_i + <q_i, v_j>
 /// ```
 ///
-/// Row `i` of the factors is `[h_i, q_i]`: an item bias and `dim - 1` taste factors. `offset_j`,
+/// Row `i` of the factors is `[h_i, q_i]`: an item bias and `dim - 1` taste factors, the last
+/// [`n_effects`](Scoring::n_effects) of which are global effects. `offset_j`,
 /// `v_j` and `b_j`, which is 1 if penalties are fixed, come from [`fold_in`](Self::fold_in) and
 /// stay with the user.
 #[derive(Debug, Clone, PartialEq)]
@@ -117,6 +131,11 @@ impl FactorModel {
         if let Some(weight) = scoring.unobserved_weight {
             params::finite_non_negative("unobserved_weight", weight)?;
             in_public_range("unobserved_weight", weight.max(1e-6))?;
+        }
+        let n = scoring.n_effects;
+        if n > 0 && (n >= scoring.dim || n != N_EFFECTS || scoring.penalties.is_some()) {
+            let expected = "0, or 2 besides an item bias, if users choose their penalties";
+            return Err(dp_core::ParamError::new("n_effects", n as f64, expected).into());
         }
         if !item_factors.len().is_multiple_of(scoring.dim) {
             return Err(ShapeError {
@@ -230,6 +249,21 @@ impl FactorModel {
     #[must_use]
     pub fn item_factors(&self) -> &[f64] {
         &self.item_factors
+    }
+
+    /// Number of learned taste factors: those that are not global effects.
+    #[must_use]
+    pub const fn n_tastes(&self) -> usize {
+        self.scoring.dim - 1 - self.scoring.n_effects
+    }
+
+    /// The learned taste factors of an item, length [`n_tastes`](Self::n_tastes).
+    ///
+    /// # Panics
+    /// When `item` is not below [`n_items`](Self::n_items).
+    #[must_use]
+    pub fn tastes(&self, item: usize) -> &[f64] {
+        &self.item_factors[item * self.dim() + 1..][..self.n_tastes()]
     }
 
     /// Length of a row.
@@ -446,7 +480,8 @@ impl FactorModel {
 
     /// Standard deviation of the mechanism's noise in [`predict`](Self::predict):
     /// `sqrt(b^2 e_0^2 + sum_k v_k^2 e_k^2)` for [standard errors](Self::standard_errors) `e` of
-    /// the item's row. The user's own `b` and `v` are treated as exact, although they were fitted
+    /// the item's row; the effect of the item bias has the same error as the bias, so its `v e` is
+    /// added to `b e_0`. The user's own `b` and `v` are treated as exact, although they were fitted
     /// to noisy factors. `None` if the errors are not known.
     ///
     /// # Panics
@@ -455,8 +490,12 @@ impl FactorModel {
     pub fn predict_stddev(&self, personal: &PersonalModel, item: usize) -> Option<f64> {
         let errors = &self.standard_errors.as_ref()?[item * self.dim()..][..self.dim()];
         let own = personal.vector();
-        let squares = errors.iter().zip(own).map(|(e, v)| (e * v).powi(2));
-        Some(squares.sum::<f64>().sqrt())
+        let mut parts: Vec<f64> = errors.iter().zip(own).map(|(e, v)| e * v).collect();
+        if self.scoring.n_effects > 0 {
+            let of_bias = std::mem::take(&mut parts[1 + self.n_tastes()]);
+            parts[0] += of_bias;
+        }
+        Some(parts.iter().map(|part| part * part).sum::<f64>().sqrt())
     }
 
     /// The `k` items with the highest lower bound `predict - width * predict_stddev`, with that
@@ -501,17 +540,16 @@ impl FactorModel {
             .collect())
     }
 
-    /// The squares of an item's taste factors in units of their standard errors, summed; `dim - 1` on
-    /// average for estimates that are noise alone, and less for posterior means, which shrink. `None`
+    /// The squares of an item's learned taste factors in units of their standard errors, summed;
+    /// [`n_tastes`](Self::n_tastes) on average for estimates that are noise alone, and less for posterior means, which shrink. `None`
     /// if the errors are not known.
     ///
     /// # Panics
     /// When `item` is not below [`n_items`](Self::n_items).
     #[must_use]
     pub fn tastes_over_noise(&self, item: usize) -> Option<f64> {
-        let own = item * self.dim() + 1..(item + 1) * self.dim();
-        let errors = &self.standard_errors()?[own.clone()];
-        let ratios = self.item_factors[own].iter().zip(errors);
+        let errors = &self.standard_errors()?[item * self.dim() + 1..];
+        let ratios = self.tastes(item).iter().zip(errors);
         let squares = ratios.filter(|(q, _)| **q != 0.0);
         Some(squares.map(|(q, e)| (q / e).powi(2)).sum())
     }
@@ -524,7 +562,7 @@ impl FactorModel {
     /// When `item` is not below [`n_items`](Self::n_items).
     #[must_use]
     pub fn has_tastes_above_noise(&self, item: usize) -> bool {
-        let tastes = &self.item_factors[item * self.dim()..][1..self.dim()];
+        let tastes = self.tastes(item);
         let Some(squares) = self.tastes_over_noise(item) else {
             return tastes.iter().any(|q| *q != 0.0);
         };
@@ -533,10 +571,10 @@ impl FactorModel {
         squares > n + ABOVE_NOISE * (2.0 * n).sqrt()
     }
 
-    /// The `k` nearest items of each item, nearest first, by the cosine of their taste factors,
+    /// The `k` nearest items of each item, nearest first, by the cosine of their learned taste factors,
     /// excluding the item itself. Items whose tastes are [within their
     /// noise](Self::has_tastes_above_noise) are left out: their direction is random. Empty for such
-    /// an item, and for all items if `dim` is 1.
+    /// an item, and for all items if there are no learned taste factors.
     ///
     /// Post-processing of the factors, and as public as they are.
     ///
@@ -554,18 +592,19 @@ impl FactorModel {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn nearest_items(&self, k: usize) -> Result<Vec<Vec<u32>>> {
-        let n_tastes = self.dim() - 1;
+        let n_tastes = self.n_tastes();
         if n_tastes == 0 {
             return Ok(vec![Vec::new(); self.n_items()]);
         }
         let mut directions = Vec::with_capacity(self.n_items() * n_tastes);
         let mut noisy = Vec::new();
-        for (item, row) in (0..).zip(self.item_factors().chunks_exact(self.dim())) {
-            let norm = row[1..].iter().map(|q| q * q).sum::<f64>().sqrt();
-            let is_above = self.has_tastes_above_noise(item as usize);
+        for item in 0..self.n_items() {
+            let tastes = self.tastes(item);
+            let norm = tastes.iter().map(|q| q * q).sum::<f64>().sqrt();
+            let is_above = self.has_tastes_above_noise(item);
             let scale = if is_above { norm.recip() } else { 0.0 };
-            directions.extend(row[1..].iter().map(|q| q * scale));
-            noisy.extend((!is_above).then_some(item));
+            directions.extend(tastes.iter().map(|q| q * scale));
+            noisy.extend((!is_above).then_some(item as u32));
         }
         let nearest = |(item, direction): (usize, &[f64])| {
             if direction.iter().all(|q| *q == 0.0) {
@@ -637,6 +676,7 @@ mod tests {
             score_model: ScoreModel::Biased,
             penalties: None,
             unobserved_weight: None,
+            n_effects: 0,
         };
         let factors = vec![0.5, 0.0, 0.4, 1.0, 0.3, 0.0];
         FactorModel::new(scoring, factors, Provenance::NonPrivate).unwrap()

@@ -71,6 +71,13 @@ pub struct FactorizationParams {
     /// [`FactorModel::fold_in`](crate::FactorModel::fold_in).
     #[serde(default)]
     pub fold_in_penalties: Option<UserPenalties>,
+    /// Whether the finished factors include global effects: two more taste factors, computed from
+    /// the released item biases and total weights at no privacy cost, by which users follow the
+    /// item biases more or less and like popular items more or less. For ratings with biases,
+    /// pooled matrices and `fold_in_penalties` `None`. See
+    /// [`Scoring::n_effects`](crate::Scoring::n_effects).
+    #[serde(default, skip_serializing_if = "is_off")]
+    pub global_effects: bool,
     /// Ridge of the item step in units of `noise stddev * sqrt(dim)`, above 0: the noise of the
     /// matrices if each item has one, that of the right-hand sides if they are pooled.
     pub item_ridge_factor: f64,
@@ -147,8 +154,9 @@ impl FactorizationParams {
                 least_signal: 5.0,
                 clip: GradientClip::Joint,
             }),
-            pooled_matrices: Some(PooledMatrices { weight_share: 0.04 }),
+            pooled_matrices: Some(PooledMatrices { weight_share: 0.08 }),
             fold_in_penalties: None,
+            global_effects: true,
             scale_share: 0.01,
             ..Self::adadpals_for_target(target)
         }
@@ -188,6 +196,7 @@ impl FactorizationParams {
                 factor_per_record: 0.0,
             },
             fold_in_penalties: Some(COMMON_FOLD_IN),
+            global_effects: false,
             item_ridge_factor: 0.7,
             item_l2_penalty: 2.0,
             init_stddev: 0.3,
@@ -208,6 +217,7 @@ impl FactorizationParams {
     #[must_use]
     pub const fn with_common_fold_in(mut self) -> Self {
         self.fold_in_penalties = Some(COMMON_FOLD_IN);
+        self.global_effects = false;
         self
     }
 
@@ -288,6 +298,12 @@ impl FactorizationParams {
         if self.fold_in_penalties.is_none() && (implicit || !self.score_model.is_biased()) {
             return Err(Error::Unsupported { what: NO_WEIGHING });
         }
+        if self.global_effects
+            && (self.pooled_matrices.is_none() || self.fold_in_penalties.is_some())
+        {
+            let what = "global effects, unless matrices are pooled and users choose their penalties";
+            return Err(Error::Unsupported { what });
+        }
         let per_item_only = implicit
             || !self.score_model.is_biased()
             || matches!(self.item_update, ItemUpdate::NoisyGd(_));
@@ -321,7 +337,8 @@ impl FactorizationParams {
         }
     }
 
-    /// The constants that users of a finished model of dimension `dim` need.
+    /// The constants that users of a finished model of dimension `dim`, without global effects,
+    /// need.
     #[must_use]
     pub const fn scoring(&self, dim: usize) -> Scoring {
         Scoring {
@@ -329,6 +346,7 @@ impl FactorizationParams {
             bias: self.bias(),
             score_model: self.score_model,
             penalties: self.fold_in_penalties,
+            n_effects: 0,
             unobserved_weight: match &self.feedback {
                 Feedback::Explicit => None,
                 Feedback::Implicit(implicit) => Some(implicit.fold_in_unobserved_weight),
@@ -572,8 +590,13 @@ fn is_nothing(x: &f64) -> bool {
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
-const fn is_zero(n: &usize) -> bool {
+pub(super) const fn is_zero(n: &usize) -> bool {
     *n == 0
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+const fn is_off(setting: &bool) -> bool {
+    !*setting
 }
 
 /// Octaves from the smallest to the largest magnitude of a setting.

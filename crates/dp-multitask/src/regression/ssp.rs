@@ -403,7 +403,11 @@ impl WeightTotals<'_> {
         let curvature = (0..totals.len())
             .map(|task| (totals[task] + sd) * spread(self.dim, users(task).max(totals[task])))
             .collect();
-        TaskScales { totals, curvature }
+        TaskScales {
+            totals,
+            noise_stddev: sd,
+            curvature,
+        }
     }
 }
 
@@ -411,6 +415,8 @@ impl WeightTotals<'_> {
 pub(crate) struct TaskScales {
     /// `W_i`, at least the standard deviation of its noise.
     pub(super) totals: Vec<f64>,
+    /// Of the released totals.
+    noise_stddev: f64,
     /// On the scale of `W_i`, the curvature used for steps, so that they do not overshoot.
     pub(super) curvature: Vec<f64>,
 }
@@ -418,6 +424,22 @@ pub(crate) struct TaskScales {
 impl TaskScales {
     pub(crate) fn totals(&self) -> &[f64] {
         &self.totals
+    }
+
+    /// Standard deviation of the noise in the totals.
+    pub(crate) const fn noise_stddev(&self) -> f64 {
+        self.noise_stddev
+    }
+
+    /// With these totals.
+    #[cfg(test)]
+    pub(crate) fn known(totals: Vec<f64>, noise_stddev: f64) -> Self {
+        let curvature = totals.clone();
+        Self {
+            totals,
+            noise_stddev,
+            curvature,
+        }
     }
 }
 

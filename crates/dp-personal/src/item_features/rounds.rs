@@ -256,6 +256,7 @@ const fn scoring(dim: usize, [offset, factor]: [f64; 2]) -> Scoring {
             factor_per_record: 0.0,
         }),
         unobserved_weight: None,
+        n_effects: 0,
     }
 }
 

@@ -35,8 +35,9 @@ const ERRORS_TENSOR: &str = "standard_errors";
 /// Key of the header entry that holds [`FactorHeader`] as JSON.
 const HEADER_KEY: &str = "dp_personal";
 /// Schema 2 has more scoring fields, for implicit feedback. Schema 3 has scores without biases.
-/// Schema 4 leaves penalties to the users. Models of ratings with penalties still use schema 1.
-const FACTORS_SCHEMA: u32 = 4;
+/// Schema 4 leaves penalties to the users. Schema 5 has global effects. Models of ratings with
+/// penalties still use schema 1.
+const FACTORS_SCHEMA: u32 = 5;
 
 /// What a reader needs in addition to the factors. All of it is public.
 #[derive(Serialize, Deserialize)]
@@ -59,7 +60,8 @@ pub(crate) fn model_files(
 ) -> Result<[(&'static str, Vec<u8>); 2]> {
     let header = FactorHeader {
         schema_version: match model.scoring() {
-            of if of.penalties.is_none() => FACTORS_SCHEMA,
+            of if of.n_effects > 0 => FACTORS_SCHEMA,
+            of if of.penalties.is_none() => 4,
             of if of.score_model == ScoreModel::Plain => 3,
             of if of.unobserved_weight.is_some() => 2,
             _ => 1,

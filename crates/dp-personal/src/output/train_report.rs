@@ -26,7 +26,7 @@ use crate::settings::Method;
 use crate::warnings;
 
 /// Reason why the rule learns item biases alone.
-pub(crate) const NO_TASTES: &str = "Too little data for taste factors at this epsilon: only item biases were learned, so every user gets the same ranking";
+pub(crate) const NO_TASTES: &str = "Too little data for taste factors at this epsilon: only item biases were learned, and users differ only in how much they follow them and like popular items";
 
 /// Settings of a run, for its report.
 pub(crate) trait TrainSettings: Serialize {
@@ -141,12 +141,16 @@ impl<S: TrainSettings> Release for TrainRelease<'_, S> {
     fn model_line(&self) -> String {
         let model = &self.fitted.model;
         let plain = model.scoring().score_model == ScoreModel::Plain;
-        let length = match model.dim() {
-            2 if plain => "1 taste".to_owned(),
-            dim if plain => format!("{} tastes", dim - 1),
-            1 => "item bias only".to_owned(),
-            2 => "item bias and 1 taste".to_owned(),
-            dim => format!("item bias and {} tastes", dim - 1),
+        let tastes = match model.n_tastes() {
+            1 => "1 taste".to_owned(),
+            n => format!("{n} tastes"),
+        };
+        let length = match (model.n_tastes(), model.scoring().n_effects) {
+            _ if plain => tastes,
+            (0, 0) => "item bias only".to_owned(),
+            (_, 0) => format!("item bias and {tastes}"),
+            (0, n) => format!("item bias and {n} global effects"),
+            (_, n) => format!("item bias, {tastes} and {n} global effects"),
         };
         let (n_items, n_rounds) = (model.n_items(), self.params.n_rounds());
         let head = match self.params.n_head(n_items, model.counts()) {
@@ -255,7 +259,7 @@ impl<S: TrainSettings> RunReport for TrainReport<'_, S> {
 
     fn facts(&self) -> Vec<(String, String)> {
         let release = self.release;
-        let by_rule = release.params.dim_by_rule() && release.fitted.model.dim() == 1;
+        let by_rule = release.params.dim_by_rule() && release.fitted.model.n_tastes() == 0;
         let reason = fact(
             "",
             format!(

@@ -97,11 +97,11 @@ pub(super) fn nearest(run: &ReportedRun<'_>, wanted: &Wanted) -> Result<Option<S
         .map(|name| wanted.find(name, catalogue, counts))
         .collect();
     let mut found = found?;
-    if model.dim() == 1 {
+    if model.n_tastes() == 0 {
         if found.is_empty() {
             return Ok(None);
         }
-        let mut text = "This model has item biases only, so there are no nearest items.".to_owned();
+        let mut text = "This model has no learned taste factors, so there are no nearest items.".to_owned();
         if run.setting("/dim").is_some_and(Value::is_null) {
             text += &format!(" {NO_TASTES}.");
         }
@@ -172,7 +172,7 @@ fn chosen(model: &FactorModel, counts: Option<&NoisyCounts>) -> Vec<usize> {
         Some(counts) => counts.values()[item],
         None => model
             .tastes_over_noise(item)
-            .unwrap_or_else(|| tastes(model, item).iter().map(|q| q * q).sum()),
+            .unwrap_or_else(|| model.tastes(item).iter().map(|q| q * q).sum()),
     };
     let mut items: Vec<usize> = (0..model.n_items()).collect();
     items.sort_by(|&a, &b| strength(b).total_cmp(&strength(a)));
@@ -201,16 +201,12 @@ fn card(
     Chart::bars(wanted.title(catalogue, item), "", bars)
 }
 
-fn tastes(model: &FactorModel, item: usize) -> &[f64] {
-    &model.item_factors()[item * model.dim()..][1..model.dim()]
-}
-
 /// The nearest items that may have neighbours, nearest first.
 fn neighbours(model: &FactorModel, above: &[bool], item: usize) -> Vec<(usize, f64)> {
     let norm = |q: &[f64]| q.iter().map(|x| x * x).sum::<f64>().sqrt();
-    let own = tastes(model, item);
+    let own = model.tastes(item);
     let cosine = |other: usize| {
-        let q = tastes(model, other);
+        let q = model.tastes(other);
         let product: f64 = own.iter().zip(q).map(|(a, b)| a * b).sum();
         product / (norm(own) * norm(q))
     };
@@ -244,6 +240,7 @@ mod tests {
             score_model: ScoreModel::Biased,
             penalties: Some(penalties),
             unobserved_weight: None,
+            n_effects: 0,
         };
         // items 0 and 1 are similar; item 2 points in the same direction as item 0 by chance; item
         // 3 has no taste factors

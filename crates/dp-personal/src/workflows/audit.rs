@@ -333,7 +333,7 @@ pub(super) fn with_length(
         let spends = Ledger::in_memory("audit", Budget::new(target, ADJACENCY)?)?.reserve(&plan)?;
         let mut noise = NoiseSource::operating_system();
         let fitted = fit.fit(data, &plan, spends, &mut noise)?;
-        params.dim = Some(fitted.model.dim());
+        params.dim = Some(1 + fitted.model.n_tastes());
     }
     Ok(params)
 }

@@ -70,6 +70,7 @@ pub(crate) fn settings_for(
         }
         (FeedbackKind::Explicit, Method::Biases) => FactorizationParams {
             dim: Some(1),
+            global_effects: false,
             ..FactorizationParams::for_target(target)
         },
         (FeedbackKind::Explicit, _) => FactorizationParams::for_target(target),

@@ -326,6 +326,7 @@ fn model_of(biases: Vec<f64>) -> Result<FactorModel> {
         score_model: ScoreModel::Biased,
         penalties: None,
         unobserved_weight: None,
+        n_effects: 0,
     };
     Ok(FactorModel::new(scoring, biases, Provenance::NonPrivate)?)
 }

@@ -28,7 +28,7 @@ impl Neighbours {
         model: &FactorModel,
         buckets: &PopularityBuckets,
     ) -> Result<Option<Figures>> {
-        if model.dim() == 1 {
+        if model.n_tastes() == 0 {
             return Ok(None);
         }
         let mut sums = [(0.0, 0.0); N_BUCKETS];
