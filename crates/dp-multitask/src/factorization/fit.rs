@@ -10,7 +10,7 @@ use rand_chacha::ChaCha20Rng;
 use rand_distr::{Distribution, Normal};
 
 use super::axes::spread_alike;
-use super::global_effects::{N_EFFECTS, with_global_effects};
+use super::global_effects::with_global_effects;
 use super::item_posterior::ItemEvidence;
 use super::item_update::{ItemUpdate, ScoreModel, UserMatrix};
 use super::model::{FactorModel, Scoring};
@@ -285,7 +285,7 @@ impl MatrixFactorization {
     ) -> Result<(Scoring, Vec<f64>, Option<Vec<f64>>)> {
         let params = self.params();
         let mut factors = self.in_final_axes(rounds, rounds.factors.clone())?;
-        let mut scoring = params.scoring(rounds.dim);
+        let scoring = params.scoring(rounds.dim);
         let is_plain = params.score_model == ScoreModel::Plain;
         if let (true, Some(_), Some(counts)) = (is_plain, params.feedback.implicit(), counts) {
             write_popularity(&mut factors, rounds.dim, counts);
@@ -294,10 +294,9 @@ impl MatrixFactorization {
             return Ok((scoring, factors, errors));
         };
         let rows = (&factors[..], errors.as_deref());
-        let (factors, errors) = with_global_effects(rows, rounds.dim, scales);
-        scoring.dim += N_EFFECTS;
-        scoring.n_effects = N_EFFECTS;
-        Ok((scoring, factors, errors))
+        let totals = (scales.totals(), scales.noise_stddev());
+        let (factors, errors) = with_global_effects(rows, rounds.dim, totals);
+        Ok((scoring.with_effects(), factors, errors))
     }
 
     /// Rows of length `dim` in the axes of a model.

@@ -1,7 +1,5 @@
 //! Global effects: two taste factors that follow from what a run releases anyway.
 
-use crate::regression::TaskScales;
-
 /// Number of global effects of a model that has them.
 pub(super) const N_EFFECTS: usize = 2;
 
@@ -17,8 +15,8 @@ const SIZE: f64 = 0.3;
 /// g_i = [s (h_i - mean h) / sd h,  s (ln W_i - mean ln W) / sd ln W]           s = 0.3
 /// ```
 ///
-/// `W_i` are the items' released total weights, by which means and standard deviations are
-/// weighted. The first column says how much a user follows the item biases, the second how much
+/// `W_i` are the items' released total weights, at least the standard deviation of their noise, by
+/// which means and standard deviations are weighted. The first column says how much a user follows the item biases, the second how much
 /// they like popular items. Source: Bell and Koren 2007, "user x movie average" and "user x movie
 /// support". A column without spread is 0.
 ///
@@ -26,17 +24,16 @@ const SIZE: f64 = 0.3;
 pub(super) fn with_global_effects(
     (rows, errors): (&[f64], Option<&[f64]>),
     dim: usize,
-    scales: &TaskScales,
+    (totals, noise_stddev): (&[f64], f64),
 ) -> (Vec<f64>, Option<Vec<f64>>) {
-    let totals = scales.totals();
     let biases = rows.iter().step_by(dim).copied().collect();
-    let logarithms: Vec<f64> = totals.iter().map(|w| w.ln()).collect();
+    let logarithms = totals.iter().map(|w| w.max(f64::MIN_POSITIVE).ln()).collect();
     let columns = [biases, logarithms].map(|column| standardised(column, totals));
     let [of_biases, of_logarithms] = [0, 1].map(|at| columns[at].1);
     let with_effects = errors.map(|errors| {
         let each = errors.chunks_exact(dim).zip(totals);
         // at most 1: totals below their noise are set to it
-        let error = |w: f64| of_logarithms * (scales.noise_stddev() / w).min(1.0);
+        let error = |w: f64| of_logarithms * (noise_stddev / w).min(1.0);
         each.flat_map(|(row, w)| [row, &[of_biases * row[0], error(*w)]].concat())
             .collect()
     });
@@ -73,10 +70,9 @@ mod tests {
 
     #[test]
     fn effects_are_standardised_by_the_total_weights() {
-        let scales = TaskScales::known(vec![1.0, 8.0, 1.0], 0.5);
         let rows = [0.2, 7.0, 0.0, 8.0, -0.2, 9.0];
         let errors = [0.1, 0.3, 0.2, 0.3, 0.4, 0.3];
-        let (found, of) = with_global_effects((&rows, Some(&errors)), 2, &scales);
+        let (found, of) = with_global_effects((&rows, Some(&errors)), 2, (&[1.0, 8.0, 1.0], 0.5));
         let of = of.unwrap();
         // biases: weighted mean 0, variance (.04 + 0 + .04) / 10
         let by_bias = 0.3 / 0.008_f64.sqrt();
@@ -98,8 +94,7 @@ mod tests {
 
     #[test]
     fn an_effect_without_spread_is_nothing() {
-        let scales = TaskScales::known(vec![0.3; 7], 0.5);
-        let (found, none) = with_global_effects((&[0.1; 7], None), 1, &scales);
+        let (found, none) = with_global_effects((&[0.1; 7], None), 1, (&[0.5; 7], 0.5));
         assert!(none.is_none() && found.chunks(3).all(|row| row == [0.1, 0.0, 0.0]));
     }
 }

@@ -82,6 +82,13 @@ pub struct Scoring {
 }
 
 impl Scoring {
+    /// The same with global effects.
+    pub(super) const fn with_effects(mut self) -> Self {
+        self.dim += N_EFFECTS;
+        self.n_effects = N_EFFECTS;
+        self
+    }
+
     /// The rows on which users regress.
     pub(crate) fn design(&self, item_factors: &[f64]) -> Design {
         let design = Design::new(item_factors, self.dim, self.score_model);

@@ -12,6 +12,7 @@ use dp_mechanism::{
 
 use super::axes::spread_alike;
 use super::fit::{initial_factors, shown, write_popularity};
+use super::global_effects::with_global_effects;
 use super::forgetting::{Forgetting, Told};
 use super::item_posterior::{ItemEvidence, Known, spreads};
 use super::item_prior::ItemPrior;
@@ -1213,7 +1214,7 @@ impl<'a> Nights<'a> {
                 score_model: ScoreModel::Biased,
                 ..base.scoring(1)
             };
-            return FactorModel::new(scoring, self.last.clone(), provenance);
+            return self.with_effects(scoring, self.last.clone(), provenance);
         }
         let mut rows = self.rows.clone();
         if self.of.params.is_of_likes() {
@@ -1231,7 +1232,24 @@ impl<'a> Nights<'a> {
                 base.label_bound,
             )?;
         }
-        FactorModel::new(base.scoring(dim), rows, provenance)
+        self.with_effects(base.scoring(dim), rows, provenance)
+    }
+
+    /// The model of ratings with these factors, and with global effects once there are weights of
+    /// the items.
+    fn with_effects(
+        &self,
+        scoring: Scoring,
+        rows: Vec<f64>,
+        provenance: Provenance,
+    ) -> Result<FactorModel> {
+        let is_known = !self.weights.is_empty() && !self.of.params.is_of_likes();
+        if !(self.of.params.base.global_effects && is_known) {
+            return FactorModel::new(scoring, rows, provenance);
+        }
+        let (totals, noise) = self.item_weights(1.0);
+        let (rows, _) = with_global_effects((&rows, None), scoring.dim, (&totals, noise));
+        FactorModel::new(scoring.with_effects(), rows, provenance)
     }
 }
 

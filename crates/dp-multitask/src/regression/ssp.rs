@@ -430,17 +430,6 @@ impl TaskScales {
     pub(crate) const fn noise_stddev(&self) -> f64 {
         self.noise_stddev
     }
-
-    /// With these totals.
-    #[cfg(test)]
-    pub(crate) fn known(totals: Vec<f64>, noise_stddev: f64) -> Self {
-        let curvature = totals.clone();
-        Self {
-            totals,
-            noise_stddev,
-            curvature,
-        }
-    }
 }
 
 /// `1 + d/n`: the mean of the largest and the smallest eigenvalue of an average of `n` independent
