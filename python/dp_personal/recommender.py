@@ -192,9 +192,9 @@ class _Ratings(Estimator):
         return ItemVectors(self._factors)
 
     def _learned(self) -> str:
-        n_items, dim = self.item_factors_.shape
-        tastes = "no tastes" if dim == 1 else f"{dim - 1} tastes"
-        return f"{n_items} items, each with a bias and {tastes}."
+        n_tastes = self._factors.n_tastes()
+        tastes = f"{n_tastes} tastes" if n_tastes else "no tastes"
+        return f"{len(self.item_factors_)} items, each with a bias and {tastes}."
 
     def personalize(
         self,

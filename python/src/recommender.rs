@@ -80,6 +80,11 @@ impl Factors {
         titles.iter().map(Option::as_deref).collect()
     }
 
+    /// Number of learned taste factors.
+    fn n_tastes(&self) -> usize {
+        self.0.factors().n_tastes()
+    }
+
     /// Standard errors of the factors, row by row, if they are known.
     fn standard_errors(&self) -> Option<Vec<f64>> {
         self.0.factors().standard_errors().map(<[f64]>::to_vec)

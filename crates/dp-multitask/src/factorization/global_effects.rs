@@ -27,7 +27,10 @@ pub(super) fn with_global_effects(
     (totals, noise_stddev): (&[f64], f64),
 ) -> (Vec<f64>, Option<Vec<f64>>) {
     let biases = rows.iter().step_by(dim).copied().collect();
-    let logarithms = totals.iter().map(|w| w.max(f64::MIN_POSITIVE).ln()).collect();
+    let logarithms = totals
+        .iter()
+        .map(|w| w.max(f64::MIN_POSITIVE).ln())
+        .collect();
     let columns = [biases, logarithms].map(|column| standardised(column, totals));
     let [of_biases, of_logarithms] = [0, 1].map(|at| columns[at].1);
     let with_effects = errors.map(|errors| {

@@ -12,8 +12,8 @@ use dp_mechanism::{
 
 use super::axes::spread_alike;
 use super::fit::{initial_factors, shown, write_popularity};
-use super::global_effects::with_global_effects;
 use super::forgetting::{Forgetting, Told};
+use super::global_effects::with_global_effects;
 use super::item_posterior::{ItemEvidence, Known, spreads};
 use super::item_prior::ItemPrior;
 use super::item_update::{

@@ -301,7 +301,8 @@ impl FactorizationParams {
         if self.global_effects
             && (self.pooled_matrices.is_none() || self.fold_in_penalties.is_some())
         {
-            let what = "global effects, unless matrices are pooled and users choose their penalties";
+            let what =
+                "global effects, unless matrices are pooled and users choose their penalties";
             return Err(Error::Unsupported { what });
         }
         let per_item_only = implicit
@@ -895,8 +896,9 @@ const IMPLICIT_TASTES: usize = 32;
 const ITEMS_PER_TASTE: usize = 20;
 /// With fewer taste factors than this, the noise costs more than they gain.
 const LEAST_TASTES: usize = 2;
-/// If the counts give fewer than this, before rounding, item biases alone are better.
-const LEAST_BY_COUNTS: f64 = 1.75;
+/// If the counts give fewer than this, before rounding, item biases and global effects alone are
+/// better (decision 0086).
+const LEAST_BY_COUNTS: f64 = 2.0;
 /// Taste factors of a prior need less signal than those that are learned from 0: this many more pay
 /// (decision 0083).
 const MORE_BY_PRIOR: f64 = 2.5;
@@ -984,7 +986,7 @@ impl FactorizationParams {
     ///
     /// `mu` is the Gaussian-DP parameter of the training's own releases, `count` the mean released
     /// count of the [items in use](NoisyCounts::mean_in_use). Below two taste factors, or with
-    /// counts below 1.75 before rounding, there are none; above twenty-four there are twenty-four.
+    /// counts below 2 before rounding, there are none; above twenty-four there are twenty-four.
     /// With implicit feedback `tastes = mu * count / 4` (`4 epsilon` without counts), at most 32,
     /// and without biases 8, 24 or 40 by epsilon; in both cases at most one taste factor for every
     /// 20 items. Chosen on MovieLens-1M, see `docs/results.md`.

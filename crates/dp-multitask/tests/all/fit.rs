@@ -649,7 +649,9 @@ fn global_effects_tell_users_apart_without_taste_factors() {
         assert!(model.nearest_items(1).unwrap().iter().all(Vec::is_empty));
         let pairs = model.predict_held_out(&own, &held_out).unwrap();
         let pairs = pairs.expose();
-        let squares = pairs.iter().map(|(found, true_one)| (found - true_one).powi(2));
+        let squares = pairs
+            .iter()
+            .map(|(found, true_one)| (found - true_one).powi(2));
         squares.sum::<f64>() / pairs.len() as f64
     };
     // both from the same noise; about 4,600 held-out ratings with noise of variance .25, and what

@@ -101,7 +101,8 @@ pub(super) fn nearest(run: &ReportedRun<'_>, wanted: &Wanted) -> Result<Option<S
         if found.is_empty() {
             return Ok(None);
         }
-        let mut text = "This model has no learned taste factors, so there are no nearest items.".to_owned();
+        let mut text =
+            "This model has no learned taste factors, so there are no nearest items.".to_owned();
         if run.setting("/dim").is_some_and(Value::is_null) {
             text += &format!(" {NO_TASTES}.");
         }

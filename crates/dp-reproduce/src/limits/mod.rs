@@ -77,6 +77,7 @@ pub(super) fn ml1m(args: &ReproduceArgs) -> Result<Vec<Row>> {
         let mu = gdp::mu_for(target)?;
         let params = FactorizationParams {
             dim: Some(1),
+            global_effects: false,
             ..FactorizationParams::for_target(target).with_rating_range(1.0, 5.0)
         };
         let fit = params.check()?;
