@@ -173,7 +173,7 @@ struct Replay<'a> {
 
 impl Watch<FactorModel> for Replay<'_> {
     fn round(&mut self, round: &Round<'_>) {
-        self.shown = round.parameters.to_vec();
+        self.shown = self.fit.without_effects(round);
     }
 
     fn release(&mut self, seen: &Observed<'_>) -> Result<()> {

@@ -10,7 +10,7 @@ use rand_chacha::ChaCha20Rng;
 use rand_distr::{Distribution, Normal};
 
 use super::axes::spread_alike;
-use super::global_effects::with_global_effects;
+use super::global_effects::{N_EFFECTS, with_global_effects};
 use super::item_posterior::ItemEvidence;
 use super::item_update::{ItemUpdate, ScoreModel, UserMatrix};
 use super::model::{FactorModel, Scoring};
@@ -247,6 +247,20 @@ impl MatrixFactorization {
     pub fn item_weights(&self, released: &ReleasedVector) -> Vec<f64> {
         let sd = released.noise_stddev();
         released.values().iter().map(|w| w.max(sd)).collect()
+    }
+
+    /// The factors that a round was shown with, without the global effects: those from which the
+    /// next round starts. Rows of length `dim` without effects.
+    #[must_use]
+    pub fn without_effects(&self, round: &Round<'_>) -> Vec<f64> {
+        let (_, dim) = round.shape;
+        let n = if self.params().global_effects {
+            N_EFFECTS
+        } else {
+            0
+        };
+        let rows = round.parameters.chunks_exact(dim);
+        rows.flat_map(|row| &row[..dim - n]).copied().collect()
     }
 
     /// How many complete rounds a run has made with the first `n_releases` of its plan.
