@@ -21,8 +21,8 @@ pub fn for_each<T: Send>(
     for_each_with(tasks, || (), |(), task| work(task));
 }
 
-/// Calls `work` with each task and working memory, which a thread passes from one task to the next.
-pub fn for_each_with<T: Send, S: Send>(
+/// Calls `work` with each task and working memory, which is passed from one task to the next.
+pub fn for_each_with<T: Send, S>(
     tasks: impl IntoIterator<Item = T, IntoIter: ExactSizeIterator>,
     scratch: impl Fn() -> S + Sync,
     work: impl Fn(&mut S, T) + Sync,
@@ -42,24 +42,32 @@ pub fn for_each_with<T: Send, S: Send>(
 ///
 /// # Errors
 /// The first error in the order of the tasks. Other tasks may or may not have been processed.
-pub fn try_for_each<T: Send, S: Send, E: Send>(
+pub fn try_for_each<T: Send, S, E: Send>(
     tasks: impl IntoIterator<Item = T, IntoIter: ExactSizeIterator>,
     scratch: impl Fn() -> Result<S, E> + Sync,
     work: impl Fn(&mut S, T) -> Result<(), E> + Sync,
 ) -> Result<(), E> {
     let mut tasks = tasks.into_iter();
     let parts = Parts::new(tasks.len(), 1);
-    let tasks: Vec<Mutex<Vec<T>>> = (0..parts.n_parts)
-        .map(|number| {
-            let n_tasks = parts.range(number).len();
-            Mutex::new(tasks.by_ref().take(n_tasks).collect())
-        })
-        .collect();
-    fold_parts(parts, scratch, |scratch, number, _| {
-        let own = std::mem::take(&mut *lock(&tasks[number]));
-        own.into_iter().try_for_each(|task| work(scratch, task))
-    })?;
-    Ok(())
+    let mut dealt = Vec::with_capacity(parts.n_parts);
+    for number in 0..parts.n_parts {
+        let n_tasks = parts.range(number).len();
+        let mut own = Vec::with_capacity(n_tasks);
+        while own.len() < n_tasks
+            && let Some(task) = tasks.next()
+        {
+            own.push(task);
+        }
+        dealt.push(Mutex::new(own));
+    }
+    let done = each_part(parts, &|number, _| {
+        let mut scratch = scratch()?;
+        for task in std::mem::take(&mut *lock(&dealt[number])) {
+            work(&mut scratch, task)?;
+        }
+        Ok(())
+    });
+    done.into_iter().collect()
 }
 
 /// The values of `of` for the numbers below `n`, in order.
@@ -69,29 +77,27 @@ pub fn map<R: Send>(n: usize, of: impl Fn(usize) -> R + Sync) -> Vec<R> {
     values
 }
 
-/// The values of `of` for the numbers below `n`, in order. A thread passes its working memory from
-/// one number to the next.
+/// The values of `of` for the numbers below `n`, in order. Working memory is passed from one number
+/// to the next.
 ///
 /// # Errors
 /// The error for the smallest number.
-pub fn try_map<R: Send, S: Send, E: Send>(
+pub fn try_map<R: Send, S, E: Send>(
     n: usize,
     scratch: impl Fn() -> Result<S, E> + Sync,
     of: impl Fn(&mut S, usize) -> Result<R, E> + Sync,
 ) -> Result<Vec<R>, E> {
-    let parts = Parts::new(n, 1);
-    let values: Vec<Mutex<Vec<R>>> = (0..parts.n_parts).map(|_| Mutex::default()).collect();
-    fold_parts(parts, scratch, |scratch, number, range| {
+    let parts = each_part(Parts::new(n, 1), &|_, range| {
+        let mut scratch = scratch()?;
         let mut own = Vec::with_capacity(range.len());
         for at in range {
-            own.push(of(scratch, at)?);
+            own.push(of(&mut scratch, at)?);
         }
-        *lock(&values[number]) = own;
-        Ok(())
-    })?;
+        Ok(own)
+    });
     let mut all = Vec::with_capacity(n);
-    for part in values {
-        all.append(&mut lock(&part));
+    for own in parts {
+        all.append(&mut own?);
     }
     Ok(all)
 }
@@ -109,34 +115,28 @@ pub fn try_fold<S: Send, E: Send>(
     state: impl Fn() -> Result<S, E> + Sync,
     work: impl Fn(&mut S, Range<usize>) -> Result<(), E> + Sync,
 ) -> Result<Vec<S>, E> {
-    let parts = Parts::new(n, at_least);
-    fold_parts(parts, state, |state, _, range| work(state, range))
+    let idle = Mutex::new(Vec::new());
+    let done = each_part(Parts::new(n, at_least), &|_, range| {
+        let own = lock(&idle).pop();
+        let mut own = own.map_or_else(&state, Ok)?;
+        work(&mut own, range)?;
+        lock(&idle).push(own);
+        Ok(())
+    });
+    done.into_iter().collect::<Result<(), E>>()?;
+    Ok(std::mem::take(&mut *lock(&idle)))
 }
 
-/// Passes every part to `work`, with its number and a state that no other part uses at the time.
-fn fold_parts<S: Send, E: Send>(
-    parts: Parts,
-    state: impl Fn() -> Result<S, E> + Sync,
-    work: impl Fn(&mut S, usize, Range<usize>) -> Result<(), E> + Sync,
-) -> Result<Vec<S>, E> {
-    let (idle, first_error) = (Mutex::new(Vec::new()), Mutex::new(None));
+/// What `work` returns for the number and range of each part, in order.
+fn each_part<R: Send>(parts: Parts, work: &(dyn Fn(usize, Range<usize>) -> R + Sync)) -> Vec<R> {
+    let mut done = Vec::with_capacity(parts.n_parts);
+    done.resize_with(parts.n_parts, || Mutex::new(None));
     parts.run(&|number| {
-        let own = lock(&idle).pop();
-        let done = own.map_or_else(&state, Ok).and_then(|mut own| {
-            work(&mut own, number, parts.range(number))?;
-            Ok(lock(&idle).push(own))
-        });
-        if let Err(error) = done {
-            let mut first = lock(&first_error);
-            if first.as_ref().is_none_or(|&(before, _)| number < before) {
-                *first = Some((number, error));
-            }
-        }
+        let result = work(number, parts.range(number));
+        *lock(&done[number]) = Some(result);
     });
-    match lock(&first_error).take() {
-        Some((_, error)) => Err(error),
-        None => Ok(std::mem::take(&mut *lock(&idle))),
-    }
+    let done = done.into_iter();
+    done.filter_map(|result| lock(&result).take()).collect()
 }
 
 /// The numbers below `n` in parts of nearly equal length.

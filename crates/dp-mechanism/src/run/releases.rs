@@ -182,9 +182,13 @@ impl Run<'_> {
         grids: impl FnOnce(f64, f64) -> Result<GramGrids, E>,
         contribution: &C,
     ) -> Result<ReleasedGrams, E> {
-        let (matrix, rhs) = (self.planned(0)?, self.planned(1)?);
-        let grids = grids(matrix.1, rhs.1)?;
-        Ok(self.grams_on([matrix, rhs], data, grids, contribution.dim(), contribution)?)
+        let planned = self.two_planned()?;
+        let grids = grids(planned[0].1, planned[1].1)?;
+        Ok(self.grams_on(planned, data, grids, contribution.dim(), contribution)?)
+    }
+
+    fn two_planned(&self) -> Result<[(String, f64); 2]> {
+        Ok([self.planned(0)?, self.planned(1)?])
     }
 
     fn grams_on(
