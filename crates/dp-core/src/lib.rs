@@ -7,6 +7,7 @@ mod guarantee;
 mod interactions;
 #[cfg(privacy_mutants)]
 pub mod mutants;
+pub mod parallel;
 pub mod params;
 mod private;
 mod user_samples;

@@ -2,6 +2,7 @@
 
 use crate::error::check_len;
 use crate::kernels::{Factor, InstructionSet, Solve};
+use crate::real::Compiled;
 use crate::{Error, Real, Result};
 
 /// Number of entries in the upper triangle of a symmetric matrix.
@@ -128,7 +129,7 @@ pub(crate) fn mirror_upper<T: Copy>(full: &mut [T], dim: usize) {
 /// # Ok::<(), dp_linalg::Error>(())
 /// ```
 pub fn cholesky_in_place<T: Real>(a: &mut [T], dim: usize) -> Result<()> {
-    factor(InstructionSet::detect(), a, dim)
+    T::factor(InstructionSet::detect(), a, dim)
 }
 
 /// Solves `A x = b` in place of b, given the factor computed by [`cholesky_in_place`].
@@ -139,15 +140,20 @@ pub fn cholesky_in_place<T: Real>(a: &mut [T], dim: usize) -> Result<()> {
 /// # Errors
 /// [`Shape`](Error::Shape) if a length does not match.
 pub fn cholesky_solve_in_place<T: Real>(u: &[T], dim: usize, rhs: &mut [T]) -> Result<()> {
-    solve(InstructionSet::detect(), u, dim, rhs)
+    T::solve(InstructionSet::detect(), u, dim, rhs)
 }
 
-fn factor<T: Real>(isa: InstructionSet, a: &mut [T], dim: usize) -> Result<()> {
+pub(crate) fn factor<T: Compiled>(isa: InstructionSet, a: &mut [T], dim: usize) -> Result<()> {
     check_len("a", a.len(), dim * dim)?;
     T::run(isa, Factor::new(a, dim)).map_err(|pivot| Error::NotPositiveDefinite { pivot })
 }
 
-fn solve<T: Real>(isa: InstructionSet, u: &[T], dim: usize, rhs: &mut [T]) -> Result<()> {
+pub(crate) fn solve<T: Compiled>(
+    isa: InstructionSet,
+    u: &[T],
+    dim: usize,
+    rhs: &mut [T],
+) -> Result<()> {
     check_len("u", u.len(), dim * dim)?;
     check_len("rhs", rhs.len(), dim)?;
     T::run(isa, Solve::new(u, dim, rhs));

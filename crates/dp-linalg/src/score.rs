@@ -3,7 +3,8 @@ use std::cmp::Ordering;
 use dp_core::params::at_least_one;
 
 use crate::error::check_len;
-use crate::kernels::{InstructionSet, Scores};
+use crate::kernels::InstructionSet;
+use crate::real::Compiled;
 use crate::{Error, Real, Result};
 
 /// Number of rows scored at a time by [`top_k`], in a buffer on the stack.
@@ -25,7 +26,7 @@ pub struct ScoredItem<T> {
 pub fn dot<T: Real>(x: &[T], y: &[T]) -> Result<T> {
     check_len("y", y.len(), x.len())?;
     let mut out = [T::default()];
-    T::run(InstructionSet::detect(), Scores::new(x, y, &mut out));
+    T::scores(InstructionSet::detect(), x, y, &mut out);
     Ok(out[0])
 }
 
@@ -38,7 +39,7 @@ pub fn dot<T: Real>(x: &[T], y: &[T]) -> Result<T> {
 pub fn score_rows<T: Real>(factors: &[T], vector: &[T], out: &mut [T]) -> Result<()> {
     let n_rows = count_rows(factors, vector)?;
     check_len("out", out.len(), n_rows)?;
-    T::run(InstructionSet::detect(), Scores::new(factors, vector, out));
+    T::scores(InstructionSet::detect(), factors, vector, out);
     Ok(())
 }
 
@@ -92,6 +93,14 @@ pub fn top_k_each<T: Real>(
     queries: &[(&[T], &[u32])],
     k: usize,
 ) -> Result<Vec<Vec<ScoredItem<T>>>> {
+    T::top_k_each(factors, queries, k)
+}
+
+pub(crate) fn best_each<T: Compiled>(
+    factors: &[T],
+    queries: &[(&[T], &[u32])],
+    k: usize,
+) -> Result<Vec<Vec<ScoredItem<T>>>> {
     let Some(&(first, _)) = queries.first() else {
         return Ok(Vec::new());
     };
@@ -124,7 +133,7 @@ pub fn top_k_each<T: Real>(
     for (rows, start) in factors.chunks(CHUNK * first.len()).zip(starts) {
         let chunk = &mut scores[..rows.len() / first.len()];
         for ((vector, _), (best, excluded)) in queries.iter().zip(&mut lists) {
-            T::run(isa, Scores::new(rows, vector, chunk));
+            T::scores(isa, rows, vector, chunk);
             for (&score, item) in chunk.iter().zip(start..) {
                 if !best.admits(score) {
                     continue;
@@ -186,7 +195,7 @@ impl ItemRanking {
     }
 }
 
-fn count_rows<T: Real>(factors: &[T], vector: &[T]) -> Result<usize> {
+fn count_rows<T: Compiled>(factors: &[T], vector: &[T]) -> Result<usize> {
     let dim = at_least_one("dim", vector.len())?;
     let n_rows = factors.len() / dim;
     check_len("factors", factors.len(), n_rows * dim)?;
@@ -203,15 +212,15 @@ struct Best<T> {
 #[derive(PartialEq)]
 struct Ranked<T>(ScoredItem<T>);
 
-impl<T: Real> Eq for Ranked<T> {}
+impl<T: Compiled> Eq for Ranked<T> {}
 
-impl<T: Real> PartialOrd for Ranked<T> {
+impl<T: Compiled> PartialOrd for Ranked<T> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl<T: Real> Ord for Ranked<T> {
+impl<T: Compiled> Ord for Ranked<T> {
     fn cmp(&self, other: &Self) -> Ordering {
         let by_score = other.0.score.partial_cmp(&self.0.score);
         by_score
@@ -220,7 +229,7 @@ impl<T: Real> Ord for Ranked<T> {
     }
 }
 
-impl<T: Real> Best<T> {
+impl<T: Compiled> Best<T> {
     fn new(k: usize) -> Self {
         Self {
             k,
@@ -260,7 +269,6 @@ impl<T: Real> Best<T> {
 )]
 mod tests {
     use super::*;
-    use crate::kernels::Kernel;
     use crate::test_numbers::Numbers;
 
     #[test]
@@ -271,14 +279,14 @@ mod tests {
                 let (x, y) = (numbers.integers(dim, 1000), numbers.integers(dim, 1000));
                 let expected: f64 = x.iter().zip(&y).map(|(x, y)| x * y).sum();
                 let mut out = [f64::NAN];
-                f64::run(isa, Scores::new(&x, &y, &mut out));
+                f64::scores(isa, &x, &y, &mut out);
                 assert!(out[0] == expected, "{isa:?} dim {dim}");
 
                 #[allow(clippy::cast_possible_truncation, reason = "whole numbers below 2^24")]
                 let single = |v: Vec<f64>| v.into_iter().map(|x| x as f32 / 100.0);
                 let (x, y): (Vec<_>, Vec<_>) = (single(x).collect(), single(y).collect());
                 let mut out = [f32::NAN];
-                f32::run(isa, Scores::new(&x, &y, &mut out));
+                f32::scores(isa, &x, &y, &mut out);
                 assert!((f64::from(out[0]) - expected / 1e4).abs() < 0.01);
             }
         }

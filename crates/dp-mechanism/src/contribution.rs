@@ -137,3 +137,69 @@ impl FactorBuffer {
         }
     }
 }
+
+/// A contribution of any type that writes to a buffer `B`, so that the sums over users are compiled
+/// once, in this crate.
+pub(crate) trait AnyContribution<B>: Sync {
+    /// What contributes for the users of one thread, with working memory of its own.
+    fn contributor(&self) -> Contributor<'_, B>;
+
+    /// The same for an observer, with [`VectorContribution::observe`].
+    fn observed(&self) -> Contributor<'_, B> {
+        self.contributor()
+    }
+
+    /// As [`VectorContribution::reads_features`].
+    fn reads_features(&self) -> bool;
+}
+
+/// Writes a user's contribution to the buffer.
+pub(crate) type Contributor<'a, B> = Box<dyn FnMut(UserRow<'_>, &mut B) + Send + 'a>;
+
+/// A contributor with working memory. In debug builds every user gets a new one, so that tests
+/// detect what a user leaves in it.
+pub(crate) fn with_scratch<'a, B, S: Send + 'a>(
+    scratch: impl Fn() -> S + Send + 'a,
+    contribute: impl Fn(UserRow<'_>, &mut S, &mut B) + Send + 'a,
+) -> Contributor<'a, B> {
+    let mut own = scratch();
+    Box::new(move |user, out| {
+        if cfg!(debug_assertions) {
+            own = scratch();
+        }
+        contribute(user, &mut own, out);
+    })
+}
+
+impl<C: VectorContribution> AnyContribution<SparseBuffer> for C {
+    fn contributor(&self) -> Contributor<'_, SparseBuffer> {
+        with_scratch(
+            || self.scratch(),
+            |user, scratch, out| self.contribute(user, scratch, out),
+        )
+    }
+
+    fn observed(&self) -> Contributor<'_, SparseBuffer> {
+        with_scratch(
+            || self.scratch(),
+            |user, scratch, out| self.observe(user, scratch, out),
+        )
+    }
+
+    fn reads_features(&self) -> bool {
+        VectorContribution::reads_features(self)
+    }
+}
+
+impl<C: FactorContribution> AnyContribution<FactorBuffer> for C {
+    fn contributor(&self) -> Contributor<'_, FactorBuffer> {
+        with_scratch(
+            || self.scratch(),
+            |user, scratch, out| self.contribute(user, scratch, out),
+        )
+    }
+
+    fn reads_features(&self) -> bool {
+        FactorContribution::reads_features(self)
+    }
+}

@@ -2,7 +2,7 @@ use std::fmt;
 
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::{Rng, SeedableRng};
-use rayon::prelude::*;
+use dp_core::parallel;
 use zeroize::Zeroizing;
 
 use crate::random_bits::RandomBits;
@@ -214,12 +214,10 @@ impl NoiseStream {
         sums: &mut [i64],
         add: impl Fn(usize, &mut ChaCha20Rng, &mut [i64]) + Sync,
     ) {
-        sums.par_chunks_mut(CHUNK)
-            .enumerate()
-            .for_each(|(t, chunk)| {
-                let first = t.saturating_mul(CHUNK);
-                add(first, &mut self.substream(t as u64), chunk);
-            });
+        parallel::for_each(sums.chunks_mut(CHUNK).enumerate(), |(t, chunk)| {
+            let first = t.saturating_mul(CHUNK);
+            add(first, &mut self.substream(t as u64), chunk);
+        });
     }
 
     /// The generator of chunk `t`. It overwrites its copy of the key when dropped.

@@ -1,8 +1,7 @@
 //! Baselines for private models. None of these is private.
 
-use dp_core::{Interactions, Private, UserRow, params};
+use dp_core::{Interactions, Private, UserRow, parallel, params};
 use dp_linalg::{AlignedVec, GramAccumulator, cholesky_in_place, cholesky_solve_in_place};
-use rayon::prelude::*;
 
 use crate::factorization::{
     FactorModel, ScoreModel, Scoring, UserPenalties, UserScratch, UserStep, initial_factors,
@@ -165,20 +164,16 @@ impl UserSide {
         let mut factors = AlignedVec::zeros(table.n_users() * dim);
         factors.fill(1.0);
         let mut offsets = vec![0.0; table.n_users()];
-        factors
-            .par_chunks_mut(dim)
-            .zip(&mut offsets)
-            .enumerate()
-            .try_for_each_init(
-                || UserScratch::new(dim),
-                |scratch, (user, (factor, offset))| {
-                    let scratch = scratch.as_mut().map_err(|e| *e)?;
-                    let solution = step.solve(table.user(user), scratch);
-                    factor[1..].copy_from_slice(solution.factor);
-                    *offset = step.center() + solution.offset;
-                    Ok::<_, dp_linalg::Error>(())
-                },
-            )?;
+        parallel::try_for_each(
+            factors.chunks_mut(dim).zip(&mut offsets).enumerate(),
+            || UserScratch::new(dim),
+            |scratch, (user, (factor, offset))| {
+                let solution = step.solve(table.user(user), scratch);
+                factor[1..].copy_from_slice(solution.factor);
+                *offset = step.center() + solution.offset;
+                Ok(())
+            },
+        )?;
         let yes = scoring.unobserved_weight.map(|_| 1.0);
         let labels = table
             .users()
@@ -206,16 +201,11 @@ impl UserSide {
         l2_penalty: f64,
         item_factors: &mut [f64],
     ) -> Result<()> {
-        item_factors
-            .par_chunks_mut(self.dim)
-            .enumerate()
-            .try_for_each_init(
-                || ItemScratch::new(self.dim),
-                |scratch, (item, factor)| {
-                    let scratch = scratch.as_mut().map_err(|e| *e)?;
-                    scratch.solve(self, by_item.item(item), l2_penalty, factor)
-                },
-            )?;
+        parallel::try_for_each(
+            item_factors.chunks_mut(self.dim).enumerate(),
+            || ItemScratch::new(self.dim),
+            |scratch, (item, factor)| scratch.solve(self, by_item.item(item), l2_penalty, factor),
+        )?;
         Ok(())
     }
 }

@@ -1,9 +1,8 @@
 //! Item biases and taste factors from public ratings, for an [`ItemPrior`](crate::ItemPrior).
 //! Nothing here is private.
 
-use dp_core::{Interactions, ParamError, params};
+use dp_core::{Interactions, ParamError, parallel, params};
 use dp_linalg::{cholesky_in_place, cholesky_solve_in_place};
-use rayon::prelude::*;
 
 use crate::Result;
 use crate::factorization::initial_factors;
@@ -266,11 +265,12 @@ impl Rows {
             means: vec![0.0; self.len() * dim],
             covariances: vec![0.0; self.len() * dim * dim],
         };
-        let rows = (found.means.par_chunks_mut(dim))
-            .zip(found.covariances.par_chunks_mut(dim * dim))
-            .zip(means.par_chunks(dim));
-        rows.enumerate().try_for_each_init(
-            || vec![0.0; dim * dim],
+        let rows = (found.means.chunks_mut(dim))
+            .zip(found.covariances.chunks_mut(dim * dim))
+            .zip(means.chunks(dim));
+        parallel::try_for_each(
+            rows.enumerate(),
+            || Ok(vec![0.0; dim * dim]),
             |matrix, (row, ((x, covariance), mean))| {
                 matrix.fill(0.0);
                 for at in self.range(row) {
@@ -322,7 +322,7 @@ impl Rows {
             });
             each.sum()
         };
-        let sums: Vec<f64> = (0..self.len()).into_par_iter().map(of_user).collect();
+        let sums = parallel::map(self.len(), of_user);
         sums.iter().sum::<f64>() / self.values.len() as f64
     }
 }

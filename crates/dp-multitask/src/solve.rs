@@ -1,9 +1,9 @@
 //! Many small systems with noisy matrices: a separate matrix for each, or one for all.
 
+use dp_core::parallel;
 use dp_linalg::{
     PsdBatchScratch, SymmetricEigen, psd_part_plus_ridge_solve_batch, symmetric_eigen,
 };
-use rayon::prelude::*;
 
 /// Number of systems that a thread collects before it solves them: a multiple of the vector lanes,
 /// so that few lanes stay empty when some matrices need no eigenvalues.
@@ -22,11 +22,10 @@ pub(crate) fn solve_systems(
     rhs: &mut [f64],
     system: impl Fn(usize, &mut [f64], &mut [f64]) -> f64 + Sync,
 ) -> Result<(), dp_linalg::Error> {
-    let chunks = rhs.par_chunks_mut(SYSTEMS_AT_ONCE * dim).enumerate();
-    chunks.try_for_each_init(
-        || (PsdBatchScratch::new(dim), Vec::new(), Vec::new()),
+    parallel::try_for_each(
+        rhs.chunks_mut(SYSTEMS_AT_ONCE * dim).enumerate(),
+        || Ok((PsdBatchScratch::new(dim)?, Vec::new(), Vec::new())),
         |(scratch, matrices, ridges), (chunk, rows)| {
-            let scratch = scratch.as_mut().map_err(|e| *e)?;
             matrices.resize(rows.len() * dim, 0.0);
             ridges.clear();
             let each = matrices
@@ -69,8 +68,8 @@ impl PooledSolve {
     /// above 0.
     pub(crate) fn solve(&self, rhs: &mut [f64], weights: &[f64], ridge: f64) {
         let dim = self.dim;
-        let rows = rhs.par_chunks_exact_mut(dim).zip(weights);
-        rows.for_each_init(
+        parallel::for_each_with(
+            rhs.chunks_mut(dim).zip(weights),
             || vec![0.0; dim],
             |turned, (row, &weight)| {
                 let vectors = self.eigen.vectors.chunks_exact(dim);

@@ -4,9 +4,8 @@
 //! that user's contribution reads it: an entry is found by the key of the user's row. A row of
 //! another table has no entry, and its numbers are recomputed with the same result.
 
-use dp_core::{PerUser, UserRow, UserSamples};
+use dp_core::{PerUser, UserRow, UserSamples, parallel};
 use dp_linalg::prefetch;
-use rayon::prelude::*;
 
 use crate::batched::{USERS, UserBlock};
 use crate::user_rows::UserCells;
@@ -75,8 +74,8 @@ impl Cache {
         if numbers.len() != len {
             numbers = vec![0.0; len];
         }
-        let tasks = numbers.par_chunks_mut(USERS_PER_TASK * width);
-        tasks.enumerate().for_each(|(task, part)| {
+        let tasks = numbers.chunks_mut(USERS_PER_TASK * width);
+        parallel::for_each(tasks.enumerate(), |(task, part)| {
             let mut own = scratch();
             let blocks = part.chunks_mut(USERS * width);
             for (first, out) in (task * USERS_PER_TASK..).step_by(USERS).zip(blocks) {

@@ -1,9 +1,8 @@
 //! DP-SGD with one pass per item and step: Algorithm 6.
 
 use dp_accounting::{CertificateBuilder, Requests};
-use dp_core::{Adjacency, Interactions, Private, ShapeError, UserRow, params};
+use dp_core::{Adjacency, Interactions, Private, ShapeError, UserRow, parallel, params};
 use dp_mechanism::{PoissonSampling, Run, SparseBuffer, Trainer, VectorContribution};
-use rayon::prelude::*;
 
 use crate::encoder::{JacobianEntry, Optimiser, OptimiserState, PublicEncoder, SparseRows};
 use crate::features::in_public_range;
@@ -467,15 +466,15 @@ impl Passes {
         let mut vectors = vec![0.0; items.len() * dim];
         encoder.forward(&items, &mut vectors)?;
         let sizes = (encoder.parameters().len() / dim, encoder.n_products());
-        let jacobians = items.par_iter().map(|&item| {
+        let jacobians = parallel::map(items.len(), |at| {
             let mut entries = Vec::new();
-            encoder.jacobian(item, &mut entries)?;
+            encoder.jacobian(items[at], &mut entries)?;
             check_entries(&entries, sizes)?;
             Ok(entries)
         });
         Ok(Self {
             dim,
-            jacobians: jacobians.collect::<Result<_>>()?,
+            jacobians: jacobians.into_iter().collect::<Result<_>>()?,
             vectors,
         })
     }

@@ -3,13 +3,12 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use dp_core::{ParamError, ShapeError, params};
-use rayon::prelude::*;
+use dp_core::{ParamError, ShapeError, parallel, params};
 
 use crate::Result;
 
-/// Number of rows that one thread processes at least.
-pub(crate) const AT_LEAST: usize = 256;
+/// Number of rows in one task.
+pub(crate) const ROWS_AT_ONCE: usize = 256;
 
 /// A kernel over `m` items, symmetric and positive semidefinite. Public.
 pub trait ItemKernel {
@@ -283,8 +282,8 @@ impl FeatureKernel {
         params::finite_positive("1 - own_share", 1.0 - own_share)?;
         let holders = holders(features);
         let mut entries = vec![0.0; n * n];
-        let rows = entries.par_chunks_exact_mut(n).enumerate();
-        rows.for_each(|(item, row)| {
+        let rows = entries.chunks_exact_mut(n).enumerate();
+        parallel::for_each(rows, |(item, row)| {
             for (feature, weight) in features.item(item) {
                 for &(other, w) in &holders[&feature] {
                     row[other as usize] += weight * w;
@@ -336,16 +335,14 @@ impl FeatureKernel {
 
     /// `out = K g` for `g` of shape `(m, dim)`, row-major.
     pub(crate) fn apply(&self, dim: usize, g: &[f64], out: &mut [f64]) {
-        out.par_chunks_exact_mut(dim)
-            .enumerate()
-            .for_each(|(item, out)| {
-                out.fill(0.0);
-                for (&k, g) in self.row(item).iter().zip(g.chunks_exact(dim)) {
-                    if k != 0.0 {
-                        out.iter_mut().zip(g).for_each(|(o, g)| *o += k * g);
-                    }
+        parallel::for_each(out.chunks_exact_mut(dim).enumerate(), |(item, out)| {
+            out.fill(0.0);
+            for (&k, g) in self.row(item).iter().zip(g.chunks_exact(dim)) {
+                if k != 0.0 {
+                    out.iter_mut().zip(g).for_each(|(o, g)| *o += k * g);
                 }
-            });
+            }
+        });
     }
 }
 
@@ -460,9 +457,14 @@ impl SparseKernel {
     /// `X theta`, shape `(m, dim)`, for `theta` of shape `(p, dim)`.
     pub(crate) fn feature_values(&self, dim: usize, theta: &[f64]) -> Vec<f64> {
         let mut out = vec![0.0; self.rows.len() * dim];
-        let each = out.par_chunks_exact_mut(dim).zip(&self.rows);
-        let each = each.with_min_len(AT_LEAST);
-        each.for_each(|(out, row)| add_features(dim, theta, row, out));
+        let parts = out
+            .chunks_mut(ROWS_AT_ONCE * dim)
+            .zip(self.rows.chunks(ROWS_AT_ONCE));
+        parallel::for_each(parts, |(out, rows)| {
+            for (out, row) in out.chunks_exact_mut(dim).zip(rows) {
+                add_features(dim, theta, row, out);
+            }
+        });
         out
     }
 
@@ -491,12 +493,18 @@ impl ItemKernel for SparseKernel {
 
     fn apply(&self, dim: usize, g: &[f64], out: &mut [f64]) {
         let theta = self.feature_sums(dim, g);
-        let each = out.par_chunks_exact_mut(dim).zip(g.par_chunks_exact(dim));
-        let each = each.zip(&self.rows).with_min_len(AT_LEAST);
-        each.for_each(|((out, g), row)| {
-            out.iter_mut().zip(g).for_each(|(o, g)| *o = self.own * g);
-            add_features(dim, &theta, row, out);
-        });
+        let parts = out
+            .chunks_mut(ROWS_AT_ONCE * dim)
+            .zip(g.chunks(ROWS_AT_ONCE * dim));
+        parallel::for_each(
+            parts.zip(self.rows.chunks(ROWS_AT_ONCE)),
+            |((out, g), rows)| {
+                out.iter_mut().zip(g).for_each(|(o, g)| *o = self.own * g);
+                for (out, row) in out.chunks_exact_mut(dim).zip(rows) {
+                    add_features(dim, &theta, row, out);
+                }
+            },
+        );
     }
 }
 

@@ -1,13 +1,12 @@
 //! Sufficient statistics perturbation: Algorithms 2 to 5.
 
 use dp_accounting::{CertificateBuilder, ReleaseRequest, Requests};
-use dp_core::{Adjacency, Interactions, Private, ReplaceFactor, UserRow, params};
+use dp_core::{Adjacency, Interactions, Private, ReplaceFactor, UserRow, parallel, params};
 use dp_linalg::{packed_len, project_psd_in_place, unpack_symmetric};
 use dp_mechanism::{
     FactorBuffer, FactorContribution, GramGrids, GramLayout, GramSums, PoissonSampling,
     ReleasedGrams, Run, SparseBuffer, Trainer, VectorContribution,
 };
-use rayon::prelude::*;
 
 use crate::learn::StatisticsLearner;
 use crate::problem::{UnitValues, Vectors};
@@ -682,9 +681,11 @@ impl ItemStatistics {
     /// [`crate::Error::Linalg`] when a matrix is not finite.
     pub fn project_psd(&mut self) -> Result<()> {
         let dim = self.dim;
-        let matrices = self.matrices.par_chunks_exact_mut(dim * dim);
-        matrices.try_for_each(|matrix| project_psd_in_place(matrix, dim).map(|_| ()))?;
-        Ok(())
+        parallel::try_for_each(
+            self.matrices.chunks_exact_mut(dim * dim),
+            || Ok(()),
+            |(), matrix| Ok(project_psd_in_place(matrix, dim).map(|_| ())?),
+        )
     }
 
     /// `out = A v - b` for one item.

@@ -1,13 +1,11 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 
-use rayon::prelude::*;
-
 use super::{
     Block, Chunk, Columns, ColumnsWriter, Interactions, MergedBlock, Records, Rows, Scratch, Spill,
     UserIds, UserNumbers,
 };
-use crate::{Result, ShapeError};
+use crate::{Result, ShapeError, parallel};
 
 /// Counts of what the merge left out. Private: for internal reports only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -176,7 +174,7 @@ impl InteractionsBuilder {
         let (mut items, mut values) = (Vec::with_capacity(n_given), Vec::with_capacity(n_given));
         let merged: Result<_, Infallible> = self.merge(
             None,
-            rayon::current_num_threads(),
+            parallel::n_threads(),
             |block| Ok(block.chunks),
             |of| {
                 items.extend_from_slice(&of.items);
@@ -212,10 +210,13 @@ impl InteractionsBuilder {
                 Ok((block, chunks))
             });
             let loaded: Vec<(usize, Vec<Chunk>)> = loaded.collect::<Result<_, E>>()?;
-            let merged = loaded
-                .into_par_iter()
-                .map(|(block, chunks)| MergedBlock::new(block, chunks, &rows, columns));
-            for merged in merged.collect::<Vec<_>>() {
+            let mut merged = Vec::new();
+            merged.resize_with(loaded.len(), MergedBlock::default);
+            let tasks = loaded.into_iter().zip(&mut merged);
+            parallel::for_each(tasks, |((block, chunks), merged)| {
+                *merged = MergedBlock::new(block, chunks, &rows, columns);
+            });
+            for merged in merged {
                 keep(&merged)?;
                 offsets.extend(merged.ends.iter().map(|end| n_kept + end));
                 n_kept += merged.items.len();
@@ -361,7 +362,7 @@ impl SpillingBuilder {
         let scratch = spill.as_ref().map(|spill| &spill.scratch);
         let mut records = ColumnsWriter::new(scratch, self.collected.records.len())?;
         // where memory is limited, one block after another
-        let n_together = spill.as_ref().map_or(rayon::current_num_threads(), |_| 1);
+        let n_together = spill.as_ref().map_or(parallel::n_threads(), |_| 1);
         let (mut table, dropped) = self.collected.merge(
             columns,
             n_together,

@@ -10,9 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub use builder::{DroppedRecords, InteractionsBuilder, SpillingBuilder};
 pub use columns::Scratch;
 use columns::{Columns, ColumnsWriter, SpillFile};
-use rayon::prelude::*;
 
-use crate::{Result, ScratchError};
+use crate::{Result, ScratchError, parallel};
 
 /// One user's records: the data that a per-user contribution may use.
 ///
@@ -423,10 +422,10 @@ impl Interactions {
         };
         let mut parts = (0..n_parts).map(|_| empty()).collect::<Result<Vec<_>>>()?;
         let stretches = self.stretches();
-        for together in stretches.chunks(rayon::current_num_threads()) {
-            let dealt = together.par_iter().map(|users| {
+        for together in stretches.chunks(parallel::n_threads()) {
+            let dealt = parallel::map(together.len(), |at| {
                 let mut own: Vec<_> = (0..n_parts).map(|_| MergedBlock::default()).collect();
-                for user in users.clone() {
+                for user in together[at].clone() {
                     let mut part = part_of(user);
                     for (item, value) in self.user(user).iter() {
                         if let Some(of) = own.get_mut(part(item, value)) {
@@ -438,7 +437,7 @@ impl Interactions {
                 }
                 own
             });
-            for own in dealt.collect::<Vec<_>>() {
+            for own in dealt {
                 for (of, (records, offsets)) in own.iter().zip(&mut parts) {
                     let before = records.len();
                     records.extend(&of.items, &of.values)?;

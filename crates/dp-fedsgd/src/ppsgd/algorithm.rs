@@ -477,7 +477,7 @@ impl<'r, O: PersonalizedObjective> Rounds<'r, O> {
         let everybody = self.fit.everybody_trains();
         // each step is made once: on one thread by the sum, when it reaches the user; otherwise
         // before the sum, in smaller tasks
-        let by_sum = rayon::current_num_threads() == 1;
+        let by_sum = dp_core::parallel::n_threads() == 1;
         if everybody && !by_sum {
             work.train_all();
         }

@@ -3,17 +3,13 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use dp_core::{Interactions, InteractionsBuilder, PerUser, UserRow};
+use dp_core::{Interactions, InteractionsBuilder, PerUser, UserRow, parallel};
 use dp_linalg::{PlainLoops, with_vector_instructions};
 use dp_mechanism::{SparseBuffer, VectorContribution};
-use rayon::prelude::*;
 
 use super::RoundLayout;
 use crate::objective::{Gradients, PersonalizedObjective, Point, sum_of};
 use crate::{BatchReduction, Minibatch, UserBatches};
-
-/// Minimum number of users per task.
-const USERS_PER_TASK: usize = 16;
 
 /// One user's side of a run.
 ///
@@ -275,17 +271,14 @@ impl<O: PersonalizedObjective> RoundWork<'_, O> {
     pub(super) fn train_all(&self) {
         let table = self.batches.table().expose();
         let scratch = || StepScratch::new(self.batches.n_features());
-        (0..table.n_users())
-            .into_par_iter()
-            .with_min_len(USERS_PER_TASK)
-            .for_each_init(scratch, |scratch, user| {
-                if cfg!(debug_assertions) {
-                    *scratch = StepScratch::new(self.batches.n_features()); // a scratch that keeps state would show
-                }
-                if let Some(mut state) = self.states.at(user) {
-                    self.make_step(&mut state, table.user(user), scratch);
-                }
-            });
+        parallel::for_each_with(0..table.n_users(), scratch, |own, user| {
+            if cfg!(debug_assertions) {
+                *own = scratch(); // a scratch that keeps state would show
+            }
+            if let Some(mut state) = self.states.at(user) {
+                self.make_step(&mut state, table.user(user), own);
+            }
+        });
     }
 
     /// The user's step of this round, made now or before.

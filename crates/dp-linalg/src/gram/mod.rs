@@ -6,6 +6,7 @@ use crate::kernels::{
     turned_len, unturn,
 };
 use crate::packed::{mirror_upper, pack_upper, packed_len};
+use crate::real::Compiled;
 use crate::{AlignedVec, Error, Real, Result};
 
 mod integers;
@@ -140,7 +141,7 @@ impl<T: Real> GramAccumulator<T> {
     /// [`Shape`](Error::Shape) if `rows` is not a whole number of rows.
     pub fn add_rows(&mut self, rows: &[T]) -> Result<()> {
         let n = self.count_rows("rows", rows)?;
-        self.sweep_rows(rows, n, None);
+        T::sweep_rows(self, rows, n, None);
         Ok(())
     }
 
@@ -153,7 +154,7 @@ impl<T: Real> GramAccumulator<T> {
     pub fn add_rows_with_rhs(&mut self, rows: &[T], labels: &[T]) -> Result<()> {
         let n = self.count_rows("rows", rows)?;
         check_len("labels", labels.len(), n)?;
-        self.sweep_rows(rows, n, Some(labels));
+        T::sweep_rows(self, rows, n, Some(labels));
         Ok(())
     }
 
@@ -171,7 +172,7 @@ impl<T: Real> GramAccumulator<T> {
         weights: Option<&[T]>,
     ) -> Result<()> {
         self.check_gather(factors, indices, weights)?;
-        self.sweep_gathered(factors, indices, weights, None);
+        T::sweep_gathered(self, factors, indices, weights, None);
         Ok(())
     }
 
@@ -190,7 +191,7 @@ impl<T: Real> GramAccumulator<T> {
     ) -> Result<()> {
         self.check_gather(factors, indices, weights)?;
         check_len("labels", labels.len(), indices.len())?;
-        self.sweep_gathered(factors, indices, weights, Some(labels));
+        T::sweep_gathered(self, factors, indices, weights, Some(labels));
         Ok(())
     }
 
@@ -243,93 +244,100 @@ impl<T: Real> GramAccumulator<T> {
         }
         Ok(())
     }
+}
 
-    /// Rows are read in place, where the last vector of a row extends into the next row. The last
-    /// few, for which it would extend beyond the slice, go through the buffer.
-    fn sweep_rows(&mut self, rows: &[T], n: usize, labels: Option<&[T]>) {
-        let (dim, width) = (self.dim, self.width);
-        let turned = if n < TURNED_ROWS {
-            &mut [][..]
+/// Rows are read in place, where the last vector of a row extends into the next row. The last
+/// few, for which it would extend beyond the slice, go through the buffer.
+pub(crate) fn sweep_rows<T: Compiled>(
+    sums: &mut GramAccumulator<T>,
+    rows: &[T],
+    n: usize,
+    labels: Option<&[T]>,
+) {
+    let (dim, width) = (sums.dim, sums.width);
+    let turned = if n < TURNED_ROWS {
+        &mut [][..]
+    } else {
+        &mut sums.turned[..]
+    };
+    let direct = Rows::<T>::readable(rows.len(), dim, n, width);
+    let mut start = 0;
+    while start < n {
+        let block = if start < direct {
+            let count = sums.block_rows.min(direct - start);
+            Rows::new(&rows[start * dim..], dim, count, width)
         } else {
-            &mut self.turned[..]
+            let count = sums.block_rows.min(n - start);
+            let padded = &mut sums.rows[..count * width];
+            pad_rows(
+                &rows[start * dim..(start + count) * dim],
+                dim,
+                padded,
+                width,
+            );
+            Rows::new(padded, width, count, width)
         };
-        let direct = Rows::<T>::readable(rows.len(), dim, n, width);
-        let mut start = 0;
-        while start < n {
-            let block = if start < direct {
-                let count = self.block_rows.min(direct - start);
-                Rows::new(&rows[start * dim..], dim, count, width)
-            } else {
-                let count = self.block_rows.min(n - start);
-                let padded = &mut self.rows[..count * width];
-                pad_rows(
-                    &rows[start * dim..(start + count) * dim],
-                    dim,
-                    padded,
-                    width,
-                );
-                Rows::new(padded, width, count, width)
-            };
-            let end = start + block.count();
-            let block = Block {
-                left: block,
-                right: block,
-                labels: labels.map(|labels| &labels[start..end]),
-                prefetch: Prefetch::NONE,
-            };
-            block.add_to(self.isa, dim, (&mut self.gram, &mut *turned), &mut self.rhs);
-            start = end;
-        }
-        unturn(turned, &mut self.gram, width);
+        let end = start + block.count();
+        let block = Block {
+            left: block,
+            right: block,
+            labels: labels.map(|labels| &labels[start..end]),
+            prefetch: Prefetch::NONE,
+        };
+        block.add_to(sums.isa, dim, (&mut sums.gram, &mut *turned), &mut sums.rhs);
+        start = end;
     }
+    unturn(turned, &mut sums.gram, width);
+}
 
-    fn sweep_gathered(
-        &mut self,
-        factors: &[T],
-        indices: &[u32],
-        weights: Option<&[T]>,
-        labels: Option<&[T]>,
-    ) {
-        let (dim, width) = (self.dim, self.width);
-        let turned = if indices.len() < TURNED_ROWS {
-            &mut [][..]
-        } else {
-            &mut self.turned[..]
-        };
-        for start in (0..indices.len()).step_by(GATHER_ROWS) {
-            let end = indices.len().min(start + GATHER_ROWS);
-            let next = indices.len().min(end + GATHER_ROWS);
-            let chosen = &indices[start..end];
-            let labels = labels.map(|labels| &labels[start..end]);
-            let prefetch = Prefetch::new(factors, &indices[end..next], dim);
-            if let (None, Some(rows)) = (weights, ChosenRows::new(factors, chosen, dim, width)) {
-                let block = Block {
-                    left: rows,
-                    right: rows,
-                    labels,
-                    prefetch,
-                };
-                block.add_to(self.isa, dim, (&mut self.gram, &mut *turned), &mut self.rhs);
-                continue;
-            }
-            let scaled = weights.map(|weights| (&weights[start..end], &mut self.scaled[..]));
-            let gather = Gather::new(factors, chosen, dim, width, &mut self.rows, scaled);
-            T::run(self.isa, gather);
-
-            let right = Rows::new(&self.rows, width, end - start, width);
+/// Rows are read in place if they have no weights and the last vector of none extends beyond the
+/// slice.
+pub(crate) fn sweep_gathered<T: Compiled>(
+    sums: &mut GramAccumulator<T>,
+    factors: &[T],
+    indices: &[u32],
+    weights: Option<&[T]>,
+    labels: Option<&[T]>,
+) {
+    let (dim, width) = (sums.dim, sums.width);
+    let turned = if indices.len() < TURNED_ROWS {
+        &mut [][..]
+    } else {
+        &mut sums.turned[..]
+    };
+    for start in (0..indices.len()).step_by(GATHER_ROWS) {
+        let end = indices.len().min(start + GATHER_ROWS);
+        let next = indices.len().min(end + GATHER_ROWS);
+        let chosen = &indices[start..end];
+        let labels = labels.map(|labels| &labels[start..end]);
+        let prefetch = Prefetch::new(factors, &indices[end..next], dim);
+        if let (None, Some(rows)) = (weights, ChosenRows::new(factors, chosen, dim, width)) {
             let block = Block {
-                left: match weights {
-                    Some(_) => Rows::new(&self.scaled, width, end - start, width),
-                    None => right,
-                },
-                right,
+                left: rows,
+                right: rows,
                 labels,
                 prefetch,
             };
-            block.add_to(self.isa, dim, (&mut self.gram, &mut *turned), &mut self.rhs);
+            block.add_to(sums.isa, dim, (&mut sums.gram, &mut *turned), &mut sums.rhs);
+            continue;
         }
-        unturn(turned, &mut self.gram, width);
+        let scaled = weights.map(|weights| (&weights[start..end], &mut sums.scaled[..]));
+        let gather = Gather::new(factors, chosen, dim, width, &mut sums.rows, scaled);
+        T::run(sums.isa, gather);
+
+        let right = Rows::new(&sums.rows, width, end - start, width);
+        let block = Block {
+            left: match weights {
+                Some(_) => Rows::new(&sums.scaled, width, end - start, width),
+                None => right,
+            },
+            right,
+            labels,
+            prefetch,
+        };
+        block.add_to(sums.isa, dim, (&mut sums.gram, &mut *turned), &mut sums.rhs);
     }
+    unturn(turned, &mut sums.gram, width);
 }
 
 /// Rows that are summed in one sweep; weights are included in `left`.
@@ -340,7 +348,7 @@ struct Block<'a, T, R> {
     prefetch: Prefetch<'a>,
 }
 
-impl<T: Real, R: RowSource<T>> Block<'_, T, R> {
+impl<T: Compiled, R: RowSource<T>> Block<'_, T, R> {
     /// `sums`: those of the products, and those of the turned products.
     fn add_to(self, isa: InstructionSet, dim: usize, sums: (&mut [T], &mut [T]), rhs: &mut [T]) {
         let Self {
@@ -360,7 +368,7 @@ impl<T: Real, R: RowSource<T>> Block<'_, T, R> {
 }
 
 /// Copies rows of `dim` into rows of `width`, padded with zeros.
-fn pad_rows<T: Real>(rows: &[T], dim: usize, padded: &mut [T], width: usize) {
+fn pad_rows<T: Compiled>(rows: &[T], dim: usize, padded: &mut [T], width: usize) {
     for (to, row) in padded.chunks_exact_mut(width).zip(rows.chunks_exact(dim)) {
         to[..dim].copy_from_slice(row);
         to[dim..].fill(T::default());

@@ -1,12 +1,7 @@
-use dp_core::{DpEvent, ParamError};
-
-use rayon::prelude::*;
+use dp_core::{DpEvent, ParamError, parallel};
 
 use super::{ClientSample, RoundKey};
 use crate::{Error, NoiseSource, Result};
-
-/// Number of coins tossed by one task.
-const COINS_PER_TASK: usize = 1 << 12;
 
 /// 2^64: the number of values of one random word.
 const WORD_VALUES: f64 = 18_446_744_073_709_551_616.0;
@@ -145,10 +140,9 @@ impl PoissonSampling {
         let threshold = self.threshold;
         #[cfg(privacy_mutants)]
         let threshold = crate::mutants::threshold(threshold);
-        let coins = (0..n_clients).into_par_iter().with_min_len(COINS_PER_TASK);
-        let heads: Vec<bool> = coins
-            .map(|client| u128::from(key.coin(id(client))) < threshold)
-            .collect();
+        let heads = parallel::map(n_clients, |client| {
+            u128::from(key.coin(id(client))) < threshold
+        });
         // every index is written, and the end advances on a hit: the same work for either outcome
         let mut indices = vec![0; n_clients];
         let mut n_drawn = 0_usize;

@@ -2,9 +2,8 @@
 
 use std::ops::Range;
 
-use dp_core::{ItemEntry, ItemMajor};
+use dp_core::{ItemEntry, ItemMajor, parallel};
 use dp_linalg::{GramAccumulator, packed_len};
-use rayon::prelude::*;
 
 use super::factors::BoundedFactors;
 use super::grids::GramGrids;
@@ -24,21 +23,20 @@ pub(super) fn gather_items(
     let largest = grids.matrix().l2_bound().max(grids.rhs().l2_bound());
     let rows = EXACT_LIMIT.checked_div(largest).unwrap_or(1).max(1);
     let rows_between_spills = usize::try_from(rows).unwrap_or(usize::MAX);
-    matrices
-        .par_chunks_mut(packed_len(dim))
-        .zip(rhs.par_chunks_mut(dim))
-        .enumerate()
-        .try_for_each_init(
-            || ItemScratch::new(dim),
-            |scratch, (item, (matrix, rhs))| {
-                let scratch = scratch.as_mut().map_err(|error| *error)?;
-                for run in own(item_major.item(item), &bounded.users).chunks(rows_between_spills) {
-                    scratch.add_run(run, bounded)?;
-                    scratch.spill(matrix, rhs)?;
-                }
-                Ok(())
-            },
-        )
+    let items = matrices
+        .chunks_mut(packed_len(dim))
+        .zip(rhs.chunks_mut(dim));
+    parallel::try_for_each(
+        items.enumerate(),
+        || Ok(ItemScratch::new(dim)?),
+        |scratch, (item, (matrix, rhs))| {
+            for run in own(item_major.item(item), &bounded.users).chunks(rows_between_spills) {
+                scratch.add_run(run, bounded)?;
+                scratch.spill(matrix, rhs)?;
+            }
+            Ok(())
+        },
+    )
 }
 
 /// One thread's records of the current item, and float accumulators.

@@ -2,13 +2,12 @@
 
 use std::ops::Range;
 
-use dp_core::{Interactions, UserRow};
-use rayon::prelude::*;
+use dp_core::{Interactions, UserRow, parallel};
 
 use super::grids::{GramGrids, GramLayout};
 use super::quantise::{integer, integer_label, integer_norm, narrow, quantise_record};
 use crate::Result;
-use crate::contribution::{FactorBuffer, FactorContribution};
+use crate::contribution::{AnyContribution, Contributor, FactorBuffer, FactorContribution};
 use crate::sum_backend::fetch_next;
 
 /// Number of users processed by one task.
@@ -58,13 +57,13 @@ pub(super) struct BoundedFactors {
 }
 
 /// Runs the contribution of each of `users` and keeps what stays within the bounds.
-pub(super) fn bounded_factors<C: FactorContribution>(
+pub(super) fn bounded_factors(
     data: &Interactions,
     users: Range<usize>,
     grids: &GramGrids,
-    contribution: &C,
+    dim: usize,
+    contribution: &dyn AnyContribution<FactorBuffer>,
 ) -> Result<BoundedFactors> {
-    let dim = contribution.dim();
     let first_record = data.user_range(users.start).start;
     let last_record = data.user_range(users.end.saturating_sub(1)).end;
     let n_records = last_record.saturating_sub(first_record);
@@ -78,9 +77,11 @@ pub(super) fn bounded_factors<C: FactorContribution>(
         &mut scales,
         &mut labels,
     );
-    tasks.into_par_iter().try_for_each_init(
-        || UserScratch::new(contribution),
-        |scratch, task| task.run(data, grids, contribution, scratch),
+    let fetch = contribution.reads_features();
+    parallel::try_for_each(
+        tasks,
+        || Ok(UserScratch::new(contribution)),
+        |scratch, task| task.run(data, grids, (dim, fetch), scratch),
     )?;
     Ok(BoundedFactors {
         dim,
@@ -93,16 +94,16 @@ pub(super) fn bounded_factors<C: FactorContribution>(
 }
 
 /// Working memory of one thread.
-struct UserScratch<S> {
-    own: S,
+struct UserScratch<'a> {
+    contribute: Contributor<'a, FactorBuffer>,
     buffer: FactorBuffer,
     norms: Vec<f64>,
 }
 
-impl<S> UserScratch<S> {
-    fn new<C: FactorContribution<Scratch = S>>(contribution: &C) -> Self {
+impl<'a> UserScratch<'a> {
+    fn new(contribution: &'a dyn AnyContribution<FactorBuffer>) -> Self {
         Self {
-            own: contribution.scratch(),
+            contribute: contribution.contributor(),
             buffer: FactorBuffer::default(),
             norms: Vec::new(),
         }
@@ -118,18 +119,18 @@ struct UserTask<'a> {
 }
 
 impl UserTask<'_> {
-    fn run<C: FactorContribution>(
+    fn run(
         self,
         data: &Interactions,
         grids: &GramGrids,
-        contribution: &C,
-        scratch: &mut UserScratch<C::Scratch>,
+        (dim, fetch): (usize, bool),
+        scratch: &mut UserScratch<'_>,
     ) -> Result<()> {
         let (mut scales, mut labels) = (self.scales, self.labels);
-        let factors = self.factors.chunks_exact_mut(contribution.dim());
+        let factors = self.factors.chunks_exact_mut(dim);
         for (user, factor) in (self.first_user..).zip(factors) {
             let row = data.user(user);
-            if contribution.reads_features() {
+            if fetch {
                 fetch_next(data, user);
             }
             let (own_scales, own_labels);
@@ -140,7 +141,7 @@ impl UserTask<'_> {
                 scales: own_scales,
                 labels: own_labels,
             };
-            out.fill(grids, contribution, row, scratch)?;
+            out.fill(grids, row, scratch)?;
         }
         Ok(())
     }
@@ -182,19 +183,15 @@ struct BoundedUser<'a> {
 
 impl BoundedUser<'_> {
     /// Contribution, quantisation (K6), exact check (K7). A user above a bound is zeroed.
-    fn fill<C: FactorContribution>(
+    fn fill(
         self,
         grids: &GramGrids,
-        contribution: &C,
         row: UserRow<'_>,
-        scratch: &mut UserScratch<C::Scratch>,
+        scratch: &mut UserScratch<'_>,
     ) -> Result<()> {
         let buffer = &mut scratch.buffer;
-        buffer.reset(contribution.dim(), row.len());
-        if cfg!(debug_assertions) {
-            scratch.own = contribution.scratch(); // makes tests detect what a user leaves in the scratch memory
-        }
-        contribution.contribute(row, &mut scratch.own, buffer);
+        buffer.reset(self.factor.len(), row.len());
+        (scratch.contribute)(row, buffer);
         // a contribution that resized its buffers still cannot contribute more than the user's
         // records
         buffer.factor.resize(self.factor.len(), 0.0);
@@ -282,7 +279,17 @@ pub fn gram_contribution<C: FactorContribution>(
     contribution: &C,
     user: UserRow<'_>,
 ) -> Result<GramContribution> {
-    let dim = super::grids::check_dim(contribution.dim())?;
+    integers_of_one(grids, contribution.dim(), contribution, user)
+}
+
+/// The same for a contribution of any type, with factors of length `dim`.
+pub(crate) fn integers_of_one(
+    grids: &GramGrids,
+    dim: usize,
+    contribution: &dyn AnyContribution<FactorBuffer>,
+    user: UserRow<'_>,
+) -> Result<GramContribution> {
+    let dim = super::grids::check_dim(dim)?;
     let mut factor = vec![0.0; dim];
     let (mut scales, mut labels) = (vec![0.0; user.len()], vec![0.0; user.len()]);
     let out = BoundedUser {
@@ -290,12 +297,7 @@ pub fn gram_contribution<C: FactorContribution>(
         scales: &mut scales,
         labels: &mut labels,
     };
-    out.fill(
-        grids,
-        contribution,
-        user,
-        &mut UserScratch::new(contribution),
-    )?;
+    out.fill(grids, user, &mut UserScratch::new(contribution))?;
     let mut integers = vec![0.0; user.len().saturating_mul(dim)];
     if grids.layout() == GramLayout::Pooled {
         scales.fill(1.0); // they are integers already

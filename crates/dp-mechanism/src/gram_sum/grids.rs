@@ -113,7 +113,7 @@ impl GramGrids {
 /// Labels are clamped to this: exact in an f32.
 pub(super) const LABEL_LIMIT: f64 = (1 << 24) as f64;
 
-pub(super) fn check_dim(dim: usize) -> Result<usize> {
+pub(crate) fn check_dim(dim: usize) -> Result<usize> {
     Ok(params::in_range(
         "dim",
         dim,

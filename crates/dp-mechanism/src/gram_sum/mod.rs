@@ -11,14 +11,16 @@ use dp_core::params::same_size;
 use dp_core::{Interactions, Private};
 use dp_linalg::packed_len;
 
-use crate::contribution::FactorContribution;
+use crate::contribution::{AnyContribution, FactorBuffer, FactorContribution};
 use crate::payment::{check_spend, same_grid};
 use crate::release::ReleasedGrams;
 use crate::sum_backend::{InProcess, SumBackend, SumRequest, add_sums, sum_over_users};
 use crate::summed_users::SummedUsers;
 use crate::{NoiseSource, Result};
 
+pub(crate) use factors::integers_of_one;
 pub use factors::{GramContribution, gram_contribution};
+pub(crate) use grids::check_dim;
 pub use grids::{GramGrids, GramLayout};
 
 /// Exact integer sums `A_i = sum_j x_ij x_ij^T` and `b_i = sum_j l_ij x_ij` over the users `j`
@@ -83,17 +85,27 @@ impl GramSums {
     ///
     /// # Errors
     /// As [`accumulate`](Self::accumulate), and the errors of the backend.
-    pub fn accumulate_with<B: SumBackend + ?Sized, C: FactorContribution>(
-        backend: &B,
+    pub fn accumulate_with<C: FactorContribution>(
+        backend: &dyn SumBackend,
         data: &Private<Interactions>,
         grids: GramGrids,
         contribution: &C,
     ) -> Result<Self> {
+        Self::accumulate_any(backend, data, grids, contribution.dim(), contribution)
+    }
+
+    fn accumulate_any(
+        backend: &dyn SumBackend,
+        data: &Private<Interactions>,
+        grids: GramGrids,
+        dim: usize,
+        contribution: &dyn AnyContribution<FactorBuffer>,
+    ) -> Result<Self> {
         let data = data.expose();
-        let dim = grids::check_dim(contribution.dim())?;
+        let dim = check_dim(dim)?;
         let n = Self::n_coordinates(data.n_items(), dim, &grids);
-        let total = sum_over_users(backend, data, &SumRequest::alone(n), |shard| {
-            Self::shard_sum(shard, &grids, contribution)
+        let total = sum_over_users(backend, data, &SumRequest::alone(n), &|shard| {
+            Self::shard_sum(shard, &grids, dim, contribution)
         })?;
         Ok(Self {
             users: SummedUsers::of(data),
@@ -107,13 +119,13 @@ impl GramSums {
         n_matrix.saturating_add(n_rhs)
     }
 
-    /// The sum over the users of one shard, as one integer vector.
-    pub(crate) fn shard_sum<C: FactorContribution>(
+    /// The sum over the users of one shard, as one integer vector; `dim` has been checked.
+    pub(crate) fn shard_sum(
         shard: &Interactions,
         grids: &GramGrids,
-        contribution: &C,
+        dim: usize,
+        contribution: &dyn AnyContribution<FactorBuffer>,
     ) -> Result<Vec<i64>> {
-        let dim = grids::check_dim(contribution.dim())?;
         let (n_matrix, n_rhs) = lengths(shard.n_items(), dim, grids.layout());
         let mut sums = vec![0; n_matrix.saturating_add(n_rhs)];
         let (matrices, rhs) = sums.split_at_mut(n_matrix);
@@ -121,7 +133,7 @@ impl GramSums {
         // the next sum
         for shard in shard.blocks() {
             for users in factors::blocks(&shard) {
-                let bounded = factors::bounded_factors(&shard, users, grids, contribution)?;
+                let bounded = factors::bounded_factors(&shard, users, grids, dim, contribution)?;
                 let by_item = shard.item_major();
                 match grids.layout() {
                     GramLayout::PerItem => {

@@ -1,8 +1,7 @@
 //! A single matrix for all items: each user's integer factor once, and label times factor per item.
 
-use dp_core::ItemMajor;
+use dp_core::{ItemMajor, parallel};
 use dp_linalg::{GramAccumulator, add_gathered_rows, packed_len};
-use rayon::prelude::*;
 
 use super::accumulate::{add_exact, at, own};
 use super::factors::{BoundedFactors, within_bounds};
@@ -45,12 +44,10 @@ pub(super) fn gather_users(
 ) -> Result<()> {
     let dim = bounded.dim;
     let rows = exact_rows(grids.matrix().l2_bound()).min(USERS_AT_A_TIME);
-    let parts = bounded
-        .factors
-        .par_chunks(rows.saturating_mul(dim))
-        .map(|factors| outer_products(factors, dim));
-    for part in parts.collect::<Result<Vec<_>>>()? {
-        add_exact(matrix, &part);
+    let parts: Vec<&[f32]> = bounded.factors.chunks(rows.saturating_mul(dim)).collect();
+    let sum = |at: usize| outer_products(parts.get(at).copied().unwrap_or_default(), dim);
+    for part in parallel::map(parts.len(), sum) {
+        add_exact(matrix, &part?);
     }
     Ok(())
 }
@@ -77,8 +74,9 @@ pub(super) fn gather_labels(
     let dim = bounded.dim;
     let rows_between_spills = exact_rows(grids.rhs().l2_bound());
     let first_user = u32::try_from(bounded.users.start).unwrap_or(u32::MAX); // users are u32
-    rhs.par_chunks_mut(dim).enumerate().try_for_each_init(
-        || (Vec::new(), Vec::new(), vec![0.0; dim]),
+    parallel::try_for_each(
+        rhs.chunks_mut(dim).enumerate(),
+        || Ok((Vec::new(), Vec::new(), vec![0.0; dim])),
         |(users, labels, sum), (item, rhs)| {
             let records = own(item_major.item(item), &bounded.users);
             for run in records.chunks(rows_between_spills) {

@@ -1,81 +1,71 @@
 //! The exact sum over users: in f64 while that is exact, then in i64.
 
-use dp_core::{Interactions, UserRow};
+use dp_core::{Interactions, UserRow, parallel};
 use dp_linalg::{KroneckerAccumulator, packed_index, packed_len};
-use rayon::prelude::*;
 
 use super::grid::KroneckerGrid;
-use super::user::{KroneckerContribution, RowsBuffer, Shape, load_user};
+use super::user::{RowsBuffer, Shape, load_user};
 use crate::Result;
-use crate::sum_backend::{add_sums, fetch_next};
+use crate::contribution::{AnyContribution, Contributor};
+use crate::sum_backend::{fetch_next, total};
 
-/// Number of users summed by one task; large enough to make separate partial sums worthwhile.
+/// Number of users from which a separate partial sum is worthwhile.
 const USERS_PER_TASK: usize = 2048;
 /// Integers up to this limit are represented exactly in f64 sums.
 const EXACT_LIMIT: u64 = 1 << 51;
 
-/// The state of one task.
-struct Partial<S> {
+/// The state of one thread.
+struct Partial<'a> {
     sums: Vec<i64>,
     gram: KroneckerAccumulator,
     /// Number of users in `gram` since it was last emptied, and the maximum allowed.
     n_held: u64,
     most_held: u64,
     packed: Vec<f64>,
-    scratch: S,
+    contribute: Contributor<'a, RowsBuffer>,
     buffer: RowsBuffer,
 }
 
 /// `sum_u Z_u` over the upper triangle of side `d k`.
-pub(super) fn all_users<C: KroneckerContribution>(
+pub(super) fn all_users(
     data: &Interactions,
     shape: Shape,
     grid: &KroneckerGrid,
-    contribution: &C,
+    contribution: &dyn AnyContribution<RowsBuffer>,
 ) -> Result<Vec<i64>> {
-    let n = packed_len(shape.side());
-    (0..data.n_users())
-        .into_par_iter()
-        .with_min_len(USERS_PER_TASK)
-        .try_fold(
-            || None,
-            |partial, user| {
-                let mut partial = match partial {
-                    Some(partial) => partial,
-                    // boxed, because it is moved with every user
-                    None => Box::new(Partial::new(shape, grid, contribution)?),
-                };
+    let partials = parallel::try_fold(
+        data.n_users(),
+        USERS_PER_TASK,
+        || Partial::new(shape, grid, contribution),
+        |partial, mut users| {
+            users.try_for_each(|user| {
                 fetch_next(data, user);
-                partial.add(shape, grid, contribution, data.user(user))?;
-                Ok(Some(partial))
-            },
-        )
-        .map(
-            |partial: Result<Option<Box<Partial<C::Scratch>>>>| match partial? {
-                Some(partial) => partial.finish(shape),
-                None => Ok(vec![0; n]),
-            },
-        )
-        .try_reduce(|| vec![0; n], |mut a, b| add_sums(&mut a, &b).map(|()| a))
+                partial.add(shape, grid, data.user(user))
+            })
+        },
+    )?;
+    let sums = partials.into_iter().map(|partial| partial.finish(shape));
+    let sums = sums.collect::<Result<Vec<_>>>()?;
+    total(packed_len(shape.side()), sums.into_iter())
 }
 
 /// `Z_u` of one user.
-pub(super) fn one_user<C: KroneckerContribution>(
+pub(super) fn one_user(
     shape: Shape,
     grid: &KroneckerGrid,
-    contribution: &C,
+    contribution: &dyn AnyContribution<RowsBuffer>,
     user: UserRow<'_>,
 ) -> Result<Vec<i64>> {
     let mut partial = Partial::new(shape, grid, contribution)?;
-    partial.add(shape, grid, contribution, user)?;
+    partial.add(shape, grid, user)?;
     partial.finish(shape)
 }
 
-impl<S> Partial<S> {
-    fn new<C: KroneckerContribution<Scratch = S>>(
+impl<'a> Partial<'a> {
+    fn new(
         shape: Shape,
         grid: &KroneckerGrid,
-        contribution: &C,
+        contribution: &'a dyn AnyContribution<RowsBuffer>,
     ) -> Result<Self> {
         let planes = packed_len(shape.rank);
         // entries of an accepted user are at most D each
@@ -89,23 +79,14 @@ impl<S> Partial<S> {
             n_held: 0,
             most_held,
             packed: vec![0.0; planes.saturating_mul(packed_len(shape.dim))],
-            scratch: contribution.scratch(),
+            contribute: contribution.contributor(),
             buffer: RowsBuffer::default(),
         })
     }
 
-    fn add<C: KroneckerContribution<Scratch = S>>(
-        &mut self,
-        shape: Shape,
-        grid: &KroneckerGrid,
-        contribution: &C,
-        user: UserRow<'_>,
-    ) -> Result<()> {
-        if cfg!(debug_assertions) {
-            self.scratch = contribution.scratch(); // makes tests detect what a user leaves in the scratch memory
-        }
-        let (scratch, buffer, gram) = (&mut self.scratch, &mut self.buffer, &mut self.gram);
-        if load_user(shape, grid, contribution, user, scratch, buffer, gram)? {
+    fn add(&mut self, shape: Shape, grid: &KroneckerGrid, user: UserRow<'_>) -> Result<()> {
+        let (contribute, buffer) = (&mut self.contribute, &mut self.buffer);
+        if load_user(shape, grid, contribute, user, buffer, &mut self.gram)? {
             self.buffer.fill_weights(grid);
             self.gram.add(&self.buffer.weights)?;
             self.n_held = self.n_held.saturating_add(1);

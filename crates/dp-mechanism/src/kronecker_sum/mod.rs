@@ -9,11 +9,13 @@ use dp_accounting::Spend;
 use dp_core::{Interactions, Private, UserRow};
 use dp_linalg::packed_len;
 
+use crate::contribution::AnyContribution;
 use crate::payment::check_spend;
 use crate::release::{NoiseLaw, ReleasedVector};
 use crate::{NoiseSource, Result};
 
 pub use grid::KroneckerGrid;
+use user::Shape;
 pub use user::{KroneckerContribution, RowsBuffer};
 
 /// Noise outside the diagonal of a symmetric matrix that is released as its upper triangle.
@@ -65,24 +67,24 @@ impl KroneckerSum {
         grid: KroneckerGrid,
         contribution: &C,
     ) -> Result<Self> {
-        let sums = Self::shard_sum(data.expose(), &grid, contribution)?;
-        let dim = user::check_shape(contribution)?.side();
-        Ok(Self::of_total(grid, dim, sums))
+        let shape = contribution.shape();
+        let sums = Self::shard_sum(data.expose(), &grid, shape, contribution)?;
+        Ok(Self::of_total(grid, Self::side(shape)?, sums))
     }
 
     /// The side of the matrix that a contribution belongs to.
-    pub(crate) fn side<C: KroneckerContribution>(contribution: &C) -> Result<usize> {
-        Ok(user::check_shape(contribution)?.side())
+    pub(crate) fn side(shape: (usize, usize)) -> Result<usize> {
+        Ok(Shape::checked(shape)?.side())
     }
 
     /// The sum over the users of one shard.
-    pub(crate) fn shard_sum<C: KroneckerContribution>(
+    pub(crate) fn shard_sum(
         shard: &Interactions,
         grid: &KroneckerGrid,
-        contribution: &C,
+        shape: (usize, usize),
+        contribution: &dyn AnyContribution<RowsBuffer>,
     ) -> Result<Vec<i64>> {
-        let shape = user::check_shape(contribution)?;
-        accumulate::all_users(shard, shape, grid, contribution)
+        accumulate::all_users(shard, Shape::checked(shape)?, grid, contribution)
     }
 
     /// The sum in a matrix of this side.
@@ -148,8 +150,17 @@ pub fn kronecker_contribution<C: KroneckerContribution>(
     contribution: &C,
     user: UserRow<'_>,
 ) -> Result<Vec<(usize, i64)>> {
-    let shape = user::check_shape(contribution)?;
-    let sums = accumulate::one_user(shape, grid, contribution, user)?;
+    entries_of_one(grid, contribution.shape(), contribution, user)
+}
+
+/// The same for a contribution of any type.
+pub(crate) fn entries_of_one(
+    grid: &KroneckerGrid,
+    shape: (usize, usize),
+    contribution: &dyn AnyContribution<RowsBuffer>,
+    user: UserRow<'_>,
+) -> Result<Vec<(usize, i64)>> {
+    let sums = accumulate::one_user(Shape::checked(shape)?, grid, contribution, user)?;
     let entries = sums.into_iter().enumerate();
     Ok(entries.filter(|&(_, z)| z != 0).collect())
 }

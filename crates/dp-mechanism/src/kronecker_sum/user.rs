@@ -9,6 +9,7 @@ use dp_linalg::{KroneckerAccumulator, PlainLoops, StridedRows, with_vector_instr
 
 use super::grid::{KroneckerGrid, LOG2_VECTOR};
 use crate::Result;
+use crate::contribution::{AnyContribution, Contributor, with_scratch};
 
 /// One user's contribution to a sum of matrices `sum_r (s_r x_r (x) v)(s_r x_r (x) v)^T`.
 ///
@@ -29,6 +30,19 @@ pub trait KroneckerContribution: Sync {
     /// Pushes the user's rows with their scales and fills in the user's vector. A user who pushes
     /// no row contributes nothing.
     fn contribute(&self, user: UserRow<'_>, scratch: &mut Self::Scratch, out: &mut RowsBuffer);
+}
+
+impl<C: KroneckerContribution> AnyContribution<RowsBuffer> for C {
+    fn contributor(&self) -> Contributor<'_, RowsBuffer> {
+        with_scratch(
+            || self.scratch(),
+            |user, scratch, out| self.contribute(user, scratch, out),
+        )
+    }
+
+    fn reads_features(&self) -> bool {
+        true
+    }
 }
 
 /// One user's rows, scales and vector.
@@ -109,31 +123,29 @@ impl Shape {
     pub(super) const fn side(self) -> usize {
         self.dim.saturating_mul(self.rank)
     }
-}
 
-pub(super) fn check_shape<C: KroneckerContribution>(contribution: &C) -> Result<Shape> {
-    let (dim, rank) = contribution.shape();
-    let shape = Shape { dim, rank };
-    params::at_least_one("dim", dim)?;
-    params::at_least_one("rank", rank)?;
-    let expected = "dim * rank from 1 to 1024";
-    params::in_range("dim * rank", shape.side(), 1, 1024, expected)?;
-    Ok(shape)
+    pub(super) fn checked((dim, rank): (usize, usize)) -> Result<Self> {
+        let shape = Self { dim, rank };
+        params::at_least_one("dim", dim)?;
+        params::at_least_one("rank", rank)?;
+        let expected = "dim * rank from 1 to 1024";
+        params::in_range("dim * rank", shape.side(), 1, 1024, expected)?;
+        Ok(shape)
+    }
 }
 
 /// Runs the contribution, quantises it into `gram` and `buffer.weights`, and returns whether it is
 /// within the bound: (K24). If not, nothing of it may be added.
-pub(super) fn load_user<C: KroneckerContribution>(
+pub(super) fn load_user(
     shape: Shape,
     grid: &KroneckerGrid,
-    contribution: &C,
+    contribute: &mut Contributor<'_, RowsBuffer>,
     user: UserRow<'_>,
-    scratch: &mut C::Scratch,
     buffer: &mut RowsBuffer,
     gram: &mut KroneckerAccumulator,
 ) -> Result<bool> {
     buffer.reset(shape.rank);
-    contribution.contribute(user, scratch, buffer);
+    contribute(user, buffer);
     buffer.vector.resize(shape.rank, 0.0);
     if buffer.strided(shape.dim, user).is_none() {
         return Ok(false);

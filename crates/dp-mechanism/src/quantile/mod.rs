@@ -172,7 +172,7 @@ impl PrivateQuantile {
     pub(crate) fn shard_sum(
         &self,
         shard: &Interactions,
-        value: impl Fn(UserRow<'_>) -> f64,
+        value: &dyn Fn(UserRow<'_>) -> f64,
     ) -> Vec<i64> {
         let mut counts = vec![0_i64; self.n_points];
         for user in 0..shard.n_users() {

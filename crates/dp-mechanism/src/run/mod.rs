@@ -499,7 +499,7 @@ impl<'a> Run<'a> {
         }
         let key = request.round_key.clone();
         let local = |shard: &Interactions| shard_sum(shard, key.as_ref());
-        let total = sum_over_users(backend, data.expose(), &request, local)?;
+        let total = sum_over_users(backend, data.expose(), &request, &local)?;
         drop(request);
         let (spends, lines) = match paid {
             Some(paid) => paid,

@@ -8,7 +8,7 @@ use super::{
     Account, Ask, Observed, ObservedSums, PaidLine, ReleaseEntry, ReleaseForm, ReleaseKind, Run,
     Source, check_form,
 };
-use crate::contribution::VectorContribution;
+use crate::contribution::{AnyContribution, SparseBuffer, VectorContribution};
 use crate::paced::add_noise;
 use crate::release::{NoiseLaw, ReleasedVector};
 use crate::sum_backend::{InProcess, SumBackend, sum_over_users};
@@ -81,8 +81,17 @@ impl<'a> Run<'a> {
     pub fn night<C: VectorContribution>(
         &mut self,
         data: &Private<Interactions>,
-        (n, clip_norm): (usize, f64),
+        shape: (usize, f64),
         contribution: &C,
+    ) -> Result<Option<ReleasedNight>> {
+        self.night_of(data, shape, contribution)
+    }
+
+    fn night_of(
+        &mut self,
+        data: &Private<Interactions>,
+        (n, clip_norm): (usize, f64),
+        contribution: &dyn AnyContribution<SparseBuffer>,
     ) -> Result<Option<ReleasedNight>> {
         params::at_least_one("n_coordinates", n)?;
         let (label, multiplier) = self.of_all_nights()?;
@@ -112,7 +121,7 @@ impl<'a> Run<'a> {
         let tonight = nightly.lifetime.tonight(data.expose(), (night, n), &grid)?;
         let bounds = tonight.bounds.clone();
         let request = self.request(n)?;
-        let total = sum_over_users(backend, data.expose(), &request, |shard| {
+        let total = sum_over_users(backend, data.expose(), &request, &|shard| {
             VectorSum::night_sum(shard, &bounds, n, &grid, contribution)
         })?;
         let Source::Nightly(nightly) = &mut self.source else {

@@ -7,11 +7,14 @@ use super::{
     Ask, GridForm, Observed, ObservedSums, ReleaseEntry, ReleaseForm, ReleaseKind,
     ReleasedIntegers, Run, Source,
 };
-use crate::contribution::{FactorContribution, VectorContribution};
+use crate::contribution::{
+    AnyContribution, FactorBuffer, FactorContribution, SparseBuffer, VectorContribution,
+};
 use crate::exponential::{ExponentialMechanism, ScoreSum, SelectedIndex};
-use crate::gram_sum::{GramGrids, GramLayout, GramSums, gram_contribution};
+use crate::gram_sum::{GramGrids, GramLayout, GramSums, check_dim, integers_of_one};
 use crate::kronecker_sum::{
-    KroneckerContribution, KroneckerGrid, KroneckerSum, OffDiagonalNoise, kronecker_contribution,
+    KroneckerContribution, KroneckerGrid, KroneckerSum, OffDiagonalNoise, RowsBuffer,
+    entries_of_one,
 };
 use crate::quantile::{PrivateQuantile, ReleasedQuantile};
 use crate::release::{NoiseLaw, ReleasedGrams, ReleasedVector};
@@ -51,12 +54,12 @@ impl Run<'_> {
         self.vector_on(Some(sampling.into()), data, shape, contribution)
     }
 
-    fn vector_on<C: VectorContribution>(
+    fn vector_on(
         &mut self,
         sampling: Option<ClientSampling>,
         data: &Private<Interactions>,
         (n, clip_norm): (usize, f64),
-        contribution: &C,
+        contribution: &dyn AnyContribution<SparseBuffer>,
     ) -> Result<ReleasedVector> {
         params::at_least_one("n_coordinates", n)?;
         let (label, multiplier) = self.planned(0)?;
@@ -110,12 +113,22 @@ impl Run<'_> {
     pub fn kronecker<C: KroneckerContribution>(
         &mut self,
         data: &Private<Interactions>,
-        (off_diagonal, clip_norm): (OffDiagonalNoise, f64),
+        noise: (OffDiagonalNoise, f64),
         contribution: &C,
+    ) -> Result<ReleasedVector> {
+        self.kronecker_on(data, noise, contribution.shape(), contribution)
+    }
+
+    fn kronecker_on(
+        &mut self,
+        data: &Private<Interactions>,
+        (off_diagonal, clip_norm): (OffDiagonalNoise, f64),
+        shape: (usize, usize),
+        contribution: &dyn AnyContribution<RowsBuffer>,
     ) -> Result<ReleasedVector> {
         let (label, multiplier) = self.planned(0)?;
         let grid = KroneckerGrid::new(multiplier, clip_norm)?;
-        let side = KroneckerSum::side(contribution)?;
+        let side = KroneckerSum::side(shape)?;
         let n = dp_linalg::packed_len(side);
         let ask = Ask {
             form: ReleaseForm {
@@ -131,7 +144,7 @@ impl Run<'_> {
         let made = self.make(
             ask,
             data,
-            &|shard, _| KroneckerSum::shard_sum(shard, &grid, contribution),
+            &|shard, _| KroneckerSum::shard_sum(shard, &grid, shape, contribution),
             n,
             &mut |total, spends, noise| {
                 let sum = KroneckerSum::of_total(grid, side, total);
@@ -150,7 +163,7 @@ impl Run<'_> {
                     side,
                     off_diagonal,
                     released: &released,
-                    one_user: &|row| kronecker_contribution(&grid, contribution, row),
+                    one_user: &|row| entries_of_one(&grid, shape, contribution, row),
                 },
             });
         }
@@ -169,25 +182,24 @@ impl Run<'_> {
         grids: impl FnOnce(f64, f64) -> Result<GramGrids, E>,
         contribution: &C,
     ) -> Result<ReleasedGrams, E> {
-        let (matrix, rhs) = (self.planned(0)?, self.planned(1)?);
-        let grids = grids(matrix.1, rhs.1)?;
-        Ok(self.grams_on([matrix, rhs], data, grids, contribution)?)
+        let planned = self.two_planned()?;
+        let grids = grids(planned[0].1, planned[1].1)?;
+        Ok(self.grams_on(planned, data, grids, contribution.dim(), contribution)?)
     }
 
-    fn grams_on<C: FactorContribution>(
+    fn two_planned(&self) -> Result<[(String, f64); 2]> {
+        Ok([self.planned(0)?, self.planned(1)?])
+    }
+
+    fn grams_on(
         &mut self,
         [matrix, rhs]: [(String, f64); 2],
         data: &Private<Interactions>,
         grids: GramGrids,
-        contribution: &C,
+        dim: usize,
+        contribution: &dyn AnyContribution<FactorBuffer>,
     ) -> Result<ReleasedGrams> {
-        let dim = params::in_range(
-            "dim",
-            contribution.dim(),
-            1,
-            GramGrids::MAX_DIM,
-            "a whole number from 1 to 256",
-        )?;
+        let dim = check_dim(dim)?;
         let n = GramSums::n_coordinates(data.expose().n_items(), dim, &grids);
         let ask = Ask {
             form: ReleaseForm {
@@ -207,7 +219,7 @@ impl Run<'_> {
         let made = self.make(
             ask,
             data,
-            &|shard, _| GramSums::shard_sum(shard, &grids, contribution),
+            &|shard, _| GramSums::shard_sum(shard, &grids, dim, contribution),
             n,
             &mut |total, spends, noise| {
                 let [matrix, rhs] = two(spends)?;
@@ -224,7 +236,7 @@ impl Run<'_> {
                 sums: ObservedSums::Grams {
                     grids: &grids,
                     released: &released,
-                    one_user: &|row| gram_contribution(&grids, contribution, row),
+                    one_user: &|row| integers_of_one(&grids, dim, contribution, row),
                 },
             });
         }
@@ -270,10 +282,19 @@ impl Run<'_> {
         quantile: &PrivateQuantile,
         value: impl Fn(UserRow<'_>) -> f64 + Sync,
     ) -> Result<ReleasedQuantile> {
+        self.quantile_of(data, quantile, &value)
+    }
+
+    fn quantile_of(
+        &mut self,
+        data: &Private<Interactions>,
+        quantile: &PrivateQuantile,
+        value: &(dyn Fn(UserRow<'_>) -> f64 + Sync),
+    ) -> Result<ReleasedQuantile> {
         let made = self.make(
             self.selection(quantile.n_points())?,
             data,
-            &|shard, _| Ok(quantile.shard_sum(shard, &value)),
+            &|shard, _| Ok(quantile.shard_sum(shard, value)),
             quantile.n_points(),
             &mut |counts, spends, noise| {
                 let point = quantile.select(&counts, one(spends)?, noise)?;
@@ -295,6 +316,16 @@ impl Run<'_> {
         n_candidates: usize,
         mechanism: ExponentialMechanism,
         contribution: &C,
+    ) -> Result<SelectedIndex> {
+        self.select_any(data, n_candidates, mechanism, contribution)
+    }
+
+    fn select_any(
+        &mut self,
+        data: &Private<Interactions>,
+        n_candidates: usize,
+        mechanism: ExponentialMechanism,
+        contribution: &dyn AnyContribution<SparseBuffer>,
     ) -> Result<SelectedIndex> {
         let made = self.make(
             self.selection(n_candidates)?,

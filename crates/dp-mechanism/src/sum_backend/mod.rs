@@ -91,5 +91,12 @@ pub(crate) fn add_sums(sums: &mut [i64], other: &[i64]) -> Result<()> {
     Ok(())
 }
 
+/// The sum of partial sums of this length; zeros if there are none.
+pub(crate) fn total(n: usize, mut parts: impl Iterator<Item = Vec<i64>>) -> Result<Vec<i64>> {
+    let mut sums = parts.next().unwrap_or_else(|| vec![0; n]);
+    parts.try_for_each(|part| add_sums(&mut sums, &part))?;
+    Ok(sums)
+}
+
 #[cfg(test)]
 mod tests;

@@ -12,11 +12,11 @@ use crate::Result;
 /// # Errors
 /// The errors of `local` and `backend`; [`crate::Error::Shape`] if the backend requests a shard
 /// twice, leaves one out or returns another length, [`crate::Error::Param`] if it has no shards.
-pub(crate) fn sum_over_users<B: SumBackend + ?Sized>(
-    backend: &B,
+pub(crate) fn sum_over_users(
+    backend: &dyn SumBackend,
     data: &Interactions,
     request: &SumRequest,
-    local: impl Fn(&Interactions) -> Result<Vec<i64>> + Sync,
+    local: &(dyn Fn(&Interactions) -> Result<Vec<i64>> + Sync),
 ) -> Result<Vec<i64>> {
     let n_coordinates = request.n_coordinates;
     let n_shards = params::at_least_one("n_shards", backend.n_shards())?;

@@ -3,7 +3,7 @@
 use dp_core::UserRow;
 
 use crate::Grid;
-use crate::contribution::{SparseBuffer, VectorContribution};
+use crate::contribution::{AnyContribution, SparseBuffer, VectorContribution};
 use crate::grid::quantise;
 
 /// What one user contributes, in exact integers: coordinate and value, with coordinates increasing.
@@ -16,27 +16,27 @@ pub fn vector_contribution<C: VectorContribution>(
     user: UserRow<'_>,
 ) -> Vec<(usize, i64)> {
     let mut buffer = SparseBuffer::default();
-    contribution.contribute(user, &mut contribution.scratch(), &mut buffer);
+    contribution.contributor()(user, &mut buffer);
     collected(grid, n_coordinates, buffer)
 }
 
 /// The same as [`vector_contribution`], for an observer.
-pub(crate) fn observed_contribution<C: VectorContribution>(
+pub(crate) fn observed_contribution(
     grid: &Grid,
     n_coordinates: usize,
-    contribution: &C,
+    contribution: &dyn AnyContribution<SparseBuffer>,
     user: UserRow<'_>,
 ) -> Vec<(usize, i64)> {
     let mut buffer = SparseBuffer::default();
-    contribution.observe(user, &mut contribution.scratch(), &mut buffer);
+    contribution.observed()(user, &mut buffer);
     collected(grid, n_coordinates, buffer)
 }
 
 /// What a user contributes on a night, for an observer; empty without a bound above 0.
-pub(crate) fn observed_night<C: VectorContribution>(
+pub(crate) fn observed_night(
     (grid, bound): (&Grid, Option<&u64>),
     n_coordinates: usize,
-    contribution: &C,
+    contribution: &dyn AnyContribution<SparseBuffer>,
     user: UserRow<'_>,
 ) -> Vec<(usize, i64)> {
     let own = super::local::night_grid(grid, bound);

@@ -1,58 +1,70 @@
 //! The exact sum over the users of one shard.
 
-use dp_core::{Interactions, PerUser};
-use rayon::prelude::*;
+use dp_core::{Interactions, PerUser, parallel};
 
 use super::bounded::bounded_entries;
 use super::dense::DenseSum;
-use crate::contribution::{SparseBuffer, VectorContribution};
-use crate::sum_backend::{add_sums, fetch_next};
+use crate::contribution::{AnyContribution, Contributor, SparseBuffer};
+use crate::sum_backend::{fetch_next, total};
 use crate::{Grid, Result};
 
-/// Number of users summed by one task; large enough to make a separate partial sum worthwhile.
+/// Number of users from which a separate partial sum is worthwhile.
 const USERS_PER_TASK: usize = 1024;
 
-/// The state of one task.
-struct Partial<S> {
+/// The state of one thread.
+struct Partial<'a> {
     sums: Vec<i64>,
     dense: DenseSum,
-    scratch: S,
+    contribute: Contributor<'a, SparseBuffer>,
     buffer: SparseBuffer,
 }
 
-/// `sum_u Z_u` modulo 2^64 over the given users of `shard`, on the threads of rayon. If users have
-/// individual `bounds` on a night, each contribution is scaled down and checked against its bound.
-pub(super) fn local_sum<C: VectorContribution>(
+/// `sum_u Z_u` modulo 2^64 over all users of `shard` or those of a sample, on the threads of rayon.
+/// If users have individual `bounds` on a night, each contribution is scaled down and checked
+/// against its bound.
+pub(super) fn local_sum(
     shard: &Interactions,
-    users: impl IndexedParallelIterator<Item = usize>,
+    sample: Option<&[usize]>,
     n_coordinates: usize,
     (grid, bounds): (&Grid, Option<&PerUser<u64>>),
-    contribution: &C,
+    contribution: &dyn AnyContribution<SparseBuffer>,
 ) -> Result<Vec<i64>> {
-    let empty = || vec![0_i64; n_coordinates];
-    // boxed, because it is moved with every user
     let start = || {
-        Box::new(Partial {
-            sums: empty(),
+        Ok(Partial {
+            sums: vec![0; n_coordinates],
             dense: DenseSum::new(n_coordinates, grid),
-            scratch: contribution.scratch(),
+            contribute: contribution.contributor(),
             buffer: SparseBuffer::default(),
         })
     };
-    users
-        .with_min_len(USERS_PER_TASK)
-        .try_fold(start, |mut partial, user| {
-            let own = match bounds {
-                None => Some(*grid),
-                Some(bounds) => night_grid(grid, bounds.get(shard.user(user).key())),
-            };
-            if let Some(own) = own {
-                partial.add(shard, user, &own, contribution)?;
+    let fetch = contribution.reads_features();
+    let add = |partial: &mut Partial<'_>, user: usize| {
+        let own = match bounds {
+            None => Some(*grid),
+            Some(bounds) => night_grid(grid, bounds.get(shard.user(user).key())),
+        };
+        own.map_or(Ok(()), |own| {
+            if fetch {
+                fetch_next(shard, user);
             }
-            Ok(partial)
+            partial.add(shard, user, &own)
         })
-        .map(|partial: Result<Box<Partial<_>>>| partial.map(|partial| partial.finish()))
-        .try_reduce(empty, |mut a, b| add_sums(&mut a, &b).map(|()| a))
+    };
+    let n_users = sample.map_or(shard.n_users(), <[usize]>::len);
+    let partials =
+        parallel::try_fold(
+            n_users,
+            USERS_PER_TASK,
+            start,
+            |partial, mut places| match sample {
+                None => places.try_for_each(|user| add(partial, user)),
+                Some(sample) => {
+                    let mut users = sample.get(places).unwrap_or_default().iter();
+                    users.try_for_each(|&user| add(partial, user))
+                }
+            },
+        )?;
+    total(n_coordinates, partials.into_iter().map(Partial::finish))
 }
 
 /// The grid of a user with this bound; `None` for a user who contributes nothing tonight.
@@ -61,22 +73,10 @@ pub(super) fn night_grid(grid: &Grid, bound: Option<&u64>) -> Option<Grid> {
     Some(grid.scaled_to(bound))
 }
 
-impl<S> Partial<S> {
-    fn add<C: VectorContribution<Scratch = S>>(
-        &mut self,
-        shard: &Interactions,
-        user: usize,
-        grid: &Grid,
-        contribution: &C,
-    ) -> Result<()> {
-        if cfg!(debug_assertions) {
-            self.scratch = contribution.scratch(); // makes tests detect what a user leaves in the scratch memory
-        }
-        if contribution.reads_features() {
-            fetch_next(shard, user);
-        }
+impl Partial<'_> {
+    fn add(&mut self, shard: &Interactions, user: usize, grid: &Grid) -> Result<()> {
         self.buffer.reset();
-        contribution.contribute(shard.user(user), &mut self.scratch, &mut self.buffer);
+        (self.contribute)(shard.user(user), &mut self.buffer);
         let n = self.sums.len();
         if self.buffer.is_dense(n) {
             let values = &self.buffer.dense;

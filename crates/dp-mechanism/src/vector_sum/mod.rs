@@ -9,9 +9,8 @@ mod sampled;
 
 use dp_accounting::Spend;
 use dp_core::{Interactions, PerUser, Private, params};
-use rayon::prelude::*;
 
-use crate::contribution::VectorContribution;
+use crate::contribution::{AnyContribution, SparseBuffer, VectorContribution};
 use crate::payment::{check_spend, same_grid};
 use crate::release::{NoiseLaw, ReleasedVector};
 use crate::sum_backend::{
@@ -142,18 +141,28 @@ impl VectorSum {
     /// # let _ = sum;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn accumulate_with<B: SumBackend + ?Sized, C: VectorContribution>(
-        backend: &B,
+    pub fn accumulate_with<C: VectorContribution>(
+        backend: &dyn SumBackend,
         data: &Private<Interactions>,
         n_coordinates: usize,
         grid: Grid,
         contribution: &C,
     ) -> Result<Self> {
+        Self::accumulate_any(backend, data, n_coordinates, grid, contribution)
+    }
+
+    fn accumulate_any(
+        backend: &dyn SumBackend,
+        data: &Private<Interactions>,
+        n_coordinates: usize,
+        grid: Grid,
+        contribution: &dyn AnyContribution<SparseBuffer>,
+    ) -> Result<Self> {
         params::at_least_one("n_coordinates", n_coordinates)?;
         let local =
             |shard: &Interactions| Self::shard_sum(shard, None, n_coordinates, &grid, contribution);
         let data = data.expose();
-        let sums = sum_over_users(backend, data, &SumRequest::alone(n_coordinates), local)?;
+        let sums = sum_over_users(backend, data, &SumRequest::alone(n_coordinates), &local)?;
         Ok(Self::of_all(grid, sums, SummedUsers::of(data)))
     }
 
@@ -174,38 +183,29 @@ impl VectorSum {
     }
 
     /// The sum over the users of one shard: all of them, or those selected by a round's key.
-    pub(crate) fn shard_sum<C: VectorContribution>(
+    pub(crate) fn shard_sum(
         shard: &Interactions,
         sample: Option<(ClientSampling, &RoundKey)>,
         n_coordinates: usize,
         grid: &Grid,
-        contribution: &C,
+        contribution: &dyn AnyContribution<SparseBuffer>,
     ) -> Result<Vec<i64>> {
-        let Some((sampling, key)) = sample else {
-            let users = (0..shard.n_users()).into_par_iter();
-            return local_sum(shard, users, n_coordinates, (grid, None), contribution);
-        };
-        let drawn = sampling.drawn(shard, key)?;
-        let drawn = drawn.par_iter().copied();
-        local_sum(shard, drawn, n_coordinates, (grid, None), contribution)
+        let drawn = sample.map(|(sampling, key)| sampling.drawn(shard, key));
+        let drawn = drawn.transpose()?;
+        let law = (grid, None);
+        local_sum(shard, drawn.as_deref(), n_coordinates, law, contribution)
     }
 
     /// The sum over the users of one shard on a night, each within the bound for that night.
-    pub(crate) fn night_sum<C: VectorContribution>(
+    pub(crate) fn night_sum(
         shard: &Interactions,
         bounds: &PerUser<u64>,
         n_coordinates: usize,
         grid: &Grid,
-        contribution: &C,
+        contribution: &dyn AnyContribution<SparseBuffer>,
     ) -> Result<Vec<i64>> {
-        let users = (0..shard.n_users()).into_par_iter();
-        local_sum(
-            shard,
-            users,
-            n_coordinates,
-            (grid, Some(bounds)),
-            contribution,
-        )
+        let law = (grid, Some(bounds));
+        local_sum(shard, None, n_coordinates, law, contribution)
     }
 
     /// The sum in a total.

@@ -1,6 +1,6 @@
 //! Implicit feedback: its settings, the Gramian of all users, and the solve with it.
 
-use dp_core::{Interactions, Private, UserRow, params};
+use dp_core::{Interactions, Private, UserRow, parallel, params};
 use dp_linalg::{
     cholesky_in_place, cholesky_solve_in_place, packed_len, project_psd_in_place, unpack_symmetric,
 };
@@ -8,7 +8,6 @@ use dp_mechanism::{
     Error as RunError, FactorBuffer, ReleasedGrams, ReleasedVector, Run, SparseBuffer,
     VectorContribution,
 };
-use rayon::prelude::*;
 
 use super::fit::{RoundState, Weighted};
 use super::item_update::{ItemStatistics, ScoreModel, add_row, bias_coordinate, ridge};
@@ -312,9 +311,9 @@ impl MatrixFactorization {
                 ridge(self.params(), noise, dim)
             }
         };
-        let items = factors.par_chunks_mut(dim).zip(omega).enumerate();
-        items.try_for_each_init(
-            || vec![0.0; dim * dim],
+        parallel::try_for_each(
+            factors.chunks_mut(dim).zip(omega).enumerate(),
+            || Ok(vec![0.0; dim * dim]),
             |matrix, (item, (x, &omega))| {
                 if omega <= 0.0 {
                     x.fill(0.0);

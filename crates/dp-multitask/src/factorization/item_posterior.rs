@@ -1,11 +1,11 @@
 //! Posterior of items' parameters given all noisy sums, with a prior that is learned from the same
 //! sums. Post-processing of releases.
 
+use dp_core::parallel;
 use dp_linalg::{
     PlainLoops, cholesky_in_place, cholesky_solve_in_place, symmetric_eigen,
     with_vector_instructions,
 };
-use rayon::prelude::*;
 
 use crate::Result;
 
@@ -310,13 +310,14 @@ impl Problem<'_> {
         // the axes are those of `C^2` for every spread
         let axes = self.axes(&squared)?;
         let scales: Vec<f64> = spreads(known.unit).collect();
-        let scaled = scales.into_par_iter().map(|scale| {
+        let scaled = parallel::map(scales.len(), |at| {
+            let scale = scales[at];
             let variances: Vec<f64> = axes.variances.iter().map(|v| v * scale).collect();
             let trend = of_trend.trend(&axes.along, &variances, &[])?;
             let value = of_trend.log_likelihood(&axes.along, &variances, &trend);
             Ok((value, scale))
         });
-        let scale = largest(scaled.collect::<Result<Vec<_>>>()?)?;
+        let scale = largest(scaled.into_iter().collect::<Result<Vec<_>>>()?)?;
         let isotropic = Prior {
             spread: squared.iter().map(|c| c * scale).collect(),
             columns: vec![COLUMN.0; known.n_columns()],
@@ -349,30 +350,32 @@ impl Problem<'_> {
     }
 
     /// The items in parts of fixed size, so that sums over parts have the same bits on any number of threads.
-    fn parts<'s>(
+    fn of_parts<'s, R: Send>(
         &'s self,
         along: &'s [f64],
-    ) -> impl IndexedParallelIterator<Item = Items<'s>> + 's {
-        let p = self.regressors.len() / self.weights.len();
-        (along.par_chunks(PART * self.dim))
-            .zip(self.weights.par_chunks(PART))
-            .zip(self.regressors.par_chunks(PART * p))
-            .map(move |((along, weights), regressors)| Items {
-                along,
-                weights,
-                regressors,
+        of: impl Fn(Items<'s>) -> R + Sync,
+    ) -> Vec<R> {
+        let n = self.weights.len();
+        let p = self.regressors.len() / n;
+        parallel::map(n.div_ceil(PART), |part| {
+            let (first, last) = (part * PART, n.min((part + 1) * PART));
+            of(Items {
+                along: &along[first * self.dim..last * self.dim],
+                weights: &self.weights[first..last],
+                regressors: &self.regressors[first * p..last * p],
                 noise: self.noise,
                 dim: self.dim,
             })
+        })
     }
 
     /// The regression, given the prior variances of the items' own parts and the relative prior variances of the public columns.
     fn trend(&self, along: &[f64], variances: &[f64], columns: &[f64]) -> Result<Trend> {
         let dim = self.dim;
         let p = self.regressors.len() / self.weights.len();
-        let parts: Vec<Vec<f64>> = (self.parts(along))
-            .map(|items| with_vector_instructions(NormalEquations { items, variances }))
-            .collect();
+        let parts: Vec<Vec<f64>> = self.of_parts(along, |items| {
+            with_vector_instructions(NormalEquations { items, variances })
+        });
         let sums = sum_of(parts.iter().map(Vec::as_slice));
         let (rhs, gram) = sums.split_at(p * dim);
         let mut trend = Trend {
@@ -412,10 +415,8 @@ impl Problem<'_> {
 
     /// Twice the log-likelihood of the sums, up to a constant.
     fn log_likelihood(&self, along: &[f64], variances: &[f64], trend: &Trend) -> f64 {
-        let parts: Vec<f64> = (self.parts(along))
-            .map(|items| items.log_likelihood(variances, &trend.beta))
-            .collect();
-        parts.iter().sum()
+        let of = |items: Items<'_>| items.log_likelihood(variances, &trend.beta);
+        self.of_parts(along, of).iter().sum()
     }
 
     /// The posterior under `prior`.
@@ -423,15 +424,13 @@ impl Problem<'_> {
         let (dim, n) = (self.dim, self.weights.len());
         let axes = self.axes(&prior.spread)?;
         let trend = self.trend(&axes.along, &axes.variances, &prior.columns)?;
-        let parts: Vec<_> = (self.parts(&axes.along))
-            .map(|items| {
-                with_vector_instructions(Posterior {
-                    items,
-                    prior_variances: &axes.variances,
-                    beta: &trend.beta,
-                })
+        let parts = self.of_parts(&axes.along, |items| {
+            with_vector_instructions(Posterior {
+                items,
+                prior_variances: &axes.variances,
+                beta: &trend.beta,
             })
-            .collect();
+        });
         // in the basis of the eigenvectors of M, then transformed back
         let moments = sum_of(parts.iter().map(|of| &of.moments[..]));
         let moments: Vec<f64> = moments.iter().map(|m| m / n as f64).collect();
@@ -612,10 +611,8 @@ fn write_combination(z: &[f64], rows: &[f64], out: &mut [f64]) {
 /// Multiplies every row by a square matrix.
 fn rows_times(rows: &[f64], matrix: &[f64], dim: usize) -> Vec<f64> {
     let mut out = vec![0.0; rows.len()];
-    let parts = out
-        .par_chunks_mut(PART * dim)
-        .zip(rows.par_chunks(PART * dim));
-    parts.for_each(|(out, rows)| {
+    let parts = out.chunks_mut(PART * dim).zip(rows.chunks(PART * dim));
+    parallel::for_each(parts, |(out, rows)| {
         with_vector_instructions(RowsTimes {
             rows,
             matrix,

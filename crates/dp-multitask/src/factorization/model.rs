@@ -1,8 +1,7 @@
 //! The released model, and each user's personal model.
 
-use dp_core::{Interactions, Private, ShapeError, UserRow, params};
+use dp_core::{Interactions, Private, ShapeError, UserRow, parallel, params};
 use dp_linalg::{ItemRanking, top_k, top_k_each};
-use rayon::prelude::*;
 
 use super::global_effects::N_EFFECTS;
 use super::item_update::ScoreModel;
@@ -316,16 +315,11 @@ impl FactorModel {
         self.check_n_items(data)?;
         let design = self.design();
         let fit = self.user_fit(&design);
-        let models: Result<Vec<_>> = (0..data.n_users())
-            .into_par_iter()
-            .map_init(
-                || UserScratch::new(self.dim()),
-                |scratch, user| match scratch {
-                    Ok(scratch) => Ok(fit(data.user(user), scratch)),
-                    Err(error) => Err((*error).into()),
-                },
-            )
-            .collect();
+        let models = parallel::try_map(
+            data.n_users(),
+            || UserScratch::new(self.dim()),
+            |scratch, user| Ok(fit(data.user(user), scratch)),
+        );
         Ok(Private::new(models?))
     }
 
@@ -357,17 +351,17 @@ impl FactorModel {
         // users without held-out records are not fitted, and no model is stored
         let asked = (0..own.n_users()).filter(|&user| !held_out.user(user).is_empty());
         let asked: Vec<usize> = asked.collect();
-        let pairs = asked.par_chunks(USERS_AT_ONCE).map(|users| {
-            let mut scratch = UserScratch::new(self.dim())?;
-            let pairs = users.iter().flat_map(|&user| {
-                let model = fit(own.user(user), &mut scratch);
-                let records = held_out.user(user).iter();
-                records.map(move |(item, y)| (self.predict(&model, item as usize), f64::from(y)))
-            });
-            Ok(pairs.collect())
-        });
-        let pairs = pairs.collect::<Result<Vec<Vec<_>>>>()?;
-        Ok(Private::new(pairs.concat()))
+        let pairs = parallel::try_map(
+            asked.len(),
+            || UserScratch::new(self.dim()),
+            |scratch, at| {
+                let model = fit(own.user(asked[at]), scratch);
+                let records = held_out.user(asked[at]).iter();
+                let pair = |(item, y)| (self.predict(&model, item as usize), f64::from(y));
+                Ok(records.map(pair).collect::<Vec<_>>())
+            },
+        );
+        Ok(Private::new(pairs?.concat()))
     }
 
     fn design(&self) -> Design {
@@ -441,10 +435,11 @@ impl FactorModel {
         let shared = (self.dim() == 1).then(|| ItemRanking::new(&self.item_factors));
         let asked = (0..own.n_users()).filter(|&user| !held_out.user(user).is_empty());
         let asked: Vec<usize> = asked.collect();
-        let lists = asked.par_chunks(USERS_AT_ONCE).map(|users| {
-            let mut scratch = UserScratch::new(self.dim())?;
+        let together: Vec<&[usize]> = asked.chunks(USERS_AT_ONCE).collect();
+        let best = |scratch: &mut UserScratch, at: usize| {
+            let users = together[at];
             let rows = users.iter().map(|&user| own.user(user));
-            let vectors: Vec<Vec<f64>> = rows.map(|row| fit(row, &mut scratch).vector()).collect();
+            let vectors: Vec<Vec<f64>> = rows.map(|row| fit(row, scratch).vector()).collect();
             let alike = vectors.iter().all(|vector| vector == &[1.0]);
             if let (Some(ranking), true) = (&shared, alike) {
                 let lists = users
@@ -460,10 +455,11 @@ impl FactorModel {
             Ok(lists
                 .map(|list| list.into_iter().map(|scored| scored.item).collect())
                 .collect())
-        });
-        let lists = lists.collect::<Result<Vec<Vec<Vec<u32>>>>>()?;
+        };
+        let scratch = || Ok(UserScratch::new(self.dim())?);
+        let lists: Result<Vec<Vec<Vec<u32>>>> = parallel::try_map(together.len(), scratch, best);
         let mut all = vec![Vec::new(); own.n_users()];
-        for (&user, list) in asked.iter().zip(lists.into_iter().flatten()) {
+        for (&user, list) in asked.iter().zip(lists?.into_iter().flatten()) {
             all[user] = list;
         }
         Ok(Private::new(all))
@@ -613,7 +609,8 @@ impl FactorModel {
             directions.extend(tastes.iter().map(|q| q * scale));
             noisy.extend((!is_above).then_some(item as u32));
         }
-        let nearest = |(item, direction): (usize, &[f64])| {
+        let nearest = parallel::map(self.n_items(), |item| {
+            let direction = &directions[item * n_tastes..][..n_tastes];
             if direction.iter().all(|q| *q == 0.0) {
                 return Ok(Vec::new());
             }
@@ -622,9 +619,8 @@ impl FactorModel {
             left_out.insert(noisy.partition_point(|other| *other < itself), itself);
             let best = top_k(&directions, direction, k, &left_out)?;
             Ok(best.into_iter().map(|scored| scored.item).collect())
-        };
-        let rows = directions.par_chunks_exact(n_tastes).enumerate();
-        rows.map(nearest).collect()
+        });
+        nearest.into_iter().collect()
     }
 }
 

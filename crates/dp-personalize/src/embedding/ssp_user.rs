@@ -1,7 +1,7 @@
 //! A user's contribution to the sums of Algorithm 2, and a cache of it for both sums.
 
 use dp_accounting::ReleaseRequest;
-use dp_core::{PerUser, ReplaceFactor, SampleRows, UserRow, UserSamples, params};
+use dp_core::{PerUser, ReplaceFactor, SampleRows, UserRow, UserSamples, parallel, params};
 use dp_linalg::{
     PsdScratch, SymmetricEigen, psd_part_plus_ridge_solve, symmetric_eigen, unpack_symmetric,
     write_outer_product,
@@ -10,7 +10,6 @@ use dp_mechanism::{
     KroneckerContribution, KroneckerSum, Provenance, ReleasedVector, RowsBuffer, Run, SparseBuffer,
     VectorContribution,
 };
-use rayon::prelude::*;
 
 use super::{StepUsers, SymmetricNoise};
 use crate::cache::{USERS_PER_TASK, fill, fits, user_index};
@@ -293,10 +292,10 @@ impl ShareCache {
             rank,
             max_rows: samples.max_rows(),
         };
-        let models = cache.models.par_chunks_mut(USERS_PER_TASK * n);
-        let pulled = cache.pulled.par_chunks_mut(USERS_PER_TASK * dim);
+        let models = cache.models.chunks_mut(USERS_PER_TASK * n);
+        let pulled = cache.pulled.chunks_mut(USERS_PER_TASK * dim);
         let tasks = models.zip(pulled).enumerate();
-        tasks.for_each(|(task, (models, pulled))| {
+        parallel::for_each(tasks, |(task, (models, pulled))| {
             let entries = models.chunks_exact_mut(n);
             let entries = entries.zip(pulled.chunks_exact_mut(dim));
             let scratch = || step.scratch();

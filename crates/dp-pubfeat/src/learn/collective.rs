@@ -3,9 +3,8 @@
 
 use std::sync::Arc;
 
-use dp_core::params;
+use dp_core::{parallel, params};
 use dp_linalg::{SymmetricEigen, cholesky_in_place, cholesky_solve_in_place, symmetric_eigen};
-use rayon::prelude::*;
 
 use super::{KernelRidge, StatisticsLearner, check_shape, finite};
 use crate::features::{ItemKernel, in_public_range};
@@ -117,8 +116,11 @@ impl CollectiveFactorization {
                 sum.iter_mut().zip(v).for_each(|(s, v)| *s += scale * v);
             }
         }
-        sums.par_chunks_exact_mut(dim)
-            .try_for_each(|sum| cholesky_solve_in_place(&factor, dim, sum))?;
+        parallel::try_for_each(
+            sums.chunks_exact_mut(dim),
+            || Ok(()),
+            |(), sum| cholesky_solve_in_place(&factor, dim, sum),
+        )?;
         Ok(sums)
     }
 
@@ -126,18 +128,22 @@ impl CollectiveFactorization {
     fn solve_items(&mut self, statistics: &ItemStatistics, phi: &[f64]) -> Result<()> {
         let (dim, g) = (self.dim, self.params.feature_weight);
         let (shared, features) = (self.ridge(phi), &self.features);
-        let each = self.values.par_chunks_exact_mut(dim).enumerate();
-        each.try_for_each(|(item, v)| -> Result<()> {
-            let cells = statistics.matrix(item).iter().zip(&shared);
-            let mut matrix: Vec<f64> = cells.map(|(a, s)| a + s).collect();
-            v.copy_from_slice(statistics.rhs(item));
-            for (feature, x) in features.item(item) {
-                let phi = &phi[feature as usize * dim..][..dim];
-                v.iter_mut().zip(phi).for_each(|(v, p)| *v += g * x * p);
-            }
-            cholesky_in_place(&mut matrix, dim)?;
-            Ok(cholesky_solve_in_place(&matrix, dim, v)?)
-        })
+        let each = self.values.chunks_exact_mut(dim).enumerate();
+        parallel::try_for_each(
+            each,
+            || Ok(()),
+            |(), (item, v)| {
+                let cells = statistics.matrix(item).iter().zip(&shared);
+                let mut matrix: Vec<f64> = cells.map(|(a, s)| a + s).collect();
+                v.copy_from_slice(statistics.rhs(item));
+                for (feature, x) in features.item(item) {
+                    let phi = &phi[feature as usize * dim..][..dim];
+                    v.iter_mut().zip(phi).for_each(|(v, p)| *v += g * x * p);
+                }
+                cholesky_in_place(&mut matrix, dim)?;
+                Ok(cholesky_solve_in_place(&matrix, dim, v)?)
+            },
+        )
     }
 }
 

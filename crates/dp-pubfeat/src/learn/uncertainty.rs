@@ -1,20 +1,20 @@
 //! Standard errors of the item vectors of a closed form, from the known noise. Post-processing.
 
+use dp_core::parallel;
 use dp_linalg::{SymmetricEigen, symmetric_eigen};
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use rand_distr::{Distribution, StandardNormal};
-use rayon::prelude::*;
 
 use super::{KernelRidge, check_shape};
-use crate::features::{AT_LEAST, ItemKernel};
+use crate::features::{ItemKernel, ROWS_AT_ONCE};
 use crate::{ItemStatistics, PooledStatistics, Result, SparseKernel};
 
 /// Number of simulated sums. The relative error of a standard error is at most
 /// `1 / sqrt(2 * N_DRAWS)`, and less where an item's own part is most of it.
 const N_DRAWS: u64 = 64;
-/// Number of simulated sums that are solved in parallel; divides `N_DRAWS`.
-const AT_ONCE: u64 = 8;
+/// Number of simulated sums that are solved in parallel.
+const AT_ONCE: usize = 8;
 /// Seed of the simulated sums. Public: they use released and public values only and hide nothing.
 const SEED: u64 = 0;
 /// Relative residual at which the solve of a simulated sum ends.
@@ -53,13 +53,14 @@ impl KernelRidge<SparseKernel> {
         let noises = statistics.noise_stddevs();
         let assumed = self.assumed(noises, &statistics.rhs, squares);
         let dim = self.dim;
-        let items = (0..statistics.n_items()).into_par_iter();
-        let axes = items.map(|item| Ok(symmetric_eigen(statistics.matrix(item), dim)?));
+        let axes = parallel::map(statistics.n_items(), |item| {
+            Ok(symmetric_eigen(statistics.matrix(item), dim)?)
+        });
         let mut matrices = Matrices {
             dim,
             is_diagonal: false,
             factors: None,
-            axes: axes.collect::<Result<_>>()?,
+            axes: axes.into_iter().collect::<Result<_>>()?,
             widths: vec![1.0; dim],
         };
         let seen = self.moments(&matrices, &statistics.rhs, noises[1], assumed[1]);
@@ -157,7 +158,7 @@ impl KernelRidge<SparseKernel> {
         // where the sums say little of an item, it keeps the error of its features
         let left = |a: f64| noise(a) / (own * a * a + noise(a));
         let solver = self.clone().with_tolerance(TOLERANCE)?;
-        let draw = |number| {
+        let draw = |number| -> Result<_> {
             let mut errors = solver.simulated_error(matrices, ratio, number)?;
             errors.iter_mut().for_each(|e| *e *= variance.sqrt());
             let of_items = kernel.feature_values(dim, &errors);
@@ -165,9 +166,10 @@ impl KernelRidge<SparseKernel> {
             Ok((errors, of_items))
         };
         let mut squares = vec![0.0; kernel.n_items() * dim];
-        for first in (0..N_DRAWS / AT_ONCE).map(|part| part * AT_ONCE) {
-            let draws = (first..first + AT_ONCE).into_par_iter().map(draw);
-            for (errors, of_items) in draws.collect::<Result<Vec<_>>>()? {
+        let numbers: Vec<u64> = (0..N_DRAWS).collect();
+        for numbers in numbers.chunks(AT_ONCE) {
+            for draw in parallel::map(numbers.len(), |at| draw(numbers[at])) {
+                let (errors, of_items) = draw?;
                 of_features(&errors)?;
                 let each = squares.iter_mut().zip(of_items);
                 each.for_each(|(sum, e)| *sum += e * e);
@@ -270,18 +272,20 @@ impl Matrices<'_> {
     fn scaled(&self, rows: &[f64], by: impl Fn(usize, f64) -> f64 + Sync) -> Vec<f64> {
         let dim = self.dim;
         let mut out = vec![0.0; rows.len()];
-        let each = out
-            .par_chunks_exact_mut(dim)
-            .zip(rows.par_chunks_exact(dim));
-        let each = each.enumerate().with_min_len(AT_LEAST);
-        each.for_each(|(item, (out, x))| {
-            if self.is_diagonal {
-                let along = out.iter_mut().zip(x).zip(self.along(item));
-                along.for_each(|((out, x), (a, _))| *out = by(item, a) * x);
-                return;
-            }
-            for (a, u) in self.along(item) {
-                add_scaled(by(item, a) * inner(x, u), u, out);
+        let parts = out
+            .chunks_mut(ROWS_AT_ONCE * dim)
+            .zip(rows.chunks(ROWS_AT_ONCE * dim));
+        parallel::for_each(parts.enumerate(), |(part, (out, rows))| {
+            let each = out.chunks_exact_mut(dim).zip(rows.chunks_exact(dim));
+            for (item, (out, x)) in (part * ROWS_AT_ONCE..).zip(each) {
+                if self.is_diagonal {
+                    let along = out.iter_mut().zip(x).zip(self.along(item));
+                    along.for_each(|((out, x), (a, _))| *out = by(item, a) * x);
+                    continue;
+                }
+                for (a, u) in self.along(item) {
+                    add_scaled(by(item, a) * inner(x, u), u, out);
+                }
             }
         });
         out

@@ -6,6 +6,7 @@ use dp_accounting::Spend;
 use dp_core::{Interactions, ParamError, Private, Relation, UserRow, params};
 
 use super::{ExponentialMechanism, ScoreChange, SelectedIndex, scores, weight::MAX_CANDIDATES};
+use crate::contribution::{AnyContribution, Contributor};
 use crate::{Error, NoiseSource, Result, SparseBuffer, VectorContribution};
 
 /// Scores of public candidates as exact integer sums of bounded shares of users.
@@ -93,25 +94,21 @@ impl ScoreSum {
     }
 
     /// The scores of the users of one shard.
-    pub(crate) fn shard_sum<C: VectorContribution>(
+    pub(crate) fn shard_sum(
         shard: &Interactions,
         n_candidates: usize,
         mechanism: ExponentialMechanism,
-        contribution: &C,
+        contribution: &dyn AnyContribution<SparseBuffer>,
     ) -> Result<Vec<i64>> {
         let expected = "from 1 to 2^24 candidates";
         let most = usize::try_from(MAX_CANDIDATES).unwrap_or(usize::MAX);
         params::in_range("n_candidates", n_candidates, 1, most, expected)?;
         let allowed = mechanism.allowed_shares()?;
         let mut steps = vec![0_i64; n_candidates];
-        let (mut scratch, mut buffer) = (contribution.scratch(), SparseBuffer::default());
+        let (mut contribute, mut buffer) = (contribution.contributor(), SparseBuffer::default());
         for user in 0..shard.n_users() {
             let row = shard.user(user);
-            if cfg!(debug_assertions) {
-                scratch = contribution.scratch(); // makes tests detect what a user leaves in the scratch memory
-            }
-            for (candidate, share) in
-                mechanism.shares(&allowed, contribution, row, &mut scratch, &mut buffer)
+            for (candidate, share) in mechanism.shares(&allowed, &mut contribute, row, &mut buffer)
             {
                 if let Some(sum) = steps.get_mut(candidate) {
                     // a share is below 2^12, so wrapping would take 2^51 users
@@ -159,16 +156,15 @@ impl ExponentialMechanism {
     }
 
     /// One user's bounded shares: candidate and steps, with each candidate only once.
-    fn shares<'b, C: VectorContribution>(
+    fn shares<'b>(
         &self,
         allowed: &'b RangeInclusive<i64>,
-        contribution: &C,
+        contribute: &mut Contributor<'_, SparseBuffer>,
         user: UserRow<'_>,
-        scratch: &mut C::Scratch,
         buffer: &'b mut SparseBuffer,
-    ) -> impl Iterator<Item = (usize, i64)> + 'b {
+    ) -> impl Iterator<Item = (usize, i64)> + use<'b> {
         buffer.reset();
-        contribution.contribute(user, scratch, buffer);
+        contribute(user, buffer);
         buffer.spread();
         buffer.entries.sort_by_key(|&(candidate, _)| candidate);
         let log2_step = self.log2_step;

@@ -75,7 +75,7 @@ fn a_hundred_thousand_hostile_users_keep_their_shares_within_the_bound() {
         for user in table.users() {
             let mut before = None;
             for (candidate, share) in
-                mechanism.shares(&allowed, &Hostile, user, &mut (), &mut buffer)
+                mechanism.shares(&allowed, &mut Hostile.contributor(), user, &mut buffer)
             {
                 assert!(allowed.contains(&share), "{share}");
                 assert!(before.is_none_or(|b| b < candidate), "{candidate} twice");
