@@ -89,7 +89,7 @@ fn commands_refuse_what_the_table_says_they_refuse() {
                 n_probed += 1;
             }
             // planning a million rounds takes half a minute
-            let is_slow = command == "federate" && setting.name == "rounds";
+            let is_slow = command == "federate" && setting.name == "n_rounds";
             for value in inside.into_iter().take(if is_slow { 1 } else { 2 }) {
                 let words = line(command, setting, value);
                 let words: Vec<&str> = words.iter().map(String::as_str).collect();

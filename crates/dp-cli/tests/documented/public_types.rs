@@ -2,7 +2,7 @@
 //! written to and read from files and have a starting point, and every public type can be obtained
 //! by callers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::notation::library_code;
 
@@ -116,15 +116,19 @@ fn by_crate() -> BTreeMap<String, (String, Vec<Type>)> {
     code.map(|(name, code)| (name, with_types(code))).collect()
 }
 
-/// Whether some public function in `code` returns one.
-fn is_given(name: &str, code: &str) -> bool {
-    let given = |line: &str| {
-        let (_, result) = line.split_once("->").unwrap_or_default();
-        result
-            .split(|c: char| !c.is_alphanumeric())
-            .any(|word| word == name)
-    };
-    code.lines().any(given)
+/// What a function returns.
+fn given(line: &str) -> &str {
+    line.split_once("->").unwrap_or_default().1
+}
+
+/// What a public field holds, or a buffer that a contribution works with.
+fn held(line: &str) -> &str {
+    let line = line.trim_start();
+    let field = line
+        .strip_prefix("pub ")
+        .and_then(|rest| rest.split_once(": "));
+    let scratch = line.strip_prefix("type Scratch").map(|rest| ("", rest));
+    field.or(scratch).unwrap_or_default().1
 }
 
 /// Whether the type's own functions return one.
@@ -201,7 +205,11 @@ fn fields_that_nobody_knows_are_refused() {
 #[test]
 fn every_public_struct_can_be_come_by() {
     let all = by_crate();
-    let code: String = all.values().map(|(code, _)| code.as_str()).collect();
+    let lines = all.values().flat_map(|(code, _)| code.lines());
+    let at_hand: BTreeSet<&str> = lines
+        .flat_map(|line| [given(line), held(line)])
+        .flat_map(|of| of.split(|c: char| !c.is_alphanumeric()))
+        .collect();
     let mut hidden = Vec::new();
     for (of_crate, (own, types)) in &all {
         for found in types
@@ -218,22 +226,9 @@ fn every_public_struct_can_be_come_by() {
                 .clone()
                 .all(|line| line.trim_start().starts_with("pub "))
                 && found.body.lines().next().is_some_and(is_open_head);
-            let held = |line: &str| {
-                // a field, or a buffer that a contribution works with
-                let line = line.trim_start();
-                let field = line
-                    .strip_prefix("pub ")
-                    .and_then(|rest| rest.split_once(": "));
-                let scratch = line.strip_prefix("type Scratch").map(|rest| ("", rest));
-                let (_, of) = field.or(scratch).unwrap_or_default();
-                of.split(|c: char| !c.is_alphanumeric())
-                    .any(|word| word == name)
-            };
-            let is_field = code.lines().any(held);
             if !(open
                 || found.has_default(own)
-                || is_field
-                || is_given(name, &code)
+                || at_hand.contains(name.as_str())
                 || is_built(name, own))
             {
                 hidden.push(format!("{of_crate}: {name}"));

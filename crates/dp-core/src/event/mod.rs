@@ -1,3 +1,6 @@
+#[cfg(feature = "serde")]
+mod read;
+
 use crate::ParamError;
 
 /// By what factor an L2 sensitivity grows if neighbours differ by replacing a unit instead of
@@ -44,7 +47,11 @@ impl ReplaceFactor {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(
     feature = "serde",
-    serde(rename_all = "kebab-case", tag = "mechanism", deny_unknown_fields)
+    serde(
+        rename_all = "kebab-case",
+        tag = "mechanism",
+        try_from = "read::Members"
+    )
 )]
 pub enum DpEvent {
     /// Gaussian mechanism on a sum over units.
@@ -207,7 +214,11 @@ pub enum Relation {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(
     feature = "serde",
-    serde(rename_all = "kebab-case", tag = "distribution", deny_unknown_fields)
+    serde(
+        rename_all = "kebab-case",
+        tag = "distribution",
+        try_from = "read::StoppingMembers"
+    )
 )]
 pub enum Stopping {
     /// Truncated negative binomial on 1, 2, ...; `shape` 1 is geometric, 0 logarithmic.
@@ -481,10 +492,53 @@ mod tests {
             events: vec![
                 DpEvent::gaussian(0.1 + 0.2),
                 DpEvent::gaussian_psd(7.0).repeated(3),
+                DpEvent::laplace(2.0).best_of(Stopping::Poisson { mean: 3.0 }),
                 DpEvent::NonPrivate,
             ],
         };
         let text = serde_json::to_string(&event).unwrap();
         assert_eq!(serde_json::from_str::<DpEvent>(&text).unwrap(), event);
+    }
+
+    #[cfg(feature = "serde")]
+    #[test]
+    fn events_with_members_of_others_or_without_their_own_are_errors() {
+        for (text, expected) in [
+            (r#"{"noise_multiplier":3}"#, "missing field `mechanism`"),
+            (
+                r#"{"mechanism":"laplace"}"#,
+                "missing field `noise_multiplier`",
+            ),
+            (
+                r#"{"mechanism":"laplace","noise_multiplier":null}"#,
+                "invalid type: null",
+            ),
+            (
+                r#"{"mechanism":"laplace","noise_multiplier":3,"sigma":1}"#,
+                "unknown field `sigma` for this mechanism",
+            ),
+            (
+                r#"{"mechanism":"laplace","noise_multiplier":3,"noise_multiplier":4}"#,
+                "duplicate field `noise_multiplier`",
+            ),
+            (
+                r#"{"mechanism":"laplace","noise_multiplier":3,"noise":1}"#,
+                "unknown field `noise`",
+            ),
+            (
+                r#"{"mechanism":"non-private","count":1}"#,
+                "unknown field `count`",
+            ),
+            (r#"{"mechanism":"cauchy"}"#, "unknown variant `cauchy`"),
+            (
+                r#"{"mechanism":"zcdp","rho":"1","relation":"replace"}"#,
+                "invalid type: string \"1\", expected f64 at line 1 column 29",
+            ),
+        ] {
+            let error = serde_json::from_str::<DpEvent>(text)
+                .unwrap_err()
+                .to_string();
+            assert!(error.starts_with(expected), "{text}: {error}");
+        }
     }
 }

@@ -461,20 +461,45 @@ impl Certificate {
 
     /// The certificate as indented JSON, ending in a newline.
     #[must_use]
-    #[allow(
-        clippy::missing_panics_doc,
-        reason = "strings, numbers and options always serialise"
-    )]
     pub fn to_json(&self) -> String {
-        let mut text = serde_json::to_string_pretty(self).expect("certificates are plain JSON");
-        text.push('\n');
-        text
+        indented(&self.compact()) + "\n"
     }
 
     /// The certificate as JSON without any space between members; this is the text that is hashed.
     pub(super) fn compact(&self) -> String {
         serde_json::to_string(self).expect("certificates are plain JSON")
     }
+}
+
+/// JSON without white space as `serde_json::to_string_pretty` writes it, which would be a second
+/// copy of the code that writes certificates.
+fn indented(text: &str) -> String {
+    let mut out = String::with_capacity(2 * text.len());
+    let (mut depth, mut in_string, mut escaped) = (0, false, false);
+    let mut before = ' ';
+    for c in text.chars() {
+        let is_mark = !in_string;
+        let opened = is_mark && matches!(before, '{' | '[');
+        let closes = is_mark && matches!(c, '}' | ']');
+        if closes {
+            depth -= 1;
+        }
+        if opened != closes || (is_mark && before == ',') {
+            out.push('\n');
+            out.push_str(&"  ".repeat(depth));
+        }
+        out.push(c);
+        match c {
+            _ if escaped => escaped = false,
+            '\\' => escaped = in_string,
+            '"' => in_string = !in_string,
+            '{' | '[' if is_mark => depth += 1,
+            ':' if is_mark => out.push(' '),
+            _ => {}
+        }
+        before = if is_mark { c } else { '"' };
+    }
+    out
 }
 
 /// `text` without the white space outside strings.
@@ -508,6 +533,16 @@ mod tests {
         ] {
             assert_eq!(utc(seconds), date);
         }
+    }
+
+    #[test]
+    fn indentation_is_that_of_serde_json() {
+        let text =
+            r#"{"":[],"a{,:":{"b\\":"}\"[","c":[{},[[]],-1.5,null]},"d":["\\\"",{"e":true}]}"#;
+        let value: serde_json::Value = serde_json::from_str(text).unwrap();
+        assert_eq!(value.to_string(), text);
+        let expected = serde_json::to_string_pretty(&value).unwrap();
+        assert_eq!(indented(text), expected);
     }
 
     #[test]

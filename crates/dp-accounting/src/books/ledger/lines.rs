@@ -223,7 +223,12 @@ pub(super) fn read<T: DeserializeOwned>(line: &[u8]) -> Option<(T, String)> {
     if member != hash_member(&hash).as_bytes() {
         return None;
     }
-    Some((serde_json::from_slice(line).ok()?, hash))
+    Some((parsed(line)?, hash))
+}
+
+/// Through text as everything else here: JSON read from bytes would be further code for every type.
+fn parsed<T: DeserializeOwned>(line: &[u8]) -> Option<T> {
+    serde_json::from_str(std::str::from_utf8(line).ok()?).ok()
 }
 
 fn hash_member(hash: &str) -> String {
@@ -334,7 +339,7 @@ pub(super) fn remains<T: DeserializeOwned>(torn: &[u8]) -> Option<T> {
     member_ends(line).into_iter().rev().find_map(|end| {
         let mut closed = line.get(..end)?.to_vec();
         closed.push(b'}');
-        serde_json::from_slice(&closed).ok()
+        parsed(&closed)
     })
 }
 
