@@ -216,7 +216,7 @@ fn a_full_disk_leaves_no_half_written_model_and_the_spend_stays_spent() {
     for file in kept {
         fs::remove_file(sandbox.path(file)).unwrap();
     }
-    train_with_little_space(&sandbox, "1200", &args)
+    train_with_little_space(&sandbox, "1800", &args)
         .exits(7)
         .says(&["items.csv"]);
     assert_eq!(sandbox.names(), left);

@@ -64,7 +64,7 @@ fn the_reader_in_python_agrees() {
 
     // a newer model is rejected, not misread
     let factors = sandbox.read("dp-model/item_factors.safetensors");
-    let (old, new) = (br#"schema_version\":4"#, br#"schema_version\":9"#);
+    let (old, new) = (br#"schema_version\":5"#, br#"schema_version\":9"#);
     let at = factors
         .windows(old.len())
         .position(|part| part == old)

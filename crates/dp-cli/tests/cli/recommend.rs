@@ -166,7 +166,7 @@ fn a_model_cut_short_anywhere_is_refused() {
 #[test]
 fn a_newer_model_is_refused_by_its_version() {
     let sandbox = with_history("item,rating\nitem-3,5\n");
-    patch(&sandbox, r#"schema_version\":4"#, r#"schema_version\":9"#);
+    patch(&sandbox, r#"schema_version\":5"#, r#"schema_version\":9"#);
     recommend(&sandbox, &[])
         .exits(4)
         .says(&["model schema 9 is newer"]);
@@ -181,11 +181,11 @@ fn a_model_that_does_not_fit_together_is_refused() {
         .exits(4)
         .says(&["25 rows of factors for 24 items"]);
     sandbox.write("dp-model/items.csv", whole);
-    patch(&sandbox, r#"dim\":3"#, r#"dim\":5"#);
+    patch(&sandbox, r#"dim\":5"#, r#"dim\":7"#);
     recommend(&sandbox, &[])
         .exits(4)
-        .says(&["expected f64 factors of length 5"]);
-    patch(&sandbox, r#"dim\":5"#, r#"dim\":3"#);
+        .says(&["expected f64 factors of length 7"]);
+    patch(&sandbox, r#"dim\":7"#, r#"dim\":5"#);
     recommend(&sandbox, &[]).exits(0);
     let name = "dp-model/item_factors.safetensors";
     let mut bytes = sandbox.read(name);
@@ -328,7 +328,7 @@ fn a_model_without_tastes_says_that_own_ratings_change_no_order() {
     let sandbox = with_history("item,rating\nitem-3,5\nitem-4,1\n");
     let tastes = recommend(&sandbox, &["--json"]).exits(0).json();
     assert_eq!(tastes["orders_alike"], false);
-    let again = words("train ratings.csv --items items.csv --epsilon 20 --delta 1e-5 --dim 1");
+    let again = words("train ratings.csv --items items.csv --epsilon 20 --delta 1e-5 --method biases");
     sandbox.dp(&[&again[..], &["--force"]].concat()).exits(0);
     let first = recommend(&sandbox, &["--json"]).exits(0).json();
     assert_eq!(first["orders_alike"], true);

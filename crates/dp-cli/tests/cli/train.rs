@@ -103,7 +103,8 @@ fn json_says_what_was_guaranteed() {
     assert_eq!(json["method"], "pooled");
     assert_eq!(
         (&json["dim"], &json["steps"], &json["n_items"]),
-        (&3.into(), &2.into(), &25.into())
+        (&5.into(), &2.into(), &25.into()),
+        "an item bias, two tastes and two global effects"
     );
     let released = &json["released"];
     assert_eq!(released["private"], true);
@@ -228,7 +229,7 @@ fn factors(sandbox: &Sandbox) -> Vec<u8> {
 }
 
 #[test]
-fn auto_is_the_default_and_biases_are_the_default_settings_with_factors_of_length_one() {
+fn auto_is_the_default_and_biases_have_factors_of_length_one() {
     let sandbox = Sandbox::with_ratings();
     let run = |more: &str| {
         let line = format!("--insecure-seed 3 --force --json {more}");
@@ -244,8 +245,8 @@ fn auto_is_the_default_and_biases_are_the_default_settings_with_factors_of_lengt
     assert_eq!(default, run("--method pooled"));
     let (biases, method, dim) = run("--method biases --label-center 2");
     assert_eq!((method, dim), ("biases".into(), 1.into()));
-    assert_eq!(biases, run("--dim 1 --label-center 2").0);
-    assert_ne!(biases, run("--dim 1").0);
+    assert_ne!(biases, run("--method biases").0);
+    assert_eq!(run("--dim 1").2, 3, "an item bias and two global effects");
 }
 
 #[test]
@@ -318,9 +319,10 @@ fn a_run_that_drops_its_tastes_is_measured_round_by_round() {
     sandbox.write("ratings.csv", text);
     let line = "train ratings.csv --epsilon 2 --delta 1e-5 --insecure-seed 1 --json";
     let json = sandbox.dp(&words(line)).exits(0).json();
-    assert_eq!(json["dim"], 1);
+    assert_eq!(json["dim"], 3, "an item bias and two global effects");
     let internal = sandbox.value("dp-model-internal/internal.json");
-    assert_eq!(internal["by_round"]["values"].as_array().unwrap().len(), 7);
+    let by_round = internal["by_round"]["values"].as_array().unwrap();
+    assert_eq!(by_round.len(), 7);
 }
 
 #[test]
