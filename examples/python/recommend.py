@@ -3,7 +3,7 @@
     python3 examples/python/recommend.py MODEL_FOLDER HISTORY.csv [K]
 
 MODEL_FOLDER holds item_factors.safetensors and items.csv, both released; HISTORY.csv has the columns item and rating of
-one user and stays with that user. Models of ratings with item biases (schemas 1 and 4).
+one user and stays with that user. Models of ratings with item biases (schemas 1, 4 and 5).
 """
 
 import csv
@@ -21,8 +21,8 @@ def read_model(folder):
     length = int.from_bytes(data[:8], "little")
     header = json.loads(data[8 : 8 + length])
     ours = json.loads(header["__metadata__"]["dp_personal"])
-    if ours["schema_version"] > 4:
-        sys.exit(f"model schema {ours['schema_version']} is newer than this reader, which reads 1 and 4")
+    if ours["schema_version"] > 5:
+        sys.exit(f"model schema {ours['schema_version']} is newer than this reader, which reads 1, 4 and 5")
     if ours["schema_version"] in (2, 3):
         sys.exit("this reader is for models of ratings with item biases")
 
