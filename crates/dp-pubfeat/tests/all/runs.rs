@@ -310,7 +310,7 @@ fn models_under_seeded_noise_are_bit_for_bit_those_of_before() {
          26300f10a50c73fa 461f5e5a0b9108e9 e2dc45523cf02638",
         "2fcfe7976bc77e9b 3b5d8b810c99d876 f3290fb2b79781d7 2eba97571132f489 \
          d18d9ff5c4f38af7 de0ee6091a5db32d 3eb3319fd2c86ddb",
-        "926fbbad22893862 084ecca1f2f373e6 d01b02bb61fd6664 86e21dc29eb1661d",
+        "926fbbad22893862 084ecca1f2f373e6 d01b02bb61fd6664",
     ];
     for (adjacency, expected) in ALL.into_iter().zip(expected) {
         let setup = setup_for(adjacency);
@@ -322,9 +322,9 @@ fn models_under_seeded_noise_are_bit_for_bit_those_of_before() {
                 adjacency,
                 vectors,
             ),
-            hash(&made_by_messages(adjacency).unwrap().model),
         ];
         if setup.unit == ProtectedUnit::User {
+            found.push(hash(&made_by_messages(adjacency).unwrap().model));
             let am = am_ssp(setup, 3).with(away_from_zero());
             found.push(made(&am, adjacency, vectors));
             found.push(made(&rounds(3, 3).with(prior()), adjacency, |model| {
