@@ -164,7 +164,8 @@ struct Replay<'a> {
     /// All participants, and all canaries.
     tables: [Cow<'a, Interactions>; 2],
     /// The current factors according to the trainer.
-    shown: Vec<f64>,
+    /// The factors of the last round, and the length of a row.
+    shown: (Vec<f64>, usize),
     weights: TaskWeights,
     /// The statistics of the previous round.
     before: Option<ReleasedGrams>,
@@ -173,7 +174,7 @@ struct Replay<'a> {
 
 impl Watch<FactorModel> for Replay<'_> {
     fn round(&mut self, round: &Round<'_>) {
-        self.shown = self.fit.without_effects(round);
+        self.shown = (round.parameters.to_vec(), round.shape.1);
     }
 
     fn release(&mut self, seen: &Observed<'_>) -> Result<()> {
@@ -245,7 +246,7 @@ impl<'a> Replay<'a> {
         Self {
             fit: Cow::Borrowed(fit),
             scale: None,
-            shown: Vec::new(),
+            shown: (Vec::new(), 1),
             weights: TaskWeights::uniform(tables[0].n_items()),
             tables,
             before: None,
@@ -294,7 +295,7 @@ impl<'a> Replay<'a> {
                 let weights = self.item_weights.as_deref();
                 self.fit.solve_items(before, weights).map_err(failed)
             }
-            _ => Ok(self.shown.clone()),
+            _ => Ok(self.fit.without_effects(&self.shown.0, self.shown.1)),
         }
     }
 }

@@ -881,7 +881,10 @@ fn the_status_tells_the_model_of_the_last_night_from_what_the_next_one_learns() 
     let status = sandbox.run(&words("nightly status state --json")).exits(0);
     assert_eq!(status.json()["model"], made["model"]);
     let shown = sandbox.run(&words("nightly status state")).exits(0);
-    shown.prints(&["(item bias and 2 global effects)", "learns item biases and 8 tastes"]);
+    shown.prints(&[
+        "(item bias and 2 global effects)",
+        "learns item biases and 8 tastes",
+    ]);
 }
 
 #[test]

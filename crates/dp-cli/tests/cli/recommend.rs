@@ -328,7 +328,8 @@ fn a_model_without_tastes_says_that_own_ratings_change_no_order() {
     let sandbox = with_history("item,rating\nitem-3,5\nitem-4,1\n");
     let tastes = recommend(&sandbox, &["--json"]).exits(0).json();
     assert_eq!(tastes["orders_alike"], false);
-    let again = words("train ratings.csv --items items.csv --epsilon 20 --delta 1e-5 --method biases");
+    let again =
+        words("train ratings.csv --items items.csv --epsilon 20 --delta 1e-5 --method biases");
     sandbox.dp(&[&again[..], &["--force"]].concat()).exits(0);
     let first = recommend(&sandbox, &["--json"]).exits(0).json();
     assert_eq!(first["orders_alike"], true);

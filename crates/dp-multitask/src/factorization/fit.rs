@@ -249,17 +249,15 @@ impl MatrixFactorization {
         released.values().iter().map(|w| w.max(sd)).collect()
     }
 
-    /// The factors that a round was shown with, without the global effects: those from which the
-    /// next round starts. Rows of length `dim` without effects.
+    /// The factors that a round is shown with, rows of length `dim`, without the global effects if
+    /// the settings have any: those from which the next round starts.
     #[must_use]
-    pub fn without_effects(&self, round: &Round<'_>) -> Vec<f64> {
-        let (_, dim) = round.shape;
-        let n = if self.params().global_effects {
-            N_EFFECTS
-        } else {
-            0
+    pub fn without_effects(&self, factors: &[f64], dim: usize) -> Vec<f64> {
+        let n = match self.params().global_effects {
+            true => N_EFFECTS.min(dim.saturating_sub(1)),
+            false => 0,
         };
-        let rows = round.parameters.chunks_exact(dim);
+        let rows = factors.chunks_exact(dim.max(1));
         rows.flat_map(|row| &row[..dim - n]).copied().collect()
     }
 
