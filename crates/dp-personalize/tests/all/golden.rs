@@ -70,8 +70,8 @@ fn seeded_models_keep_their_bits() {
         0xafde_27d4_d313_9ea0, // variant 4
         0x0563_f6df_2a56_970c, // variant 5
         0xb102_f6ec_f5e0_93e5, // variant 6
-        0x9652_b138_4c45_368e, // residual true
-        0xa297_e53d_e07e_15be, // residual false
+        0xfea5_25ba_68e1_43ec, // residual true
+        0xdd93_b547_f3ec_cd12, // residual false
         0xea97_014c_159b_8bcd, // single
         0x27f6_7866_6900_f0d0, // selection
     ];
