@@ -601,13 +601,13 @@ impl FactorModel {
         }
         let mut directions = Vec::with_capacity(self.n_items() * n_tastes);
         let mut noisy = Vec::new();
-        for item in 0..self.n_items() {
+        for (number, item) in (0_u32..).zip(0..self.n_items()) {
             let tastes = self.tastes(item);
             let norm = tastes.iter().map(|q| q * q).sum::<f64>().sqrt();
             let is_above = self.has_tastes_above_noise(item);
             let scale = if is_above { norm.recip() } else { 0.0 };
             directions.extend(tastes.iter().map(|q| q * scale));
-            noisy.extend((!is_above).then_some(item as u32));
+            noisy.extend((!is_above).then_some(number));
         }
         let nearest = parallel::map(self.n_items(), |item| {
             let direction = &directions[item * n_tastes..][..n_tastes];
