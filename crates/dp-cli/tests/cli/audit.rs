@@ -135,7 +135,7 @@ fn a_choice_among_candidates_is_audited_with_all_that_they_release() {
     assert!(found["white_box_interval"]["confidence"].is_null());
     let text = sandbox.dp(&[&args[..], &trials].concat()).exits(0).stdout;
     for part in [
-        "assuming the 2.90 % of mu^2",
+        "assuming the 2.87 % of mu^2",
         "length 1, 2, and the choice among them",
         "validation scores",
     ] {
