@@ -42,7 +42,7 @@ pub(crate) use run_files::{
 pub use statement::PlanOverview;
 pub(crate) use statement::{BudgetShare, INTERNAL_HEAD, budget_shares, privacy_overview, released};
 pub(crate) use train_report::{
-    Comparison, NO_TASTES, TrainRelease, TrainReport, TrainSettings, votes_fact,
+    Comparison, TrainRelease, TrainReport, TrainSettings, no_tastes, votes_fact,
 };
 
 /// A number of releases in words.

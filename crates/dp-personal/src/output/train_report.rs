@@ -25,8 +25,17 @@ use crate::report::Model;
 use crate::settings::Method;
 use crate::warnings;
 
-/// Reason why the rule learns item biases alone.
-pub(crate) const NO_TASTES: &str = "Too little data for taste factors at this epsilon: only item biases were learned, and users differ only in how much they follow them and like popular items";
+/// Why a model has no learned taste factors, and what follows for its users.
+pub(crate) const fn no_tastes(model: &FactorModel) -> &'static str {
+    match model.scoring().n_effects {
+        0 => {
+            "Too little data for taste factors at this epsilon: only item biases were learned, so every user gets the same ranking"
+        }
+        _ => {
+            "Too little data for taste factors at this epsilon: only item biases were learned, and users differ only in how much they follow them and like popular items"
+        }
+    }
+}
 
 /// Settings of a run, for its report.
 pub(crate) trait TrainSettings: Serialize {
@@ -263,7 +272,8 @@ impl<S: TrainSettings> RunReport for TrainReport<'_, S> {
         let reason = fact(
             "",
             format!(
-                "{NO_TASTES}. More users or a larger epsilon would allow them; --dim 3 learns them anyway, mostly from noise"
+                "{}. More users or a larger epsilon would allow them; --dim 3 learns them anyway, mostly from noise",
+                no_tastes(&release.fitted.model)
             ),
         );
         let comparison = release.comparison.as_ref();

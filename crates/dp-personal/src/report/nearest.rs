@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::items::is_above;
 use super::run::ReportedRun;
 use crate::error::{Error, Result};
-use crate::output::NO_TASTES;
+use crate::output::no_tastes;
 
 /// Number of nearest items shown for each.
 const N_NEAREST: usize = 6;
@@ -104,7 +104,7 @@ pub(super) fn nearest(run: &ReportedRun<'_>, wanted: &Wanted) -> Result<Option<S
         let mut text =
             "This model has no learned taste factors, so there are no nearest items.".to_owned();
         if run.setting("/dim").is_some_and(Value::is_null) {
-            text += &format!(" {NO_TASTES}.");
+            text += &format!(" {}.", no_tastes(model));
         }
         let blocks = vec![Block::Text(text)];
         return Ok(Some(Section::new("nearest", "Nearest items", blocks)));
