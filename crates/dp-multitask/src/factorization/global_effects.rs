@@ -16,9 +16,9 @@ const SIZE: f64 = 0.3;
 /// ```
 ///
 /// `W_i` are the items' released total weights, at least the standard deviation of their noise, by
-/// which means and standard deviations are weighted. The first column says how much a user follows the item biases, the second how much
-/// they like popular items. Source: Bell and Koren 2007, "user x movie average" and "user x movie
-/// support". A column without spread is 0.
+/// which means and standard deviations are weighted. By the first column a user follows the item
+/// biases more or less, by the second they like popular items more or less. Source: Bell and Koren
+/// 2007, "user x movie average" and "user x movie support". A column without spread is 0.
 ///
 /// Post-processing of releases.
 pub(super) fn with_global_effects(
