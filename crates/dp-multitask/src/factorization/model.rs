@@ -705,6 +705,42 @@ mod tests {
     }
 
     #[test]
+    fn the_effect_of_the_bias_has_the_error_of_the_bias() {
+        let scoring = Scoring {
+            dim: 4,
+            n_effects: 2,
+            ..model().scoring
+        };
+        let rows = vec![0.5, 0.2, 0.3, 0.1];
+        let model = FactorModel::new(scoring, rows, Provenance::NonPrivate).unwrap();
+        let model = model
+            .with_standard_errors(vec![0.6, 0.2, 0.4, 0.3])
+            .unwrap();
+        assert_eq!((model.n_tastes(), model.tastes(0)), (1, &[0.2][..]));
+        let own = PersonalModel {
+            offset: 3.0,
+            bias_weight: 0.5,
+            factor: vec![2.0, 0.25, -1.0],
+        };
+        // sqrt((.5 * .6 + .25 * .4)^2 + (2 * .2)^2 + .3^2)
+        let found = model.predict_stddev(&own, 0).unwrap();
+        assert!((found - 0.41_f64.sqrt()).abs() < 1e-12, "{found}");
+    }
+
+    #[test]
+    fn effects_are_the_last_columns_of_a_model_whose_users_choose_their_penalties() {
+        for (dim, n_effects) in [(2, 2), (4, 1), (4, 3)] {
+            let scoring = Scoring {
+                dim,
+                n_effects,
+                ..model().scoring
+            };
+            let made = FactorModel::new(scoring, vec![0.0; dim], Provenance::NonPrivate);
+            assert!(made.is_err(), "{dim} {n_effects}");
+        }
+    }
+
+    #[test]
     fn the_noisiest_item_does_not_lead_by_its_lower_bound() {
         let own = PersonalModel {
             offset: 3.0,
