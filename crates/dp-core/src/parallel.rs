@@ -62,7 +62,8 @@ pub fn try_for_each<T: Send, S, E: Send>(
     }
     let done = each_part(parts, &|number, _| {
         let mut scratch = scratch()?;
-        for task in std::mem::take(&mut *lock(&dealt[number])) {
+        let own = std::mem::take(&mut *lock(&dealt[number]));
+        for task in own {
             work(&mut scratch, task)?;
         }
         Ok(())

@@ -163,7 +163,6 @@ struct Replay<'a> {
     scale: Option<RatingScale>,
     /// All participants, and all canaries.
     tables: [Cow<'a, Interactions>; 2],
-    /// The current factors according to the trainer.
     /// The factors of the last round, and the length of a row.
     shown: (Vec<f64>, usize),
     weights: TaskWeights,

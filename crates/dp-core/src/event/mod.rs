@@ -531,6 +531,10 @@ mod tests {
             ),
             (r#"{"mechanism":"cauchy"}"#, "unknown variant `cauchy`"),
             (
+                r#"{"mechanism":{"laplace":null},"noise_multiplier":3}"#,
+                "invalid type: map, expected a string",
+            ),
+            (
                 r#"{"mechanism":"zcdp","rho":"1","relation":"replace"}"#,
                 "invalid type: string \"1\", expected f64 at line 1 column 29",
             ),

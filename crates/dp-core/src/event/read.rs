@@ -1,6 +1,7 @@
 //! Events as they are read: one visitor for the members of all variants. A derived one for each
 //! variant was a tenth of the code that dp-accounting generates.
 
+use serde::de::IntoDeserializer;
 use serde::{Deserialize, Deserializer};
 
 use super::{DpEvent, Relation, ReplaceFactor, Stopping};
@@ -21,6 +22,7 @@ macro_rules! tagged {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
         pub(super) struct $members {
+            #[serde(deserialize_with = "named")]
             $tag: $kind,
             $(#[serde(default, deserialize_with = "given")] $name: Option<$type>,)+
         }
@@ -108,6 +110,11 @@ tagged! {
 /// A member that is there, and therefore not null.
 fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<T>, D::Error> {
     T::deserialize(from).map(Some)
+}
+
+/// A variant by its name: only a string, although JSON has a second form for variants.
+fn named<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<T, D::Error> {
+    T::deserialize(String::deserialize(from)?.into_deserializer())
 }
 
 fn taken<T>(member: &mut Option<T>, name: &str) -> Result<T, String> {

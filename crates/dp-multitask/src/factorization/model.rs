@@ -495,7 +495,8 @@ impl FactorModel {
         let own = personal.vector();
         let mut parts: Vec<f64> = errors.iter().zip(own).map(|(e, v)| e * v).collect();
         if self.scoring.n_effects > 0 {
-            let of_bias = std::mem::take(&mut parts[1 + self.n_tastes()]);
+            let effect = parts.get_mut(1 + self.n_tastes());
+            let of_bias = effect.map_or(0.0, std::mem::take);
             parts[0] += of_bias;
         }
         Some(parts.iter().map(|part| part * part).sum::<f64>().sqrt())

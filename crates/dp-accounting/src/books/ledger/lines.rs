@@ -339,7 +339,8 @@ pub(super) fn remains<T: DeserializeOwned>(torn: &[u8]) -> Option<T> {
     member_ends(line).into_iter().rev().find_map(|end| {
         let mut closed = line.get(..end)?.to_vec();
         closed.push(b'}');
-        parsed(&closed)
+        // a damaged byte in a member that is not read must not lose what was spent
+        serde_json::from_str(&String::from_utf8_lossy(&closed)).ok()
     })
 }
 
@@ -437,6 +438,15 @@ mod tests {
             let with_cost = cut > LINE.find(r#","previous"#).unwrap();
             assert_eq!(found.mu_squared, with_cost.then_some(0.25), "{cut}");
         }
+    }
+
+    #[test]
+    fn a_damaged_byte_in_a_label_does_not_lose_the_cost() {
+        let mut torn = LINE.as_bytes().to_vec();
+        let label = LINE.find(r#""x""#).unwrap() + 1;
+        torn[label] = 0xff;
+        let found: Option<Remains> = remains(&torn);
+        assert!(found.is_some() && found == remains(LINE.as_bytes()));
     }
 
     #[test]
