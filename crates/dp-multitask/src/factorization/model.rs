@@ -526,8 +526,8 @@ impl FactorModel {
         Ok(Some(best.map(|of| (of.item, of.score)).collect()))
     }
 
-    /// The `k` items with the highest predicted rating, best first, excluding those in `exclude`
-    /// (sorted, increasing).
+    /// The `k` items with the highest [predicted rating](Self::predict), best first, excluding those
+    /// in `exclude` (sorted, increasing).
     ///
     /// # Errors
     /// [`crate::Error::Linalg`] when `exclude` is not sorted.
@@ -537,11 +537,12 @@ impl FactorModel {
         k: usize,
         exclude: &[u32],
     ) -> Result<Vec<(u32, f64)>> {
-        let best = top_k(&self.item_factors, &personal.vector(), k, exclude)?;
-        Ok(best
-            .into_iter()
-            .map(|scored| (scored.item, personal.offset + scored.score))
-            .collect())
+        let best = top_k(&self.item_factors, &personal.vector(), k, exclude)?.into_iter();
+        // the ranking adds up its scores in another order, so that their last bits differ
+        let scored = best.map(|of| (of.item, self.predict(personal, of.item as usize)));
+        let mut scored: Vec<_> = scored.collect();
+        scored.sort_by(|a, b| b.1.total_cmp(&a.1));
+        Ok(scored)
     }
 
     /// The squares of an item's learned taste factors in units of their standard errors, summed;
@@ -766,6 +767,29 @@ mod tests {
             .unwrap()
             .unwrap();
         assert_eq!(without[0].0, 2);
+    }
+
+    #[test]
+    fn scores_of_a_list_are_the_predictions_to_the_last_bit() {
+        let (dim, n_items) = (13, 300);
+        let scoring = Scoring {
+            dim,
+            ..model().scoring
+        };
+        let rows = (0..dim * n_items).map(|at| (at as f64 * 0.7).sin() / 3.0);
+        let model = FactorModel::new(scoring, rows.collect(), Provenance::NonPrivate).unwrap();
+        let own = PersonalModel {
+            offset: 3.1,
+            bias_weight: 0.7,
+            factor: (1..dim).map(|at| (at as f64).cos()).collect(),
+        };
+        let list = model.recommend(&own, n_items, &[]).unwrap();
+        assert_eq!(list.len(), n_items);
+        assert!(list.is_sorted_by(|a, b| a.1 >= b.1));
+        for (item, score) in list {
+            let predicted = model.predict(&own, item as usize);
+            assert_eq!(score.to_bits(), predicted.to_bits(), "{item}");
+        }
     }
 
     #[test]
