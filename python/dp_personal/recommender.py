@@ -256,6 +256,7 @@ class PrivateRecommender(_Ratings):
     features: Sequence[str] | None = None
     min_items: int | None = None
     dim: int | None = None
+    no_global_effects: bool = False
     n_rounds: int | None = None
     rating_range: Sequence[float] | None = None
     weight_exponent: float | None = None

@@ -256,6 +256,8 @@ fn auto_is_the_default_and_biases_have_factors_of_length_one() {
     };
     let of_wide: Vec<_> = numbers(&wide).into_iter().step_by(3).collect();
     assert_eq!(of_wide, numbers(&biases));
+    let (without, _, dim) = run("--dim 1 --label-center 2 --no-global-effects");
+    assert_eq!((dim, &without), (1.into(), &biases));
 }
 
 #[test]
@@ -289,6 +291,10 @@ fn methods_that_do_not_fit_the_records_or_the_flags_are_refused_before_anything_
     for (more, says) in [
         ("--method popularity", "--feedback implicit"),
         ("--method biases --feedback implicit", "--method popularity"),
+        (
+            "--no-global-effects --feedback implicit",
+            "--no-global-effects",
+        ),
         (
             "--method biases --dim 3",
             "--dim does not go with --method biases",

@@ -167,6 +167,8 @@ settings! {
     struct FactorSettings under "Settings (public: never choose them by looking at the data)" {
         /// Item factors: a bias and DIM - 1 tastes
         dim: Option<usize> = { usual: "by rule, from released counts", range: Range::of(1.0, 256.0) },
+        /// Ratings: users do not fit the two global effects (item bias, popularity)
+        no_global_effects: bool = {},
         /// Rounds of alternating minimisation
         n_rounds: Option<usize> = {
             long: "steps",
@@ -545,6 +547,7 @@ impl FactorSettings {
             params.head_fraction = (!is_all).then_some(fraction);
             params.least_head = 0;
         }
+        params.global_effects &= !self.no_global_effects;
         params
     }
 
@@ -568,7 +571,7 @@ impl FactorSettings {
             (Method::Biases, _) => self.dim.map(|_| "dim"),
             (Method::Popularity, _) => {
                 let all = self.shaping()?.into_iter();
-                all.filter(|(_, value)| !value.is_null())
+                all.filter(|(_, value)| !value.is_null() && *value != false)
                     .map(|(name, _)| name)
                     .next()
             }
@@ -591,6 +594,7 @@ impl FactorSettings {
             (self.count_share.is_some(), "count_share"),
             (self.rating_range.is_some(), "rating_range"),
             (self.scale_share.is_some(), "scale_share"),
+            (self.no_global_effects, "no_global_effects"),
         ];
         let given = own
             .into_iter()

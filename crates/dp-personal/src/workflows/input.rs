@@ -33,10 +33,11 @@ pub(crate) fn check_feedback(feedback: &FeedbackSettings, args: &FactorSettings)
             if args.label_center.is_some()
                 || args.label_bound.is_some()
                 || args.rating_range.is_some()
-                || args.scale_share.is_some() =>
+                || args.scale_share.is_some()
+                || args.no_global_effects =>
         {
             usage(
-                "`label_center`, `label_bound`, `rating_range` and `scale_share` have no meaning with `feedback` implicit",
+                "`label_center`, `label_bound`, `rating_range`, `scale_share` and `no_global_effects` have no meaning with `feedback` implicit",
             )
         }
         _ => {
