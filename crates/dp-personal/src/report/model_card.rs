@@ -2,6 +2,7 @@
 //! released values alone.
 
 use dp_accounting::Status;
+use dp_multitask::FactorModel;
 use dp_page::{Block, Kind, Page, Section, Table, Unit};
 use serde_json::{Value, json};
 
@@ -60,6 +61,7 @@ impl<'a> Card<'a> {
             };
             limits.push(format!("No accuracy is published: {reason}."));
         }
+        limits.extend(run.model.iter().filter_map(|(model, _)| alike(model)));
         limits.extend(is_linear.then(|| {
             "Linear in the features: what depends on products of features is not learned."
                 .to_owned()
@@ -208,6 +210,18 @@ impl<'a> Card<'a> {
             "certificate": certificate.digest,
         })
     }
+}
+
+/// What users of a model without taste factors have in common.
+fn alike(model: &FactorModel) -> Option<String> {
+    let text = match (model.n_tastes(), model.scoring().n_effects) {
+        (0, 0) => "No taste factors: all users have the same order of items.",
+        (0, _) => {
+            "No taste factors: users' orders of items differ only by global effects, that is, in how much a user follows the item biases and likes popular items."
+        }
+        _ => return None,
+    };
+    Some(text.to_owned())
 }
 
 /// The same for item vectors that were learned from users on devices.

@@ -75,10 +75,13 @@ impl Certificate {
         let mut kinds = explorations.to_vec();
         kinds.sort_unstable();
         kinds.dedup();
+        let times = match explorations.len() {
+            1 => "once".to_owned(),
+            n => format!("{n} times"),
+        };
         self.with_not_covered(format!(
             "the choice of settings: figures of this data set that nobody paid for were looked at before, by the notes of the \
-             ledger {} times ({})",
-            explorations.len(),
+             ledger {times} ({})",
             kinds.join("; ")
         ))
     }
