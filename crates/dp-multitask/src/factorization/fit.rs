@@ -11,6 +11,7 @@ use rand_distr::{Distribution, Normal};
 
 use super::axes::spread_alike;
 use super::global_effects::{N_EFFECTS, with_global_effects};
+use super::implicit::LikesRound;
 use super::item_posterior::ItemEvidence;
 use super::item_update::{ItemUpdate, ScoreModel, UserMatrix};
 use super::model::{FactorModel, Scoring};
@@ -40,6 +41,8 @@ pub(super) struct RoundState {
     pub(super) votes: Option<PriorVotes>,
     /// Evidence from the rounds about the items, if one matrix is used for all.
     pub(super) evidence: ItemEvidence,
+    /// The releases of the last round of implicit feedback.
+    pub(super) likes: Option<LikesRound>,
 }
 
 /// Common inputs of every round of a run: users, and the weights of their records.
@@ -291,7 +294,7 @@ impl MatrixFactorization {
     fn as_released(
         &self,
         rounds: &RoundState,
-        errors: Option<Vec<f64>>,
+        mut errors: Option<Vec<f64>>,
         counts: Option<&NoisyCounts>,
         scales: Option<&TaskScales>,
     ) -> Result<(Scoring, Vec<f64>, Option<Vec<f64>>)> {
@@ -300,7 +303,8 @@ impl MatrixFactorization {
         let scoring = params.scoring(rounds.dim);
         let is_plain = params.score_model == ScoreModel::Plain;
         if let (true, Some(_), Some(counts)) = (is_plain, params.feedback.implicit(), counts) {
-            write_popularity(&mut factors, rounds.dim, counts);
+            let errors = errors.as_deref_mut().unwrap_or_default();
+            write_popularity((&mut factors, errors), rounds.dim, counts);
         }
         let Some(scales) = scales.filter(|_| params.global_effects) else {
             return Ok((scoring, factors, errors));
@@ -322,9 +326,13 @@ impl MatrixFactorization {
         Ok(rows)
     }
 
-    /// Posterior standard deviations of the factors, if items are the posterior of all rounds.
+    /// Posterior standard deviations of the factors if items are the posterior of all rounds, with
+    /// implicit feedback those of the noise of the last round.
     fn standard_errors(&self, rounds: &RoundState) -> Result<Option<Vec<f64>>> {
         let dim = rounds.dim;
+        if let (Some(implicit), Some(last)) = (self.params().feedback.implicit(), &rounds.likes) {
+            return self.noise_of_likes(implicit, last, (&rounds.factors, dim));
+        }
         (rounds.evidence)
             .standard_deviations(|axes| self.in_final_axes(rounds, self.rows(axes, dim)))
     }
@@ -411,6 +419,7 @@ impl RoundState {
             are_described: false,
             votes: None,
             evidence: ItemEvidence::default(),
+            likes: None,
         })
     }
 
@@ -461,12 +470,21 @@ const POPULARITY: f64 = 1e-6;
 
 /// Overwrites the item biases, which scores without biases do not use, of the learned items with
 /// the released counts, in units in which the largest is [`POPULARITY`]: a user without records has
-/// no taste factors and gets the items that most users have.
-pub(super) fn write_popularity(factors: &mut [f64], dim: usize, counts: &NoisyCounts) {
-    let most = counts.unit();
-    for (row, n) in factors.chunks_exact_mut(dim).zip(counts.values()) {
+/// no taste factors and gets the items that most users have. Standard errors are overwritten too,
+/// unless there are none.
+pub(super) fn write_popularity(
+    (factors, errors): (&mut [f64], &mut [f64]),
+    dim: usize,
+    counts: &NoisyCounts,
+) {
+    let (most, noise) = (counts.unit(), counts.noise_stddev());
+    let rows = factors.chunks_exact_mut(dim).zip(counts.values());
+    for (item, (row, n)) in rows.enumerate() {
         if row[1..].iter().any(|q| *q != 0.0) {
             row[0] = POPULARITY * n.max(0.0) / most;
+            if let Some(error) = errors.get_mut(item * dim) {
+                *error = POPULARITY * noise / most;
+            }
         }
     }
 }

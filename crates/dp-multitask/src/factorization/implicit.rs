@@ -10,6 +10,7 @@ use dp_mechanism::{
 };
 
 use super::fit::{RoundState, Weighted};
+use super::item_posterior::dot;
 use super::item_update::{ItemStatistics, ScoreModel, add_row, bias_coordinate, ridge};
 use super::model::{FactorModel, Scoring};
 use super::params::{MatrixFactorization, in_public_range};
@@ -189,7 +190,7 @@ impl VectorContribution for NoGramian {
 const LEAST_LIKES: f64 = 3.2;
 
 /// The releases of one round.
-struct Round {
+pub(super) struct LikesRound {
     dim: usize,
     matrices: Option<ReleasedGrams>,
     gramian: Option<ReleasedVector>,
@@ -253,7 +254,7 @@ impl MatrixFactorization {
         let statistics = self.statistics(rounds.dim, &rounds.factors, on.weights)?;
         let (dim, omega) = (statistics.n_coordinates(), on.weights.omega());
         let bound = self.params().factor_bound();
-        let mut round = Round {
+        let mut round = LikesRound {
             dim,
             matrices: None,
             gramian: None,
@@ -272,6 +273,7 @@ impl MatrixFactorization {
         }
         let solved = self.solve_implicit(implicit, omega, &round)?;
         rounds.advance(self.rows(solved, rounds.dim), rhs_noise);
+        rounds.likes = Some(round);
         Ok(())
     }
 
@@ -293,12 +295,9 @@ impl MatrixFactorization {
         &self,
         implicit: &ImplicitFeedback,
         omega: &[f64],
-        round: &Round,
+        round: &LikesRound,
     ) -> Result<Vec<f64>> {
-        let dim = round.dim;
-        let a0 = implicit.item_unobserved_weight;
-        let is_biased = self.params().score_model.is_biased();
-        let bias = bias_coordinate(self.params().clip_norm, dim);
+        let (dim, a0) = (round.dim, implicit.item_unobserved_weight);
         let all_users = round.all_users()?;
         let mut factors = match &round.sums {
             Some(sums) => sums.values(),
@@ -306,10 +305,7 @@ impl MatrixFactorization {
         };
         let ridge = match (&round.matrices, &round.sums) {
             (Some(released), _) => ridge(self.params(), released.matrix_noise_stddev(), dim),
-            (None, sums) => {
-                let noise = sums.as_ref().map_or(0.0, ReleasedVector::noise_stddev);
-                ridge(self.params(), noise, dim)
-            }
+            (None, sums) => ridge(self.params(), noise_of(sums), dim),
         };
         parallel::try_for_each(
             factors.chunks_mut(dim).zip(omega).enumerate(),
@@ -327,29 +323,135 @@ impl MatrixFactorization {
                     }
                     None => {
                         matrix.fill(0.0);
-                        let weight = if is_biased { x[0] / bias } else { 0.0 };
-                        a0 + weight.max(0.0) / all_users.n_users
+                        a0 + self.weight_of_likes(x) / all_users.n_users
                     }
                 };
-                for (entry, g) in matrix.iter_mut().zip(&all_users.gramian) {
-                    *entry += scale * g;
-                }
-                for k in 0..dim {
-                    matrix[k * dim + k] += ridge;
-                }
-                cholesky_in_place(matrix, dim)?;
+                all_users.factorize_with(matrix, scale, ridge)?;
                 cholesky_solve_in_place(matrix, dim, x)?;
                 Ok::<_, dp_linalg::Error>(())
             },
         )?;
         Ok(factors)
     }
+
+    /// `n_i` of an item with these sums, 0 without biases.
+    fn weight_of_likes(&self, sums: &[f64]) -> f64 {
+        match self.params().score_model.is_biased() {
+            true => (sums[0] / bias_coordinate(self.params().clip_norm, sums.len())).max(0.0),
+            false => 0.0,
+        }
+    }
+
+    /// Standard deviations of the mechanism's noise in the item factors of the last round, rows of
+    /// length `dim`, to first order in the noise:
+    ///
+    /// ```text
+    /// H_i = (n_i + a0 n) C + ridge I                 n_i = 0 without biases
+    /// d x_i = H_i^-1 (d b_i - d n_i C x_i - (n_i/n + a0) E x_i)
+    /// ```
+    ///
+    /// `d b_i` has independent entries, and `E`, the noise of the Gramian, is symmetric with
+    /// entries off the diagonal of half the variance of those on it; that of `n` is neglected. The
+    /// noise of earlier rounds determines the axes of users' factors and thus what `x_i` estimates;
+    /// what the ridge shrinks away is not noise and not included. `None` for items with a matrix
+    /// each and for biases alone. Post-processing.
+    pub(super) fn noise_of_likes(
+        &self,
+        implicit: &ImplicitFeedback,
+        round: &LikesRound,
+        (rows, dim): (&[f64], usize),
+    ) -> Result<Option<Vec<f64>>> {
+        let (Some(sums), Some(gramian)) = (&round.sums, &round.gramian) else {
+            return Ok(None);
+        };
+        if dim < 2 {
+            return Ok(None);
+        }
+        let coefficients = self.coefficients(rows, dim);
+        let (values, dim) = (sums.values(), round.dim);
+        let all_users = round.all_users()?;
+        let ridge = ridge(self.params(), sums.noise_stddev(), dim);
+        let bias = bias_coordinate(self.params().clip_norm, dim);
+        let of_sums = sums.noise_stddev().powi(2);
+        let of_gramian = gramian.noise_stddev().powi(2);
+        let inverse = |scale: f64| -> Result<Vec<f64>> {
+            let mut matrix = vec![0.0; dim * dim];
+            all_users.factorize_with(&mut matrix, scale, ridge)?;
+            let mut inverse = vec![0.0; dim * dim];
+            for (k, row) in inverse.chunks_exact_mut(dim).enumerate() {
+                row[k] = 1.0;
+                cholesky_solve_in_place(&matrix, dim, row)?;
+            }
+            Ok(inverse)
+        };
+        // without biases, the same for all items
+        let of_all = inverse(implicit.item_unobserved_weight)?;
+        let stddevs = parallel::try_map(
+            values.len() / dim,
+            || Ok::<_, Error>(()),
+            |(), item| {
+                let (b, x) = (
+                    &values[item * dim..][..dim],
+                    &coefficients[item * dim..][..dim],
+                );
+                let n_i = self.weight_of_likes(b);
+                let scale = implicit.item_unobserved_weight + n_i / all_users.n_users;
+                let own = match n_i > 0.0 {
+                    true => &inverse(scale)?,
+                    false => &of_all,
+                };
+                // C x, as far as the noise of the first coordinate changes n_i
+                let pulled = all_users.gramian.chunks_exact(dim).map(|row| {
+                    let by_n = if n_i > 0.0 {
+                        bias * all_users.n_users
+                    } else {
+                        f64::INFINITY
+                    };
+                    dot(row, x) / by_n
+                });
+                let pulled: Vec<f64> = pulled.collect();
+                let of_row = |h: &[f64]| {
+                    let first = h[0] - dot(h, &pulled);
+                    let direct = dot(h, h) - h[0] * h[0] + first * first;
+                    let through = (dot(h, h) * dot(x, x) + dot(h, x).powi(2)) / 2.0;
+                    (of_sums * direct + scale * scale * of_gramian * through).sqrt()
+                };
+                let is_learned = x.iter().any(|x| *x != 0.0);
+                let each = own.chunks_exact(dim).map(of_row);
+                Ok(each
+                    .map(|sd| if is_learned { sd } else { 0.0 })
+                    .collect::<Vec<_>>())
+            },
+        )?;
+        Ok(Some(
+            self.rows(stddevs.concat(), rows.len() / (values.len() / dim)),
+        ))
+    }
+}
+
+/// The standard deviation of the noise in sums, 0 if there are none.
+fn noise_of(sums: &Option<ReleasedVector>) -> f64 {
+    sums.as_ref().map_or(0.0, ReleasedVector::noise_stddev)
 }
 
 /// The released Gramian of all users, projected.
 struct AllUsers {
     gramian: Vec<f64>,
     n_users: f64,
+}
+
+impl AllUsers {
+    /// Adds `scale G + ridge I` to `matrix` and replaces the sum by its Cholesky factor.
+    fn factorize_with(&self, matrix: &mut [f64], scale: f64, ridge: f64) -> dp_linalg::Result<()> {
+        let dim = matrix.len().isqrt();
+        for (entry, g) in matrix.iter_mut().zip(&self.gramian) {
+            *entry += scale * g;
+        }
+        for k in 0..dim {
+            matrix[k * dim + k] += ridge;
+        }
+        cholesky_in_place(matrix, dim)
+    }
 }
 
 /// Overwrites `matrix` by what was released of [`UserGramian`].
@@ -368,7 +470,7 @@ pub(super) fn unpack_gramian(
     Ok(unpack_symmetric(&packed, dim, matrix)?)
 }
 
-impl Round {
+impl LikesRound {
     fn all_users(&self) -> Result<AllUsers> {
         let dim = self.dim;
         let mut gramian = vec![0.0; dim * dim];

@@ -675,7 +675,7 @@ fn divided(rows: &[f64], matrix: &[f64], dim: usize) -> Result<Vec<f64>> {
     Ok(out)
 }
 
-fn dot(a: &[f64], b: &[f64]) -> f64 {
+pub(super) fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 

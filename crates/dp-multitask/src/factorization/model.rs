@@ -175,9 +175,11 @@ impl FactorModel {
     }
 
     /// The same model with the standard errors of its factors: for item counts the standard
-    /// deviation of the mechanism's noise, for biases and taste factors the posterior standard
-    /// deviation given all releases, in the units of each coordinate. Neither includes the sampling
-    /// of users. Errors of the coordinates of an item are assumed to be uncorrelated.
+    /// deviation of the mechanism's noise, for biases and taste factors of ratings the posterior
+    /// standard deviation given all releases, and for factors of likes that of the noise of the
+    /// last round, without what the ridge shrinks away; in the units of each coordinate. None
+    /// includes the sampling of users. Errors of the coordinates of an item are assumed to be
+    /// uncorrelated.
     ///
     /// # Errors
     /// [`crate::Error::Shape`] unless there is one for each number of the factors,

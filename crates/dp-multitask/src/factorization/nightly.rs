@@ -1218,7 +1218,7 @@ impl<'a> Nights<'a> {
         }
         let mut rows = self.rows.clone();
         if self.of.params.is_of_likes() {
-            write_popularity(&mut rows, dim, &self.popularity()?);
+            write_popularity((&mut rows, &mut []), dim, &self.popularity()?);
             return FactorModel::new(base.scoring(dim), rows, provenance);
         }
         let noise = self

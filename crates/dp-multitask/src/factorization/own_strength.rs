@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 use dp_core::UserRow;
 use dp_linalg::{cholesky_in_place, cholesky_solve_in_place};
 
+use super::item_posterior::dot;
 use super::model::PersonalModel;
 use super::user_step::{Design, UserScratch};
 
@@ -68,10 +69,6 @@ struct Solved {
     rows: Vec<f64>,
     labels: Vec<f64>,
     biases: Vec<f64>,
-}
-
-fn dot(a: &[f64], b: &[f64]) -> f64 {
-    a.iter().zip(b).map(|(x, y)| x * y).sum()
 }
 
 impl Evidence<'_> {

@@ -649,3 +649,68 @@ fn without_biases_users_without_records_get_the_most_popular_items() {
             .all(|row| row[0] <= 1e-6)
     );
 }
+
+/// Share of the factors, and of users' scores of items, of one round that are within 1.96 standard
+/// errors of the same round with next to no noise. Everything but the noise is the same: all items
+/// are learned with equal weights, and the ridge does not follow the noise.
+fn coverage_of_likes(mut params: FactorizationParams) -> [f64; 2] {
+    let split = split();
+    params.n_rounds = 1;
+    params.weight_exponent = 0.0;
+    params.head_fraction = None;
+    params.item_ridge_factor = 1e-6;
+    params.item_l2_penalty = 3.0;
+    let made = |epsilon: f64, seed: u64| {
+        let fit = params.clone().check().unwrap();
+        let plan = fit.plan(N_ITEMS, target(epsilon), ADJACENCY).unwrap();
+        let mut noise = NoiseSource::insecure_seeded(seed);
+        let run = Run::new(&plan, pay(&plan), &mut noise).unwrap();
+        fit.run(&split.train, run).unwrap().model
+    };
+    let exact = made(40.0, 0);
+    let users = exact.fold_in_all(&split.test.history).unwrap();
+    let (mut factors, mut scores) = ([0.0; 2], [0.0; 2]);
+    let add = |to: &mut [f64; 2], away: f64, error: f64| {
+        if error > 0.0 {
+            to[0] += 1.0;
+            to[1] += f64::from(u8::from(away.abs() <= 1.96 * error));
+        }
+    };
+    for seed in 1..31 {
+        let noisy = made(4.0, seed);
+        let errors = noisy.standard_errors().unwrap();
+        let both = noisy.item_factors().iter().zip(exact.item_factors());
+        for (at, ((found, truth), error)) in both.zip(errors).enumerate() {
+            // without biases, the bias is a popularity
+            if at % noisy.dim() > 0 || noisy.scoring().score_model == ScoreModel::Biased {
+                add(&mut factors, found - truth, *error);
+            }
+        }
+        for own in users.expose().iter().take(20) {
+            for item in 0..N_ITEMS {
+                let away = noisy.predict(own, item) - exact.predict(own, item);
+                add(&mut scores, away, noisy.predict_stddev(own, item).unwrap());
+            }
+        }
+    }
+    [factors, scores].map(|[n, covered]| covered / n)
+}
+
+/// Thirty runs of at least 9,000 factors and 36,000 scores. A share of .95 of 9,000 independent
+/// draws is off by more than .0138 with probability 1e-9; factors of one run have the noise of the
+/// Gramian in common, so the limit is .02.
+#[test]
+fn standard_errors_of_likes_are_those_of_the_noise() {
+    let mut plain = FactorizationParams {
+        dim: Some(6),
+        ..FactorizationParams::implicit_plain_for_target(target(4.0))
+    };
+    settings(&mut plain).item_unobserved_weight = 0.1;
+    let biased = params(4.0);
+    for params in [plain, biased] {
+        let model = params.score_model;
+        for found in coverage_of_likes(params) {
+            assert!((found - 0.95).abs() < 0.02, "{model:?}: {found}");
+        }
+    }
+}
