@@ -21,7 +21,7 @@ use dp_personal::quality::Verdict;
 /// | 6 | a certificate is invalid or has no guarantee; an audit found a claim violated |
 /// | 7 | output could not be written |
 /// | 8 | an audit had too little power to find a claim violated |
-/// | 9 | with `--fail-if-worse`: the model was released, and the best free baseline is better |
+/// | 9 | with `--fail-if-worse`: the model was released, and the best baseline is better |
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error(transparent)]

@@ -292,7 +292,7 @@ pub enum ErrorKind {
     Output = 7,
     /// An audit had too little power to find anything.
     Inconclusive = 8,
-    /// A model was released that is worse than a free baseline, and the caller asked for an error
+    /// A model was released that is worse than a baseline, and the caller asked for an error
     /// in that case.
     Worse = 9,
 }

@@ -130,7 +130,7 @@ Examples:
 
 Exit codes: 0 done, 1 other failure, 2 bad argument, 3 budget spent, 4 bad input file, 5 ledger in
 use or damaged, 6 certificate does not hold or audit refutes a claim, 7 output cannot be written,
-8 audit inconclusive, 9 a free baseline is better (--fail-if-worse).";
+8 audit inconclusive, 9 a baseline is better (--fail-if-worse).";
 
 #[derive(Subcommand)]
 pub(crate) enum Command {

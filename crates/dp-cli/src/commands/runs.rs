@@ -89,7 +89,7 @@ pub(crate) fn audit_federate(flags: &Flags<AuditFederateSettings>) -> Result<()>
     judge(flags.json, &outcome)
 }
 
-/// Reports by the exit code that a free baseline is better, if this was requested.
+/// Reports by the exit code that a baseline is better, if this was requested.
 fn fail_if_worse(output: &OutputSettings, verdict: Option<Verdict>) -> Result<()> {
     match verdict.filter(|verdict| output.fail_if_worse && verdict.is_worse()) {
         Some(verdict) => Err(Error::Worse(verdict)),

@@ -56,7 +56,7 @@ fn odd_candidates_are_refused_before_the_data_is_read() {
     for (candidate, says) in [
         (
             "taste=3",
-            "taste is not a setting; there are method, dim, steps",
+            "taste is not a setting; there are method, dim, no-global-effects, steps",
         ),
         ("dim", "NAME=VALUE"),
         ("dim=two", "two is not a whole number"),

@@ -192,7 +192,7 @@ pub(crate) trait RunReport {
                 "none: no baseline, or too few held-out records".to_owned()
             }
             None => format!(
-                "in {}: whether the model beats the best free baseline",
+                "in {}: whether the model beats the best baseline",
                 internal_folder_of(&output.out)
                     .join(INTERNAL_PAGE)
                     .display()

@@ -85,7 +85,7 @@ pub(crate) struct InternalRun {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) recall_curve: Option<ByRound>,
     pub(crate) charts: Vec<ChartData>,
-    /// The verdict against the best free baseline. Earlier versions wrote none.
+    /// The verdict against the best baseline. Earlier versions wrote none.
     #[serde(default)]
     pub(crate) verdict: Option<Verdict>,
     /// Metrics with their intervals, for all users and for groups. Earlier versions wrote none.
