@@ -650,7 +650,7 @@ impl Evidence {
 }
 
 /// Version of the arithmetic of [`NightState`], raised when the same nights give other last digits.
-const NUMERICS: u32 = 1;
+const NUMERICS: u32 = 2;
 
 /// The evidence of all nights so far: computed from releases alone, and as public as they are. Pass
 /// it to [`NightlyFactorization::continuing`], so that the time of a night does not depend on the
@@ -686,7 +686,22 @@ pub struct NightState {
     /// Item biases of the model, and how far the last night moved them.
     last: Vec<f64>,
     moved: Option<f64>,
+    /// Posterior variances of the item factors of ratings.
+    #[serde(default)]
+    variances: Variances,
 }
+
+/// Posterior variances of the item biases, and of the taste factors along each of their axes: given
+/// each other, the weights and the matrix.
+#[derive(Debug, Clone, PartialEq, Default, serde::Serialize, serde::Deserialize)]
+struct Variances {
+    biases: Vec<f64>,
+    /// An axis and the variances of all items along it.
+    tastes: Vec<(Vec<f64>, Vec<f64>)>,
+}
+
+/// Posterior means and variances of one parameter per item.
+type Estimates = (Vec<f64>, Vec<f64>);
 
 /// The state together with the settings.
 struct Nights<'a> {
@@ -1022,17 +1037,19 @@ impl<'a> Nights<'a> {
         evidence.noise_stddev(self.noise_stddev / self.scales().residual / self.of.params.passes)
     }
 
-    /// The estimate of one parameter per item, for items with these weights and public columns.
-    fn given_columns(&self, evidence: ItemEvidence, weights: &[f64]) -> Result<Vec<f64>> {
+    /// Posterior means and variances of one parameter per item, for items with these weights and
+    /// public columns.
+    fn given_columns(&self, evidence: ItemEvidence, weights: &[f64]) -> Result<Estimates> {
         let known = Known {
             columns: &self.columns,
             ..Known::of_biases(weights, self.of.params.base.label_bound)
         };
-        match self.columns.is_empty() {
+        let estimates = match self.columns.is_empty() {
             true => evidence,
             false => evidence.quick(),
         }
-        .estimates(&known)
+        .of_biases(&known)?;
+        Ok(estimates.into_iter().unzip())
     }
 
     /// Computes the model that maximises the likelihood of the releases.
@@ -1043,10 +1060,15 @@ impl<'a> Nights<'a> {
         let (weights, _) = self.item_weights(1.0);
         let of_biases = self.seen_without_tastes(&weights);
         if self.tastes.is_empty() {
-            let h = self.given_columns(ItemEvidence::of(of_biases.0, of_biases.1), &weights)?;
+            let evidence = ItemEvidence::of(of_biases.0, of_biases.1);
+            let (h, variances) = self.given_columns(evidence, &weights)?;
             let dim = self.dim();
             let rows = self.rows.chunks_exact_mut(dim);
             rows.zip(h).for_each(|(row, h)| row[0] = h);
+            self.variances = Variances {
+                biases: variances,
+                tastes: Vec::new(),
+            };
             return Ok(());
         }
         let (dim, d) = (self.dim(), self.n_tastes);
@@ -1061,6 +1083,7 @@ impl<'a> Nights<'a> {
         let mut x = self.of.fit.coefficients(&self.rows, dim);
         // biases given taste factors, then taste factors given biases: the next night removes the
         // error that remains after two iterations
+        let mut variances = Variances::default();
         for _ in 0..2 {
             let precision = (constant / noise).powi(2);
             let all = precision + of_biases.1;
@@ -1070,7 +1093,12 @@ impl<'a> Nights<'a> {
                 let with = (y[item * dim] - weights[item] * tastes) / constant;
                 (precision * with + of_biases.1 * of_biases.0[item]) / all
             });
-            let h = self.given_columns(ItemEvidence::of(both.collect(), all), &weights)?;
+            let evidence = ItemEvidence::of(both.collect(), all);
+            let (h, of_h) = self.given_columns(evidence, &weights)?;
+            variances = Variances {
+                biases: of_h,
+                tastes: Vec::with_capacity(d),
+            };
             for (own, h) in x.chunks_exact_mut(dim).zip(h) {
                 own[0] = h / constant;
                 own[1..].fill(0.0);
@@ -1084,7 +1112,8 @@ impl<'a> Nights<'a> {
                 };
                 let y: Vec<f64> = (0..self.n_items).map(along).collect();
                 let lengths: Vec<f64> = weights.iter().map(|w| w * length).collect();
-                let q = self.tastes_along(y, &lengths, noise * noise)?;
+                let (q, of_q) = self.tastes_along(y, &lengths, noise * noise)?;
+                variances.tastes.push((axis.to_vec(), of_q));
                 for (own, q) in x.chunks_exact_mut(dim).zip(q) {
                     let tastes = own[1..].iter_mut().zip(axis);
                     tastes.for_each(|(x, u)| *x += u * q);
@@ -1092,19 +1121,24 @@ impl<'a> Nights<'a> {
             }
         }
         self.rows = self.of.fit.rows(x, dim);
+        self.variances = variances;
         Ok(())
     }
 
-    /// Taste factors along an axis, from their sums `y_i ~ N(w_i q_i, noise)`.
-    fn tastes_along(&self, y: Vec<f64>, weights: &[f64], noise: f64) -> Result<Vec<f64>> {
+    /// Taste factors along an axis, from their sums `y_i ~ N(w_i q_i, noise)`, and their posterior
+    /// variances.
+    fn tastes_along(&self, y: Vec<f64>, weights: &[f64], noise: f64) -> Result<Estimates> {
         let unit = self.of.params.base.label_bound;
         if !self.columns.is_empty() && weights.iter().all(|w| *w > 0.0) {
             return self.given_columns(ItemEvidence::of(y, noise.recip()), weights);
         }
         let seen: Vec<(f64, f64)> = y.into_iter().zip(weights.iter().copied()).collect();
         let variance = most_likely_variance(&seen, noise, unit);
-        let of_one = |(y, w): (f64, f64)| w * variance * y / (w * w * variance + noise);
-        Ok(seen.into_iter().map(of_one).collect())
+        let of_one = |(y, w): (f64, f64)| {
+            let spread = w * w * variance + noise;
+            (w * variance * y / spread, variance * noise / spread)
+        };
+        Ok(seen.into_iter().map(of_one).unzip())
     }
 
     /// `w_i` as counts.
@@ -1214,7 +1248,8 @@ impl<'a> Nights<'a> {
                 score_model: ScoreModel::Biased,
                 ..base.scoring(1)
             };
-            return self.with_effects(scoring, self.last.clone(), provenance);
+            let errors: Vec<f64> = self.variances.biases.iter().map(|v| v.sqrt()).collect();
+            return self.with_effects(scoring, (self.last.clone(), errors), provenance);
         }
         let mut rows = self.rows.clone();
         if self.of.params.is_of_likes() {
@@ -1224,32 +1259,53 @@ impl<'a> Nights<'a> {
         let noise = self
             .matrices
             .noise_stddev(self.noise_stddev / self.scales().matrix);
+        let tastes = &self.variances.tastes;
+        let mut axes: Vec<f64> = tastes
+            .iter()
+            .flat_map(|(axis, _)| [&[0.0], &axis[..]].concat())
+            .collect();
         if dim > 2 {
-            spread_alike(
-                &mut rows,
-                dim,
-                (&self.mean_matrix(), noise),
-                base.label_bound,
-            )?;
+            let matrix = (&self.mean_matrix()[..], noise);
+            for rows in [&mut rows, &mut axes] {
+                spread_alike(rows, dim, matrix, base.label_bound)?;
+            }
         }
-        self.with_effects(base.scoring(dim), rows, provenance)
+        let mut errors = Vec::with_capacity(rows.len());
+        for (item, of_bias) in self.variances.biases.iter().enumerate() {
+            errors.push(of_bias.sqrt());
+            errors.extend((1..dim).map(|k| {
+                let along = axes.chunks_exact(dim).zip(tastes);
+                let squares = along.map(|(axis, (_, v))| v[item] * axis[k] * axis[k]);
+                squares.sum::<f64>().sqrt()
+            }));
+        }
+        self.with_effects(base.scoring(dim), (rows, errors), provenance)
     }
 
-    /// The model of ratings with these factors, and with global effects once there are weights of
-    /// the items.
+    /// The model of ratings with these factors and standard errors, if there are any, and with
+    /// global effects once there are weights of the items.
     fn with_effects(
         &self,
         scoring: Scoring,
-        rows: Vec<f64>,
+        (rows, errors): (Vec<f64>, Vec<f64>),
         provenance: Provenance,
     ) -> Result<FactorModel> {
         let is_known = !self.weights.is_empty() && !self.of.params.is_of_likes();
-        if !(self.of.params.base.global_effects && is_known) {
-            return FactorModel::new(scoring, rows, provenance);
+        let errors = (is_known && errors.len() == rows.len()).then_some(errors);
+        let (scoring, rows, errors) = match self.of.params.base.global_effects && is_known {
+            true => {
+                let totals = self.item_weights(1.0);
+                let known = (&rows[..], errors.as_deref());
+                let (rows, errors) = with_global_effects(known, scoring.dim, (&totals.0, totals.1));
+                (scoring.with_effects(), rows, errors)
+            }
+            false => (scoring, rows, errors),
+        };
+        let model = FactorModel::new(scoring, rows, provenance)?;
+        match errors {
+            Some(errors) => model.with_standard_errors(errors),
+            None => Ok(model),
         }
-        let (totals, noise) = self.item_weights(1.0);
-        let (rows, _) = with_global_effects((&rows, None), scoring.dim, (&totals, noise));
-        FactorModel::new(scoring.with_effects(), rows, provenance)
     }
 }
 

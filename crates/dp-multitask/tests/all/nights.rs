@@ -93,13 +93,22 @@ fn night(
     number: u32,
     data: &Private<Interactions>,
 ) -> dp_multitask::Result<Fitted<NightlyModel>> {
+    seeded_night(folder, fit, (number, u64::from(number)), data)
+}
+
+fn seeded_night(
+    folder: &Path,
+    fit: &NightlyFactorization,
+    (number, seed): (u32, u64),
+    data: &Private<Interactions>,
+) -> dp_multitask::Result<Fitted<NightlyModel>> {
     let plan = plan_of(fit);
     let adjacency = Adjacency::AddRemoveUser;
     let ledger = Ledger::open(folder.join("ledger"), "d", adjacency).unwrap();
     let id = ledger.lifetimes().next().unwrap().to_owned();
     let mut lifetime = PacedLifetime::resume(ledger, id, folder.join("first-seen"))?;
     let list = ReleaseList::open(folder.join("nights.list"), "test", &plan)?;
-    let noise = &mut NoiseSource::insecure_seeded(u64::from(number));
+    let noise = &mut NoiseSource::insecure_seeded(seed);
     let run = Run::nightly(&plan, &mut lifetime, number, noise)?;
     fit.run(data, run.listed_in(list))
 }
@@ -152,6 +161,80 @@ fn nights_learn_biases_and_then_tastes() {
     assert!((0.78..0.9).contains(last), "{biases:?}");
     let tastes = error_with(3);
     assert!(*tastes.last().unwrap() < 0.6, "{tastes:?}");
+}
+
+/// Variance of a coordinate of the items over lifetimes with other noise, in units of the squared
+/// standard errors, mean over the items. The sign and the length of a column are those of the first
+/// lifetime: they are arbitrary for taste factors.
+fn scatter(models: &[dp_multitask::FactorModel], at: usize) -> f64 {
+    let column =
+        |of: &[f64], dim: usize| -> Vec<f64> { of.iter().skip(at).step_by(dim).copied().collect() };
+    let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(x, y)| x * y).sum::<f64>();
+    let first = column(models[0].item_factors(), models[0].dim());
+    let columns: Vec<(Vec<f64>, Vec<f64>)> = models
+        .iter()
+        .map(|model| {
+            let found = column(model.item_factors(), model.dim());
+            let errors = column(model.standard_errors().unwrap(), model.dim());
+            let scale = if at == 0 {
+                1.0
+            } else {
+                dot(&found, &first) / dot(&found, &found)
+            };
+            let times = |of: Vec<f64>| of.into_iter().map(|x| scale * x).collect();
+            (times(found), times(errors))
+        })
+        .collect();
+    let (n, n_items) = (models.len() as f64, first.len());
+    let of_item = |item: usize| {
+        let mean = columns.iter().map(|of| of.0[item]).sum::<f64>() / n;
+        let squares: f64 = columns.iter().map(|of| (of.0[item] - mean).powi(2)).sum();
+        let expected: f64 = columns.iter().map(|of| of.1[item].powi(2)).sum();
+        squares / (n - 1.0) / (expected / n)
+    };
+    (0..n_items).map(of_item).sum::<f64>() / n_items as f64
+}
+
+/// Ten lifetimes of 60 items; noise is seeded, so the results are deterministic. Standard errors
+/// half as large would give four times the scatter.
+#[test]
+fn standard_errors_of_nights_are_at_least_the_scatter_over_lifetimes() {
+    let models = |n_tastes: usize| -> Vec<dp_multitask::FactorModel> {
+        let fit = nights(n_tastes);
+        let made = (0..10).map(|seed| {
+            let folder = tempfile::tempdir().unwrap();
+            begin(folder.path(), &plan_of(&fit));
+            let mut kept: Option<NightState> = None;
+            let mut last = None;
+            for number in 0..NIGHTS {
+                let fit = match kept.take() {
+                    Some(kept) => fit.clone().continuing(kept),
+                    None => fit.clone(),
+                };
+                let data = users(number, N_ITEMS);
+                let night = (number, u64::from(NIGHTS * seed + number));
+                let made = seeded_night(folder.path(), &fit, night, &data)
+                    .unwrap()
+                    .model;
+                last = Some(made.model);
+                kept = Some(made.state);
+            }
+            last.unwrap()
+        });
+        made.collect()
+    };
+    let (biases, tastes) = (models(0), models(1));
+    // errors are upper estimates: more of a residual passes its bound here than the estimate assumes
+    let found = [
+        scatter(&biases, 0),
+        scatter(&tastes, 0),
+        scatter(&tastes, 1),
+    ];
+    assert!((0.5..1.0).contains(&found[0]), "{found:?}");
+    assert!(
+        found[1..].iter().all(|of| (0.25..1.0).contains(of)),
+        "{found:?}"
+    );
 }
 
 #[test]

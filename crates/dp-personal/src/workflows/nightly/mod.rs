@@ -913,19 +913,28 @@ fn numbered(table: &Private<Interactions>, numbers: &[u32]) -> Result<Private<In
     Ok(Private::new(builder.build().0))
 }
 
-/// The model with items in the order of the catalogue. Items added after the night have zeros.
+/// The model with items in the order of the catalogue. Items added after the night have zeros, with
+/// the largest standard error of each coordinate.
 pub(crate) fn by_catalogue(model: &FactorModel, numbers: &[u32]) -> Result<FactorModel> {
     let dim = model.dim();
-    let (rows, later) = (model.item_factors(), vec![0.0; dim]);
-    let rows = numbers.iter().flat_map(|&number| {
-        let at = number as usize * dim;
-        rows.get(at..at + dim).unwrap_or(&later)
-    });
-    Ok(FactorModel::new(
-        *model.scoring(),
-        rows.copied().collect(),
-        model.provenance(),
-    )?)
+    let in_order = |rows: &[f64], later: &[f64]| -> Vec<f64> {
+        let rows = numbers.iter().flat_map(|&number| {
+            let at = number as usize * dim;
+            rows.get(at..at + dim).unwrap_or(later)
+        });
+        rows.copied().collect()
+    };
+    let rows = in_order(model.item_factors(), &vec![0.0; dim]);
+    let ordered = FactorModel::new(*model.scoring(), rows, model.provenance())?;
+    let Some(errors) = model.standard_errors() else {
+        return Ok(ordered);
+    };
+    let mut largest = vec![0.0; dim];
+    for row in errors.chunks_exact(dim) {
+        let pairs = largest.iter_mut().zip(row);
+        pairs.for_each(|(most, error): (&mut f64, _)| *most = most.max(*error));
+    }
+    Ok(ordered.with_standard_errors(in_order(errors, &largest))?)
 }
 
 /// The settings recorded with a night's release.
