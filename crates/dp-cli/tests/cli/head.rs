@@ -192,3 +192,19 @@ fn the_audit_makes_the_same_run() {
     let json = json.json();
     assert_eq!(json["verdict"], "holds");
 }
+
+#[test]
+fn items_outside_the_head_have_no_interval_and_come_last_by_lower_ends() {
+    let sandbox = Sandbox::with_ratings();
+    train(&sandbox, &[]).exits(0);
+    sandbox.write("me.csv", "item\nitem-3\nitem-5\n");
+    let line = "recommend --model dp-model --history me.csv --json --rank-by lower -k 25";
+    let json = sandbox.dp(&words(line)).exits(0).json();
+    let list = json["recommendations"].as_array().unwrap();
+    let lower: Vec<Option<f64>> = list.iter().map(|of| of["interval"][0].as_f64()).collect();
+    let n_learned = lower.iter().flatten().count();
+    assert!((N_HEAD - 2..=N_HEAD).contains(&n_learned), "{lower:?}");
+    let (learned, others) = lower.split_at(n_learned);
+    assert!(learned.is_sorted_by(|a, b| a >= b) && learned.iter().all(Option::is_some));
+    assert!(others.iter().all(Option::is_none) && !others.is_empty());
+}

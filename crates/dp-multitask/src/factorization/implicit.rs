@@ -239,7 +239,9 @@ impl MatrixFactorization {
             run.round(&super::fit::shown(round, &popularity.as_biases(), 1));
         }
         let model = FactorModel::new(scoring, popularity.as_biases(), run.provenance())?;
-        Ok(model.with_counts(Some(counts)))
+        let error = popularity.noise_stddev() / popularity.unit();
+        let model = model.with_counts(Some(counts));
+        model.with_standard_errors(vec![error; n_items])
     }
 
     /// One round of implicit feedback: user steps, sums, noise, item step.
@@ -273,7 +275,7 @@ impl MatrixFactorization {
         }
         let solved = self.solve_implicit(implicit, omega, &round)?;
         rounds.advance(self.rows(solved, rounds.dim), rhs_noise);
-        rounds.likes = Some(round);
+        rounds.likes = (round.matrices.is_none() && rounds.dim > 1).then_some(round);
         Ok(())
     }
 
@@ -351,81 +353,61 @@ impl MatrixFactorization {
     /// ```
     ///
     /// `d b_i` has independent entries, and `E`, the noise of the Gramian, is symmetric with
-    /// entries off the diagonal of half the variance of those on it; that of `n` is neglected. The
-    /// noise of earlier rounds determines the axes of users' factors and thus what `x_i` estimates;
-    /// what the ridge shrinks away is not noise and not included. `None` for items with a matrix
-    /// each and for biases alone. Post-processing.
+    /// entries off the diagonal of half the variance of those on it; the noise of `n`, and what the
+    /// projection removes of `E`, are neglected. Where the Gramian is mostly noise, the result is
+    /// too large. The noise of earlier rounds determines the axes of users' factors and thus what
+    /// `x_i` estimates; what the ridge shrinks away is not noise and not included. 0 for items that
+    /// are not learned. Post-processing.
     pub(super) fn noise_of_likes(
         &self,
         implicit: &ImplicitFeedback,
         round: &LikesRound,
-        (rows, dim): (&[f64], usize),
+        (rows, length): (&[f64], usize),
     ) -> Result<Option<Vec<f64>>> {
         let (Some(sums), Some(gramian)) = (&round.sums, &round.gramian) else {
             return Ok(None);
         };
-        if dim < 2 {
-            return Ok(None);
-        }
-        let coefficients = self.coefficients(rows, dim);
-        let (values, dim) = (sums.values(), round.dim);
+        let coefficients = self.coefficients(rows, length);
+        let (values, dim, a0) = (sums.values(), round.dim, implicit.item_unobserved_weight);
         let all_users = round.all_users()?;
         let ridge = ridge(self.params(), sums.noise_stddev(), dim);
         let bias = bias_coordinate(self.params().clip_norm, dim);
         let of_sums = sums.noise_stddev().powi(2);
         let of_gramian = gramian.noise_stddev().powi(2);
-        let inverse = |scale: f64| -> Result<Vec<f64>> {
-            let mut matrix = vec![0.0; dim * dim];
-            all_users.factorize_with(&mut matrix, scale, ridge)?;
-            let mut inverse = vec![0.0; dim * dim];
-            for (k, row) in inverse.chunks_exact_mut(dim).enumerate() {
-                row[k] = 1.0;
-                cholesky_solve_in_place(&matrix, dim, row)?;
-            }
-            Ok(inverse)
-        };
         // without biases, the same for all items
-        let of_all = inverse(implicit.item_unobserved_weight)?;
-        let stddevs = parallel::try_map(
-            values.len() / dim,
-            || Ok::<_, Error>(()),
-            |(), item| {
-                let (b, x) = (
-                    &values[item * dim..][..dim],
-                    &coefficients[item * dim..][..dim],
-                );
-                let n_i = self.weight_of_likes(b);
-                let scale = implicit.item_unobserved_weight + n_i / all_users.n_users;
-                let own = match n_i > 0.0 {
-                    true => &inverse(scale)?,
-                    false => &of_all,
+        let of_all = all_users.inverse_with(a0, ridge, dim)?;
+        let mut stddevs = vec![0.0; values.len()];
+        parallel::try_for_each(
+            stddevs.chunks_mut(dim).enumerate(),
+            || Ok(vec![0.0; dim]),
+            |pulled, (item, out)| {
+                let x = &coefficients[item * dim..][..dim];
+                if x.iter().all(|x| *x == 0.0) {
+                    return Ok(());
+                }
+                let n_i = self.weight_of_likes(&values[item * dim..][..dim]);
+                let scale = a0 + n_i / all_users.n_users;
+                let (own, by_n) = match n_i > 0.0 {
+                    true => (
+                        &all_users.inverse_with(scale, ridge, dim)?,
+                        bias * all_users.n_users,
+                    ),
+                    false => (&of_all, f64::INFINITY),
                 };
                 // C x, as far as the noise of the first coordinate changes n_i
-                let pulled = all_users.gramian.chunks_exact(dim).map(|row| {
-                    let by_n = if n_i > 0.0 {
-                        bias * all_users.n_users
-                    } else {
-                        f64::INFINITY
-                    };
-                    dot(row, x) / by_n
-                });
-                let pulled: Vec<f64> = pulled.collect();
-                let of_row = |h: &[f64]| {
-                    let first = h[0] - dot(h, &pulled);
-                    let direct = dot(h, h) - h[0] * h[0] + first * first;
+                for (to, row) in pulled.iter_mut().zip(all_users.gramian.chunks_exact(dim)) {
+                    *to = dot(row, x) / by_n;
+                }
+                for (sd, h) in out.iter_mut().zip(own.chunks_exact(dim)) {
+                    let first = h[0] - dot(h, pulled);
+                    let direct = dot(&h[1..], &h[1..]) + first * first;
                     let through = (dot(h, h) * dot(x, x) + dot(h, x).powi(2)) / 2.0;
-                    (of_sums * direct + scale * scale * of_gramian * through).sqrt()
-                };
-                let is_learned = x.iter().any(|x| *x != 0.0);
-                let each = own.chunks_exact(dim).map(of_row);
-                Ok(each
-                    .map(|sd| if is_learned { sd } else { 0.0 })
-                    .collect::<Vec<_>>())
+                    *sd = (of_sums * direct + scale * scale * of_gramian * through).sqrt();
+                }
+                Ok::<_, dp_linalg::Error>(())
             },
         )?;
-        Ok(Some(
-            self.rows(stddevs.concat(), rows.len() / (values.len() / dim)),
-        ))
+        Ok(Some(self.rows(stddevs, length)))
     }
 }
 
@@ -451,6 +433,18 @@ impl AllUsers {
             matrix[k * dim + k] += ridge;
         }
         cholesky_in_place(matrix, dim)
+    }
+
+    /// The inverse of `scale G + ridge I`.
+    fn inverse_with(&self, scale: f64, ridge: f64, dim: usize) -> dp_linalg::Result<Vec<f64>> {
+        let mut matrix = vec![0.0; dim * dim];
+        self.factorize_with(&mut matrix, scale, ridge)?;
+        let mut inverse = vec![0.0; dim * dim];
+        for (k, row) in inverse.chunks_exact_mut(dim).enumerate() {
+            row[k] = 1.0;
+            cholesky_solve_in_place(&matrix, dim, row)?;
+        }
+        Ok(inverse)
     }
 }
 

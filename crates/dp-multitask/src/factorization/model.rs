@@ -487,13 +487,20 @@ impl FactorModel {
     /// `sqrt(b^2 e_0^2 + sum_k v_k^2 e_k^2)` for [standard errors](Self::standard_errors) `e` of
     /// the item's row; the effect of the item bias has the same error as the bias, so its `v e` is
     /// added to `b e_0`. The user's own `b` and `v` are treated as exact, although they were fitted
-    /// to noisy factors. `None` if the errors are not known.
+    /// to noisy factors. Errors of the coordinates of an item are taken as uncorrelated; for likes
+    /// they are not, and the result is an upper estimate for most users. `None` if the errors are
+    /// not known, or nothing was learned of the item: its factors and their errors are 0.
     ///
     /// # Panics
     /// When `item` is not below [`n_items`](Self::n_items).
     #[must_use]
     pub fn predict_stddev(&self, personal: &PersonalModel, item: usize) -> Option<f64> {
-        let errors = &self.standard_errors.as_ref()?[item * self.dim()..][..self.dim()];
+        let own = item * self.dim()..(item + 1) * self.dim();
+        let errors = &self.standard_errors.as_ref()?[own.clone()];
+        let known = errors.iter().chain(&self.item_factors[own]);
+        if known.copied().all(|x| x == 0.0) {
+            return None;
+        }
         let own = personal.vector();
         let mut parts: Vec<f64> = errors.iter().zip(own).map(|(e, v)| e * v).collect();
         if self.scoring.n_effects > 0 {
@@ -505,8 +512,9 @@ impl FactorModel {
     }
 
     /// The `k` items with the highest lower bound `predict - width * predict_stddev`, with that
-    /// bound, best first, excluding those in `exclude` (sorted, increasing). `None` if standard
-    /// errors are not known.
+    /// bound, best first, excluding those in `exclude` (sorted, increasing). Items of which nothing
+    /// was learned come last, with a bound of minus infinity. `None` if standard errors are not
+    /// known.
     ///
     /// # Errors
     /// As [`recommend`](Self::recommend).
@@ -517,19 +525,21 @@ impl FactorModel {
         k: usize,
         exclude: &[u32],
     ) -> Result<Option<Vec<(u32, f64)>>> {
-        let bounds = (0..self.n_items()).map(|item| {
-            let error = self.predict_stddev(personal, item)?;
-            Some(self.predict(personal, item) - width * error)
-        });
-        let Some(bounds) = bounds.collect::<Option<Vec<f64>>>() else {
+        if self.standard_errors.is_none() {
             return Ok(None);
-        };
-        let best = top_k(&bounds, &[1.0], k, exclude)?.into_iter();
+        }
+        let bounds = (0..self.n_items()).map(|item| {
+            let error = self.predict_stddev(personal, item);
+            error.map_or(f64::NEG_INFINITY, |error| {
+                self.predict(personal, item) - width * error
+            })
+        });
+        let best = top_k(&bounds.collect::<Vec<_>>(), &[1.0], k, exclude)?.into_iter();
         Ok(Some(best.map(|of| (of.item, of.score)).collect()))
     }
 
-    /// The `k` items with the highest [predicted rating](Self::predict), best first, excluding those
-    /// in `exclude` (sorted, increasing).
+    /// The `k` items with the highest [predicted rating](Self::predict), up to rounding, best first,
+    /// excluding those in `exclude` (sorted, increasing).
     ///
     /// # Errors
     /// [`crate::Error::Linalg`] when `exclude` is not sorted.
@@ -769,6 +779,28 @@ mod tests {
             .unwrap()
             .unwrap();
         assert_eq!(without[0].0, 2);
+    }
+
+    #[test]
+    fn items_of_which_nothing_was_learned_come_last_by_lower_bounds() {
+        let own = PersonalModel {
+            offset: 0.0,
+            bias_weight: 1.0,
+            factor: vec![1.0],
+        };
+        let scoring = model().scoring;
+        let rows = vec![0.0, 0.0, 0.1, 0.3, 0.0, 0.0, 0.0, 0.9];
+        let model = FactorModel::new(scoring, rows, Provenance::NonPrivate).unwrap();
+        // the third is a learned item whose estimate happens to be 0
+        let errors = vec![0.0, 0.0, 0.0, 0.5, 0.0, 2.0, 0.0, 0.5];
+        let model = model.with_standard_errors(errors).unwrap();
+        assert_eq!(model.predict_stddev(&own, 0), None);
+        let list = model
+            .recommend_by_lower(&own, 2.0, 4, &[])
+            .unwrap()
+            .unwrap();
+        let items: Vec<u32> = list.iter().map(|of| of.0).collect();
+        assert_eq!(items, [3, 1, 2, 0], "{list:?}");
     }
 
     #[test]

@@ -29,8 +29,9 @@ pub(crate) const EVALUATION: &str = "internal-evaluation.json";
 pub(crate) const SCHEMA_VERSION: u32 = 1;
 /// Version of the arithmetic that turns releases into a model, raised when the same releases give
 /// other last digits: a model of another version cannot be recomputed bit for bit.
-/// Version 2 has another rule for the number of taste factors.
-pub(crate) const NUMERICS: u32 = 2;
+/// Version 2 has another rule for the number of taste factors, version 3 standard errors of likes
+/// and of nights of ratings.
+pub(crate) const NUMERICS: u32 = 3;
 /// Schema version of [`INTERNAL`]. Readers of version 1 assume that errors by round are of every
 /// round from the first, whatever `rounds` says.
 pub(crate) const INTERNAL_SCHEMA_VERSION: u32 = 2;

@@ -568,7 +568,10 @@ impl FactorSettings {
             (Method::Popularity, FeedbackKind::Explicit) => {
                 return usage("`method` popularity needs `feedback` implicit: for ratings use `method` biases".to_owned());
             }
-            (Method::Biases, _) => self.dim.map(|_| "dim"),
+            (Method::Biases, _) if self.dim.is_some() => Some("dim"),
+            (Method::Biases | Method::Adadpals, _) => {
+                self.no_global_effects.then_some("no_global_effects")
+            }
             (Method::Popularity, _) => {
                 let all = self.shaping()?.into_iter();
                 all.filter(|(_, value)| !value.is_null() && *value != false)

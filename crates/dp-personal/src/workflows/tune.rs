@@ -11,7 +11,7 @@ use serde_json::json;
 use super::audit::{
     AuditOutcome, Audited, Trials, USUAL_CANARIES, canaries, data, warn_of_memory, with_length,
 };
-use super::input::{read, settings_for};
+use super::input::{check_feedback, read, settings_for};
 use super::private_run::Clock;
 use super::train::{
     ADJACENCY, LabelBound, Parts, TrainOutcome, assumptions, counts_items, finish, held_out_by,
@@ -23,8 +23,8 @@ use crate::metric_release::{
 };
 use crate::output::{Comparison, TrainRelease, catalogue_sha256};
 use crate::settings::{
-    AuditTuneSettings, CandidateSettings, ChoiceSettings, FeedbackKind, Given, Method, Setting,
-    Settings, TrainSettings, TuneSettings,
+    AuditTuneSettings, CandidateSettings, ChoiceSettings, Given, Method, Setting, Settings,
+    TrainSettings, TuneSettings,
 };
 use crate::watch::{Watch, Watched, go_on};
 use crate::workers::Place;
@@ -329,16 +329,13 @@ fn with_settings(
             let text = format!("{key} is given twice; expected each setting once");
             return Err(wrong(&text));
         }
-        let feedback = train.feedback.feedback;
-        if known.name == "head_fraction" && feedback == FeedbackKind::Explicit {
-            return Err(wrong(&format!("{key} needs `feedback` implicit")));
-        }
         own = own.with(known.name, value.trim());
     }
     let own: CandidateSettings = own.settings().map_err(|error| wrong(&error.to_string()))?;
     let method = own.method.unwrap_or(train.target.method).meant();
     let flags = settings_for(method, &train.feedback, &train.settings, of_each);
     let checked = own.settings.check_method(method, train.feedback.feedback);
+    let checked = checked.and_then(|()| check_feedback(&train.feedback, &own.settings));
     match flags.and_then(|params| checked.map(|()| own.settings.over(params))) {
         Ok(params) => Ok((method, params)),
         Err(Error::Usage(reason)) => Err(wrong(&reason)),
