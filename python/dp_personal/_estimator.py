@@ -172,6 +172,8 @@ class Estimator:
             given = self._given(**account, **files, **more, out=os.fspath(out), resume=resume is not None and "ledger" in account)
             logger.info("%s", fit(given, table, listener))
             self._take(out)
+            released = loads(self._files.get("report.json", b"{}").decode()).get("warnings") or []
+            listener.warnings += [text for text in released if text not in listener.warnings]
             listener.warnings = [tables.renamed(text, files) for text in listener.warnings]
         if self.insecure_seed is not None:
             warnings.warn("the noise was seeded: this model is NOT PRIVATE", PrivacyWarning, stacklevel=3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any, ClassVar, TypeVar
 from . import _arrays, _native, tables
 from ._estimator import Estimator, Given, Progress
 from ._numpy import Array, np
-from .errors import BadInput, BadSetting
+from .errors import BadInput, BadSetting, PrivacyWarning
 from .plan import Plan
 
 __all__ = [
@@ -29,7 +30,11 @@ _MOST_NAMES = 20
 
 
 class PersonalLinear:
-    """One user's personal linear model: private, local and free. It is not pickled."""
+    """One user's personal linear model: private, local and free. It is not pickled.
+
+    `coef_` and `intercept_` are in the model's units: of the inputs that `features_` of the estimator names, and of a
+    target that its range maps to -1 to 1. `predict` answers in the target's own units.
+    """
 
     def __init__(self, of: _Linear, people: _native.People) -> None:
         self._of = of
@@ -126,8 +131,11 @@ class _Linear(Estimator):
         array = _arrays.features(X)
         labels = self._labels(_arrays.labels(y, len(array)))
         users = np.arange(len(array)) if groups is None else _users(groups, len(array))
+        if groups is None:
+            text = "without groups every row is a user of its own: the guarantee is for rows, not for people with several rows"
+            warnings.warn(text, PrivacyWarning, stacklevel=3)
         names = _arrays.names_of(X) or [f"x{at}" for at in range(array.shape[1])]
-        user, target = self.user or "user", self.target or "target"
+        user, target = self.user or ("row" if groups is None else "user"), self.target or "target"
         if {user, target} & set(names) or user == target:
             raise BadInput(f"X: a column is called {user!r} or {target!r}: rename it, or set `user` and `target`")
         columns = {user: users, **dict(zip(names, array.T, strict=True)), target: labels}
@@ -150,12 +158,13 @@ class _Linear(Estimator):
     def personalize(self, X: Any, y: Any = None) -> PersonalLinear:
         """One user's personal model, from that user's own rows: local, nothing is spent and nothing leaves.
 
-        `X` and `y` are features and labels of the user's rows, or `X` is a table or the name of a file with both.
+        `X` and `y` are features and labels of the user's rows, or `X` is a table or the name of a file with both. A table
+        with a user column must have one user's rows alone.
         """
         self._check_is_fitted()
-        return PersonalLinear(self, self._people(X, y, None))
+        return PersonalLinear(self, self._people(X, y, None, of_one=True))
 
-    def _people(self, X: Any, y: Any, groups: Any) -> _native.People:
+    def _people(self, X: Any, y: Any, groups: Any, *, of_one: bool = False) -> _native.People:
         if y is None:
             table, user = tables.source(X, "history"), self.user if groups is not None else None
         else:
@@ -164,7 +173,7 @@ class _Linear(Estimator):
             columns[self._linear.target()] = self._labels(_arrays.labels(y, len(array)))
             table, user = _with_users(columns, _users(groups, len(array)), "history")
         with tables.naming_columns(table, "history"):
-            return self._linear.personalize(table, user, self._balanced())
+            return self._linear.personalize(table, user, self._balanced(), of_one)
 
     def _matrix(self, X: Any) -> Array:
         """The features of training: by name if both have names, else by position."""
@@ -186,7 +195,7 @@ class _Linear(Estimator):
     def _nobody(self) -> _native.People:
         """Personal models of no users: every user is treated as one without rows."""
         empty = {name: np.empty(0) for name in [*self._linear.columns(), self._linear.target()]}
-        return self._linear.personalize(tables.of_columns(empty, "history"), None, False)
+        return self._linear.personalize(tables.of_columns(empty, "history"), None, False, False)
 
     def _predicted(self, people: _native.People, X: Any, groups: Any) -> Array:
         """The models' output for each row: a value, or the probability of the second class."""
@@ -214,6 +223,8 @@ class _Linear(Estimator):
 
     def _scores(self, X: Any, groups: Any, history: tuple[Any, Any, Any] | None) -> Array:
         self._check_is_fitted()
+        if history is not None and not (isinstance(history, (tuple, list)) and len(history) == len(("X", "y", "groups"))):
+            raise BadInput("history is (X, y, groups): features, labels and users of the labelled rows")
         people = self._nobody() if history is None else self._people(*history)
         return self._predicted(people, X, groups)
 
@@ -227,7 +238,10 @@ class _Linear(Estimator):
         raise AttributeError(f"{type(self).__name__} predicts values and has no classes")
 
     def score(self, X: Any, y: Any, *, groups: Any = None, history: tuple[Any, Any, Any] | None = None) -> float:
-        """The coefficient of determination of the predictions."""
+        """The coefficient of determination of the predictions.
+
+        Without `history` this is the score for unknown users, who are predicted without rows of their own.
+        """
         predicted = self.predict(X, groups=groups, history=history)
         true = self._labels(_arrays.labels(y, len(predicted)))
         errors, spread = true - predicted, true - np.mean(true)

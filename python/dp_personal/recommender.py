@@ -55,7 +55,8 @@ class Personalized:
         """The best items that the user has not rated, best first; empty if `says_nothing`.
 
         `rank_by` "lower" ranks by the lower end of each item's interval, so that the noisiest items do not come first. It needs a
-        model with standard errors of its factors: ratings by the methods auto, pooled, biases and am-ssp, and popularity.
+        model with standard errors of its factors: ratings by the methods auto, pooled, biases and am-ssp, and likes by auto,
+        pooled and popularity. `docs/reference/dp-recommend.md` says what the intervals cover.
         """
         if operator.index(k) < 1:
             raise bad_setting("k", k, "a whole number, 1 or above")

@@ -99,6 +99,7 @@ impl Linear {
         history: AnyTable<'_>,
         user: Option<&str>,
         balanced: bool,
+        of_one: bool,
     ) -> PyResult<People> {
         let source = history.source();
         let weight = if balanced {
@@ -106,7 +107,10 @@ impl Linear {
         } else {
             ClassWeight::None
         };
-        let people = py.detach(|| self.0.personalize(source, user, weight));
+        let people = py.detach(|| {
+            let people = self.0.personalize(source, user, weight)?;
+            if of_one { people.of_one() } else { Ok(people) }
+        });
         people.raise(py).map(People)
     }
 

@@ -134,6 +134,42 @@ def test_a_table_gives_the_model_of_the_arrays(tmp_path: Path) -> None:
         assert np.array_equal(other.fit(frame).shared_, of_arrays)
 
 
+@pytest.mark.parametrize("make", ESTIMATORS)
+def test_one_users_table_with_a_user_column_predicts_as_arrays_do(tmp_path: Path, make: Any) -> None:
+    X, y, users = rows()
+    model = make()
+    y = labels_for(model, y)
+    model.fit(X, y, groups=users)
+    mine = users == 0
+    expected = model.personalize(X[mine], y[mine]).predict(X)
+    frame = pd.DataFrame({"user": users.astype(str), **{f"x{at}": X[:, at] for at in range(N_FEATURES)}, "target": y})
+    frame[mine].to_csv(tmp_path / "mine.csv", index=False)
+    for table in (frame[mine], tmp_path / "mine.csv"):
+        me = model.personalize(table)
+        assert np.array_equal(me.predict(X), expected)
+        # of rows that name users, too: they are predicted as this user's
+        assert np.allclose(me.predict(frame.drop(columns="target")), expected)
+    with pytest.raises(dp.DpError, match="200 users; expected those of one"):
+        model.personalize(frame)
+
+
+def test_without_groups_rows_are_users_and_the_certificate_says_so() -> None:
+    X, y, _ = rows()
+    model = ESTIMATORS[0]()
+    with pytest.warns(dp.PrivacyWarning, match="every row is a user of its own") as warned:
+        model.fit(X[:300], y[:300])
+    assert warned[0].filename == __file__
+    assert "shares a value of the column `row`" in model.certificate_.to_json()
+
+
+@pytest.mark.parametrize("history", [pd.DataFrame({"user": [1]}), (np.zeros((1, 4)), [0.0])])
+def test_a_history_is_three_things(history: Any) -> None:
+    X, y, users = rows()
+    model = ESTIMATORS[0]().fit(X, y, groups=users)
+    with pytest.raises(dp.BadInput, match=r"\(X, y, groups\)"):
+        model.predict(X, history=history)
+
+
 @pytest.mark.parametrize(
     ("command", "kind", "params"),
     [

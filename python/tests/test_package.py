@@ -45,6 +45,12 @@ def test_a_weak_promise_is_a_warning(recommender: dp.PrivateRecommender, ratings
     assert warned[0].filename == __file__
 
 
+def test_a_catalogue_of_other_items_is_a_warning(recommender: dp.PrivateRecommender, ratings: Ratings) -> None:
+    others = recommender.set_params(item_ids_are_public=False, catalogue=[f"m{item}" for item in range(12)])
+    with pytest.warns(dp.DpWarning, match="do not stand out from their noise"):
+        others.fit(ratings)
+
+
 def section(title: str) -> str:
     """The Python of a section."""
     [text] = re.findall(rf"^## {title}\n.*?^```python\n(.*?)^```$", README.read_text(encoding="utf-8"), flags=re.M | re.S)

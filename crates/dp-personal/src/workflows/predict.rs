@@ -335,10 +335,31 @@ impl OwnModels {
         })
     }
 
-    /// The model of the user with that id, or the only one if the history names no users.
+    /// The model of the user with that id; the only one if the history names no users, or if it is
+    /// of one user and the rows name none.
     fn model(&self, id: &str) -> &Personal {
         let at = self.by_id.get(id).or_else(|| self.by_id.get(""));
-        at.map_or(&self.stranger, |&at| &self.models[at])
+        match (at, &self.models[..]) {
+            (Some(&at), _) => &self.models[at],
+            (None, [only]) if id.is_empty() => only,
+            _ => &self.stranger,
+        }
+    }
+
+    /// The same models for predictions of rows that are all of one user, whatever user they name.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if the history is of several users.
+    pub fn of_one(mut self) -> Result<Self> {
+        if self.ids.len() > 1 {
+            let text = format!(
+                "the rows are of {} users; expected those of one",
+                self.ids.len()
+            );
+            return Err(Error::Usage(text));
+        }
+        self.by_id = self.ids.iter().map(|_| (String::new(), 0)).collect();
+        Ok(self)
     }
 
     /// User and prediction of every row, in the order of the file.
