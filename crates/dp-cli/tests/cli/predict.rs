@@ -61,6 +61,37 @@ fn a_model_without_a_certificate_that_covers_it_is_refused() {
         .says(&["dp-model: holds a model without its certificate.json"]);
 }
 
+/// Rows that name no user are of the only one whose history it is, and of a stranger otherwise.
+#[test]
+fn rows_without_users_are_of_the_only_user() {
+    let sandbox = with_model(&[]);
+    sandbox.write("new.csv", "a,b,c,d,e,f\n1,1,0,0,0,0\n-1,-1,1,0,0,0\n");
+    let rows = ["--rows", "new.csv", "--json"];
+    let values = |sandbox: &Sandbox| -> Vec<f64> {
+        let json = predict(sandbox, &rows).exits(0).json();
+        let rows = json["predictions"].as_array().unwrap();
+        rows.iter().map(|row| row[1].as_f64().unwrap()).collect()
+    };
+    let of_only = values(&sandbox);
+    let named = |second: &str| {
+        let with_users = HISTORY.replace("target,", "user,target,");
+        let lines = with_users.replace("\n1.5", "\nann,1.5");
+        let lines = lines
+            .replace("\n0.5", "\nann,0.5")
+            .replace("\n2.5", "\nann,2.5");
+        lines.replace("\n-0.5", &format!("\n{second},-0.5"))
+    };
+    sandbox.write("me.csv", named("ann"));
+    assert_eq!(values(&sandbox), of_only);
+    sandbox.write("me.csv", named("bob"));
+    let of_strangers = values(&sandbox);
+    assert!(
+        (of_strangers[0] - of_strangers[1]).abs() < 1.0,
+        "{of_strangers:?}"
+    );
+    assert!((of_only[0] - of_only[1]).abs() > 3.0, "{of_only:?}");
+}
+
 #[test]
 fn rows_come_back_in_their_order_with_their_users() {
     let sandbox = with_model(&[]);
