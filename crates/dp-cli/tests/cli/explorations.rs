@@ -101,7 +101,7 @@ fn pages_that_compare_runs_or_were_asked_for_are_named_by_later_certificates() {
         "report first --out pages --internal",
     ] {
         let later = after(|sandbox| dp(sandbox, pages));
-        let is_said = later.contains("ledger once") && later.contains(kind);
+        let is_said = later.contains("before, once (") && later.contains(kind);
         assert!(is_said && !later.contains(CLAIM), "{pages}: {later}");
     }
     // released values alone, and a page of the run's own files, compare nothing

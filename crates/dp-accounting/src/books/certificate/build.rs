@@ -80,8 +80,8 @@ impl Certificate {
             n => format!("{n} times"),
         };
         self.with_not_covered(format!(
-            "the choice of settings: figures of this data set that nobody paid for were looked at before, according to the \
-             notes of the ledger {times} ({})",
+            "the choice of settings: figures of this data set that nobody paid for were looked at before, {times} ({}) \
+             according to the notes of the ledger",
             kinds.join("; ")
         ))
     }
