@@ -1291,7 +1291,9 @@ impl<'a> Nights<'a> {
         provenance: Provenance,
     ) -> Result<FactorModel> {
         let is_known = !self.weights.is_empty() && !self.of.params.is_of_likes();
-        let errors = (is_known && errors.len() == rows.len()).then_some(errors);
+        // nights of noise alone may leave no finite error
+        let are_known = errors.len() == rows.len() && errors.iter().all(|e| e.is_finite());
+        let errors = (is_known && are_known).then_some(errors);
         let (scoring, rows, errors) = match self.of.params.base.global_effects && is_known {
             true => {
                 let totals = self.item_weights(1.0);
