@@ -64,8 +64,8 @@ fn hint(error: &WorkflowError, command: &str) -> Option<String> {
              renamed, or most of them left, pass --same-data-set"
         }
         WorkflowError::LedgerCut { .. } => {
-            "restore the newest copy of the ledger; if it is lost, --same-data-set continues without the missing payments, \
-             and the ledger's guarantees then cover only what it still records"
+            "restore the newest copy of the ledger; if it is lost, `dp ledger accept-rollback` lets runs use this one: the ledger and \
+             later certificates then say that the missing payments are not counted"
         }
         WorkflowError::Binding { .. } => {
             "the ledger itself records what was spent; if the other files cannot be restored and you are sure that these are its \

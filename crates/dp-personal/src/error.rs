@@ -131,7 +131,7 @@ pub enum Error {
     },
     /// The ledger lacks releases that its users file records.
     #[error(
-        "the ledger {} was truncated or is an older copy: {} records payments that are missing from it; nothing was paid or released",
+        "the ledger {} was truncated or is an older copy: {} records payments that are missing from it",
         ledger.display(), users.display()
     )]
     LedgerCut {

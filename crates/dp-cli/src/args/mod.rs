@@ -12,12 +12,12 @@ pub(crate) use flags::Flags;
 
 use dp_personal::settings::{
     AuditFederateSettings, AuditPersonalizeSettings, AuditSettings, AuditTuneSettings,
-    DemoSettings, EvaluateSettings, EvidenceSettings, FederateSettings, LedgerCreateSettings,
-    LedgerMergeSettings, LedgerShowSettings, LedgerUpgradeSettings, NightlyEraseSettings,
-    NightlyInitRowsSettings, NightlyInitSettings, NightlyPublishSettings, NightlyRunRowsSettings,
-    NightlyRunSettings, NightlyStatusSettings, PersonalizeSettings, PredictSettings,
-    PublishSettings, RecommendSettings, ReportSettings, SynthSettings, TrainSettings, TuneSettings,
-    VerifySettings,
+    DemoSettings, EvaluateSettings, EvidenceSettings, FederateSettings,
+    LedgerAcceptRollbackSettings, LedgerCreateSettings, LedgerMergeSettings, LedgerShowSettings,
+    LedgerUpgradeSettings, NightlyEraseSettings, NightlyInitRowsSettings, NightlyInitSettings,
+    NightlyPublishSettings, NightlyRunRowsSettings, NightlyRunSettings, NightlyStatusSettings,
+    PersonalizeSettings, PredictSettings, PublishSettings, RecommendSettings, ReportSettings,
+    SynthSettings, TrainSettings, TuneSettings, VerifySettings,
 };
 
 /// Train recommenders with differential privacy for each user's whole data, check and audit their
@@ -77,6 +77,8 @@ pub(crate) enum LedgerCommand {
     Upgrade(Flags<LedgerUpgradeSettings>),
     /// Combine ledgers of one data set into a new one
     Merge(Flags<LedgerMergeSettings>),
+    /// Use a ledger whose newest payments are lost, with a note that they are not counted
+    AcceptRollback(Flags<LedgerAcceptRollbackSettings>),
 }
 
 /// Flags of `dp nightly`.
@@ -211,6 +213,7 @@ impl Command {
                 LedgerCommand::Show(_) => "ledger show",
                 LedgerCommand::Upgrade(_) => "ledger upgrade",
                 LedgerCommand::Merge(_) => "ledger merge",
+                LedgerCommand::AcceptRollback(_) => "ledger accept-rollback",
             },
             Self::Account(_) => "account",
             Self::Calibrate(_) => "calibrate",

@@ -11,6 +11,9 @@ pub(crate) fn run(command: &LedgerCommand) -> Result<()> {
         LedgerCommand::Create(flags) => (flags.json, ledger::create(&flags.settings)?),
         LedgerCommand::Upgrade(flags) => (flags.json, ledger::upgrade(&flags.settings)?),
         LedgerCommand::Merge(flags) => (flags.json, ledger::merge(&flags.settings)?),
+        LedgerCommand::AcceptRollback(flags) => {
+            (flags.json, ledger::accept_rollback(&flags.settings)?)
+        }
         LedgerCommand::Show(flags) => (flags.json, ledger::show(&flags.settings)?),
     };
     if as_json {

@@ -228,6 +228,9 @@ fn a_ledger_that_was_cut_refunds_nothing_and_its_users_stay_remembered() {
     let sandbox = Sandbox::with_ratings();
     counted(&sandbox, "ratings.csv", &["--out", "first"]).exits(0);
     counted(&sandbox, "ratings.csv", &["--out", "second"]).exits(0);
+    let other = ["ledger", "create", "m.ledger", "--data-set", "ratings.csv"];
+    let budget = ["--epsilon", "20", "--delta", "1e-5"];
+    sandbox.dp(&[&other[..], &budget].concat()).exits(0);
     let files = ["l.ledger.key", "l.ledger.users"].map(|name| (name, sandbox.read(name)));
     let whole = sandbox.read("l.ledger");
     let ends = whole.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
@@ -242,11 +245,24 @@ fn a_ledger_that_was_cut_refunds_nothing_and_its_users_stay_remembered() {
     ];
     for cut in cuts {
         sandbox.write("l.ledger", &whole[..cut]);
-        counted(&sandbox, "ratings.csv", &[]).exits(5).says(&[
-            "the ledger l.ledger was truncated or is an older copy",
-            "nothing was paid or released",
-            "--same-data-set",
-        ]);
+        for more in [&[][..], &["--same-data-set"]] {
+            counted(&sandbox, "ratings.csv", more).exits(5).says(&[
+                "the ledger l.ledger was truncated or is an older copy",
+                "`dp ledger accept-rollback`",
+            ]);
+        }
+        let shown = sandbox.dp(&["ledger", "show", "l.ledger"]).exits(0);
+        assert!(shown.stderr.contains("older copy"), "{}", shown.stderr);
+        assert!(shown.stdout.contains("missing"), "{}", shown.stdout);
+        sandbox
+            .dp(&["verify", "first", "--ledger", "l.ledger"])
+            .exits(5)
+            .says(&["the ledger l.ledger was truncated or is an older copy"]);
+        let merge = ["ledger", "merge", "l.ledger", "m.ledger", "--out", "both"];
+        sandbox
+            .dp(&merge)
+            .exits(5)
+            .says(&["the ledger l.ledger was truncated or is an older copy"]);
         for (name, bytes) in &files {
             assert_eq!(&sandbox.read(name), bytes, "{name} after a cut at {cut}");
         }
@@ -254,13 +270,51 @@ fn a_ledger_that_was_cut_refunds_nothing_and_its_users_stay_remembered() {
     sandbox.write("l.ledger", &whole);
     counted(&sandbox, "ratings.csv", &[]).exits(0);
     assert_ne!(sandbox.read("l.ledger.users"), files[1].1);
-    sandbox.write("l.ledger", &whole[..ends[0]]);
-    counted(&sandbox, "ratings.csv", &["--same-data-set"]).exits(0);
-    counted(&sandbox, "ratings.csv", &[]).exits(0);
+    let shown = sandbox.dp(&["ledger", "show", "l.ledger"]).exits(0);
+    assert!(!shown.stderr.contains("older copy"), "{}", shown.stderr);
     // a key alone is also evidence of a ledger that was lost
     fs::remove_file(sandbox.path("l.ledger")).unwrap();
     fs::remove_file(sandbox.path("l.ledger.users")).unwrap();
     counted(&sandbox, "ratings.csv", &[])
         .exits(5)
         .says(&["l.ledger.key"]);
+}
+
+#[test]
+fn a_rollback_that_the_operator_accepts_is_in_the_ledger_and_in_later_certificates() {
+    let sandbox = Sandbox::with_ratings();
+    let accept = || sandbox.dp(&["ledger", "accept-rollback", "l.ledger"]);
+    counted(&sandbox, "ratings.csv", &["--out", "first"]).exits(0);
+    let older = sandbox.read("l.ledger");
+    accept().exits(2).says(&["there is nothing to accept"]);
+    assert_eq!(sandbox.read("l.ledger"), older);
+    counted(&sandbox, "ratings.csv", &["--out", "second"]).exits(0);
+    let n_releases = || {
+        let shown = sandbox.dp(&["ledger", "show", "l.ledger", "--json"]);
+        shown.exits(0).json()["n_releases"].as_u64().unwrap()
+    };
+    let lost = n_releases();
+    sandbox.write("l.ledger", &older);
+    let lost = lost - n_releases();
+    let what = format!("{lost} releases that the ledger lost are not counted");
+    let shown = accept().exits(0).stdout;
+    assert!(shown.contains(&what), "{shown}");
+
+    // later runs are possible, only with the users of before, and repeat it
+    sandbox.write(
+        "other.csv",
+        ratings(40, 25, 10).replace(USER, "somebody-else-"),
+    );
+    counted(&sandbox, "other.csv", &["--data-set", "ratings.csv"])
+        .exits(5)
+        .says(&["fewer than half of the users"]);
+    counted(&sandbox, "ratings.csv", &["--out", "third"]).exits(0);
+    let certificate =
+        |of: &str| String::from_utf8(sandbox.read(&format!("{of}/certificate.json"))).unwrap();
+    assert!(certificate("third").contains(&what));
+    assert!(!certificate("first").contains("lost"));
+    let verify = |of: &str| sandbox.dp(&["verify", of, "--ledger", "l.ledger"]);
+    assert!(verify("third").exits(0).stdout.contains(&what));
+    verify("second").exits(6);
+    accept().exits(2);
 }

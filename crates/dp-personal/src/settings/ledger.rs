@@ -93,6 +93,12 @@ settings! {
         delta: Option<f64> = { value_name: "D", usual: "the ledger's", range: Range::open_unit() },
     }
 
+    /// Settings to use a ledger whose newest payments are lost.
+    struct LedgerAcceptRollbackSettings {
+        /// The ledger, which lacks payments that its .users file records
+        file: PathBuf = { positional: true },
+    }
+
     /// Settings to add up ledgers of one data set.
     struct LedgerMergeSettings {
         /// The ledgers to merge; they stay where they are and are closed

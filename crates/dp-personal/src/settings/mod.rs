@@ -14,8 +14,8 @@ mod tools;
 
 pub use items::*;
 pub use ledger::{
-    LedgerChoice, LedgerCreateSettings, LedgerFile, LedgerKind, LedgerMergeSettings,
-    LedgerSettings, LedgerShowSettings, LedgerUpgradeSettings,
+    LedgerAcceptRollbackSettings, LedgerChoice, LedgerCreateSettings, LedgerFile, LedgerKind,
+    LedgerMergeSettings, LedgerSettings, LedgerShowSettings, LedgerUpgradeSettings,
 };
 pub use nightly::*;
 pub use ratings::*;

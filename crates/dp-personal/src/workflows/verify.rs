@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use dp_accounting::{Certificate, Ledger, PrivacyStatement};
+use dp_accounting::{Certificate, PrivacyStatement};
 use dp_core::DpEvent;
 use dp_mechanism::Grid;
 use dp_pubfeat::AmImplicitSsp;
@@ -18,6 +18,7 @@ use crate::output::{
 };
 use crate::prior::PRIOR;
 use crate::settings::VerifySettings;
+use crate::workflows::ledger::audit;
 use crate::workflows::recompute::{Recomputed, recompute};
 
 /// A certificate whose values have all been recomputed.
@@ -43,7 +44,7 @@ pub struct Verified {
 ///
 /// # Errors
 /// When the certificate does not verify, a file differs from the one it was issued for, or the
-/// ledger did not pay. A certificate that verifies and promises no privacy is not an error.
+/// ledger did not pay or lacks payments that the file of its users records. A certificate that verifies and promises no privacy is not an error.
 pub fn verify(args: &VerifySettings) -> Result<Verified> {
     let files_compared = args.certificate.is_dir();
     let path = if files_compared {
@@ -59,7 +60,10 @@ pub fn verify(args: &VerifySettings) -> Result<Verified> {
         recomputed(&path)?
     };
     if let Some(ledger) = &args.ledger {
-        let paid = Ledger::audit(ledger).map_err(Error::from)?;
+        let (paid, cut) = audit(ledger)?;
+        if let Some(cut) = cut {
+            return Err(cut);
+        }
         let covered = paid.covers(&certificate);
         covered.map_err(|source| Error::Certificate {
             path: path.clone(),

@@ -14,9 +14,9 @@
 //! below one half, the run is refused.
 //!
 //! `L.users` also records the state of the ledger when it was last used ([`Seen`]). A ledger with
-//! fewer releases was truncated or is an older copy, and is refused. The file is written before a
-//! payment and again at the end of a run: after a crash it may record less than the ledger has,
-//! never more.
+//! fewer releases was truncated or is an older copy, and is refused until `dp ledger
+//! accept-rollback` notes in it that payments are missing. The file is written before a payment and
+//! again at the end of a run: after a crash it may record less than the ledger has, never more.
 //!
 //! The file always has [`KEPT`] values, some of which may belong to no user, and every run that
 //! pays rewrites it, so neither its length nor its time reveals the number of users or when that
@@ -34,7 +34,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use dp_accounting::{Error as AccountingError, Ledger, hex, sha256_hex};
+use dp_accounting::{Error as AccountingError, Ledger, LedgerNote, LedgerSummary, hex, sha256_hex};
 use dp_core::Private;
 use dp_data::{Ratings, SampleTable};
 use hmac::{Hmac, KeyInit, Mac};
@@ -44,7 +44,7 @@ use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 
 use crate::error::{Error, Result};
-use crate::output::{replace_private, warn};
+use crate::output::{releases_in_words, replace_private, warn};
 
 use super::users_key;
 
@@ -99,11 +99,33 @@ impl<'a> Recorded<'a> {
         Self {
             key: users_key(ledger.notes()),
             // the readable part of an interrupted line is paid for and is not a release
-            has_paid: ledger.n_releases() > 0 || ledger.balance().spent > 0.0,
+            has_paid: ledger.n_releases() > 0
+                || ledger.balance().spent > 0.0
+                || rollbacks(ledger.notes()).next().is_some(),
             release_ids: ledger.release_ids().collect(),
             n_taken: ledger.n_taken(),
         }
     }
+
+    pub(crate) fn of_summary(found: &'a LedgerSummary) -> Self {
+        let releases = found.releases.iter();
+        Self {
+            key: users_key(&found.notes),
+            has_paid: !found.releases.is_empty()
+                || found.balance.spent > 0.0
+                || rollbacks(&found.notes).next().is_some(),
+            release_ids: releases.map(|release| &*release.release_id).collect(),
+            n_taken: found.taken.len(),
+        }
+    }
+}
+
+/// The name of notes about payments that are missing from a ledger.
+const ROLLBACK: &str = "rollback";
+
+/// Notes of payments that are missing from a ledger, which its runs therefore do not count.
+pub(crate) fn rollbacks(notes: &[LedgerNote]) -> impl Iterator<Item = &LedgerNote> {
+    notes.iter().filter(|note| note.name == ROLLBACK)
 }
 
 /// The recorded state of a ledger. A ledger only ever advances from there, even when
@@ -146,6 +168,67 @@ impl Seen {
     }
 }
 
+/// Whether a ledger lacks payments that its users' file, of version 1 if `seen` is none, records.
+fn is_older_copy(seen: Option<&Seen>, recorded: &Recorded<'_>) -> bool {
+    // version 1 only records that users were about to be charged
+    !seen.map_or(recorded.has_paid, |seen| seen.is_in(recorded))
+}
+
+/// A ledger that is only read, and whether its users' file records payments that it lacks. A file
+/// that is missing, damaged or unreadable to this user records nothing.
+pub(crate) fn audit(ledger: &Path) -> Result<(LedgerSummary, Option<Error>)> {
+    let files = Files::of(ledger);
+    // first, because a run may be writing both
+    let users = fs::read(&files.users).ok();
+    let found = Ledger::audit(ledger)?;
+    let users = users.and_then(|bytes| serde_json::from_slice::<UsersFile>(&bytes).ok());
+    let recorded = Recorded::of_summary(&found);
+    let is_its = |users: &UsersFile| recorded.key.is_none_or(|key| key == users.key_sha256);
+    let is_cut = users
+        .filter(is_its)
+        .is_some_and(|users| is_older_copy(users.seen.as_ref(), &recorded));
+    let cut = is_cut.then(|| files.is_cut());
+    Ok((found, cut))
+}
+
+/// Notes in a ledger that payments are missing from it, and records its state as the current one:
+/// later runs may use it, and their certificates repeat the note.
+///
+/// # Errors
+/// [`Error::Usage`] if nothing is missing; [`Error::Binding`] as for a run; when the ledger cannot
+/// be written or has a version without notes.
+pub(super) fn accept_rollback(ledger: &Path) -> Result<()> {
+    let found = Ledger::audit(ledger)?;
+    let mut opened = Ledger::open(ledger, &found.data_set_id, found.budget.adjacency())?;
+    let files = Files::of(ledger);
+    let read = files.read(&Recorded::of(&opened))?;
+    let is_cut = |read: &Read| is_older_copy(read.seen.as_ref(), &Recorded::of(&opened));
+    let Some(Read { key, sketch, seen }) = read.filter(is_cut) else {
+        return Err(Error::Usage(format!(
+            "`file`: {} has every payment that the file of its users records; there is nothing to accept",
+            ledger.display()
+        )));
+    };
+    let n_found = opened.release_ids().count();
+    let missing = match seen.map_or(0, |seen| seen.n_releases.saturating_sub(n_found)) {
+        0 => "payments".to_owned(),
+        n => releases_in_words(n as u64),
+    };
+    opened.note(
+        ROLLBACK,
+        &format!("{missing} that the ledger lost are not counted"),
+    )?;
+    let mut binding = Binding {
+        files,
+        key,
+        is_new: false,
+        sketch,
+        has_other_users: false,
+        seen: None,
+    };
+    binding.write(&Recorded::of(&opened))
+}
+
 /// A ledger's key and the users of all its runs, including this one: checked, and written before
 /// the run pays.
 pub(crate) struct Binding {
@@ -177,9 +260,9 @@ impl Binding {
     /// workers, `same_data_set` replaces that comparison and nothing else: such runs always set it.
     ///
     /// # Errors
-    /// [`Error::OtherUsers`] if too few are the same, and [`Error::LedgerCut`] if the ledger has
-    /// less than is recorded, unless `same_data_set`; [`Error::Binding`] if a file of the binding
-    /// is missing or damaged, which `same_data_set` recreates; [`Error::LedgerLost`] if such files
+    /// [`Error::OtherUsers`] if too few are the same, unless `same_data_set`; [`Error::LedgerCut`]
+    /// if the ledger has less than is recorded; [`Error::Binding`] if a file of the binding is
+    /// missing or damaged, which `same_data_set` recreates; [`Error::LedgerLost`] if such files
     /// exist without a ledger.
     pub(crate) fn check(
         ledger: &Path,
@@ -202,13 +285,8 @@ impl Binding {
                 read => match read? {
                     None => (None, None),
                     Some(read) => {
-                        // version 1 only records that users were about to be charged
-                        let seen = read.seen.map(|seen| seen.is_in(recorded));
-                        if !same_data_set && !seen.unwrap_or(recorded.has_paid) {
-                            return Err(Error::LedgerCut {
-                                ledger: files.ledger,
-                                users: files.users,
-                            });
+                        if is_older_copy(read.seen.as_ref(), recorded) {
+                            return Err(files.is_cut());
                         }
                         // before anything is paid, the ledger is not tied to any data
                         (
@@ -402,6 +480,13 @@ impl Files {
                 users: left.clone(),
             })
         })
+    }
+
+    fn is_cut(&self) -> Error {
+        Error::LedgerCut {
+            ledger: self.ledger.clone(),
+            users: self.users.clone(),
+        }
     }
 
     fn broken(&self, reason: &str) -> Error {
@@ -816,11 +901,10 @@ mod tests {
             with(&["a", "b", "c"], 2, None),
         ] {
             assert!(is_cut(go(less.clone(), false)), "{less:?}");
+            assert!(is_cut(go(less.clone(), true)), "{less:?}");
         }
         // what could not be recorded because of a crash is no reason to refuse
         go(with(&["a", "b", "c"], 2, key), false).unwrap();
-        go(with(&["a"], 1, key), true).unwrap();
-        go(with(&["a", "d"], 1, key), false).unwrap();
     }
 
     #[test]

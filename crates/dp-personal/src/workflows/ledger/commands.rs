@@ -1,10 +1,10 @@
-//! `dp ledger`: creates, shows, upgrades and merges ledgers.
+//! `dp ledger`: creates, shows, upgrades and merges ledgers, and accepts that payments are missing.
 
 use std::path::{Path, PathBuf};
 
 use dp_accounting::{
-    Balance, Budget, BudgetKind, Ledger, LedgerNote, LedgerSummary, Measure, ReleaseRecord, gdp,
-    usable_delta, utc,
+    Balance, Budget, BudgetKind, Ledger, LedgerSummary, Measure, ReleaseRecord, gdp, usable_delta,
+    utc,
 };
 use dp_core::ApproxDp;
 use dp_page::{Block, Table, terminal};
@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 use super::binding;
 use super::{USERS_KEY, epsilon_left, runs_left, users_key};
 use crate::error::{Error, Result};
-use crate::output::{releases_in_words, rounded_down, rounded_up};
+use crate::output::{releases_in_words, rounded_down, rounded_up, warn};
 use crate::settings::{
-    LedgerCreateSettings, LedgerKind, LedgerMergeSettings, LedgerShowSettings,
-    LedgerUpgradeSettings,
+    LedgerAcceptRollbackSettings, LedgerCreateSettings, LedgerKind, LedgerMergeSettings,
+    LedgerShowSettings, LedgerUpgradeSettings,
 };
 use crate::workflows::train::ADJACENCY;
 
@@ -113,12 +113,23 @@ fn note_raise(file: &Path, (old, kept): (&LedgerSummary, &Path), target: ApproxD
     Ok(ledger.note(BUDGET, &text)?)
 }
 
+/// Lets runs use a ledger that lacks payments which the file of its users records, because it was
+/// truncated or is an older copy and the newest copy is lost. A note in the ledger and an assumption
+/// in every later certificate say that these payments are not counted.
+///
+/// # Errors
+/// When nothing is missing, or the ledger cannot be used for another reason.
+pub fn accept_rollback(args: &LedgerAcceptRollbackSettings) -> Result<LedgerReport> {
+    binding::accept_rollback(&args.file)?;
+    report(&args.file)
+}
+
 /// Adds up ledgers of one data set in a new one, which counts everything that any of them paid for.
 /// The old files are kept in place, closed.
 ///
 /// # Errors
-/// When they are of different data sets, or what was spent exceeds the total. Nothing is changed in
-/// that case.
+/// When they are of different data sets, when one lacks payments that the file of its users records,
+/// or when what was spent exceeds the total. Nothing is changed in that case.
 pub fn merge(args: &LedgerMergeSettings) -> Result<LedgerReport> {
     if args.files.len() < 2 {
         return Err(Error::Usage(
@@ -126,8 +137,11 @@ pub fn merge(args: &LedgerMergeSettings) -> Result<LedgerReport> {
         ));
     }
     refuse_repeated(&args.files)?;
-    let found = args.files.iter().map(Ledger::audit);
-    let found = found.collect::<Result<Vec<_>, _>>()?;
+    let found = args.files.iter().map(|file| match binding::audit(file)? {
+        (found, None) => Ok(found),
+        (_, Some(cut)) => Err(cut),
+    });
+    let found = found.collect::<Result<Vec<_>>>()?;
     let sum = LedgerSummary::joint_target(&found);
     let first = found[0].budget.kind();
     let usual =
@@ -156,16 +170,7 @@ pub fn merge(args: &LedgerMergeSettings) -> Result<LedgerReport> {
     }
     Ledger::merge(&args.files, &args.out, kind, target)?;
     let merged = Ledger::audit(&args.out)?;
-    let recorded = binding::Recorded {
-        key: users_key(&merged.notes),
-        has_paid: true,
-        release_ids: merged
-            .releases
-            .iter()
-            .map(|release| release.release_id.as_str())
-            .collect(),
-        n_taken: merged.taken.len(),
-    };
+    let recorded = binding::Recorded::of_summary(&merged);
     // continues a merge that was interrupted after the new file got its name
     let kept = if recorded.key.is_none() || binding::is_bound(&args.out) {
         None
@@ -208,8 +213,14 @@ impl LedgerKind {
 }
 
 fn report(path: &Path) -> Result<LedgerReport> {
-    let found = Ledger::audit(path)?;
-    let shown = Shown::of(&found, path);
+    let (found, cut) = binding::audit(path)?;
+    if let Some(cut) = &cut {
+        warn(&format!(
+            "{cut}: restore the newest copy; runs with this one are refused"
+        ));
+    }
+    let mut shown = Shown::of(&found, path);
+    shown.is_older_copy = cut.is_some();
     Ok(LedgerReport {
         json: shown.json(),
         text: terminal(&shown.blocks()),
@@ -238,6 +249,8 @@ struct Shown<'a> {
     found: &'a LedgerSummary,
     path: &'a Path,
     runs: Vec<PaidRun<'a>>,
+    /// Whether the file of its users records payments that it lacks.
+    is_older_copy: bool,
 }
 
 impl<'a> Shown<'a> {
@@ -257,6 +270,7 @@ impl<'a> Shown<'a> {
             found,
             path,
             runs: runs.collect(),
+            is_older_copy: false,
         }
     }
 
@@ -357,6 +371,11 @@ impl<'a> Shown<'a> {
                 format!("{n} of a paced lifetime, which was paid for when it began{last}"),
             );
         }
+        if self.is_older_copy {
+            let what =
+                "payments that its .users file records: it was truncated or is an older copy";
+            fact("missing", what.to_owned());
+        }
         if let Some(successor) = &found.successor {
             fact("closed", format!("replaced by {successor}"));
         }
@@ -399,10 +418,8 @@ impl<'a> Shown<'a> {
             let heads = ["paid", "by", "for", "releases", "epsilon", "budget"];
             blocks.push(Block::Table(Table::new("", heads, rows).with_text([1, 2])));
         }
-        let notes = shown_notes(found).map(|note| {
-            let (name, text) = (note.name.clone(), note.text.clone());
-            vec![minute(note.time), name, text]
-        });
+        let notes = shown_notes(found)
+            .map(|(time, about, text)| vec![minute(time), about.to_owned(), text.to_owned()]);
         let notes: Vec<_> = notes.collect();
         if !notes.is_empty() {
             let heads = ["noted", "about", "what"];
@@ -447,11 +464,11 @@ impl<'a> Shown<'a> {
                 "share": run.cost.map(|cost| self.share(cost)),
             })
         });
-        let notes = shown_notes(found).map(|note| {
+        let notes = shown_notes(found).map(|(time, about, text)| {
             json!({
-                "time": second(note.time),
-                "about": note.name,
-                "text": note.text,
+                "time": second(time),
+                "about": about,
+                "text": text,
             })
         });
         json!({
@@ -477,6 +494,7 @@ impl<'a> Shown<'a> {
             })).collect::<Vec<_>>(),
             "torn": found.torn,
             "bound": self.is_bound(),
+            "is_older_copy": self.is_older_copy,
             "successor": found.successor,
             "runs": runs.collect::<Vec<_>>(),
             "notes": notes.collect::<Vec<_>>(),
@@ -484,9 +502,22 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// Notes that are meant for people.
-fn shown_notes(found: &LedgerSummary) -> impl Iterator<Item = &LedgerNote> {
-    found.notes.iter().filter(|note| note.name != USERS_KEY)
+/// Notes as people read them: when, about what, and the text. Of those that name a key, only a new
+/// one in place of another.
+fn shown_notes(found: &LedgerSummary) -> impl Iterator<Item = (u64, &str, &str)> {
+    let mut key = None;
+    found.notes.iter().filter_map(move |note| {
+        if note.name != USERS_KEY {
+            return Some((note.time, &*note.name, &*note.text));
+        }
+        let had = key.replace(&*note.text);
+        let is_new = had.is_some_and(|had| had != note.text);
+        is_new.then_some((
+            note.time,
+            "users",
+            "recorded with a new key; an older copy of the ledger could not be noticed then",
+        ))
+    })
 }
 
 fn in_words(kind: BudgetKind) -> String {

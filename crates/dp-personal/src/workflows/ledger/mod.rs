@@ -9,16 +9,16 @@ use std::path::Path;
 
 use dp_accounting::{
     Balance, Budget, BudgetKind, Error as AccountingError, Ledger, LedgerNote, Plan, gdp,
-    usable_delta,
+    usable_delta, utc,
 };
 use dp_core::{Adjacency, ApproxDp};
 use dp_data::TableSource;
 use dp_mechanism::{PacedLifetime, PaidLine};
 
-use self::binding::{Binding, Recorded};
-pub(crate) use self::binding::{Comparison, HasUsers, is_bound, random_bits};
+use self::binding::{Binding, Recorded, rollbacks};
+pub(crate) use self::binding::{Comparison, HasUsers, audit, is_bound, random_bits};
 pub(crate) use self::commands::ledger_blocks;
-pub use self::commands::{LedgerReport, create, merge, show, upgrade};
+pub use self::commands::{LedgerReport, accept_rollback, create, merge, show, upgrade};
 pub(crate) use self::explorations::{UNNOTED, last_of, note_exploration, note_exploration_of};
 use crate::error::{Error, Result, Shortfall};
 use crate::output::{CERTIFICATE, folder_of, read_certificate, rounded_down, rounded_up};
@@ -148,6 +148,20 @@ impl Account {
     pub(crate) fn last_paid(&self) -> Option<String> {
         let ledger = self.ledger.as_ref().filter(|_| self.has_file());
         ledger?.release_ids().last().map(str::to_owned)
+    }
+
+    /// Notes of payments that the ledger lost, as assumptions of certificates.
+    pub(crate) fn lost_payments(&self) -> Vec<String> {
+        let notes = self
+            .ledger
+            .iter()
+            .flat_map(|ledger| rollbacks(ledger.notes()));
+        let noted = |note: &LedgerNote| {
+            let day = utc(note.time / 1_000_000_000);
+            let day = day.split('T').next().unwrap_or_default();
+            format!("{}, as noted in the ledger on {day}", note.text)
+        };
+        notes.map(noted).collect()
     }
 
     /// Whether payments are on disk.

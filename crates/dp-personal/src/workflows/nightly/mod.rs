@@ -52,8 +52,8 @@ use crate::item_features::read_columns;
 use crate::output::{
     Aside, Headline, HeldOutBy, INTERNAL, INTERNAL_PAGE, InternalRun, OutputFolder, RELEASED,
     Release, ReleasedRun, RunReport, Seconds, StagedFolder, TrainRelease, TrainReport,
-    TrainSettings, internal_folder_of, pretty, read_run_file, replace_files, replace_private,
-    rounded_down, rounded_up, warn,
+    TrainSettings, folder_of, internal_folder_of, pretty, read_run_file, replace_files,
+    replace_private, rounded_down, rounded_up, warn,
 };
 use crate::prior::read_user_ids;
 use crate::settings::{
@@ -660,7 +660,15 @@ fn open_account(
         }),
         data_set: None,
     };
-    Account::open(&settings, data_set.to_owned(), plan)
+    let account = Account::open(&settings, data_set.to_owned(), plan)?;
+    if account.lost_payments().is_empty() {
+        return Ok(account);
+    }
+    Err(Error::Nights {
+        state: folder_of(file).to_owned(),
+        reason: "payments are missing from its ledger for good, so nobody knows what is left of its users' lifetimes; a new state, from `dp nightly init`, \
+                 does not count what this one released",
+    })
 }
 
 /// Items in the order in which they were added, with their public features.
