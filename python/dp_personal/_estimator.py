@@ -219,7 +219,7 @@ class Estimator:
         self._check_is_fitted()
         folder = Path(path)
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise OutputExists(f"{folder} exists and is not replaced")
+            raise OutputExists(f"{folder} exists and is not replaced: give another folder, or remove it first")
         folder.mkdir(parents=True, exist_ok=True)
         self._write(folder)
 

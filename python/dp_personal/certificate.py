@@ -54,6 +54,22 @@ class Certificate:
         return float((self._fields["guarantee"] or self._fields["target"])["delta"])
 
     @property
+    def epsilon_replace(self) -> float:
+        """Epsilon for replacing one unit by another, at `delta`; infinite if none is certified."""
+        epsilon = self._fields["guarantee"]["epsilon_replace"] if self.is_private else None
+        return math.inf if epsilon is None else float(epsilon)
+
+    @property
+    def unit(self) -> str:
+        """What is protected, such as "user": the assumptions say who that is."""
+        return str(self._fields["unit"])
+
+    @property
+    def adjacency(self) -> str:
+        """Which data sets are neighbours for `epsilon`, such as "add-remove-user"."""
+        return str(self._fields["adjacency"])
+
+    @property
     def is_private(self) -> bool:
         """Whether any privacy is promised: false for a run without noise, or with seeded noise."""
         return self._fields["guarantee"] is not None
@@ -77,7 +93,8 @@ class Certificate:
         return Certificate, (self._text,)
 
     def __repr__(self) -> str:
-        return f"Certificate(epsilon={self.epsilon:.6g}, delta={self.delta:.6g})"
+        promise = f"epsilon={self.epsilon:.6g}, delta={self.delta:.6g}" if self.is_private else "NOT PRIVATE"
+        return f"Certificate({promise}, {self.adjacency})"
 
     def _repr_html_(self) -> str:
         return _html.card("Certificate", self._head(), *self._html_parts())

@@ -59,6 +59,9 @@ class InputMissing(BadInput, FileNotFoundError):
 class BudgetExceeded(DpError, RuntimeError):
     """The ledger cannot pay for a run. Nothing was released."""
 
+    epsilon_left: float | None = None
+    """The largest epsilon of a run at the same delta that the ledger can pay for."""
+
 
 class LedgerError(DpError, RuntimeError):
     """A ledger that is damaged, truncated, or of other data."""

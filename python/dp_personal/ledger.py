@@ -78,6 +78,14 @@ class Ledger:
             _native.OpenLedger.create(ledger._given(), name, (epsilon, delta), adjacency, kind).close()
         return ledger
 
+    def accept_rollback(self) -> None:
+        """Use a ledger that was truncated or is an older copy, if the newest copy is lost.
+
+        Until then, runs with it raise `LedgerError`. The ledger and all later certificates say that the payments that
+        it lost are not counted.
+        """
+        _native.ledger_accept_rollback(self._given())
+
     def _given(self) -> str:
         return os.fspath(self.path)
 

@@ -105,12 +105,13 @@ class _Linear(Estimator):
         groups: Any = None,
         progress: Progress = False,
         resume: str | os.PathLike[str] | None = None,
+        same_data_set: bool = False,
     ) -> _L:
         """Learn the shared part, and pay for it in the ledger before any noise is drawn.
 
         With `y`, `X` is a matrix of features and `groups` gives the user of each row; without `groups` each row is a
         separate user. Without `y`, `X` is a table or the name of a file, with columns for users, target and features.
-        `progress` and `resume` are those of `PrivateRecommender.fit`.
+        `progress`, `resume` and `same_data_set` are those of `PrivateRecommender.fit`.
         """
         self._check_parameters()
         if y is None and groups is None and not _is_table(X):
@@ -120,7 +121,7 @@ class _Linear(Estimator):
         if table is None:
             table, named = self._table(X, y, groups)
         with tables.naming_columns(table, "rows"):
-            self._run(self._fit_json, table, progress=progress, resume=resume, data="rows", **named)
+            self._run(self._fit_json, table, progress=progress, resume=resume, data="rows", same_data_set=same_data_set, **named)
         return self
 
     def _check_parameters(self) -> None:

@@ -162,6 +162,7 @@ class _Ratings(Estimator):
         *,
         progress: Progress = False,
         resume: str | os.PathLike[str] | None = None,
+        same_data_set: bool = False,
     ) -> _R:
         """Learn item factors from ratings, and pay for them in the ledger before any noise is drawn.
 
@@ -169,12 +170,14 @@ class _Ratings(Estimator):
         one the stored entries, of a dense one those that are not NaN). `progress` reports each release: True writes to
         stderr, a function is called with the number of releases made and the total. `resume` names a folder for the
         run: a run that was interrupted, for example by Ctrl-C, continues from there with what it had released and paid.
+        `same_data_set` declares that these are the ledger's data although few of its users are among them, because they
+        were renamed or left.
         """
         is_matrix = tables.is_matrix(ratings)
         data = tables.of_matrix(ratings, self._names(), "ratings") if is_matrix else tables.source(ratings, "ratings")
         named = dict(zip(("user", "item", "rating"), self._names(), strict=True)) if is_matrix else {}
         with tables.naming_columns(data, "ratings"):
-            self._run(_native.train_fit, data, progress=progress, resume=resume, ratings="ratings", **named)
+            self._run(_native.train_fit, data, progress=progress, resume=resume, ratings="ratings", same_data_set=same_data_set, **named)
         return self
 
     def _load(self, folder: Path) -> None:

@@ -30,6 +30,7 @@ fn exception(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
     let value = raised.value(py);
     match innermost(error) {
         Error::Param(param) => value.setattr("setting", param.name)?,
+        Error::Budget(shortfall) => value.setattr("epsilon_left", shortfall.left)?,
         Error::Unread(unread) => value.setattr("setting", &unread.name)?,
         Error::Data(data) => {
             if let Some((source, line, column)) = place(data) {

@@ -1,13 +1,16 @@
 //! Ledgers: creation and display.
 
-use dp_personal::settings::{Given, LedgerCreateSettings, LedgerShowSettings};
-use dp_personal::workflows::ledger::{create, show};
+use dp_personal::settings::{
+    Given, LedgerAcceptRollbackSettings, LedgerCreateSettings, LedgerShowSettings,
+};
+use dp_personal::workflows::ledger::{accept_rollback, create, show};
 use pyo3::prelude::*;
 
 use crate::errors::Raise;
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(ledger_create, module)?)?;
+    module.add_function(wrap_pyfunction!(ledger_accept_rollback, module)?)?;
     module.add_function(wrap_pyfunction!(ledger_show, module)?)
 }
 
@@ -28,6 +31,13 @@ fn ledger_create(
         .with("kind", kind);
     let settings: LedgerCreateSettings = given.settings().raise(py)?;
     py.detach(|| create(&settings)).raise(py).map(drop)
+}
+
+#[pyfunction]
+fn ledger_accept_rollback(py: Python<'_>, path: String) -> PyResult<()> {
+    let given = Given::default().with("file", path);
+    let settings: LedgerAcceptRollbackSettings = given.settings().raise(py)?;
+    py.detach(|| accept_rollback(&settings)).raise(py).map(drop)
 }
 
 /// The ledger as JSON and as text.

@@ -181,6 +181,42 @@ def test_a_ledger_pays_refuses_and_stays_whole(tmp_path: Path, recommender: dp.P
         recommender.fit(ratings)
     assert isinstance(raised.value, RuntimeError)
     assert ledger.as_dict()["n_releases"] == len(recommender.plan().releases)
+    left = raised.value.epsilon_left
+    assert left is not None
+    assert 0.0 < left < 2.0
+    recommender.set_params(epsilon=left * 0.999).fit(ratings)
+
+
+def test_an_older_ledger_is_refused_until_it_is_accepted(
+    tmp_path: Path, recommender: dp.PrivateRecommender, ratings: Ratings
+) -> None:
+    ledger = dp.Ledger.create(tmp_path / "ratings.ledger", epsilon=20.0, delta=1e-5)
+    recommender.set_params(ledger=ledger).fit(ratings)
+    older = ledger.path.read_bytes()
+    recommender.fit(ratings)
+    ledger.path.write_bytes(older)
+    for same_data_set in (False, True):
+        with pytest.raises(dp.LedgerError, match="older copy"):
+            recommender.fit(ratings, same_data_set=same_data_set)
+    assert ledger.as_dict()["is_older_copy"]
+    ledger.accept_rollback()
+    assert [note["about"] for note in ledger.as_dict()["notes"]] == ["rollback"]
+    certificate = recommender.fit(ratings).certificate_
+    assert any("the ledger lost" in of["text"] for of in certificate.as_dict()["assumptions"])
+    assert certificate.unit == "user"
+    assert certificate.epsilon < certificate.epsilon_replace < 3 * certificate.epsilon
+    assert repr(certificate).endswith(f"{certificate.adjacency})")
+
+
+def test_renamed_users_are_those_of_the_ledger_if_the_caller_says_so(
+    tmp_path: Path, recommender: dp.PrivateRecommender, ratings: Ratings
+) -> None:
+    ledger = dp.Ledger.create(tmp_path / "ratings.ledger", epsilon=20.0, delta=1e-5)
+    recommender.set_params(ledger=ledger).fit(ratings)
+    renamed = {**ratings, "user_id": ratings["user_id"] + 1000}
+    with pytest.raises(dp.LedgerError, match="fewer than half"):
+        recommender.fit(renamed)
+    recommender.fit(renamed, same_data_set=True).fit(renamed)
 
 
 class Stop(Exception):

@@ -44,7 +44,7 @@ fn hint(error: &WorkflowError, command: &str) -> Option<String> {
         WorkflowError::Budget(shortfall) => return Some(shortfall_hint(shortfall)),
         WorkflowError::Accounting(error)
         | WorkflowError::Training(multitask::Error::Accounting(error)) => {
-            return accounting_hint(error);
+            return accounting_hint(error, command);
         }
         WorkflowError::Scratch(_) => {
             "use --scratch to name another folder; each rating takes 8 bytes there, and about twice that while the data is read and split"
@@ -191,12 +191,15 @@ fn shortfall_hint(shortfall: &Shortfall) -> String {
     "nothing more can be released from this data; a spent budget does not come back".to_owned()
 }
 
-fn accounting_hint(error: &AccountingError) -> Option<String> {
+fn accounting_hint(error: &AccountingError, command: &str) -> Option<String> {
     Some(match error {
         AccountingError::SamplerAllowance { .. } => {
-            "exact noise sampling uses up a tiny part of delta, and these settings need more than that; \
-             choose a smaller --epsilon or a larger --delta"
-                .to_owned()
+            let epsilon = own_flag(command, "lifetime_epsilon");
+            format!(
+                "exact noise sampling uses up a tiny part of delta, and these settings need more than that; \
+                 choose a smaller {} or a larger --delta",
+                epsilon.as_deref().unwrap_or("--epsilon")
+            )
         }
         AccountingError::LedgerLocked { .. } => {
             "only one run at a time can use a ledger; start again when the other run has ended"

@@ -217,7 +217,7 @@ impl Trainer for Tuning {
     fn describe(&self, certificate: CertificateBuilder) -> CertificateBuilder {
         let certificate = certificate
             .released_output(
-                "item factors of the chosen candidate, every release listed below, settings",
+                "item factors of the chosen candidate, every listed release, settings",
                 "anyone",
             )
             .assumption(

@@ -107,7 +107,7 @@ impl NightlySubspaceParams {
 /// released    N_t, and the sums of the rest, each user by D_a / D of the lifetime, with noise
 /// stages 1, 2 sum_t N_t Y_t
 /// stage 3     B = sum_t N_t (R_t + U_t S_t) / c_t^2,   S = sum_t N_t S_t / c_t^2       U_t the basis that night t was summed around
-/// model       U_0 + s (B S^-1 - U_0), orthonormalised       s the James-Stein factor of the noise in B
+/// model       U_0 + (B S^-1 - U_0) shrunk, orthonormalised  along each eigenvector of S by the James-Stein factor of the noise in B
 /// ```
 ///
 /// A night's `U_t + R_t S_t^-1` spans the true subspace up to noise for any `U_t` that is not orthogonal to it, so nights around different bases can be averaged. The
@@ -381,8 +381,8 @@ impl SubspaceState {
             }
         }
         let ridge = of_moments * (2.0 * rank as f64).sqrt();
-        let shrunk = shrunk_change(&mut change, moments, (rank, ridge), of_sums)?;
-        let moved = self.start.iter().zip(&change).map(|(u, d)| u + shrunk * d);
+        shrunk_change(&mut change, moments, (rank, ridge), of_sums)?;
+        let moved = self.start.iter().zip(&change).map(|(u, d)| u + d);
         Ok(Spread {
             noise: of_sums,
             moments: moments.to_vec(),

@@ -134,7 +134,7 @@ impl AmImplicitSspParams {
     }
 }
 
-const OUTPUT: &str = "item vectors and weights of features, made of the noisy sums listed below; total weights of items; settings";
+const OUTPUT: &str = "item vectors and weights of features, made of the listed noisy sums; total weights of items; settings";
 
 /// Alternating minimisation for implicit feedback, with public features of items: AM-SSP with one
 /// matrix for all items and a prior from features.

@@ -3,7 +3,7 @@
 use dp_personal::workflows::nightly;
 
 use super::tools::show_published;
-use crate::args::NightlyCommand;
+use crate::args::{NightlyCommand, flag_of, with_flags};
 use crate::error::Result;
 use crate::progress::Bar;
 use crate::screen::{print_json, print_summary};
@@ -29,7 +29,9 @@ pub(crate) fn run(command: &NightlyCommand) -> Result<()> {
     };
     match as_json {
         true => print_json(&report.json)?,
-        false => print_summary(&report.text)?,
+        false => print_summary(&with_flags(&report.text, |name| {
+            flag_of("nightly run", name)
+        }))?,
     }
     report.refused.map_or(Ok(()), |error| Err(error.into()))
 }

@@ -13,11 +13,6 @@ const PARKINSONS: &str = "age,sex,test_time,Jitter(%),Jitter(Abs),Jitter:RAP,Jit
 pub(crate) fn files(shell: &Shell, page: &str) {
     match page {
         "README.md" | "crates/dp-cli/README.md" => own_data(shell),
-        "docs/how-to.md" => {
-            shell.write("items.csv", &films("i", 0..200));
-            shell.write("this-week.csv", &films("new", 0..3));
-            shell.write("agreed.txt", "u1\nu2\nu3\n");
-        }
         "docs/reference/dp-evidence.md" => {
             let table = ratings(200, 60, 20);
             shell.write("public.csv", &table);

@@ -93,7 +93,7 @@ impl Trainer for MatrixFactorization {
 
     fn describe(&self, certificate: CertificateBuilder) -> CertificateBuilder {
         let certificate = certificate
-            .released_output("item factors, every release listed below, settings", "anyone")
+            .released_output("item factors, every listed release, settings", "anyone")
             .assumption(
                 "settings were not chosen by looking at this data set (the rules behind the defaults come from \
                  MovieLens, Jester and InstEval)",

@@ -20,11 +20,16 @@ pub(super) fn is_above(count: f64, noise_stddev: f64) -> bool {
 
 /// The share of items whose noisy count is above its noise; none without items.
 pub(super) fn share_above(counts: &NoisyCounts) -> Option<f64> {
-    let values = counts.values();
-    let above = values
-        .iter()
-        .filter(|&&c| is_above(c, counts.noise_stddev()));
-    (!values.is_empty()).then(|| above.count() as f64 / values.len() as f64)
+    let n = counts.values().len();
+    (n > 0).then(|| n_above(counts) as f64 / n as f64)
+}
+
+/// The number of items whose noisy count is above its noise.
+pub(super) fn n_above(counts: &NoisyCounts) -> usize {
+    let values = counts.values().iter();
+    values
+        .filter(|&&count| is_above(count, counts.noise_stddev()))
+        .count()
 }
 
 /// A curve over all items and its values at some points; none for runs that released no counts.

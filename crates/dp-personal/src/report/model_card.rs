@@ -6,6 +6,8 @@ use dp_multitask::FactorModel;
 use dp_page::{Block, Kind, Page, Section, Table, Unit};
 use serde_json::{Value, json};
 
+use super::items::n_above;
+use super::privacy::scope_lists;
 use super::released::{footer, title};
 use super::run::ReportedRun;
 use crate::error::Result;
@@ -29,7 +31,8 @@ pub(crate) fn model_card(run: &ReportedRun<'_>) -> Result<[(&'static str, Vec<u8
 /// Limits and uses in prose, in addition to what the run itself states.
 struct Card<'a> {
     run: &'a ReportedRun<'a>,
-    intended: [&'static str; 2],
+    intended_for: &'static str,
+    not_for: &'static str,
     limits: Vec<String>,
 }
 
@@ -68,9 +71,15 @@ impl<'a> Card<'a> {
         }));
         Self {
             run,
-            intended: match of_items {
-                true => ITEM_SCORES,
-                false => intended_use(is_linear),
+            intended_for: match (of_items, is_linear) {
+                (true, _) => ITEM_SCORES,
+                (false, true) => PREDICTIONS,
+                (false, false) => RECOMMENDATIONS,
+            },
+            not_for: match (is_linear, run.is_private()) {
+                (true, _) => STRANGERS,
+                (false, true) => HIDDEN,
+                (false, false) => UNPROTECTED,
             },
             limits,
         }
@@ -90,12 +99,22 @@ impl<'a> Card<'a> {
             ("software", software),
         ];
         let date = run.date().map(|date| ("date", date));
-        facts.into_iter().chain(date).collect()
+        let above = self
+            .above_noise()
+            .map(|(above, n_items)| ("items above the noise", format!("{above} of {n_items}")));
+        facts.into_iter().chain(above).chain(date).collect()
+    }
+
+    /// Number of items whose released count is above its noise, and of all items; none if no counts
+    /// were released.
+    fn above_noise(&self) -> Option<(usize, usize)> {
+        let counts = self.run.counts().filter(|of| !of.values().is_empty())?;
+        Some((n_above(counts), counts.values().len()))
     }
 
     fn page(&self) -> Page {
         let statement = &self.run.statement;
-        let [is_for, not_for] = self.intended.map(|text| vec![text.to_owned()]);
+        let [is_for, not_for] = [self.intended_for, self.not_for].map(|text| vec![text.to_owned()]);
         let mut privacy = Vec::new();
         if statement.guarantee.is_some() {
             let rows = statement.epsilons().into_iter();
@@ -105,12 +124,11 @@ impl<'a> Card<'a> {
             );
             let rows =
                 rows.map(|(neighbours, epsilon)| (format!("epsilon, {neighbours}"), epsilon));
-            privacy.push(Block::Facts(rows.chain([delta]).collect()));
+            let unit = ("unit".to_owned(), statement.unit.clone());
+            privacy.push(Block::Facts(rows.chain([delta, unit]).collect()));
             privacy.push(Block::Text(statement.meaning().join(" ")));
         }
-        privacy.push(Block::List("Assumed", statement.assumptions.clone()));
-        privacy.push(Block::List("Not covered", statement.not_covered.clone()));
-        privacy.retain(|block| !matches!(block, Block::List(_, entries) if entries.is_empty()));
+        privacy.extend(scope_lists(statement));
         let mut sections = vec![
             Section::new(
                 "use",
@@ -192,12 +210,15 @@ impl<'a> Card<'a> {
             "date": certificate.made.as_ref().and_then(|made| made.time.as_ref()),
             "software": certificate.project,
             "data_set": certificate.data_set_id,
-            "intended_use": { "for": self.intended[0], "not_for": self.intended[1] },
+            "n_items": self.above_noise().map(|(_, n_items)| n_items),
+            "n_items_above_noise": self.above_noise().map(|(above, _)| above),
+            "intended_use": { "for": self.intended_for, "not_for": self.not_for },
             "privacy": {
                 "private": run.is_private(),
                 "unit": statement.unit,
                 "adjacency": statement.adjacency,
                 "guarantee": statement.guarantee,
+                "released": statement.released,
                 "assumptions": statement.assumptions,
                 "not_covered": statement.not_covered,
                 "tuning_included": statement.tuning_included,
@@ -224,23 +245,11 @@ fn alike(model: &FactorModel) -> Option<String> {
     Some(text.to_owned())
 }
 
-/// The same for item vectors that were learned from users on devices.
-const ITEM_SCORES: [&str; 2] = [
-    "Scores of items for a user: inner products with that user's own vector, computed where the vector is (dp_personal.devices).",
-    "Statements about single users of the training data, which the noise hides.",
-];
+const ITEM_SCORES: &str = "Scores of items for a user: inner products with that user's own vector, computed where the vector is (dp_personal.devices).";
+const PREDICTIONS: &str = "Predictions for a user from that user's own labelled rows, computed where these rows are (dp predict).";
+const RECOMMENDATIONS: &str = "Recommendations for a user from that user's own ratings or likes, computed where these are (dp recommend).";
 
-/// What the model is for, and what it is not for.
-const fn intended_use(is_linear: bool) -> [&'static str; 2] {
-    if is_linear {
-        [
-            "Predictions for a user from that user's own labelled rows, computed where these rows are (dp predict).",
-            "Predictions about users without own rows, unless the model is the same for all users.",
-        ]
-    } else {
-        [
-            "Recommendations for a user from that user's own ratings or likes, computed where these are (dp recommend).",
-            "Statements about single users of the training data, which the noise hides.",
-        ]
-    }
-}
+const STRANGERS: &str =
+    "Predictions about users without own rows, unless the model is the same for all users.";
+const HIDDEN: &str = "Statements about single users of the training data, which the noise hides.";
+const UNPROTECTED: &str = "Publication: nothing hides the single users of the training data.";

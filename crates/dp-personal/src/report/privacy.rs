@@ -1,6 +1,6 @@
 //! The guarantee, its assumptions, and the use of the budget.
 
-use dp_accounting::Status;
+use dp_accounting::{PrivacyStatement, Status};
 use dp_page::{BarRow, Bars, Block, Chart, Hundred, Number, Section, Table, Unit};
 
 use super::run::ReportedRun;
@@ -107,6 +107,13 @@ fn noise_table(releases: Vec<BudgetShare<'_>>) -> Table {
 /// What is covered, what is not, and the assumptions.
 pub(super) fn scope(run: &ReportedRun<'_>) -> Section {
     let statement = &run.statement;
+    let mut blocks = scope_lists(statement);
+    blocks.push(Block::Note(statement.tuning_line().to_owned()));
+    Section::new("scope", "Scope and assumptions", blocks)
+}
+
+/// The same as lists, without empty ones.
+pub(super) fn scope_lists(statement: &PrivacyStatement) -> Vec<Block> {
     let released = statement.released.iter();
     let released = released.map(|output| format!("{}, seen by {}", output.what, output.to));
     let mut blocks = vec![
@@ -115,6 +122,5 @@ pub(super) fn scope(run: &ReportedRun<'_>) -> Section {
         Block::List("Assumed", statement.assumptions.clone()),
     ];
     blocks.retain(|block| !matches!(block, Block::List(_, entries) if entries.is_empty()));
-    blocks.push(Block::Note(statement.tuning_line().to_owned()));
-    Section::new("scope", "Scope and assumptions", blocks)
+    blocks
 }

@@ -17,6 +17,7 @@ use crate::output::{
 };
 use crate::workflows::evaluate::Evaluated;
 use crate::workflows::ledger::{last_of, ledger_blocks};
+use crate::workflows::nightly::MODEL;
 use crate::workflows::private_run::GIVEN;
 use crate::workflows::verify::checked_certificate;
 
@@ -86,7 +87,13 @@ impl<'a> ReportedRun<'a> {
         let evaluation = evaluation(folder, &certificate)?;
         let internal = internal(folder, &certificate)?;
         Ok(Self {
-            name: name_of(folder),
+            name: match &released {
+                // every state of nights has its model in a folder of the same name
+                Some(of) if of.command.starts_with("nightly") && folder.ends_with(MODEL) => {
+                    name_of(&folder.join(".."))
+                }
+                _ => name_of(folder),
+            },
             certificate,
             statement,
             model,

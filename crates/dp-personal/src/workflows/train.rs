@@ -528,11 +528,15 @@ pub(crate) fn assumptions(
     opened: &Opened<'_>,
 ) -> Vec<String> {
     let mut all = Vec::new();
-    if ratings.catalogue_source() == CatalogueSource::FromRatings {
-        all.push("item ids of the input are public".to_owned());
+    match ratings.catalogue_source() {
+        CatalogueSource::FromRatings => all.push("item ids of the input are public".to_owned()),
+        // am-ssp says it of the whole table
+        CatalogueSource::Declared if args.target.method == Method::AmSsp => {}
+        CatalogueSource::Declared => {
+            all.push("the catalogue is public and does not follow from the ratings".to_owned());
+        }
     }
-    let unit = args.input.columns.user_col.as_ref();
-    all.extend(unit.map(|name| unit_of(Some(name))));
+    all.push(unit_of(args.input.columns.user_col.as_ref()));
     all.extend(opened.dealing_assumptions(&args.ledger));
     all.push(args.ledger.assumption().to_owned());
     all

@@ -70,8 +70,8 @@ fn seeded_models_keep_their_bits() {
         0xafde_27d4_d313_9ea0, // variant 4
         0x0563_f6df_2a56_970c, // variant 5
         0xb102_f6ec_f5e0_93e5, // variant 6
-        0xfea5_25ba_68e1_43ec, // residual true
-        0xdd93_b547_f3ec_cd12, // residual false
+        0xaebb_3ff5_5ace_e7b6, // residual true
+        0xd90f_d5c6_bb84_a623, // residual false
         0xea97_014c_159b_8bcd, // single
         0x27f6_7866_6900_f0d0, // selection
     ];
@@ -83,8 +83,8 @@ fn seeded_models_keep_their_bits() {
         0x66f2_7d7c_c6a5_1288, // variant 4
         0x0ba5_0d72_9b85_8b2d, // variant 5
         0x7c5f_d238_0383_8059, // variant 6
-        0xcc2f_54ad_6a04_b648, // residual true
-        0x1387_2eee_b47b_0146, // residual false
+        0xbe52_4dd2_6b35_20b3, // residual true
+        0xb6cf_e69b_2c2c_d044, // residual false
         0x11f1_5497_98da_7df1, // single
         0xffb5_2aa2_ad84_dd60, // selection
     ];

@@ -228,7 +228,7 @@ pub(crate) fn round_shares(n_rounds: usize, growth: f64, totals_share: f64) -> V
 }
 
 const OUTPUT: &str =
-    "item vectors and weights of features, made of the noisy sums listed below; settings";
+    "item vectors and weights of features, made of the listed noisy sums; settings";
 
 /// Relative residual at which a round's solve ends: far below the noise.
 const TOLERANCE: f64 = 1e-5;

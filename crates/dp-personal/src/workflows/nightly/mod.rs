@@ -73,7 +73,7 @@ const ITEMS: &str = "items.csv";
 const NEXT_ITEMS: &str = "items.next.csv";
 const RELEASES: &str = "releases.list";
 const KEPT: &str = "nights.json";
-const MODEL: &str = "model";
+pub(crate) const MODEL: &str = "model";
 const FIRST_SEEN: &str = "first-seen";
 /// The order of items and their features, stored with a model if the catalogue grew or there are
 /// features.
@@ -1608,7 +1608,9 @@ pub fn status(args: &NightlyStatusSettings) -> Result<NightlyReport> {
         ),
         fact(
             "the first users",
-            format!("have spent epsilon {spent:.3}; epsilon {left:.3} is left"),
+            format!(
+                "have spent epsilon {spent:.3}; epsilon {left:.3} is left, since squares add up"
+            ),
         ),
         fact("noise draws", format!("{} left", found.draws_left)),
         fact(
