@@ -64,6 +64,15 @@ fn nights(n_tastes: usize) -> NightlyFactorization {
     params.check().unwrap()
 }
 
+/// The trainer that goes on from the state of the night before, if there was one.
+fn continued(fit: &NightlyFactorization, kept: &mut Option<NightState>) -> NightlyFactorization {
+    let fit = fit.clone();
+    match kept.take() {
+        Some(kept) => fit.continuing(kept),
+        None => fit,
+    }
+}
+
 /// The same with columns that identify the items with equal bias, and the half of them that a user
 /// likes.
 fn described(n_tastes: usize) -> NightlyFactorization {
@@ -140,10 +149,7 @@ fn nights_learn_biases_and_then_tastes() {
         let mut errors = Vec::new();
         for number in 0..NIGHTS {
             let data = users(number, N_ITEMS);
-            let fit = match kept.take() {
-                Some(kept) => fit.clone().continuing(kept),
-                None => fit.clone(),
-            };
+            let fit = continued(&fit, &mut kept);
             let made = night(folder.path(), &fit, number, &data).unwrap().model;
             errors.push(error(&made.model, &data));
             kept = Some(made.state);
@@ -207,10 +213,7 @@ fn standard_errors_of_nights_are_at_least_the_scatter_over_lifetimes() {
             let mut kept: Option<NightState> = None;
             let mut last = None;
             for number in 0..NIGHTS {
-                let fit = match kept.take() {
-                    Some(kept) => fit.clone().continuing(kept),
-                    None => fit.clone(),
-                };
+                let fit = continued(&fit, &mut kept);
                 let data = users(number, N_ITEMS);
                 let night = (number, u64::from(NIGHTS * seed + number));
                 let made = seeded_night(folder.path(), &fit, night, &data)
@@ -532,10 +535,7 @@ fn of_drift(is_drifting: bool, forgets: bool) -> (f64, NightlyModel) {
             builder.set_id(user, 1 << 127 | u128::from(user));
         }
         let data = Private::new(builder.build().0);
-        let fit = match kept.take() {
-            Some(kept) => fit.clone().continuing(kept),
-            None => fit.clone(),
-        };
+        let fit = continued(&fit, &mut kept);
         let made = night(folder.path(), &fit, number, &data).unwrap().model;
         kept = Some(made.state.clone());
         last = Some(made);
@@ -590,10 +590,7 @@ fn likes_have_tastes_once_they_are_clear() {
     let mut kept: Option<NightState> = None;
     let mut last = None;
     for number in 0..NIGHTS {
-        let fit = match kept.take() {
-            Some(kept) => fit.clone().continuing(kept),
-            None => fit.clone(),
-        };
+        let fit = continued(&fit, &mut kept);
         let data = likes(0..400 * (number + 1));
         let made = night(folder.path(), &fit, number, &data).unwrap().model;
         kept = Some(made.state.clone());
