@@ -17,7 +17,15 @@ from ._numpy import Array, Floats, np
 from .errors import bad_setting
 from .plan import Plan
 
-__all__ = ["ItemVectors", "Personalized", "PriorVotes", "PrivatePopularity", "PrivateRecommender", "Recommendation"]
+__all__ = [
+    "ItemVectors",
+    "Personalized",
+    "PriorVotes",
+    "PrivatePopularity",
+    "PrivateRecommender",
+    "Recommendation",
+    "SimilarItem",
+]
 
 _R = TypeVar("_R", bound="_Ratings")
 
@@ -32,6 +40,17 @@ class Recommendation(NamedTuple):
     interval: tuple[float, float] | None = None
     """The 95 % interval of the score from the mechanism's noise; None where the model has no standard errors of its factors.
     The user's own fit is taken as exact. The sampling of ratings is included with the method am-ssp and not otherwise."""
+
+
+class SimilarItem(NamedTuple):
+    """An item with its similarity to another one."""
+
+    item: str
+    cosine: float
+    """Cosine of the taste factors of both, -1 to 1."""
+    title: str | None
+    stddev: float | None = None
+    """Standard deviation of `cosine` that is due to the noise; None where standard errors are not known."""
 
 
 class PriorVotes(NamedTuple):
@@ -177,7 +196,9 @@ class _Ratings(Estimator):
         data = tables.of_matrix(ratings, self._names(), "ratings") if is_matrix else tables.source(ratings, "ratings")
         named = dict(zip(("user", "item", "rating"), self._names(), strict=True)) if is_matrix else {}
         with tables.naming_columns(data, "ratings"):
-            self._run(_native.train_fit, data, progress=progress, resume=resume, ratings="ratings", same_data_set=same_data_set, **named)
+            self._run(
+                _native.train_fit, data, progress=progress, resume=resume, ratings="ratings", same_data_set=same_data_set, **named
+            )
         return self
 
     def _load(self, folder: Path) -> None:
@@ -194,6 +215,18 @@ class _Ratings(Estimator):
         """The item factors for serving: a matrix with ids that is ready for faiss, and an Arrow table."""
         self._check_is_fitted()
         return ItemVectors(self._factors)
+
+    def nearest(self, item: Any, k: int = 10) -> list[SimilarItem]:
+        """The `k` items with the most similar taste factors, most similar first: post-processing, nothing is spent.
+
+        Items whose tastes are within their noise are left out, since their direction is random; the list is empty for
+        such an item.
+        """
+        self._check_is_fitted()
+        if str(item) not in self.items_:
+            raise bad_setting("item", item, "an id of an item of the model (`items_`)")
+        near = self._factors.nearest(self.items_.index(str(item)), k)
+        return [SimilarItem(self.items_[at], cosine, self.titles_[at], stddev) for at, cosine, stddev in near]
 
     def _learned(self) -> str:
         n_tastes = self._factors.n_tastes()

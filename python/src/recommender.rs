@@ -85,6 +85,19 @@ impl Factors {
         self.0.factors().n_tastes()
     }
 
+    /// Number, cosine and its standard deviation of the items nearest to one, most similar first;
+    /// none for an item within its noise.
+    fn nearest(&self, item: usize, k: usize) -> Vec<(usize, f64, Option<f64>)> {
+        let model = self.0.factors();
+        if !model.has_tastes_above_noise(item) {
+            return Vec::new();
+        }
+        let near = model.nearest_to(item, k, |other| model.has_tastes_above_noise(other));
+        near.iter()
+            .map(|of| (of.item, of.cosine, of.stddev))
+            .collect()
+    }
+
     /// Standard errors of the factors, row by row, if they are known.
     fn standard_errors(&self) -> Option<Vec<f64>> {
         self.0.factors().standard_errors().map(<[f64]>::to_vec)

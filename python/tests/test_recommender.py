@@ -519,3 +519,28 @@ def test_messages_name_the_parameters_of_python(tmp_path: Path, ratings: dict[st
         dp.PrivateRecommender(ledger=dp.NO_LEDGER, rating="stars").fit(ratings)
     with pytest.raises(dp.errors.LedgerMissing, match=r"no\.ledger: `dp\.Ledger\.create` makes one"):
         dp.PrivateRecommender(ledger=tmp_path / "no.ledger", rating="stars", item_ids_are_public=True).fit(ratings)
+
+
+def test_the_nearest_items_are_those_of_the_factors_above_their_noise(
+    recommender: dp.PrivateRecommender, ratings: Ratings
+) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dp.errors.DpWarning)
+        recommender.set_params(epsilon=40.0, dim=3, insecure_seed=5).fit(ratings)
+    n_tastes = recommender._factors.n_tastes()
+    assert n_tastes == 2
+    tastes = recommender.item_factors_[:, 1 : 1 + n_tastes]
+    lengths = np.linalg.norm(tastes, axis=1)
+    shown = 0
+    for at, item in enumerate(recommender.items_):
+        near = recommender.nearest(item, k=3)
+        for other in near:
+            to = recommender.items_.index(other.item)
+            assert to != at
+            assert other.cosine == pytest.approx(tastes[at] @ tastes[to] / lengths[at] / lengths[to])
+            assert other.stddev is not None
+        assert [of.cosine for of in near] == sorted((of.cosine for of in near), reverse=True)
+        shown += len(near)
+    assert shown > 0
+    with pytest.raises(dp.BadSetting, match="an id of an item"):
+        recommender.nearest("nothing")

@@ -25,8 +25,8 @@ pub use factorization::{
     ImplicitSums, ItemGramian, ItemPrior, ItemResiduals, ItemStatistics, ItemUpdate,
     MatrixFactorization, NightContribution, NightState, NightlyFactorization, NightlyModel,
     NightlyParams, PersonalModel, PooledMatrices, PriorVotes, RatingScale, RecordSampling,
-    ResidualRounds, ScaleContribution, ScoreModel, Scoring, UserGramian, UserPenalties,
-    UserScratch,
+    ResidualRounds, ScaleContribution, ScoreModel, Scoring, SimilarItem, UserGramian,
+    UserPenalties, UserScratch,
 };
 pub use local_bias::LocalBias;
 pub use public_ratings::{PublicFeatures, PublicItems, PublicRatings};

@@ -73,7 +73,7 @@ pub(crate) enum LedgerCommand {
     Create(Flags<LedgerCreateSettings>),
     /// Print what was spent, on what and when, and what is left
     Show(Flags<LedgerShowSettings>),
-    /// Rewrite it in the newest format, as another kind or with a larger total; keeps what was spent
+    /// Rewrite it in the newest format, as another kind or with more budget; keeps what was spent
     Upgrade(Flags<LedgerUpgradeSettings>),
     /// Combine ledgers of one data set into a new one
     Merge(Flags<LedgerMergeSettings>),

@@ -23,7 +23,7 @@ pub use item_update::ItemStatistics;
 pub use item_update::{
     GradientRounds, ItemUpdate, PooledMatrices, RecordSampling, ResidualRounds, ScoreModel,
 };
-pub use model::{ABOVE_NOISE, FactorModel, PersonalModel, Scoring, UserPenalties};
+pub use model::{ABOVE_NOISE, FactorModel, PersonalModel, Scoring, SimilarItem, UserPenalties};
 pub use nightly::{
     NightContribution, NightState, NightlyFactorization, NightlyModel, NightlyParams,
 };

@@ -588,6 +588,56 @@ impl FactorModel {
         squares > n + ABOVE_NOISE * (2.0 * n).sqrt()
     }
 
+    /// The `k` items whose learned taste factors are most similar to those of `item`, most similar
+    /// first, among the others that `may_be_near` accepts. `nearest_items` leaves out those
+    /// [within their noise](Self::has_tastes_above_noise); here the caller decides.
+    ///
+    /// ```text
+    /// cos = <a, b> / (|a| |b|)
+    /// stddev^2 = sum_k ((b_k/|b| - cos a_k/|a|) e_k/|a|)^2 + ((a_k/|a| - cos b_k/|b|) f_k/|b|)^2
+    /// ```
+    ///
+    /// with the standard errors e of a and f of b: first order, and too small where an error is not
+    /// small against the length. Empty if the item has no taste factors.
+    ///
+    /// # Panics
+    /// When `item` is not below [`n_items`](Self::n_items).
+    #[must_use]
+    pub fn nearest_to(
+        &self,
+        item: usize,
+        k: usize,
+        may_be_near: impl Fn(usize) -> bool,
+    ) -> Vec<SimilarItem> {
+        let others = (0..self.n_items()).filter(|&other| other != item && may_be_near(other));
+        let mut all: Vec<SimilarItem> = others.filter_map(|of| self.similar(item, of)).collect();
+        all.sort_by(|a, b| b.cosine.total_cmp(&a.cosine));
+        all.truncate(k);
+        all
+    }
+
+    /// `None` if one of them has no taste factors.
+    fn similar(&self, item: usize, other: usize) -> Option<SimilarItem> {
+        let norm = |q: &[f64]| q.iter().map(|x| x * x).sum::<f64>().sqrt();
+        let (a, b) = (self.tastes(item), self.tastes(other));
+        let (of_a, of_b) = (norm(a), norm(b));
+        let cosine = a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>() / (of_a * of_b);
+        let errors = |of: usize| Some(&self.standard_errors()?[of * self.dim() + 1..][..a.len()]);
+        let stddev = errors(item).zip(errors(other)).map(|(of_item, of_other)| {
+            let pairs = a.iter().zip(b).zip(of_item.iter().zip(of_other));
+            let variance = pairs.map(|((a, b), (e, f))| {
+                let (a, b) = (a / of_a, b / of_b);
+                ((b - cosine * a) * e / of_a).powi(2) + ((a - cosine * b) * f / of_b).powi(2)
+            });
+            variance.sum::<f64>().sqrt()
+        });
+        cosine.is_finite().then_some(SimilarItem {
+            item: other,
+            cosine,
+            stddev,
+        })
+    }
+
     /// The `k` nearest items of each item, nearest first, by the cosine of their learned taste factors,
     /// excluding the item itself. Items whose tastes are [within their
     /// noise](Self::has_tastes_above_noise) are left out: their direction is random. Empty for such
@@ -636,6 +686,19 @@ impl FactorModel {
         });
         nearest.into_iter().collect()
     }
+}
+
+/// An item with its similarity to another one.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub struct SimilarItem {
+    /// Its number.
+    pub item: usize,
+    /// Cosine of the learned taste factors of both, -1 to 1.
+    pub cosine: f64,
+    /// Standard deviation of `cosine` that is due to the noise in both; `None` if their errors are
+    /// not known.
+    pub stddev: Option<f64>,
 }
 
 /// One user's personal model. Private to the user.
@@ -697,6 +760,38 @@ mod tests {
         };
         let factors = vec![0.5, 0.0, 0.4, 1.0, 0.3, 0.0];
         FactorModel::new(scoring, factors, Provenance::NonPrivate).unwrap()
+    }
+
+    #[test]
+    fn errors_of_similarities_are_those_of_their_slopes() {
+        let scoring = Scoring {
+            dim: 3,
+            ..*model().scoring()
+        };
+        let rows = [0.5, 0.8, -0.3, 0.1, 0.4, 0.9, 0.2, 0.0, 0.0];
+        let of = |rows: &[f64]| {
+            FactorModel::new(scoring, rows.to_vec(), Provenance::NonPrivate).unwrap()
+        };
+        let cosine = |rows: &[f64]| of(rows).nearest_to(0, 3, |_| true)[0].cosine;
+        let errors = [0.3, 0.05, 0.02, 0.3, 0.04, 0.08, 0.3, 0.1, 0.1];
+        let slopes = (0..6).map(|at| {
+            let moved = |by: f64| {
+                let mut rows = rows;
+                rows[at] += by;
+                cosine(&rows)
+            };
+            (moved(1e-5) - moved(-1e-5)) / 2e-5
+        });
+        let expected: f64 = slopes.zip(errors).map(|(s, e)| (s * e).powi(2)).sum();
+        let model = of(&rows);
+        assert_eq!(model.nearest_to(0, 3, |_| true)[0].stddev, None);
+        let found = model.with_standard_errors(errors.to_vec()).unwrap();
+        let near = found.nearest_to(0, 3, |_| true);
+        // item 2 has no taste factors
+        assert_eq!(near.len(), 1);
+        assert!((near[0].stddev.unwrap() - expected.sqrt()).abs() < 1e-8);
+        assert!(found.nearest_to(0, 3, |other| other == 2).is_empty());
+        assert!(found.nearest_to(2, 3, |_| true).is_empty());
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! The nearest items of selected ones: post-processing of released factors.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use dp_data::ItemCatalogue;
-use dp_multitask::{ABOVE_NOISE, FactorModel, NoisyCounts};
+use dp_multitask::{ABOVE_NOISE, FactorModel, NoisyCounts, SimilarItem};
 use dp_page::{BarRow, Bars, Block, Chart, Section, Unit};
 use serde_json::Value;
 
@@ -97,6 +98,9 @@ pub(super) fn nearest(run: &ReportedRun<'_>, wanted: &Wanted) -> Result<Option<S
         .map(|name| wanted.find(name, catalogue, counts))
         .collect();
     let mut found = found?;
+    // two names may be of one item
+    let mut seen = BTreeSet::new();
+    found.retain(|item| seen.insert(*item));
     if model.n_tastes() == 0 {
         if found.is_empty() {
             return Ok(None);
@@ -117,7 +121,12 @@ pub(super) fn nearest(run: &ReportedRun<'_>, wanted: &Wanted) -> Result<Option<S
     let cards = clear
         .into_iter()
         .map(|item| card(model, catalogue, wanted, &above, item));
-    let text = "By cosine similarity of the released taste factors, 1 for the same direction.";
+    let text = match model.standard_errors() {
+        Some(_) => {
+            "By cosine similarity of the released taste factors, 1 for the same direction, with 95 % intervals from their noise."
+        }
+        None => "By cosine similarity of the released taste factors, 1 for the same direction.",
+    };
     let mut blocks = vec![Block::Text(text.to_owned())];
     let cards: Vec<Chart> = cards.collect();
     if !cards.is_empty() {
@@ -189,10 +198,12 @@ fn card(
     item: usize,
 ) -> Chart {
     let near = neighbours(model, above, item).into_iter();
-    let rows = near.map(|(other, cosine)| BarRow {
-        label: wanted.title(catalogue, other).to_owned(),
-        detail: String::new(),
-        values: vec![Some(cosine)],
+    let rows = near.map(|near| BarRow {
+        label: wanted.title(catalogue, near.item).to_owned(),
+        detail: near
+            .stddev
+            .map_or_else(String::new, |stddev| format!("± {:.2}", 1.96 * stddev)),
+        values: vec![Some(near.cosine)],
     });
     let bars = Bars {
         series: vec!["cosine".to_owned()],
@@ -203,20 +214,8 @@ fn card(
 }
 
 /// The nearest items that may have neighbours, nearest first.
-fn neighbours(model: &FactorModel, above: &[bool], item: usize) -> Vec<(usize, f64)> {
-    let norm = |q: &[f64]| q.iter().map(|x| x * x).sum::<f64>().sqrt();
-    let own = model.tastes(item);
-    let cosine = |other: usize| {
-        let q = model.tastes(other);
-        let product: f64 = own.iter().zip(q).map(|(a, b)| a * b).sum();
-        product / (norm(own) * norm(q))
-    };
-    let others = (0..model.n_items()).filter(|&other| other != item && above[other]);
-    let mut all: Vec<(usize, f64)> = others.map(|other| (other, cosine(other))).collect();
-    all.retain(|(_, cosine)| cosine.is_finite());
-    all.sort_by(|a, b| b.1.total_cmp(&a.1));
-    all.truncate(N_NEAREST);
-    all
+fn neighbours(model: &FactorModel, above: &[bool], item: usize) -> Vec<SimilarItem> {
+    model.nearest_to(item, N_NEAREST, |other| above[other])
 }
 
 #[cfg(test)]
@@ -256,7 +255,7 @@ mod tests {
         let counts = NoisyCounts::released_elsewhere(counts, 10.0, true).unwrap();
         let near = |counts: Option<&NoisyCounts>| {
             let near = neighbours(&model, &above_noise(&model, counts), 0);
-            near.into_iter().map(|(item, _)| item).collect::<Vec<_>>()
+            near.into_iter().map(|near| near.item).collect::<Vec<_>>()
         };
         assert_eq!(near(Some(&counts)), [1]);
         assert_eq!(near(None), [2, 1]);
