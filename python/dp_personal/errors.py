@@ -60,7 +60,7 @@ class BudgetExceeded(DpError, RuntimeError):
     """The ledger cannot pay for a run. Nothing was released."""
 
     epsilon_left: float | None = None
-    """The largest epsilon of a run at the same delta that the ledger can pay for."""
+    """The largest epsilon at the same delta that the ledger can pay for, in Gaussian releases."""
 
 
 class LedgerError(DpError, RuntimeError):

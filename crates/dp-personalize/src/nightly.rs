@@ -368,7 +368,7 @@ impl SubspaceState {
         Ok(model.with_share_errors(errors.ok().flatten()))
     }
 
-    /// `U_0 + s (B S^-1 - U_0)` from the sums of steps, with the noise of all nights in it.
+    /// `U_0 + (B S^-1 - U_0)`, the change shrunk, from the sums of steps, with the noise of all nights in it.
     fn combined(&self) -> Result<Spread> {
         let (dim, rank) = (self.dim, self.rank);
         let [of_sums, of_moments] = self.variances.map(f64::sqrt);

@@ -41,6 +41,8 @@ class Spend:
     delta: float
     """That of the ledger's budget."""
     adjacency: Adjacency
+    lost_payments: str | None = None
+    """What the certificate has to say of payments that are missing from the ledger (`Ledger.accept_rollback`)."""
 
 
 class OpenLedger:
@@ -104,8 +106,9 @@ class OpenLedger:
     def _pay(self, wanted: list[_Wanted]) -> list[Spend]:
         _, delta, _ = self._ledger.budget()
         ids = self._ledger.spend(_texts(wanted))
+        lost = self._ledger.lost_payments()
         return [
-            Spend(label, event, release_id, n_draws, self.data_set, delta, self.adjacency)
+            Spend(label, event, release_id, n_draws, self.data_set, delta, self.adjacency, lost)
             for (label, event, n_draws), release_id in zip(wanted, ids, strict=True)
         ]
 
@@ -187,7 +190,8 @@ def certify(
         raise BadSetting("a certificate is for one release or more, all paid for by one ledger")
     first = paid[0]
     releases = [(spend.label, to_json(spend.event), spend.n_draws, spend.release_id) for spend in paid]
-    outputs, needs = list(released.items()), list(assumptions)
+    lost = dict.fromkeys(spend.lost_payments for spend in paid if spend.lost_payments is not None)
+    outputs, needs = list(released.items()), [*assumptions, *lost]
     text = _native.certificate_of(releases, first.data_set, first.delta, first.adjacency, outputs, needs)
     return Certificate(text)
 
@@ -206,6 +210,6 @@ def read_certificate(path: str | os.PathLike[str]) -> Certificate:
 
 
 def check_covered(certificate: Certificate, ledger: str | os.PathLike[str] | Ledger) -> None:
-    """Raise an error unless the ledger paid for every release of the certificate."""
+    """Raise an error unless the ledger paid for every release of the certificate, and is no older copy of itself."""
     path = ledger.path if isinstance(ledger, Ledger) else ledger
     _native.ledger_covers(os.fspath(path), certificate.to_json())

@@ -1,16 +1,19 @@
 //! A ledger that pays for releases of a user's own pipeline, and the certificate of what it paid
 //! for.
 
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use dp_personal::accounting::{
     Budget, Certificate, Error, Ledger, Plan, PlannedRelease, ReleaseRecord, Result,
 };
 use dp_personal::core::{Adjacency, DpEvent};
+use dp_personal::workflows::ledger::{audit_current, lost_payments, refuse_older_copy};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use super::{adjacency, event, raise, target, unread};
+use crate::errors::Raise;
 
 pub(super) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<OpenLedger>()?;
@@ -60,7 +63,14 @@ impl OpenLedger {
     fn open(py: Python<'_>, path: &str, data_set: &str, neighbours: &str) -> PyResult<Self> {
         let adjacency = adjacency(py, neighbours)?;
         let opened = py.detach(|| Ledger::open(path, data_set, adjacency));
-        Ok(Self(Mutex::new(Some(raise(py, opened)?))))
+        let ledger = raise(py, opened)?;
+        refuse_older_copy(Path::new(path), &ledger).raise(py)?;
+        Ok(Self(Mutex::new(Some(ledger))))
+    }
+
+    /// What certificates say of payments that are missing from the ledger, if any are.
+    fn lost_payments(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        self.ask(py, |ledger| Ok(lost_payments(ledger)))
     }
 
     #[staticmethod]
@@ -195,9 +205,7 @@ fn written(
 /// Refuses a certificate with a release that the ledger did not pay for.
 #[pyfunction]
 fn ledger_covers(py: Python<'_>, path: &str, certificate: &str) -> PyResult<()> {
-    let covered = py.detach(|| {
-        let certificate = Certificate::from_json(certificate)?;
-        Ledger::audit(path)?.covers(&certificate)
-    });
-    raise(py, covered)
+    let found = py.detach(|| audit_current(Path::new(path))).raise(py)?;
+    let certificate = raise(py, Certificate::from_json(certificate))?;
+    raise(py, found.covers(&certificate))
 }

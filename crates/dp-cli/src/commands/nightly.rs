@@ -3,7 +3,7 @@
 use dp_personal::workflows::nightly;
 
 use super::tools::show_published;
-use crate::args::{NightlyCommand, flag_of, with_flags};
+use crate::args::{NightlyCommand, own_flag, with_flags};
 use crate::error::Result;
 use crate::progress::Bar;
 use crate::screen::{print_json, print_summary};
@@ -29,9 +29,13 @@ pub(crate) fn run(command: &NightlyCommand) -> Result<()> {
     };
     match as_json {
         true => print_json(&report.json)?,
-        false => print_summary(&with_flags(&report.text, |name| {
-            flag_of("nightly run", name)
-        }))?,
+        false => print_summary(&with_flags(&report.text, next_night))?,
     }
     report.refused.map_or(Ok(()), |error| Err(error.into()))
+}
+
+/// The flags that a status may recommend for the next night.
+fn next_night(name: &str) -> Option<String> {
+    let is_one = ["night", "restored"].contains(&name);
+    is_one.then(|| own_flag("nightly run", name)).flatten()
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use dp_accounting::{Certificate, Error as AccountingError, Plan, sha256_hex};
+use dp_accounting::{Error as AccountingError, Plan, sha256_hex};
 use dp_core::{Adjacency, ApproxDp, Interactions, Private, UserSamples};
 use dp_data::TableSource;
 use dp_mechanism::{
@@ -632,8 +632,10 @@ fn certified_after<M>(mut fitted: Fitted<M>, account: &Account, run: &str) -> Fi
     let certificate = fitted
         .certificate
         .after_explorations(&account.explorations(run));
-    let lost = account.lost_payments().into_iter();
-    let certificate = lost.fold(certificate, Certificate::with_assumption);
+    let certificate = match account.lost_payments() {
+        Some(lost) => certificate.with_assumption(lost),
+        None => certificate,
+    };
     fitted.certificate = if account.has_file() {
         certificate
     } else {

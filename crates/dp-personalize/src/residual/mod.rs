@@ -621,6 +621,7 @@ pub(crate) fn shrunk_change(
     (rank, ridge): (usize, f64),
     noise: f64,
 ) -> Result<()> {
+    dp_core::params::finite_positive("ridge", ridge)?;
     let eigen = symmetric_eigen(moments, rank)?;
     let directions: Vec<(f64, &[f64])> = eigen
         .values

@@ -44,9 +44,9 @@ use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 
 use crate::error::{Error, Result};
-use crate::output::{releases_in_words, replace_private, warn};
+use crate::output::{replace_private, warn};
 
-use super::users_key;
+use super::{USERS_KEY, users_keys};
 
 /// Number of hashes in a sketch: the standard error of a share of users is below 1.6 %.
 const KEPT: usize = 1024;
@@ -84,46 +84,61 @@ impl HasUsers for SampleTable {
 /// The ledger's information about its binding.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Recorded<'a> {
-    /// The hash of the key, if a line of the ledger names one.
-    pub(crate) key: Option<&'a str>,
+    /// The hashes of the keys that lines of the ledger name, in order; the last one is in use.
+    pub(crate) keys: Vec<&'a str>,
     /// Whether anything was ever paid.
     pub(crate) has_paid: bool,
     /// The releases paid for, in order.
     pub(crate) release_ids: Vec<&'a str>,
     /// Number of held releases that were handed out.
     pub(crate) n_taken: usize,
+    /// Number of notes.
+    pub(crate) n_notes: usize,
+    /// Whether another ledger replaced it.
+    pub(crate) is_closed: bool,
 }
 
 impl<'a> Recorded<'a> {
     pub(crate) fn of(ledger: &'a Ledger) -> Self {
+        let paid = (ledger.release_ids().collect(), ledger.balance().spent);
         Self {
-            key: users_key(ledger.notes()),
-            // the readable part of an interrupted line is paid for and is not a release
-            has_paid: ledger.n_releases() > 0
-                || ledger.balance().spent > 0.0
-                || rollbacks(ledger.notes()).next().is_some(),
-            release_ids: ledger.release_ids().collect(),
             n_taken: ledger.n_taken(),
+            ..Self::with(paid, ledger.notes())
         }
     }
 
     pub(crate) fn of_summary(found: &'a LedgerSummary) -> Self {
         let releases = found.releases.iter();
+        let paid = (
+            releases.map(|release| &*release.release_id).collect(),
+            found.balance.spent,
+        );
         Self {
-            key: users_key(&found.notes),
-            has_paid: !found.releases.is_empty()
-                || found.balance.spent > 0.0
-                || rollbacks(&found.notes).next().is_some(),
-            release_ids: releases.map(|release| &*release.release_id).collect(),
             n_taken: found.taken.len(),
+            is_closed: found.successor.is_some(),
+            ..Self::with(paid, &found.notes)
+        }
+    }
+
+    fn with((release_ids, spent): (Vec<&'a str>, f64), notes: &'a [LedgerNote]) -> Self {
+        Self {
+            keys: users_keys(notes).collect(),
+            // the readable part of an interrupted line is paid for and is not a release
+            has_paid: !release_ids.is_empty() || spent > 0.0 || rollbacks(notes).next().is_some(),
+            release_ids,
+            n_taken: 0,
+            n_notes: notes.len(),
+            is_closed: false,
         }
     }
 }
 
 /// The name of notes about payments that are missing from a ledger.
 const ROLLBACK: &str = "rollback";
+/// Their text. How many payments, and whether a torn line counted a part of them, is not known.
+pub(super) const MISSING: &str = "payments are missing from the ledger and may not be counted";
 
-/// Notes of payments that are missing from a ledger, which its runs therefore do not count.
+/// Notes of payments that are missing from a ledger.
 pub(crate) fn rollbacks(notes: &[LedgerNote]) -> impl Iterator<Item = &LedgerNote> {
     notes.iter().filter(|note| note.name == ROLLBACK)
 }
@@ -136,12 +151,19 @@ struct Seen {
     /// SHA-256 of the id of the last release; the id itself is published.
     last_release: Option<String>,
     n_taken: usize,
-    /// Whether a line named the key.
+    /// Whether a line named the key of this file.
     names_key: bool,
+    /// Number of notes. Earlier versions did not record it.
+    #[serde(default)]
+    n_notes: usize,
+    /// Whether another ledger replaced it.
+    #[serde(default)]
+    is_closed: bool,
 }
 
 impl Seen {
-    fn of(recorded: &Recorded<'_>) -> Self {
+    /// For a file of users with this key.
+    fn of(recorded: &Recorded<'_>, key: &str) -> Self {
         Self {
             n_releases: recorded.release_ids.len(),
             last_release: recorded
@@ -149,12 +171,14 @@ impl Seen {
                 .last()
                 .map(|id| sha256_hex(id.as_bytes())),
             n_taken: recorded.n_taken,
-            names_key: recorded.key.is_some(),
+            names_key: recorded.keys.contains(&key),
+            n_notes: recorded.n_notes,
+            is_closed: recorded.is_closed,
         }
     }
 
-    /// Whether a ledger contains all of it.
-    fn is_in(&self, recorded: &Recorded<'_>) -> bool {
+    /// Whether a ledger contains all of it, with the key of the file that it is from.
+    fn is_in(&self, recorded: &Recorded<'_>, key: &str) -> bool {
         // a merged ledger may have releases of other ledgers before it
         let since = recorded
             .release_ids
@@ -164,31 +188,61 @@ impl Seen {
         };
         self.last_release.as_ref().is_none_or(is_there)
             && self.n_taken <= recorded.n_taken
-            && (!self.names_key || recorded.key.is_some())
+            && self.n_notes <= recorded.n_notes
+            && (!self.names_key || recorded.keys.contains(&key))
+            && (!self.is_closed || recorded.is_closed)
     }
 }
 
-/// Whether a ledger lacks payments that its users' file, of version 1 if `seen` is none, records.
-fn is_older_copy(seen: Option<&Seen>, recorded: &Recorded<'_>) -> bool {
-    // version 1 only records that users were about to be charged
-    !seen.map_or(recorded.has_paid, |seen| seen.is_in(recorded))
+/// Whether a ledger that is only read has everything that the file of its users records.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Copy {
+    /// It has, or there is no such file.
+    Current,
+    /// It lacks something.
+    Older,
+    /// The file cannot be read.
+    Unchecked,
 }
 
-/// A ledger that is only read, and whether its users' file records payments that it lacks. A file
-/// that is missing, damaged or unreadable to this user records nothing.
-pub(crate) fn audit(ledger: &Path) -> Result<(LedgerSummary, Option<Error>)> {
+/// A ledger that is only read, and whether it is an older copy.
+pub(crate) fn audit(ledger: &Path) -> Result<(LedgerSummary, Copy)> {
     let files = Files::of(ledger);
     // first, because a run may be writing both
-    let users = fs::read(&files.users).ok();
+    let users = files.recorded_users();
     let found = Ledger::audit(ledger)?;
-    let users = users.and_then(|bytes| serde_json::from_slice::<UsersFile>(&bytes).ok());
-    let recorded = Recorded::of_summary(&found);
-    let is_its = |users: &UsersFile| recorded.key.is_none_or(|key| key == users.key_sha256);
-    let is_cut = users
-        .filter(is_its)
-        .is_some_and(|users| is_older_copy(users.seen.as_ref(), &recorded));
-    let cut = is_cut.then(|| files.is_cut());
-    Ok((found, cut))
+    let copy = match users {
+        Ok(None) => Copy::Current,
+        Ok(Some(users)) if users.is_newer_than(&Recorded::of_summary(&found)) => Copy::Older,
+        Ok(Some(_)) => Copy::Current,
+        Err(_) => Copy::Unchecked,
+    };
+    if copy == Copy::Unchecked {
+        let (users, ledger) = (files.users.display(), ledger.display());
+        warn(&format!(
+            "{users} cannot be read, so nothing shows whether {ledger} is an older copy"
+        ));
+    }
+    Ok((found, copy))
+}
+
+/// A ledger that is only read and is not an older copy.
+///
+/// # Errors
+/// [`Error::LedgerCut`]; when the ledger cannot be read.
+pub fn audit_current(ledger: &Path) -> Result<LedgerSummary> {
+    match audit(ledger)? {
+        (_, Copy::Older) => Err(Files::of(ledger).is_cut()),
+        (found, Copy::Current | Copy::Unchecked) => Ok(found),
+    }
+}
+
+/// Refuses a ledger that lacks what the file of its users records, before anything is paid from it.
+///
+/// # Errors
+/// [`Error::LedgerCut`].
+pub fn refuse_older_copy(path: &Path, ledger: &Ledger) -> Result<()> {
+    Files::of(path).refuse_older_copy(&Recorded::of(ledger))
 }
 
 /// Notes in a ledger that payments are missing from it, and records its state as the current one:
@@ -201,32 +255,27 @@ pub(super) fn accept_rollback(ledger: &Path) -> Result<()> {
     let found = Ledger::audit(ledger)?;
     let mut opened = Ledger::open(ledger, &found.data_set_id, found.budget.adjacency())?;
     let files = Files::of(ledger);
-    let read = files.read(&Recorded::of(&opened))?;
-    let is_cut = |read: &Read| is_older_copy(read.seen.as_ref(), &Recorded::of(&opened));
-    let Some(Read { key, sketch, seen }) = read.filter(is_cut) else {
+    let users = files.recorded_users()?;
+    let Some(users) = users.filter(|users| users.is_newer_than(&Recorded::of(&opened))) else {
         return Err(Error::Usage(format!(
-            "`file`: {} has every payment that the file of its users records; there is nothing to accept",
+            "{} has everything that the file of its users records: there is nothing to accept",
             ledger.display()
         )));
     };
-    let n_found = opened.release_ids().count();
-    let missing = match seen.map_or(0, |seen| seen.n_releases.saturating_sub(n_found)) {
-        0 => "payments".to_owned(),
-        n => releases_in_words(n as u64),
-    };
-    opened.note(
-        ROLLBACK,
-        &format!("{missing} that the ledger lost are not counted"),
-    )?;
-    let mut binding = Binding {
-        files,
-        key,
-        is_new: false,
-        sketch,
-        has_other_users: false,
-        seen: None,
-    };
-    binding.write(&Recorded::of(&opened))
+    opened.note(ROLLBACK, MISSING)?;
+    if !users_keys(opened.notes()).any(|key| key == users.key_sha256) {
+        opened.note(USERS_KEY, &users.key_sha256)?;
+    }
+    files.record(&Recorded::of(&opened))
+}
+
+/// Records next to a ledger what it contains now, if there is a file of its users.
+///
+/// # Errors
+/// When the ledger or that file cannot be read or written.
+pub(super) fn record(ledger: &Path) -> Result<()> {
+    let found = Ledger::audit(ledger)?;
+    Files::of(ledger).record(&Recorded::of_summary(&found))
 }
 
 /// A ledger's key and the users of all its runs, including this one: checked, and written before
@@ -280,14 +329,12 @@ impl Binding {
             }
             // created before its first run, or that run ended before it recorded any user
             Some(recorded) if !recorded.has_paid && !is_there(&files.users) => (None, None),
-            Some(recorded) => match files.read(recorded) {
-                Err(Error::Binding { .. }) if same_data_set => (None, None),
-                read => match read? {
+            Some(recorded) => match (files.refuse_older_copy(recorded), files.read(recorded)) {
+                (Err(error @ Error::LedgerCut { .. }), _) => return Err(error),
+                (_, Err(Error::Binding { .. })) if same_data_set => (None, None),
+                (_, read) => match read? {
                     None => (None, None),
                     Some(read) => {
-                        if is_older_copy(read.seen.as_ref(), recorded) {
-                            return Err(files.is_cut());
-                        }
                         // before anything is paid, the ledger is not tied to any data
                         (
                             Some(read.key),
@@ -342,7 +389,7 @@ impl Binding {
             replace_private(&self.files.key, &line(&file)?)?;
             tracing::info!(file = %self.files.key.display(), "bound the ledger to its users; back this key up with the ledger");
         }
-        let seen = Seen::of(recorded);
+        let seen = Seen::of(recorded, &self.key.hash());
         if self.seen.as_ref() != Some(&seen) {
             let mut hashes = self.sketch.0.clone();
             let nobody = self.key.hashes_of_nobody();
@@ -445,8 +492,6 @@ struct UsersFile {
 struct Read {
     key: Key,
     sketch: Sketch,
-    /// The recorded state of the ledger, which version 1 does not have.
-    seen: Option<Seen>,
 }
 
 impl Files {
@@ -482,6 +527,35 @@ impl Files {
         })
     }
 
+    /// The file of the users, if it exists.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    fn recorded_users(&self) -> Result<Option<UsersFile>> {
+        match is_there(&self.users) {
+            true => self.read_file(&self.users).map(Some),
+            false => Ok(None),
+        }
+    }
+
+    fn refuse_older_copy(&self, recorded: &Recorded<'_>) -> Result<()> {
+        match self.recorded_users() {
+            Ok(Some(users)) if users.is_newer_than(recorded) => Err(self.is_cut()),
+            // a damaged file is refused where the users are compared
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Writes the state of the ledger into the file of its users, if that exists.
+    fn record(&self, recorded: &Recorded<'_>) -> Result<()> {
+        let Some(mut users) = self.recorded_users()? else {
+            return Ok(());
+        };
+        users.schema_version = USERS_SCHEMA;
+        users.seen = Some(Seen::of(recorded, &users.key_sha256));
+        replace_private(&self.users, &line(&users)?)
+    }
+
     fn is_cut(&self) -> Error {
         Error::LedgerCut {
             ledger: self.ledger.clone(),
@@ -498,8 +572,7 @@ impl Files {
 
     /// The key and the users, if the ledger was bound.
     fn read(&self, recorded: &Recorded<'_>) -> Result<Option<Read>> {
-        let none_is_there = !is_there(&self.key) || !is_there(&self.users);
-        if recorded.key.is_none() && none_is_there {
+        if recorded.keys.is_empty() && !is_there(&self.users) {
             return Ok(None); // created before ledgers were bound, or interrupted
         }
         let key: KeyFile = self.read_file(&self.key)?;
@@ -514,7 +587,12 @@ impl Files {
             _ => return Err(self.broken("its `.key` or `.users` file was not written by this program; restore both from a backup")),
         };
         let hash = key.hash();
-        if users.key_sha256 != hash || recorded.key.is_some_and(|recorded| recorded != hash) {
+        if users.key_sha256 != hash
+            || recorded
+                .keys
+                .last()
+                .is_some_and(|recorded| *recorded != hash)
+        {
             return Err(self.broken("its `.key` and `.users` files are those of another ledger; restore both from a backup"));
         }
         let nobody: HashSet<UserHash> = key.hashes_of_nobody().collect();
@@ -522,7 +600,6 @@ impl Files {
         Ok(Some(Read {
             key,
             sketch: Sketch(hashes),
-            seen: users.seen,
         }))
     }
 
@@ -568,6 +645,13 @@ fn line<T: Serialize>(file: &T) -> Result<Vec<u8>> {
 }
 
 impl UsersFile {
+    /// Whether a ledger lacks something that the file records.
+    fn is_newer_than(&self, recorded: &Recorded<'_>) -> bool {
+        // version 1 only records that users were about to be charged
+        let is_in = |seen: &Seen| seen.is_in(recorded, &self.key_sha256);
+        !self.seen.as_ref().map_or(recorded.has_paid, is_in)
+    }
+
     /// The hashes, which must be sorted.
     fn hashes(&self) -> Option<Vec<UserHash>> {
         let hashes = self.smallest.iter().map(|text| unhex(text));
@@ -801,7 +885,7 @@ mod tests {
         with_users(false).unwrap();
         std::fs::remove_file(Files::of(&ledger).users).unwrap();
         let lost = elsewhere(Some(&Recorded {
-            key: Some(&key),
+            keys: vec![&key],
             ..releases(&["a", "b"])
         }));
         assert!(matches!(lost, Err(Error::Binding { .. })), "{lost:?}");
@@ -825,7 +909,7 @@ mod tests {
         let hash = run_with(&ledger, Some(paid()), users(), false).unwrap();
         let recorded = || {
             Some(Recorded {
-                key: Some(&hash),
+                keys: vec![&hash],
                 ..paid()
             })
         };
@@ -878,15 +962,18 @@ mod tests {
     fn a_ledger_with_less_than_was_seen_of_it_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let ledger = dir.path().join("l");
-        let with = |release_ids: &[&'static str], n_taken, key| Recorded {
-            key,
+        let with = |release_ids: &[&'static str], n_taken, key: Option<&'static str>| Recorded {
+            keys: key.into_iter().collect(),
             has_paid: !release_ids.is_empty(),
             release_ids: release_ids.to_vec(),
             n_taken,
+            n_notes: 1,
+            is_closed: false,
         };
         let go = |recorded, same| run_with(&ledger, Some(recorded), 0..9, same).map(|_| ());
         let key = run_with(&ledger, Some(with(&[], 0, None)), 0..9, false).unwrap();
-        let key = Some(key.as_str());
+        let key: &'static str = key.leak();
+        let key = Some(key);
         // a crash before the first payment, with and without the line that names the key
         go(with(&[], 0, None), false).unwrap();
         go(with(&[], 0, key), false).unwrap();
@@ -899,12 +986,28 @@ mod tests {
             with(&["a", "c"], 1, key),
             with(&["a", "b"], 0, key),
             with(&["a", "b", "c"], 2, None),
+            Recorded {
+                n_notes: 0,
+                ..with(&["a", "b", "c"], 2, key)
+            },
+            with(
+                &["a", "b", "c"],
+                2,
+                Some("the key of before it was recorded anew"),
+            ),
         ] {
             assert!(is_cut(go(less.clone(), false)), "{less:?}");
             assert!(is_cut(go(less.clone(), true)), "{less:?}");
         }
         // what could not be recorded because of a crash is no reason to refuse
         go(with(&["a", "b", "c"], 2, key), false).unwrap();
+        // without its key, the file shows it all the same
+        fs::remove_file(Files::of(&ledger).key).unwrap();
+        for same in [false, true] {
+            assert!(is_cut(go(with(&["a"], 2, key), same)));
+            assert!(is_cut(go(with(&[], 0, None), same)));
+        }
+        go(with(&["a", "b", "c"], 2, key), true).unwrap();
     }
 
     #[test]

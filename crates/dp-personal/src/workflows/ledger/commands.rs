@@ -10,8 +10,8 @@ use dp_core::ApproxDp;
 use dp_page::{Block, Table, terminal};
 use serde_json::{Value, json};
 
-use super::binding;
-use super::{USERS_KEY, epsilon_left, runs_left, users_key};
+use super::binding::{self, Copy};
+use super::{USERS_KEY, epsilon_left, runs_left, users_keys};
 use crate::error::{Error, Result};
 use crate::output::{releases_in_words, rounded_down, rounded_up, warn};
 use crate::settings::{
@@ -57,11 +57,11 @@ pub fn show(args: &LedgerShowSettings) -> Result<LedgerReport> {
 /// given. It keeps every release and what was spent; the old file is kept next to it, closed.
 ///
 /// # Errors
-/// When such a ledger cannot continue the old one: the total must be at least the old one, and for
+/// When the ledger lacks what the file of its users records, or such a ledger cannot continue the old one: the total must be at least the old one, and for
 /// another kind delta must be above the old one, to cover that the change was decided after seeing
 /// releases. The ledger is then unchanged.
 pub fn upgrade(args: &LedgerUpgradeSettings) -> Result<LedgerReport> {
-    let found = Ledger::audit(&args.file)?;
+    let found = binding::audit_current(&args.file)?;
     let old = found.budget.target();
     let stays = args.kind.is_none() || args.kind == LedgerKind::of(found.budget.kind());
     let delta = match args.delta {
@@ -82,6 +82,7 @@ pub fn upgrade(args: &LedgerUpgradeSettings) -> Result<LedgerReport> {
     };
     let kept = Ledger::upgrade(&args.file, kind, target)?;
     note_raise(&args.file, (&found, &kept), target)?;
+    binding::record(&args.file)?;
     let mut report = report(&args.file)?;
     let kept = kept.display().to_string();
     report.text = format!(
@@ -137,10 +138,7 @@ pub fn merge(args: &LedgerMergeSettings) -> Result<LedgerReport> {
         ));
     }
     refuse_repeated(&args.files)?;
-    let found = args.files.iter().map(|file| match binding::audit(file)? {
-        (found, None) => Ok(found),
-        (_, Some(cut)) => Err(cut),
-    });
+    let found = args.files.iter().map(|file| binding::audit_current(file));
     let found = found.collect::<Result<Vec<_>>>()?;
     let sum = LedgerSummary::joint_target(&found);
     let first = found[0].budget.kind();
@@ -169,10 +167,13 @@ pub fn merge(args: &LedgerMergeSettings) -> Result<LedgerReport> {
         binding::refuse_leftovers(&args.out)?;
     }
     Ledger::merge(&args.files, &args.out, kind, target)?;
+    for file in &args.files {
+        binding::record(file)?; // that it is closed
+    }
     let merged = Ledger::audit(&args.out)?;
     let recorded = binding::Recorded::of_summary(&merged);
     // continues a merge that was interrupted after the new file got its name
-    let kept = if recorded.key.is_none() || binding::is_bound(&args.out) {
+    let kept = if recorded.keys.is_empty() || binding::is_bound(&args.out) {
         None
     } else {
         binding::carry_over(&args.files, &args.out, &recorded)?
@@ -213,14 +214,14 @@ impl LedgerKind {
 }
 
 fn report(path: &Path) -> Result<LedgerReport> {
-    let (found, cut) = binding::audit(path)?;
-    if let Some(cut) = &cut {
+    let (found, copy) = binding::audit(path)?;
+    if copy == Copy::Older {
+        let path = path.display();
         warn(&format!(
-            "{cut}: restore the newest copy; runs with this one are refused"
+            "{path} was truncated or is an older copy: restore the newest one; runs with this one are refused"
         ));
     }
-    let mut shown = Shown::of(&found, path);
-    shown.is_older_copy = cut.is_some();
+    let shown = Shown::of(&found, path, copy);
     Ok(LedgerReport {
         json: shown.json(),
         text: terminal(&shown.blocks()),
@@ -229,8 +230,8 @@ fn report(path: &Path) -> Result<LedgerReport> {
 
 /// Balance and history of a ledger, for an internal page.
 pub(crate) fn ledger_blocks(path: &Path) -> Result<Vec<Block>> {
-    let found = Ledger::audit(path)?;
-    Ok(Shown::of(&found, path).blocks())
+    let (found, copy) = binding::audit(path)?;
+    Ok(Shown::of(&found, path, copy).blocks())
 }
 
 /// Releases that were paid for by one run.
@@ -249,12 +250,11 @@ struct Shown<'a> {
     found: &'a LedgerSummary,
     path: &'a Path,
     runs: Vec<PaidRun<'a>>,
-    /// Whether the file of its users records payments that it lacks.
-    is_older_copy: bool,
+    copy: Copy,
 }
 
 impl<'a> Shown<'a> {
-    fn of(found: &'a LedgerSummary, path: &'a Path) -> Self {
+    fn of(found: &'a LedgerSummary, path: &'a Path, copy: Copy) -> Self {
         let counts = found.budget.kind() != BudgetKind::Schedule;
         let runs = found.runs().map(|run| {
             let (lines, releases) = (&found.entries[run.clone()], &found.releases[run]);
@@ -270,7 +270,7 @@ impl<'a> Shown<'a> {
             found,
             path,
             runs: runs.collect(),
-            is_older_copy: false,
+            copy,
         }
     }
 
@@ -371,9 +371,9 @@ impl<'a> Shown<'a> {
                 format!("{n} of a paced lifetime, which was paid for when it began{last}"),
             );
         }
-        if self.is_older_copy {
+        if self.copy == Copy::Older {
             let what =
-                "payments that its .users file records: it was truncated or is an older copy";
+                "something that its .users file records: it was truncated or is an older copy";
             fact("missing", what.to_owned());
         }
         if let Some(successor) = &found.successor {
@@ -383,7 +383,7 @@ impl<'a> Shown<'a> {
             let what = "the last line is incomplete after a crash; the next run repairs it";
             fact("torn", what.to_owned());
         }
-        let was_bound = users_key(&found.notes).is_some() && !found.releases.is_empty();
+        let was_bound = users_keys(&found.notes).next().is_some() && !found.releases.is_empty();
         let users = if self.is_bound() {
             "bound to its users: back up the .key and .users files next to it as well"
         } else if was_bound {
@@ -494,7 +494,11 @@ impl<'a> Shown<'a> {
             })).collect::<Vec<_>>(),
             "torn": found.torn,
             "bound": self.is_bound(),
-            "is_older_copy": self.is_older_copy,
+            "is_older_copy": match self.copy {
+                Copy::Current => Some(false),
+                Copy::Older => Some(true),
+                Copy::Unchecked => None,
+            },
             "successor": found.successor,
             "runs": runs.collect::<Vec<_>>(),
             "notes": notes.collect::<Vec<_>>(),

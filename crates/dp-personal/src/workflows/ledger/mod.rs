@@ -15,8 +15,9 @@ use dp_core::{Adjacency, ApproxDp};
 use dp_data::TableSource;
 use dp_mechanism::{PacedLifetime, PaidLine};
 
-use self::binding::{Binding, Recorded, rollbacks};
-pub(crate) use self::binding::{Comparison, HasUsers, audit, is_bound, random_bits};
+use self::binding::{Binding, MISSING, Recorded, rollbacks};
+pub(crate) use self::binding::{Comparison, HasUsers, is_bound, random_bits};
+pub use self::binding::{audit_current, refuse_older_copy};
 pub(crate) use self::commands::ledger_blocks;
 pub use self::commands::{LedgerReport, accept_rollback, create, merge, show, upgrade};
 pub(crate) use self::explorations::{UNNOTED, last_of, note_exploration, note_exploration_of};
@@ -150,18 +151,9 @@ impl Account {
         ledger?.release_ids().last().map(str::to_owned)
     }
 
-    /// Notes of payments that the ledger lost, as assumptions of certificates.
-    pub(crate) fn lost_payments(&self) -> Vec<String> {
-        let notes = self
-            .ledger
-            .iter()
-            .flat_map(|ledger| rollbacks(ledger.notes()));
-        let noted = |note: &LedgerNote| {
-            let day = utc(note.time / 1_000_000_000);
-            let day = day.split('T').next().unwrap_or_default();
-            format!("{}, as noted in the ledger on {day}", note.text)
-        };
-        notes.map(noted).collect()
+    /// What certificates say of payments that are missing from the ledger, if any are.
+    pub(crate) fn lost_payments(&self) -> Option<String> {
+        self.ledger.as_ref().and_then(lost_payments)
     }
 
     /// Whether payments are on disk.
@@ -342,7 +334,7 @@ impl BoundAccount {
         if let Some(binding) = &mut self.binding {
             binding.write(&Recorded::of(ledger))?;
             let key = binding.key_hash();
-            if users_key(ledger.notes()) != Some(&key) {
+            if users_keys(ledger.notes()).last() != Some(&key) {
                 match ledger.note(USERS_KEY, &key) {
                     // a file of an older version has no notes: only the files next to it record
                     // this
@@ -354,6 +346,18 @@ impl BoundAccount {
         }
         Ok(ledger)
     }
+}
+
+/// The assumption of certificates from a ledger whose operator has accepted that payments are
+/// missing from it.
+#[must_use]
+pub fn lost_payments(ledger: &Ledger) -> Option<String> {
+    let mut days: Vec<String> = rollbacks(ledger.notes())
+        .map(|note| utc(note.time / 1_000_000_000))
+        .filter_map(|time| Some(time.split('T').next()?.to_owned()))
+        .collect();
+    days.dedup();
+    (!days.is_empty()).then(|| format!("{MISSING}, as noted in it on {}", days.join(" and ")))
 }
 
 /// Whether a run with these assumptions states that a ledger paid for it.
@@ -402,10 +406,10 @@ impl Drop for BoundAccount {
 /// The note of a ledger that names the key of its users.
 const USERS_KEY: &str = "users-key";
 
-/// The hash of the key that the ledger was last bound with.
-fn users_key(notes: &[LedgerNote]) -> Option<&str> {
-    let mut keys = notes.iter().rev().filter(|note| note.name == USERS_KEY);
-    keys.next().map(|note| note.text.as_str())
+/// The hashes of the keys that the ledger was bound with, in order.
+fn users_keys(notes: &[LedgerNote]) -> impl Iterator<Item = &str> {
+    let keys = notes.iter().filter(|note| note.name == USERS_KEY);
+    keys.map(|note| note.text.as_str())
 }
 
 /// The ledger of a file, if it exists; otherwise its creation must have been requested.
@@ -427,6 +431,7 @@ fn open_ledger(file: &LedgerFile, data_set: &str, adjacency: Adjacency) -> Resul
         return Err(AccountingError::LedgerExists { path: path.clone() }.into());
     }
     let ledger = Ledger::open(path, data_set, adjacency)?;
+    refuse_older_copy(path, &ledger)?;
     let budget = ledger.budget();
     let found = budget.target();
     let is_other =

@@ -52,8 +52,8 @@ use crate::item_features::read_columns;
 use crate::output::{
     Aside, Headline, HeldOutBy, INTERNAL, INTERNAL_PAGE, InternalRun, OutputFolder, RELEASED,
     Release, ReleasedRun, RunReport, Seconds, StagedFolder, TrainRelease, TrainReport,
-    TrainSettings, folder_of, internal_folder_of, pretty, read_run_file, replace_files,
-    replace_private, rounded_down, rounded_up, warn,
+    TrainSettings, internal_folder_of, pretty, read_run_file, replace_files, replace_private,
+    rounded_down, rounded_up, warn,
 };
 use crate::prior::read_user_ids;
 use crate::settings::{
@@ -661,14 +661,13 @@ fn open_account(
         data_set: None,
     };
     let account = Account::open(&settings, data_set.to_owned(), plan)?;
-    if account.lost_payments().is_empty() {
-        return Ok(account);
+    match account.lost_payments() {
+        None => Ok(account),
+        Some(lost) => Err(Error::Usage(format!(
+            "`ledger` {}: {lost}, so nobody knows what is left of its users' lifetimes; nights need a ledger that has every payment",
+            file.display()
+        ))),
     }
-    Err(Error::Nights {
-        state: folder_of(file).to_owned(),
-        reason: "payments are missing from its ledger for good, so nobody knows what is left of its users' lifetimes; a new state, from `dp nightly init`, \
-                 does not count what this one released",
-    })
 }
 
 /// Items in the order in which they were added, with their public features.
@@ -1609,7 +1608,7 @@ pub fn status(args: &NightlyStatusSettings) -> Result<NightlyReport> {
         fact(
             "the first users",
             format!(
-                "have spent epsilon {spent:.3}; epsilon {left:.3} is left, since squares add up"
+                "have spent epsilon {spent:.3}; epsilon {left:.3} is left (costs add up as squares)"
             ),
         ),
         fact("noise draws", format!("{} left", found.draws_left)),
