@@ -204,7 +204,7 @@ def test_an_older_ledger_is_refused_until_it_is_accepted(
     ledger.accept_rollback()
     assert [note["about"] for note in ledger.as_dict()["notes"]] == ["rollback"]
     with dp.accounting.OpenLedger(ledger) as opened:
-        spend = opened.spend(dp.accounting.gaussian(50.0), label="sum")
+        spend = opened.spend(dp.accounting.gaussian(noise_multiplier=50.0), label="sum")
     own = dp.accounting.certify([spend], released={"sum": "anyone"})
     assert any("payments are missing" in of["text"] for of in own.as_dict()["assumptions"])
     certificate = recommender.fit(ratings).certificate_
@@ -532,7 +532,7 @@ def test_the_nearest_items_are_those_of_the_factors_above_their_noise(
 ) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dp.errors.DpWarning)
-        recommender.set_params(epsilon=40.0, dim=3, insecure_seed=5).fit(ratings)
+        recommender.set_params(epsilon=40.0, dim=3, n_rounds=7, insecure_seed=5).fit(ratings)
     n_tastes = recommender._factors.n_tastes()
     assert n_tastes == 2
     tastes = recommender.item_factors_[:, 1 : 1 + n_tastes]
