@@ -135,8 +135,8 @@ pub struct Hundred {
     pub blind: f64,
     /// Number found, out of 100.
     pub found: f64,
-    /// What is found, and by whom.
-    pub caption: String,
+    /// Who they are, and who finds them: "users who took part, the best attacker finds".
+    pub subject: String,
 }
 
 /// Number of colours of series, which are classes of the style sheet.
@@ -623,6 +623,22 @@ impl From<(f64, f64)> for Point {
 }
 
 impl Hundred {
+    /// A sentence without the picture.
+    pub(crate) fn sentence(&self) -> String {
+        format!(
+            "Of 100 {} at most {:.1}; random guessing finds {:.0}.",
+            self.subject, self.found, self.blind
+        )
+    }
+
+    /// A sentence below the picture.
+    pub(crate) fn caption(&self) -> String {
+        format!(
+            "Of 100 {} at most the filled dots; random guessing finds the dark ones.",
+            self.subject
+        )
+    }
+
     pub(crate) fn svg(&self) -> String {
         let mut text = format!(
             "<svg viewBox=\"0 0 500 125\" role=\"img\" aria-label=\"{:.1} of 100 found, {:.0} by random guessing\">",

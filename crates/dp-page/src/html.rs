@@ -91,7 +91,7 @@ fn put_block(text: &mut String, block: &Block) {
             text,
             "<figure class=\"hundred\">\n{}\n<p class=\"note\">{}</p>\n</figure>",
             of.svg(),
-            prose(&of.caption)
+            prose(&of.caption())
         ),
         Block::Chart(chart) => {
             put_chart(text, chart);

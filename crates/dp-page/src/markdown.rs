@@ -49,12 +49,7 @@ fn put(text: &mut String, block: &Block) {
             put_rows(text, &Table::new("", ["", "", ""], rows).with_text([1]));
         }
         Block::Hundred(of) => {
-            let (found, blind) = (of.found, of.blind);
-            let caption = prose(&of.caption);
-            let _ = writeln!(
-                text,
-                "{found:.1} of 100 found, {blind:.0} by random guessing. {caption}"
-            );
+            let _ = writeln!(text, "{}", prose(&of.sentence()));
         }
         Block::Chart(chart) => put_chart(text, chart),
         Block::Cards(cards) => {

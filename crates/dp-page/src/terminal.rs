@@ -30,7 +30,7 @@ fn put(text: &mut String, block: &Block) {
                 .map(|of| vec![of.label.clone(), of.value.clone(), of.note.clone()]);
             put_table(text, &Table::new("", ["", "", ""], rows).with_text([2]));
         }
-        Block::Hundred(of) => put_line(text, &of.caption),
+        Block::Hundred(of) => put_line(text, &of.sentence()),
         Block::Chart(chart) => put_chart(text, chart),
         Block::Cards(cards) => cards.iter().for_each(|card| put_chart(text, card)),
         Block::Table(table) => put_table(text, table),

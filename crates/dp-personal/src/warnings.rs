@@ -167,7 +167,7 @@ fn scale_of<'a>(users: impl Iterator<Item = &'a [f32]>, bound: f64) -> Vec<Strin
         squares += apart().map(|d| d * d).sum::<f64>() / n;
     }
     let (far, spread) = (far / n_users, (squares / n_users).sqrt());
-    let means = "if the scale is publicly known, give it with --rating-range LO,HI";
+    let means = "if the scale is publicly known, give it as `rating_range`, such as 1,5";
     if far > 0.05 {
         vec![format!(
             "{:.0} % of a user's ratings are more than {} from the user's mean and are clipped to that: {means}",

@@ -272,7 +272,7 @@ impl<S: TrainSettings> RunReport for TrainReport<'_, S> {
         let reason = fact(
             "",
             format!(
-                "{}. More users or a larger epsilon would allow them; --dim 3 would learn two of them anyway, mostly from noise",
+                "{}. More users or a larger epsilon would allow them; --dim 3 would learn two taste factors anyway, mostly from noise",
                 no_tastes(&release.fitted.model)
             ),
         );

@@ -59,7 +59,7 @@ impl<'a> Card<'a> {
                 Some(of) if of.run.as_ref().is_some_and(no_split) => "nothing was held out",
                 Some(of) if of.command.starts_with("nightly") => "held-out figures are private",
                 _ => {
-                    "held-out figures of this run are private; --release-metrics publishes some within the budget"
+                    "held-out figures of this run are private; `release_metrics` publishes some within the budget"
                 }
             };
             limits.push(format!("No accuracy is published: {reason}."));

@@ -37,9 +37,8 @@ pub(super) fn guarantee(run: &ReportedRun<'_>) -> Section {
         blocks.push(Block::Hundred(Hundred {
             blind: 100.0 * attacker.false_positive_rate,
             found: attacker.found_of_100(),
-            caption: format!(
-                "Of 100 {}s who took part, the best attacker described above finds at most the filled dots; \
-                 random guessing finds the dark ones.",
+            subject: format!(
+                "{}s who took part, the best attacker described above finds",
                 statement.unit
             ),
         }));
