@@ -205,6 +205,11 @@ def test_an_older_ledger_is_refused_until_it_is_accepted(
     assert [note["about"] for note in ledger.as_dict()["notes"]] == ["rollback"]
     with dp.accounting.OpenLedger(ledger) as opened:
         spend = opened.spend(dp.accounting.gaussian(noise_multiplier=50.0), label="sum")
+    paid = ledger.path.read_bytes()
+    ledger.path.write_bytes(older)
+    with pytest.raises(dp.LedgerError, match="older copy"):
+        dp.accounting.OpenLedger(ledger)
+    ledger.path.write_bytes(paid)
     own = dp.accounting.certify([spend], released={"sum": "anyone"})
     assert any("payments are missing" in of["text"] for of in own.as_dict()["assumptions"])
     certificate = recommender.fit(ratings).certificate_

@@ -64,7 +64,7 @@ fn hint(error: &WorkflowError, command: &str) -> Option<String> {
              renamed, or most of them left, pass --same-data-set"
         }
         WorkflowError::LedgerCut { .. } => {
-            "restore the newest copy of the ledger; if it is lost, `dp ledger accept-rollback` lets runs use this one: the ledger and \
+            "restore the newest copy of the ledger, with its .key and .users files; if it is lost, `dp ledger accept-rollback` lets runs use this one: the ledger and \
              later certificates then say that the missing payments are not counted"
         }
         WorkflowError::Binding { .. } => {

@@ -1,14 +1,16 @@
 //! A ledger that pays for releases of a user's own pipeline, and the certificate of what it paid
 //! for.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use dp_personal::accounting::{
     Budget, Certificate, Error, Ledger, Plan, PlannedRelease, ReleaseRecord, Result,
 };
 use dp_personal::core::{Adjacency, DpEvent};
-use dp_personal::workflows::ledger::{audit_current, lost_payments, refuse_older_copy};
+use dp_personal::workflows::ledger::{
+    audit_current, lost_payments, record, refuse_leftovers, refuse_older_copy,
+};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -32,7 +34,10 @@ fn planned(py: Python<'_>, wanted: Vec<Wanted>) -> PyResult<Vec<PlannedRelease>>
 }
 
 #[pyclass(frozen, module = "dp_personal._native")]
-struct OpenLedger(Mutex<Option<Ledger>>);
+struct OpenLedger {
+    path: PathBuf,
+    ledger: Mutex<Option<Ledger>>,
+}
 
 impl OpenLedger {
     /// Queries the ledger with the interpreter's lock released.
@@ -42,7 +47,7 @@ impl OpenLedger {
         question: impl FnOnce(&mut Ledger) -> Result<T> + Send,
     ) -> PyResult<T> {
         let answer = py.detach(|| {
-            let mut ledger = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
             ledger.as_mut().map(question)
         });
         match answer {
@@ -65,7 +70,10 @@ impl OpenLedger {
         let opened = py.detach(|| Ledger::open(path, data_set, adjacency));
         let ledger = raise(py, opened)?;
         refuse_older_copy(Path::new(path), &ledger).raise(py)?;
-        Ok(Self(Mutex::new(Some(ledger))))
+        Ok(Self {
+            path: path.into(),
+            ledger: Mutex::new(Some(ledger)),
+        })
     }
 
     /// What certificates say of payments that are missing from the ledger, if any are.
@@ -89,8 +97,14 @@ impl OpenLedger {
             "schedule" => Budget::schedule(target, adjacency),
             other => return unread(py, "kind", format_args!("there is no kind {other}")),
         };
+        if !Path::new(path).exists() {
+            refuse_leftovers(Path::new(path)).raise(py)?;
+        }
         let made = budget.and_then(|budget| Ledger::create(path, data_set, budget));
-        Ok(Self(Mutex::new(Some(raise(py, made)?))))
+        Ok(Self {
+            path: path.into(),
+            ledger: Mutex::new(Some(raise(py, made)?)),
+        })
     }
 
     /// The id of each release, all paid for or none.
@@ -99,6 +113,7 @@ impl OpenLedger {
         self.ask(py, |ledger| {
             let plan = plan(ledger, releases)?;
             let spends = ledger.reserve(&plan)?;
+            record(&self.path, ledger);
             Ok(spends.iter().map(|s| s.release_id().to_owned()).collect())
         })
     }
@@ -145,7 +160,7 @@ impl OpenLedger {
 
     fn close(&self, py: Python<'_>) {
         py.detach(|| {
-            let mut ledger = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
             drop(ledger.take());
         });
     }

@@ -379,4 +379,45 @@ fn a_ledger_that_was_merged_stays_closed_when_its_copy_is_restored() {
     counted(&sandbox, "ratings.csv", &["--out", "second"])
         .exits(5)
         .says(&["older copy"]);
+    sandbox
+        .dp(&["ledger", "accept-rollback", "l.ledger"])
+        .exits(2)
+        .says(&["was merged into another ledger"]);
+}
+
+#[test]
+fn whatever_is_paid_or_noted_is_recorded_beside_the_ledger() {
+    let sandbox = Sandbox::with_ratings();
+    sandbox.write("items.csv", catalogue(25));
+    counted(&sandbox, "ratings.csv", &["--out", "first"]).exits(0);
+    let run = |command: &str| sandbox.dp(&command.split(' ').collect::<Vec<_>>());
+    // a lifetime, a look at figures, a larger total
+    let changes = [
+        "nightly init state --items items.csv --lifetime-epsilon 1 --delta 1e-5 --rating-range 1,5 --data-set ratings.csv --ledger l.ledger",
+        "evaluate ratings.csv --model first --show-internal --ledger l.ledger",
+        "ledger upgrade l.ledger --epsilon 30",
+    ];
+    for command in changes {
+        let before = sandbox.read("l.ledger");
+        run(command).exits(0);
+        let after = sandbox.read("l.ledger");
+        assert_ne!(before, after, "{command}");
+        sandbox.write("l.ledger", before);
+        for refused in [
+            "train ratings.csv --item-ids-are-public --epsilon 1 --delta 1e-5 --ledger l.ledger --out second",
+            // which would add a note in place of the one that is missing
+            "evaluate ratings.csv --model first --show-internal --ledger l.ledger",
+        ] {
+            run(refused).exits(5).says(&["older copy"]);
+        }
+        sandbox.write("l.ledger", after);
+    }
+    // nor is a lost ledger replaced by a new lifetime
+    fs::remove_file(sandbox.path("l.ledger")).unwrap();
+    let other = changes[0].replace(" state ", " other ");
+    sandbox
+        .run(&other.split(' ').collect::<Vec<_>>())
+        .exits(5)
+        .says(&["restore the ledger"]);
+    assert!(!sandbox.exists("l.ledger"));
 }

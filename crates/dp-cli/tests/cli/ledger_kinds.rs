@@ -471,6 +471,7 @@ fn a_merged_ledger_without_the_key_of_its_users_says_so_and_pays_for_nothing_unt
     for damage in ["missing", "damaged", "of another ledger"] {
         let sandbox = two_ledgers();
         let key = sandbox.path("m.ledger.key");
+        let good = sandbox.read("m.ledger.key");
         match damage {
             "missing" => std::fs::remove_file(key).unwrap(),
             "damaged" => sandbox.write("m.ledger.key", "{}"),
@@ -479,7 +480,7 @@ fn a_merged_ledger_without_the_key_of_its_users_says_so_and_pays_for_nothing_unt
         let said = merge(&sandbox, ["l.ledger", "m.ledger"]).exits(0);
         let said = said.says(&[
             "is missing or damaged",
-            "both.ledger.key",
+            "restore both and run the same merge again",
             "--same-data-set",
         ]);
         // every spend is counted, whether or not users are known
@@ -490,6 +491,12 @@ fn a_merged_ledger_without_the_key_of_its_users_says_so_and_pays_for_nothing_unt
             .exits(5)
             .says(&["both.ledger.key is missing"]);
         assert_eq!(sandbox.read("both.ledger"), before, "{damage}");
+        if damage == "missing" {
+            sandbox.write("m.ledger.key", good);
+            merge(&sandbox, ["l.ledger", "m.ledger"]).exits(0);
+            pays(&sandbox, &on_both).exits(0);
+            continue;
+        }
         // once the operator vouches for the data, they are remembered again
         let same = [&on_both[..], &["--same-data-set"]].concat();
         pays(&sandbox, &same).exits(0);

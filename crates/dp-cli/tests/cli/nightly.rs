@@ -900,13 +900,27 @@ fn a_state_that_was_put_back_goes_on_above_all_nights_that_were_made() {
         .says(&["contains the other"]);
     night(&sandbox, 0, "").exits(0);
     // with an older ledger and store, the list has a night that was not paid for
-    let older = ["ledger", "first-seen", "first-seen.key", "releases.list"].map(|name| {
+    let older = [
+        "ledger",
+        "first-seen",
+        "first-seen.key",
+        "releases.list",
+        "ledger.users",
+    ];
+    let older = older.map(|name| {
         let name = format!("state/{name}");
         let bytes = sandbox.read(&name);
         (name, bytes)
     });
     night(&sandbox, 2, "").exits(0);
     let newer = older.each_ref().map(|(name, _)| sandbox.read(name));
+    // the newest file of users records how many nights there were
+    for (name, bytes) in &older[..4] {
+        sandbox.write(name, bytes);
+    }
+    night(&sandbox, 3, "--restored")
+        .exits(5)
+        .says(&["older copy", "all files of one copy"]);
     for (name, bytes) in &older {
         sandbox.write(name, bytes);
     }

@@ -92,8 +92,10 @@ pub(crate) struct Recorded<'a> {
     pub(crate) release_ids: Vec<&'a str>,
     /// Number of held releases that were handed out.
     pub(crate) n_taken: usize,
-    /// Number of notes.
-    pub(crate) n_notes: usize,
+    /// The notes, as hashes of all that they say.
+    pub(crate) notes: Vec<String>,
+    /// Number of nights of all paced lifetimes.
+    pub(crate) n_nights: usize,
     /// Whether another ledger replaced it.
     pub(crate) is_closed: bool,
 }
@@ -101,8 +103,10 @@ pub(crate) struct Recorded<'a> {
 impl<'a> Recorded<'a> {
     pub(crate) fn of(ledger: &'a Ledger) -> Self {
         let paid = (ledger.release_ids().collect(), ledger.balance().spent);
+        let lifetimes = ledger.lifetimes().filter_map(|id| ledger.lifetime(id).ok());
         Self {
             n_taken: ledger.n_taken(),
+            n_nights: lifetimes.map(|of| of.n_nights).sum(),
             ..Self::with(paid, ledger.notes())
         }
     }
@@ -113,8 +117,10 @@ impl<'a> Recorded<'a> {
             releases.map(|release| &*release.release_id).collect(),
             found.balance.spent,
         );
+        let nights = found.nights.iter().flat_map(|(_, nights)| nights);
         Self {
             n_taken: found.taken.len(),
+            n_nights: nights.filter(|night| night.number.is_some()).count(),
             is_closed: found.successor.is_some(),
             ..Self::with(paid, &found.notes)
         }
@@ -127,10 +133,15 @@ impl<'a> Recorded<'a> {
             has_paid: !release_ids.is_empty() || spent > 0.0 || rollbacks(notes).next().is_some(),
             release_ids,
             n_taken: 0,
-            n_notes: notes.len(),
+            notes: notes.iter().map(hash_of).collect(),
+            n_nights: 0,
             is_closed: false,
         }
     }
+}
+
+fn hash_of(note: &LedgerNote) -> String {
+    sha256_hex(format!("{} {} {}", note.time, note.name, note.text).as_bytes())
 }
 
 /// The name of notes about payments that are missing from a ledger.
@@ -151,11 +162,14 @@ struct Seen {
     /// SHA-256 of the id of the last release; the id itself is published.
     last_release: Option<String>,
     n_taken: usize,
-    /// Whether a line named the key of this file.
+    /// Whether a line named the key of this file, or before `notes` was recorded, any key.
     names_key: bool,
-    /// Number of notes. Earlier versions did not record it.
+    /// Number of notes, and the hash of the last one.
     #[serde(default)]
-    n_notes: usize,
+    notes: Option<(usize, Option<String>)>,
+    /// Number of nights of all paced lifetimes.
+    #[serde(default)]
+    n_nights: usize,
     /// Whether another ledger replaced it.
     #[serde(default)]
     is_closed: bool,
@@ -172,31 +186,43 @@ impl Seen {
                 .map(|id| sha256_hex(id.as_bytes())),
             n_taken: recorded.n_taken,
             names_key: recorded.keys.contains(&key),
-            n_notes: recorded.n_notes,
+            notes: Some((recorded.notes.len(), recorded.notes.last().cloned())),
+            n_nights: recorded.n_nights,
             is_closed: recorded.is_closed,
         }
     }
 
     /// Whether a ledger contains all of it, with the key of the file that it is from.
     fn is_in(&self, recorded: &Recorded<'_>, key: &str) -> bool {
-        // a merged ledger may have releases of other ledgers before it
+        // a merged ledger may have releases and notes of other ledgers before it
         let since = recorded
             .release_ids
             .get(self.n_releases.saturating_sub(1)..);
         let is_there = |last: &String| {
             since.is_some_and(|ids| ids.iter().any(|id| sha256_hex(id.as_bytes()) == *last))
         };
+        let (has_notes, has_key) = match &self.notes {
+            None => (true, !recorded.keys.is_empty()),
+            Some((n_notes, last)) => {
+                let since = recorded.notes.get(n_notes.saturating_sub(1)..);
+                let has = last
+                    .as_ref()
+                    .is_none_or(|last| since.is_some_and(|notes| notes.contains(last)));
+                (has, recorded.keys.contains(&key))
+            }
+        };
         self.last_release.as_ref().is_none_or(is_there)
             && self.n_taken <= recorded.n_taken
-            && self.n_notes <= recorded.n_notes
-            && (!self.names_key || recorded.keys.contains(&key))
+            && self.n_nights <= recorded.n_nights
+            && has_notes
+            && (!self.names_key || has_key)
             && (!self.is_closed || recorded.is_closed)
     }
 }
 
 /// Whether a ledger that is only read has everything that the file of its users records.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Copy {
+pub(crate) enum Age {
     /// It has, or there is no such file.
     Current,
     /// It lacks something.
@@ -206,24 +232,24 @@ pub(crate) enum Copy {
 }
 
 /// A ledger that is only read, and whether it is an older copy.
-pub(crate) fn audit(ledger: &Path) -> Result<(LedgerSummary, Copy)> {
+pub(crate) fn audit(ledger: &Path) -> Result<(LedgerSummary, Age)> {
     let files = Files::of(ledger);
     // first, because a run may be writing both
     let users = files.recorded_users();
     let found = Ledger::audit(ledger)?;
-    let copy = match users {
-        Ok(None) => Copy::Current,
-        Ok(Some(users)) if users.is_newer_than(&Recorded::of_summary(&found)) => Copy::Older,
-        Ok(Some(_)) => Copy::Current,
-        Err(_) => Copy::Unchecked,
+    let age = match users {
+        Ok(None) => Age::Current,
+        Ok(Some(users)) if users.is_newer_than(&Recorded::of_summary(&found)) => Age::Older,
+        Ok(Some(_)) => Age::Current,
+        Err(_) => Age::Unchecked,
     };
-    if copy == Copy::Unchecked {
+    if age == Age::Unchecked {
         let (users, ledger) = (files.users.display(), ledger.display());
         warn(&format!(
             "{users} cannot be read, so nothing shows whether {ledger} is an older copy"
         ));
     }
-    Ok((found, copy))
+    Ok((found, age))
 }
 
 /// A ledger that is only read and is not an older copy.
@@ -232,8 +258,8 @@ pub(crate) fn audit(ledger: &Path) -> Result<(LedgerSummary, Copy)> {
 /// [`Error::LedgerCut`]; when the ledger cannot be read.
 pub fn audit_current(ledger: &Path) -> Result<LedgerSummary> {
     match audit(ledger)? {
-        (_, Copy::Older) => Err(Files::of(ledger).is_cut()),
-        (found, Copy::Current | Copy::Unchecked) => Ok(found),
+        (_, Age::Older) => Err(Files::of(ledger).is_cut()),
+        (found, Age::Current | Age::Unchecked) => Ok(found),
     }
 }
 
@@ -245,6 +271,14 @@ pub fn refuse_older_copy(path: &Path, ledger: &Ledger) -> Result<()> {
     Files::of(path).refuse_older_copy(&Recorded::of(ledger))
 }
 
+/// Refuses a file of users that cannot be read.
+///
+/// # Errors
+/// [`Error::Binding`], or when reading fails.
+pub(super) fn check_readable(path: &Path) -> Result<()> {
+    Files::of(path).recorded_users().map(drop)
+}
+
 /// Notes in a ledger that payments are missing from it, and records its state as the current one:
 /// later runs may use it, and their certificates repeat the note.
 ///
@@ -253,7 +287,8 @@ pub fn refuse_older_copy(path: &Path, ledger: &Ledger) -> Result<()> {
 /// be written or has a version without notes.
 pub(super) fn accept_rollback(ledger: &Path) -> Result<()> {
     let found = Ledger::audit(ledger)?;
-    let mut opened = Ledger::open(ledger, &found.data_set_id, found.budget.adjacency())?;
+    let open = || Ledger::open(ledger, &found.data_set_id, found.budget.adjacency());
+    let mut opened = open()?;
     let files = Files::of(ledger);
     let users = files.recorded_users()?;
     let Some(users) = users.filter(|users| users.is_newer_than(&Recorded::of(&opened))) else {
@@ -262,20 +297,45 @@ pub(super) fn accept_rollback(ledger: &Path) -> Result<()> {
             ledger.display()
         )));
     };
-    opened.note(ROLLBACK, MISSING)?;
+    if users.seen.as_ref().is_some_and(|seen| seen.is_closed) {
+        return Err(Error::Usage(format!(
+            "{} was merged into another ledger, which has its payments: use that one",
+            ledger.display()
+        )));
+    }
+    if let Err(error) = opened.note(ROLLBACK, MISSING) {
+        if !matches!(error, AccountingError::LedgerVersion { .. }) {
+            return Err(error.into());
+        }
+        // a version without notes
+        drop(opened);
+        Ledger::upgrade(ledger, found.budget.kind(), found.budget.target())?;
+        opened = open()?;
+        opened.note(ROLLBACK, MISSING)?;
+    }
     if !users_keys(opened.notes()).any(|key| key == users.key_sha256) {
         opened.note(USERS_KEY, &users.key_sha256)?;
     }
     files.record(&Recorded::of(&opened))
 }
 
-/// Records next to a ledger what it contains now, if there is a file of its users.
-///
-/// # Errors
-/// When the ledger or that file cannot be read or written.
-pub(super) fn record(ledger: &Path) -> Result<()> {
-    let found = Ledger::audit(ledger)?;
-    Files::of(ledger).record(&Recorded::of_summary(&found))
+/// Records next to an open ledger what it contains now, if there is a file of its users. Only warns
+/// if that fails: the file then records less.
+pub fn record(path: &Path, ledger: &Ledger) {
+    record_as(path, &Recorded::of(ledger));
+}
+
+/// The same for a ledger that was closed.
+pub(super) fn record_closed(path: &Path) -> Result<()> {
+    record_as(path, &Recorded::of_summary(&Ledger::audit(path)?));
+    Ok(())
+}
+
+fn record_as(path: &Path, recorded: &Recorded<'_>) {
+    let files = Files::of(path);
+    if let Err(error) = files.record(recorded) {
+        tracing::warn!(file = %files.users.display(), %error, "the .users file does not record the last changes of the ledger");
+    }
 }
 
 /// A ledger's key and the users of all its runs, including this one: checked, and written before
@@ -420,7 +480,10 @@ impl Binding {
 }
 
 /// Refuses a new ledger in place of one that was lost.
-pub(super) fn refuse_leftovers(ledger: &Path) -> Result<()> {
+///
+/// # Errors
+/// [`Error::LedgerLost`] if files of its users are there.
+pub fn refuse_leftovers(ledger: &Path) -> Result<()> {
     Files::of(ledger).refuse_leftovers()
 }
 
@@ -456,8 +519,8 @@ pub(super) fn carry_over<'a>(
     }
     let new = new.display();
     warn(&format!(
-        "the `.key` or `.users` file of the last ledger that was bound to its users is missing or damaged: runs with {new} are refused \
-         until you put both next to it as {new}.key and {new}.users, or say --same-data-set"
+        "the `.key` or `.users` file of the last ledger that was bound to its users is missing or damaged: restore both and run the same merge \
+         again; until then runs with {new} are refused, or need --same-data-set"
     ));
     Ok(None)
 }
@@ -967,7 +1030,8 @@ mod tests {
             has_paid: !release_ids.is_empty(),
             release_ids: release_ids.to_vec(),
             n_taken,
-            n_notes: 1,
+            notes: vec!["a note".to_owned()],
+            n_nights: 3,
             is_closed: false,
         };
         let go = |recorded, same| run_with(&ledger, Some(recorded), 0..9, same).map(|_| ());
@@ -987,7 +1051,16 @@ mod tests {
             with(&["a", "b"], 0, key),
             with(&["a", "b", "c"], 2, None),
             Recorded {
-                n_notes: 0,
+                notes: Vec::new(),
+                ..with(&["a", "b", "c"], 2, key)
+            },
+            // another one in its place
+            Recorded {
+                notes: vec!["another".to_owned(), "more".to_owned()],
+                ..with(&["a", "b", "c"], 2, key)
+            },
+            Recorded {
+                n_nights: 2,
                 ..with(&["a", "b", "c"], 2, key)
             },
             with(

@@ -10,7 +10,7 @@ use dp_core::ApproxDp;
 use dp_page::{Block, Table, terminal};
 use serde_json::{Value, json};
 
-use super::binding::{self, Copy};
+use super::binding::{self, Age};
 use super::{USERS_KEY, epsilon_left, runs_left, users_keys};
 use crate::error::{Error, Result};
 use crate::output::{releases_in_words, rounded_down, rounded_up, warn};
@@ -82,7 +82,6 @@ pub fn upgrade(args: &LedgerUpgradeSettings) -> Result<LedgerReport> {
     };
     let kept = Ledger::upgrade(&args.file, kind, target)?;
     note_raise(&args.file, (&found, &kept), target)?;
-    binding::record(&args.file)?;
     let mut report = report(&args.file)?;
     let kept = kept.display().to_string();
     report.text = format!(
@@ -111,7 +110,9 @@ fn note_raise(file: &Path, (old, kept): (&LedgerSummary, &Path), target: ApproxD
         target.delta,
     );
     let mut ledger = Ledger::open(file, &old.data_set_id, old.budget.adjacency())?;
-    Ok(ledger.note(BUDGET, &text)?)
+    ledger.note(BUDGET, &text)?;
+    binding::record(file, &ledger);
+    Ok(())
 }
 
 /// Lets runs use a ledger that lacks payments which the file of its users records, because it was
@@ -168,7 +169,7 @@ pub fn merge(args: &LedgerMergeSettings) -> Result<LedgerReport> {
     }
     Ledger::merge(&args.files, &args.out, kind, target)?;
     for file in &args.files {
-        binding::record(file)?; // that it is closed
+        binding::record_closed(file)?;
     }
     let merged = Ledger::audit(&args.out)?;
     let recorded = binding::Recorded::of_summary(&merged);
@@ -214,14 +215,14 @@ impl LedgerKind {
 }
 
 fn report(path: &Path) -> Result<LedgerReport> {
-    let (found, copy) = binding::audit(path)?;
-    if copy == Copy::Older {
+    let (found, age) = binding::audit(path)?;
+    if age == Age::Older {
         let path = path.display();
         warn(&format!(
             "{path} was truncated or is an older copy: restore the newest one; runs with this one are refused"
         ));
     }
-    let shown = Shown::of(&found, path, copy);
+    let shown = Shown::of(&found, path, age);
     Ok(LedgerReport {
         json: shown.json(),
         text: terminal(&shown.blocks()),
@@ -230,8 +231,8 @@ fn report(path: &Path) -> Result<LedgerReport> {
 
 /// Balance and history of a ledger, for an internal page.
 pub(crate) fn ledger_blocks(path: &Path) -> Result<Vec<Block>> {
-    let (found, copy) = binding::audit(path)?;
-    Ok(Shown::of(&found, path, copy).blocks())
+    let (found, age) = binding::audit(path)?;
+    Ok(Shown::of(&found, path, age).blocks())
 }
 
 /// Releases that were paid for by one run.
@@ -250,11 +251,11 @@ struct Shown<'a> {
     found: &'a LedgerSummary,
     path: &'a Path,
     runs: Vec<PaidRun<'a>>,
-    copy: Copy,
+    age: Age,
 }
 
 impl<'a> Shown<'a> {
-    fn of(found: &'a LedgerSummary, path: &'a Path, copy: Copy) -> Self {
+    fn of(found: &'a LedgerSummary, path: &'a Path, age: Age) -> Self {
         let counts = found.budget.kind() != BudgetKind::Schedule;
         let runs = found.runs().map(|run| {
             let (lines, releases) = (&found.entries[run.clone()], &found.releases[run]);
@@ -270,7 +271,7 @@ impl<'a> Shown<'a> {
             found,
             path,
             runs: runs.collect(),
-            copy,
+            age,
         }
     }
 
@@ -371,7 +372,7 @@ impl<'a> Shown<'a> {
                 format!("{n} of a paced lifetime, which was paid for when it began{last}"),
             );
         }
-        if self.copy == Copy::Older {
+        if self.age == Age::Older {
             let what =
                 "something that its .users file records: it was truncated or is an older copy";
             fact("missing", what.to_owned());
@@ -494,10 +495,10 @@ impl<'a> Shown<'a> {
             })).collect::<Vec<_>>(),
             "torn": found.torn,
             "bound": self.is_bound(),
-            "is_older_copy": match self.copy {
-                Copy::Current => Some(false),
-                Copy::Older => Some(true),
-                Copy::Unchecked => None,
+            "is_older_copy": match self.age {
+                Age::Current => Some(false),
+                Age::Older => Some(true),
+                Age::Unchecked => None,
             },
             "successor": found.successor,
             "runs": runs.collect::<Vec<_>>(),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use dp_accounting::{Error as AccountingError, Ledger};
 
-use super::{Account, BoundAccount};
+use super::{Account, BoundAccount, record, refuse_older_copy};
 use crate::error::Result;
 use crate::output::{InternalRun, warn};
 
@@ -64,7 +64,7 @@ impl BoundAccount {
 /// certificates mention it.
 ///
 /// # Errors
-/// When the ledger is missing or cannot be written, belongs to a data set other than `data_set`, or
+/// When the ledger is missing, is an older copy or cannot be written, belongs to a data set other than `data_set`, or
 /// has a version without notes.
 pub(crate) fn note_exploration(ledger: &Path, data_set: Option<&str>, kind: &str) -> Result<()> {
     if !ledger.exists() {
@@ -74,7 +74,10 @@ pub(crate) fn note_exploration(ledger: &Path, data_set: Option<&str>, kind: &str
     let found = Ledger::audit(ledger)?;
     let data_set = data_set.unwrap_or(&found.data_set_id);
     let mut opened = Ledger::open(ledger, data_set, found.budget.adjacency())?;
-    Ok(opened.note(EXPLORATION, kind)?)
+    refuse_older_copy(ledger, &opened)?;
+    opened.note(EXPLORATION, kind)?;
+    record(ledger, &opened);
+    Ok(())
 }
 
 /// Records the same, once for each ledger, in the ledgers that paid for finished runs, as named in

@@ -17,7 +17,7 @@ use dp_mechanism::{PacedLifetime, PaidLine};
 
 use self::binding::{Binding, MISSING, Recorded, rollbacks};
 pub(crate) use self::binding::{Comparison, HasUsers, is_bound, random_bits};
-pub use self::binding::{audit_current, refuse_older_copy};
+pub use self::binding::{audit_current, record, refuse_leftovers, refuse_older_copy};
 pub(crate) use self::commands::ledger_blocks;
 pub use self::commands::{LedgerReport, accept_rollback, create, merge, show, upgrade};
 pub(crate) use self::explorations::{UNNOTED, last_of, note_exploration, note_exploration_of};
@@ -221,11 +221,17 @@ impl Account {
 
     /// The account before there are any users: its ledger is bound to those of the first run that
     /// has some.
-    pub(crate) const fn before_users(self) -> BoundAccount {
-        BoundAccount {
+    ///
+    /// # Errors
+    /// [`Error::Binding`] if the file of an earlier run's users is damaged.
+    pub(crate) fn before_users(self) -> Result<BoundAccount> {
+        if let Some(file) = &self.file {
+            binding::check_readable(&file.path)?;
+        }
+        Ok(BoundAccount {
             account: self,
             binding: None,
-        }
+        })
     }
 
     /// The balance of the file after the run, or a text that there is no file.
@@ -395,10 +401,17 @@ impl Drop for BoundAccount {
     /// Records the state of the ledger next to it, while it is still locked, if that state is known
     /// to be in the file.
     fn drop(&mut self) {
-        if let (Some(binding), Some(ledger)) = (&mut self.binding, &mut self.account.ledger)
-            && ledger.confirm().is_ok()
-        {
-            binding.close(&Recorded::of(ledger));
+        let account = &mut self.account;
+        let Some(ledger) = account.ledger.as_mut() else {
+            return;
+        };
+        if ledger.confirm().is_err() {
+            return;
+        }
+        match (&mut self.binding, &account.file) {
+            (Some(binding), _) => binding.close(&Recorded::of(ledger)),
+            (None, Some(file)) => record(&file.path, ledger),
+            (None, None) => {}
         }
     }
 }
@@ -425,6 +438,7 @@ fn open_ledger(file: &LedgerFile, data_set: &str, adjacency: Adjacency) -> Resul
         if !file.is_new && file.epsilon.is_none() {
             return Err(AccountingError::LedgerMissing { path: path.clone() }.into());
         }
+        refuse_leftovers(path)?;
         return Ok(None);
     }
     if file.is_new {

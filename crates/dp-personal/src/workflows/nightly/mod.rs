@@ -305,7 +305,7 @@ impl State {
         if !is_interrupted {
             account.check(plan)?;
         }
-        let mut account = account.before_users();
+        let mut account = account.before_users()?;
         let name = name_in_ledger(&self.public())?;
         let (pace, store) = (self.pace, staging.join(FIRST_SEEN));
         self.release_id = account.lifetime(
@@ -1160,7 +1160,7 @@ fn in_nights(folder: &Path, error: Error) -> Error {
         },
         Error::LedgerCut { .. } => Error::Nights {
             state,
-            reason: "its ledger was truncated or is an older copy: restore the newest copy",
+            reason: "its ledger was truncated or is an older copy: restore the newest copy, or all files of one copy and then make the next night with `restored`",
         },
         Error::Binding { .. } => Error::Nights {
             state,
@@ -1506,7 +1506,7 @@ fn check_before_night(
         state.check_items(folder, &Items::read(folder)?)?;
     }
     let mut account = match is_first {
-        true => account.before_users(),
+        true => account.before_users()?,
         false => account.bind(&Nobody, Comparison::Elsewhere)?,
     };
     let list = folder.join(RELEASES);
@@ -1715,7 +1715,7 @@ pub fn erase(args: &NightlyEraseSettings) -> Result<NightlyReport> {
     )?;
     let (id, store) = (state.release_id.clone(), folder.join(FIRST_SEEN));
     let ids = users.iter().map(|user| user_key(user));
-    account.before_users().lifetime(
+    account.before_users()?.lifetime(
         |ledger| PacedLifetime::resume(ledger, id, store),
         |lifetime| Ok(lifetime.erase(ids)?),
     )?;
