@@ -129,9 +129,9 @@ pub enum Error {
         /// The file of its users that still exists.
         users: PathBuf,
     },
-    /// The ledger lacks releases that its users file records.
+    /// The ledger lacks releases, notes, nights or its end, which its users file records.
     #[error(
-        "the ledger {} was truncated or is an older copy: {} records payments that are missing from it",
+        "the ledger {} was truncated or is an older copy: {} records more than it has",
         ledger.display(), users.display()
     )]
     LedgerCut {

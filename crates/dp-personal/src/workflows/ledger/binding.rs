@@ -389,20 +389,20 @@ impl Binding {
             }
             // created before its first run, or that run ended before it recorded any user
             Some(recorded) if !recorded.has_paid && !is_there(&files.users) => (None, None),
-            Some(recorded) => match (files.refuse_older_copy(recorded), files.read(recorded)) {
-                (Err(error @ Error::LedgerCut { .. }), _) => return Err(error),
-                (_, Err(Error::Binding { .. })) if same_data_set => (None, None),
-                (_, read) => match read? {
-                    None => (None, None),
-                    Some(read) => {
+            Some(recorded) => {
+                files.refuse_older_copy(recorded)?;
+                match files.read(recorded) {
+                    Err(Error::Binding { .. }) if same_data_set => (None, None),
+                    read => match read? {
+                        None => (None, None),
                         // before anything is paid, the ledger is not tied to any data
-                        (
+                        Some(read) => (
                             Some(read.key),
                             Some(read.sketch).filter(|_| recorded.has_paid),
-                        )
-                    }
-                },
-            },
+                        ),
+                    },
+                }
+            }
         };
         let is_new = key.is_none();
         let key = key.map_or_else(Key::random, Ok)?;

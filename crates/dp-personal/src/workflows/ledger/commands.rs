@@ -57,9 +57,10 @@ pub fn show(args: &LedgerShowSettings) -> Result<LedgerReport> {
 /// given. It keeps every release and what was spent; the old file is kept next to it, closed.
 ///
 /// # Errors
-/// When the ledger lacks what the file of its users records, or such a ledger cannot continue the old one: the total must be at least the old one, and for
-/// another kind delta must be above the old one, to cover that the change was decided after seeing
-/// releases. The ledger is then unchanged.
+/// When the ledger lacks what the file of its users records, or when such a ledger cannot continue
+/// the old one: the total must be at least the old one, and for another kind delta must be above the
+/// old one, to cover that the change was decided after seeing releases. The ledger is then
+/// unchanged.
 pub fn upgrade(args: &LedgerUpgradeSettings) -> Result<LedgerReport> {
     let found = binding::audit_current(&args.file)?;
     let old = found.budget.target();
