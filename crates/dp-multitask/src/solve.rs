@@ -2,7 +2,8 @@
 
 use dp_core::parallel;
 use dp_linalg::{
-    PsdBatchScratch, SymmetricEigen, psd_part_plus_ridge_solve_batch, symmetric_eigen,
+    PsdBatchScratch, SymmetricEigen, cholesky_in_place, cholesky_solve_in_place,
+    psd_part_plus_ridge_solve_batch, symmetric_eigen,
 };
 
 /// Number of systems that a thread collects before it solves them: a multiple of the vector lanes,
@@ -85,6 +86,45 @@ impl PooledSolve {
             },
         );
     }
+}
+
+/// Variances of the noise in a system `H x = b`: that of an entry of `b`, and that of a diagonal
+/// entry of `H`; other entries of `H` have half of it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SystemNoise {
+    pub(crate) rhs: f64,
+    pub(crate) matrix: f64,
+}
+
+impl SystemNoise {
+    /// Writes the standard deviations of `x = H^-1 b` that this noise causes, to first order:
+    ///
+    /// ```text
+    /// d x = H^-1 (d b - d b_0 p - E x)          p what H x changes with the first entry of b
+    /// ```
+    pub(crate) fn write_stddevs(self, inverse: &[f64], (x, p): (&[f64], &[f64]), out: &mut [f64]) {
+        let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+        for (sd, h) in out.iter_mut().zip(inverse.chunks_exact(x.len())) {
+            let first = h[0] - dot(h, p);
+            let direct = dot(&h[1..], &h[1..]) + first * first;
+            let through = (dot(h, h) * dot(x, x) + dot(h, x).powi(2)) / 2.0;
+            *sd = (self.rhs * direct + self.matrix * through).sqrt();
+        }
+    }
+}
+
+/// The inverse of a positive definite matrix, row-major, which is overwritten.
+///
+/// # Errors
+/// When the matrix is not positive definite, or not finite.
+pub(crate) fn inverse(matrix: &mut [f64], dim: usize) -> Result<Vec<f64>, dp_linalg::Error> {
+    cholesky_in_place(matrix, dim)?;
+    let mut inverse = vec![0.0; dim * dim];
+    for (k, row) in inverse.chunks_exact_mut(dim).enumerate() {
+        row[k] = 1.0;
+        cholesky_solve_in_place(matrix, dim, row)?;
+    }
+    Ok(inverse)
 }
 
 #[cfg(test)]

@@ -31,7 +31,9 @@ pub(super) struct RoundState {
     pub(super) factors: Vec<f64>,
     /// Sum of the inverse noise variances of the rounds so far.
     precision: f64,
-    /// The last released matrices of the items, for residual rounds.
+    /// Share of the last round in the factors.
+    share_of_last: f64,
+    /// The last released matrices of the items, for residual rounds and standard errors.
     pub(super) matrices: Option<ReleasedGrams>,
     /// The last released matrix of all users, if one matrix is used for all items.
     pub(super) users: Option<UserMatrix>,
@@ -326,15 +328,27 @@ impl MatrixFactorization {
         Ok(rows)
     }
 
-    /// Posterior standard deviations of the factors if items are the posterior of all rounds, with
-    /// implicit feedback those of the noise of the last round.
+    /// Posterior standard deviations of the factors if items are the posterior of all rounds, and
+    /// those of the noise of the last round if they are its solution: for likes, and for statistics
+    /// with a matrix for each item. None for gradient steps, and for residual rounds with a matrix
+    /// for each item: nothing released says how much of the noise of earlier steps is left.
     fn standard_errors(&self, rounds: &RoundState) -> Result<Option<Vec<f64>>> {
-        let dim = rounds.dim;
-        if let (Some(implicit), Some(last)) = (self.params().feedback.implicit(), &rounds.likes) {
-            return self.noise_of_likes(implicit, last, (&rounds.factors, dim));
-        }
-        (rounds.evidence)
-            .standard_deviations(|axes| self.in_final_axes(rounds, self.rows(axes, dim)))
+        let (dim, factors) = (rounds.dim, (&rounds.factors[..], rounds.dim));
+        let of_last = match (self.params().feedback.implicit(), &rounds.likes) {
+            (Some(implicit), Some(last)) => self.noise_of_likes(implicit, last, factors)?,
+            _ => match (&self.params().item_update, &rounds.matrices) {
+                (ItemUpdate::Ssp, Some(last)) => {
+                    Some(self.noise_of_grams(last, (&[], 0.0), factors)?)
+                }
+                _ => {
+                    let map = |axes| self.in_final_axes(rounds, self.rows(axes, dim));
+                    return rounds.evidence.standard_deviations(map);
+                }
+            },
+        };
+        // the noise of rounds that are averaged by its precision
+        let averaged = rounds.share_of_last.sqrt();
+        Ok(of_last.map(|errors| errors.into_iter().map(|e| e * averaged).collect()))
     }
 
     fn show(
@@ -392,7 +406,8 @@ impl MatrixFactorization {
             }
             scales => {
                 let solved = self.solve_items(&released, scales.map(TaskScales::totals))?;
-                if matches!(self.params().item_update, ItemUpdate::Residual(_)) {
+                let pooled = released.layout() == GramLayout::Pooled;
+                if !pooled || matches!(self.params().item_update, ItemUpdate::Residual(_)) {
                     rounds.keep(released);
                 }
                 rounds.advance(solved, rhs_noise);
@@ -414,6 +429,7 @@ impl RoundState {
             n_rounds: 0,
             factors: initial_factors(n_items, dim, params.init_stddev, params.init_seed)?,
             precision: 0.0,
+            share_of_last: 1.0,
             matrices: None,
             users: None,
             are_described: false,
@@ -448,9 +464,9 @@ impl RoundState {
             self.factors = solved;
             return;
         }
-        let share = precision / self.precision;
+        self.share_of_last = precision / self.precision;
         for (average, new) in self.factors.iter_mut().zip(solved) {
-            *average += share * (new - *average);
+            *average += self.share_of_last * (new - *average);
         }
     }
 }

@@ -15,6 +15,7 @@ use super::item_update::{ItemStatistics, ScoreModel, add_row, bias_coordinate, r
 use super::model::{FactorModel, Scoring};
 use super::params::{MatrixFactorization, in_public_range};
 use super::user_step::UserScratch;
+use crate::solve::{SystemNoise, inverse};
 use crate::{Error, NoisyCounts, Result, TaskWeights, WeightTotals};
 
 /// Factor of off-diagonal entries in the isometric coordinates of symmetric matrices.
@@ -275,7 +276,7 @@ impl MatrixFactorization {
         }
         let solved = self.solve_implicit(implicit, omega, &round)?;
         rounds.advance(self.rows(solved, rounds.dim), rhs_noise);
-        rounds.likes = (round.matrices.is_none() && rounds.dim > 1).then_some(round);
+        rounds.likes = Some(round);
         Ok(())
     }
 
@@ -328,7 +329,8 @@ impl MatrixFactorization {
                         a0 + self.weight_of_likes(x) / all_users.n_users
                     }
                 };
-                all_users.factorize_with(matrix, scale, ridge)?;
+                all_users.add_to(matrix, scale, ridge);
+                cholesky_in_place(matrix, dim)?;
                 cholesky_solve_in_place(matrix, dim, x)?;
                 Ok::<_, dp_linalg::Error>(())
             },
@@ -348,8 +350,9 @@ impl MatrixFactorization {
     /// length `dim`, to first order in the noise:
     ///
     /// ```text
-    /// H_i = (n_i + a0 n) C + ridge I                 n_i = 0 without biases
-    /// d x_i = H_i^-1 (d b_i - d n_i C x_i - (n_i/n + a0) E x_i)
+    /// per item   H_i = PSD(A_i) + a0 PSD(G) + ridge I      d x_i = H_i^-1 (d b_i - (E_i + a0 E) x_i)
+    /// pooled     H_i = (n_i + a0 n) C + ridge I            d x_i = H_i^-1 (d b_i - d n_i C x_i - (n_i/n + a0) E x_i)
+    ///            n_i = 0 without biases
     /// ```
     ///
     /// `d b_i` has independent entries, and `E`, the noise of the Gramian, is symmetric with
@@ -364,16 +367,22 @@ impl MatrixFactorization {
         round: &LikesRound,
         (rows, length): (&[f64], usize),
     ) -> Result<Option<Vec<f64>>> {
-        let (Some(sums), Some(gramian)) = (&round.sums, &round.gramian) else {
+        let (dim, a0) = (round.dim, implicit.item_unobserved_weight);
+        let all_users = round.all_users()?;
+        let of_gramian = noise_of(&round.gramian).powi(2);
+        if let Some(released) = &round.matrices {
+            let mut common = all_users.gramian;
+            common.iter_mut().for_each(|g| *g *= a0);
+            let of_common = a0 * a0 * of_gramian;
+            return (self.noise_of_grams(released, (&common, of_common), (rows, length))).map(Some);
+        }
+        let (Some(sums), Some(_)) = (&round.sums, &round.gramian) else {
             return Ok(None);
         };
         let coefficients = self.coefficients(rows, length);
-        let (values, dim, a0) = (sums.values(), round.dim, implicit.item_unobserved_weight);
-        let all_users = round.all_users()?;
+        let values = sums.values();
         let ridge = ridge(self.params(), sums.noise_stddev(), dim);
         let bias = bias_coordinate(self.params().clip_norm, dim);
-        let of_sums = sums.noise_stddev().powi(2);
-        let of_gramian = gramian.noise_stddev().powi(2);
         // without biases, the same for all items
         let of_all = all_users.inverse_with(a0, ridge, dim)?;
         let mut stddevs = vec![0.0; values.len()];
@@ -398,12 +407,13 @@ impl MatrixFactorization {
                 for (to, row) in pulled.iter_mut().zip(all_users.gramian.chunks_exact(dim)) {
                     *to = dot(row, x) / by_n;
                 }
-                for (sd, h) in out.iter_mut().zip(own.chunks_exact(dim)) {
-                    let first = h[0] - dot(h, pulled);
-                    let direct = dot(&h[1..], &h[1..]) + first * first;
-                    let through = (dot(h, h) * dot(x, x) + dot(h, x).powi(2)) / 2.0;
-                    *sd = (of_sums * direct + scale * scale * of_gramian * through).sqrt();
-                }
+                // with item biases alone, C is 1 and has no noise
+                let by_gramian = if dim == 1 { a0 } else { scale };
+                let noise = SystemNoise {
+                    rhs: sums.noise_stddev().powi(2),
+                    matrix: by_gramian * by_gramian * of_gramian,
+                };
+                noise.write_stddevs(own, (x, pulled), out);
                 Ok::<_, dp_linalg::Error>(())
             },
         )?;
@@ -423,8 +433,8 @@ struct AllUsers {
 }
 
 impl AllUsers {
-    /// Adds `scale G + ridge I` to `matrix` and replaces the sum by its Cholesky factor.
-    fn factorize_with(&self, matrix: &mut [f64], scale: f64, ridge: f64) -> dp_linalg::Result<()> {
+    /// Adds `scale G + ridge I` to `matrix`.
+    fn add_to(&self, matrix: &mut [f64], scale: f64, ridge: f64) {
         let dim = matrix.len().isqrt();
         for (entry, g) in matrix.iter_mut().zip(&self.gramian) {
             *entry += scale * g;
@@ -432,19 +442,13 @@ impl AllUsers {
         for k in 0..dim {
             matrix[k * dim + k] += ridge;
         }
-        cholesky_in_place(matrix, dim)
     }
 
     /// The inverse of `scale G + ridge I`.
     fn inverse_with(&self, scale: f64, ridge: f64, dim: usize) -> dp_linalg::Result<Vec<f64>> {
         let mut matrix = vec![0.0; dim * dim];
-        self.factorize_with(&mut matrix, scale, ridge)?;
-        let mut inverse = vec![0.0; dim * dim];
-        for (k, row) in inverse.chunks_exact_mut(dim).enumerate() {
-            row[k] = 1.0;
-            cholesky_solve_in_place(&matrix, dim, row)?;
-        }
-        Ok(inverse)
+        self.add_to(&mut matrix, scale, ridge);
+        inverse(&mut matrix, dim)
     }
 }
 

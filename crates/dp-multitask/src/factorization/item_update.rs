@@ -1,6 +1,7 @@
 //! Item steps, and which records they use.
 
-use dp_core::{ParamError, ShapeError, UserRow, params};
+use dp_core::{ParamError, ShapeError, UserRow, parallel, params};
+use dp_linalg::project_psd_in_place;
 use dp_mechanism::{
     FactorBuffer, FactorContribution, GramGrids, GramLayout, ReleasedGrams, ReleasedVector, Run,
     SparseBuffer, VectorContribution,
@@ -15,7 +16,7 @@ use super::params::{FactorizationParams, MatrixFactorization, in_public_range};
 use super::user_step::{Design, UserScratch, UserStep, lane_dot};
 use crate::allocation::{Selection, TaskWeights};
 use crate::regression::{Descent, GradientClip, ResidualBounds, StepSize, TaskScales};
-use crate::solve::{PooledSolve, solve_systems};
+use crate::solve::{PooledSolve, SystemNoise, inverse, solve_systems};
 use crate::{LocalBias, NoisyCounts, Result};
 
 /// Components of a predicted rating.
@@ -503,6 +504,49 @@ impl MatrixFactorization {
             ScoreModel::Plain => n_coordinates + 1,
         };
         Ok(self.rows(solved, dim))
+    }
+
+    /// Standard deviations of the mechanism's noise in item factors that have a released matrix
+    /// each, rows of length `dim`, to first order in the noise:
+    ///
+    /// ```text
+    /// H_i = PSD(A_i) + common + ridge I          d x_i = H_i^-1 (d b_i - (E_i + E) x_i)
+    /// ```
+    ///
+    /// `E_i` is the noise of the matrix, and `E` that of the `common` one, with variance
+    /// `of_common` on the diagonal. What the projection and the ridge remove is not included. 0 for
+    /// items that are not learned. Post-processing.
+    pub(super) fn noise_of_grams(
+        &self,
+        released: &ReleasedGrams,
+        (common, of_common): (&[f64], f64),
+        (rows, length): (&[f64], usize),
+    ) -> Result<Vec<f64>> {
+        let dim = released.dim();
+        let coefficients = self.coefficients(rows, length);
+        let ridge = ridge(self.params(), released.matrix_noise_stddev(), dim);
+        let noise = SystemNoise {
+            rhs: released.rhs_noise_stddev().powi(2),
+            matrix: released.matrix_noise_stddev().powi(2) + of_common,
+        };
+        let mut stddevs = vec![0.0; coefficients.len()];
+        parallel::try_for_each(
+            stddevs.chunks_mut(dim).enumerate(),
+            || Ok((vec![0.0; dim * dim], vec![0.0; dim], vec![0.0; dim])),
+            |(matrix, rhs, zero), (item, out)| {
+                let x = &coefficients[item * dim..][..dim];
+                if x.iter().all(|x| *x == 0.0) {
+                    return Ok(());
+                }
+                released.write_item(item, matrix, rhs);
+                project_psd_in_place(matrix, dim)?;
+                matrix.iter_mut().zip(common).for_each(|(a, c)| *a += c);
+                (0..dim).for_each(|k| matrix[k * dim + k] += ridge);
+                noise.write_stddevs(&inverse(matrix, dim)?, (x, zero), out);
+                Ok::<_, dp_linalg::Error>(())
+            },
+        )?;
+        Ok(self.rows(stddevs, length))
     }
 
     /// Rows `[h_i, q_i]` of length `dim` from coefficients in the coordinates of users' factors.

@@ -14,6 +14,7 @@ use super::axes::spread_alike;
 use super::fit::{initial_factors, shown, write_popularity};
 use super::forgetting::{Forgetting, Told};
 use super::global_effects::with_global_effects;
+use super::implicit::ImplicitFeedback;
 use super::item_posterior::{ItemEvidence, Known, spreads};
 use super::item_prior::ItemPrior;
 use super::item_update::{
@@ -23,6 +24,7 @@ use super::model::{FactorModel, Scoring};
 use super::params::{FactorizationParams, MatrixFactorization, in_public_range};
 use crate::checked::taken_on_trust;
 use crate::regression::GradientClip;
+use crate::solve::{SystemNoise, inverse};
 use crate::{Error, NoisyCounts, Result, TaskWeights};
 
 /// Keeps rounding from pushing a contribution over its bound, in which case the kernel would drop
@@ -1171,15 +1173,7 @@ impl<'a> Nights<'a> {
             return Ok(());
         };
         let (d, dim) = (self.n_tastes, self.dim());
-        let mut matrix = self.mean_matrix();
-        project_psd_in_place(&mut matrix, d)?;
-        let ridge = ridge(&of.base, self.noise_of_likes(), d);
-        for (at, cell) in matrix.iter_mut().enumerate() {
-            *cell *= implicit.item_unobserved_weight;
-            if at % (d + 1) == 0 {
-                *cell += ridge;
-            }
-        }
+        let mut matrix = self.system_of_likes(implicit)?;
         cholesky_in_place(&mut matrix, d)?;
         let precision = self.tastes.precision;
         let mut x: Vec<f64> = self.tastes.sums.iter().map(|b| b / precision).collect();
@@ -1191,6 +1185,49 @@ impl<'a> Nights<'a> {
         weights.clear_others(&mut rows);
         self.rows = rows;
         Ok(())
+    }
+
+    /// `a0 PSD(C) + ridge I`.
+    fn system_of_likes(&self, implicit: &ImplicitFeedback) -> Result<Vec<f64>> {
+        let d = self.n_tastes;
+        let mut matrix = self.mean_matrix();
+        project_psd_in_place(&mut matrix, d)?;
+        let ridge = ridge(&self.of.params.base, self.noise_of_likes(), d);
+        for (at, cell) in matrix.iter_mut().enumerate() {
+            *cell *= implicit.item_unobserved_weight;
+            if at % (d + 1) == 0 {
+                *cell += ridge;
+            }
+        }
+        Ok(matrix)
+    }
+
+    /// Standard deviations of the noise in item factors of likes, as in one run
+    /// (`MatrixFactorization::noise_of_likes`), with the noise of the sums over all nights. The
+    /// popularity of items in column 0 has no error yet.
+    fn errors_of_likes(&self, implicit: &ImplicitFeedback) -> Result<Vec<f64>> {
+        let (d, dim) = (self.n_tastes, self.dim());
+        let inverse = inverse(&mut self.system_of_likes(implicit)?, d)?;
+        let of_matrices = self.noise_of_matrices();
+        let noise = SystemNoise {
+            rhs: self.noise_of_likes().powi(2),
+            matrix: (implicit.item_unobserved_weight * of_matrices).powi(2),
+        };
+        let zero = vec![0.0; d];
+        let mut errors = vec![0.0; self.rows.len()];
+        let items = errors.chunks_exact_mut(dim);
+        for (error, row) in items.zip(self.rows.chunks_exact(dim)) {
+            if row[1..].iter().any(|q| *q != 0.0) {
+                noise.write_stddevs(&inverse, (&row[1..], &zero), &mut error[1..]);
+            }
+        }
+        Ok(errors)
+    }
+
+    /// Standard deviation of the noise on the diagonal of `C`.
+    fn noise_of_matrices(&self) -> f64 {
+        let of_night = self.noise_stddev / self.scales().matrix;
+        self.matrices.noise_stddev(of_night)
     }
 
     /// Standard deviation of the noise in the means `b_i`.
@@ -1249,17 +1286,19 @@ impl<'a> Nights<'a> {
                 score_model: ScoreModel::Biased,
                 ..base.scoring(1)
             };
-            let errors: Vec<f64> = self.variances.biases.iter().map(|v| v.sqrt()).collect();
+            let errors = match self.of.params.is_of_likes() {
+                true => vec![self.popularity()?.noise_stddev() / POPULAR; self.n_items],
+                false => self.variances.biases.iter().map(|v| v.sqrt()).collect(),
+            };
             return self.with_effects(scoring, (self.last.clone(), errors), provenance);
         }
         let mut rows = self.rows.clone();
-        if self.of.params.is_of_likes() {
-            write_popularity((&mut rows, &mut []), dim, &self.popularity()?);
-            return FactorModel::new(base.scoring(dim), rows, provenance);
+        if let Some(implicit) = base.feedback.implicit() {
+            let mut errors = self.errors_of_likes(implicit)?;
+            write_popularity((&mut rows, &mut errors), dim, &self.popularity()?);
+            return self.with_effects(base.scoring(dim), (rows, errors), provenance);
         }
-        let noise = self
-            .matrices
-            .noise_stddev(self.noise_stddev / self.scales().matrix);
+        let noise = self.noise_of_matrices();
         let tastes = &self.variances.tastes;
         let mut axes: Vec<f64> = tastes
             .iter()
@@ -1283,19 +1322,20 @@ impl<'a> Nights<'a> {
         self.with_effects(base.scoring(dim), (rows, errors), provenance)
     }
 
-    /// The model of ratings with these factors and standard errors, if there are any, and with
-    /// global effects once there are weights of the items.
+    /// The model with these factors, and once there are weights of the items with these standard
+    /// errors, and for ratings with global effects.
     fn with_effects(
         &self,
         scoring: Scoring,
         (rows, errors): (Vec<f64>, Vec<f64>),
         provenance: Provenance,
     ) -> Result<FactorModel> {
-        let is_known = !self.weights.is_empty() && !self.of.params.is_of_likes();
+        let is_known = !self.weights.is_empty();
         // nights of noise alone may leave no finite error
         let are_known = errors.len() == rows.len() && errors.iter().all(|e| e.is_finite());
         let errors = (is_known && are_known).then_some(errors);
-        let (scoring, rows, errors) = match self.of.params.base.global_effects && is_known {
+        let has_effects = self.of.params.base.global_effects && !self.of.params.is_of_likes();
+        let (scoring, rows, errors) = match has_effects && is_known {
             true => {
                 let totals = self.item_weights(1.0);
                 let known = (&rows[..], errors.as_deref());
