@@ -737,7 +737,11 @@ fn standard_errors_of_factors_are_those_of_the_noise() {
         ("biased", biased, [0.02; 2]),
         ("biases alone", biases_alone, [0.031; 2]),
         ("own matrices", with_own_matrices(0.0), [0.02, 0.04]),
-        ("own matrices, Gramian", with_own_matrices(0.1), [0.02, 0.04]),
+        (
+            "own matrices, Gramian",
+            with_own_matrices(0.1),
+            [0.02, 0.04],
+        ),
         ("ratings", ratings, [0.02; 2]),
         ("biases of ratings", biases_of_ratings, [0.031; 2]),
     ] {

@@ -7,9 +7,9 @@ use dp_multitask::{
     FactorModel, LocalBias, NoisyCounts, Provenance, ScoreModel, Scoring, UserPenalties,
 };
 use dp_pubfeat::{
-    AmImplicitSsp, AmImplicitSspParams, AmResidualSsp, AmResidualSspParams, FeatureModel,
-    FeaturePrior, FeatureWeights, Fitted, ItemFeatures, LikesModel, NoiseSource, Observer,
-    PriorVariances, Run, Trainer,
+    AmImplicitSsp, AmImplicitSspParams, AmResidualSsp, AmResidualSspParams, FeatureErrors,
+    FeatureModel, FeaturePrior, FeatureWeights, Fitted, ItemFeatures, LikesModel, NoiseSource,
+    Observer, PriorVariances, Run, Trainer,
 };
 
 use serde_json::Value;
@@ -203,12 +203,21 @@ fn rating_factors(model: &FeatureModel, provenance: Provenance) -> Result<Factor
 fn of_ratings(made: Fitted<FeatureModel>) -> Result<TrainedModel> {
     let factors = rating_factors(&made.model, made.provenance)?;
     let weights = made.model.weights().clone();
-    // a model that is paid for is not lost because its errors cannot be computed
-    let Some(errors) = made.model.standard_errors().ok().flatten() else {
-        let fitted = made.map(|_| factors);
+    let errors = made.model.standard_errors();
+    with_errors(made.map(|_| factors), weights, errors)
+}
+
+/// A model that is paid for is not lost because its errors cannot be computed.
+fn with_errors(
+    made: Fitted<FactorModel>,
+    weights: FeatureWeights,
+    errors: dp_pubfeat::Result<Option<FeatureErrors>>,
+) -> Result<TrainedModel> {
+    let Some(errors) = errors.ok().flatten() else {
+        let fitted = made;
         return Ok(TrainedModel { fitted, weights });
     };
-    let factors = factors.with_standard_errors(errors.items)?;
+    let factors = made.model.clone().with_standard_errors(errors.items)?;
     Ok(TrainedModel {
         fitted: made.map(|_| factors),
         weights: weights.with_standard_errors(errors.shared, errors.features)?,
@@ -216,7 +225,7 @@ fn of_ratings(made: Fitted<FeatureModel>) -> Result<TrainedModel> {
 }
 
 /// A model of likes as factors. Its total weights are counts: a user with `n` likes adds
-/// `1/sqrt(n)` to each. It has no standard errors: see decision 0085.
+/// `1/sqrt(n)` to each.
 fn like_factors(model: &LikesModel, provenance: Provenance) -> Result<FactorModel> {
     let step = model.user_step();
     let scoring = Scoring {
@@ -234,8 +243,8 @@ fn like_factors(model: &LikesModel, provenance: Provenance) -> Result<FactorMode
 fn of_likes(made: Fitted<LikesModel>) -> Result<TrainedModel> {
     let factors = like_factors(&made.model, made.provenance)?;
     let weights = made.model.weights().clone();
-    let fitted = made.map(|_| factors);
-    Ok(TrainedModel { fitted, weights })
+    let errors = made.model.standard_errors();
+    with_errors(made.map(|_| factors), weights, errors)
 }
 
 const fn no_mean(center: f64) -> LocalBias {

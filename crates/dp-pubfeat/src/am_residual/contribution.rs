@@ -236,6 +236,8 @@ pub(crate) struct Totals {
     pub(crate) noise: f64,
     /// Number of users with items, at least 1.
     pub(crate) n_users: f64,
+    /// Standard deviation of the noise in it.
+    pub(crate) users_noise: f64,
 }
 
 impl Totals {
@@ -260,6 +262,7 @@ impl Totals {
             crate::mutants::units(n_users, users),
         );
         Ok(Self {
+            users_noise: noise * TotalsContribution::ITEMS / TotalsContribution::units(),
             items: released
                 .iter()
                 .map(|total| total.max(floor * noise))

@@ -7,14 +7,14 @@ use super::prior::LEVELS;
 
 /// The last solve of the rounds, from which standard errors follow.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct LastSolve {
-    pub(super) learner: KernelRidge<SparseKernel>,
-    pub(super) statistics: PooledStatistics,
-    pub(super) prior: FeaturePrior,
+pub(crate) struct LastSolve {
+    pub(crate) learner: KernelRidge<SparseKernel>,
+    pub(crate) statistics: PooledStatistics,
+    pub(crate) prior: FeaturePrior,
     /// Shares of the popularity levels for an item of unknown popularity.
-    pub(super) unknown: [f64; LEVELS],
+    pub(crate) unknown: [f64; LEVELS],
     /// Users' constant, by which the first coordinate is multiplied.
-    pub(super) constant: f64,
+    pub(crate) constant: f64,
 }
 
 /// Standard errors given all releases ([`KernelRidge::standard_errors`]): of the mechanism's noise,
@@ -34,7 +34,7 @@ pub struct FeatureErrors {
 
 impl LastSolve {
     /// Simulated once per call: [`KernelRidge::standard_errors`].
-    pub(super) fn errors(&self) -> Result<FeatureErrors> {
+    pub(crate) fn errors(&self) -> Result<FeatureErrors> {
         let dim = self.statistics.dim();
         let (mut n, mut features, mut shared) = (0.0, Vec::new(), vec![0.0; dim]);
         let of_features = |errors: &[f64]| {

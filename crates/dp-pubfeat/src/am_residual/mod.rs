@@ -25,7 +25,7 @@ use contribution::{Evidence, Round};
 pub use contribution::{LevelStep, RoundContribution, RoundScratch};
 pub(crate) use contribution::{MOMENT_RATIO, Totals, mean_moment, push_moments, to_norm};
 pub use errors::FeatureErrors;
-use errors::LastSolve;
+pub(crate) use errors::LastSolve;
 pub use model::{FeatureModel, FeatureWeights};
 pub(crate) use prior::LEVELS;
 pub use prior::{FeaturePrior, PriorVariances};

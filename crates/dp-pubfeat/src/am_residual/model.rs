@@ -232,6 +232,11 @@ impl FeatureWeights {
         &self.shared
     }
 
+    /// All weights of features, shape `(p, dim)`.
+    pub(crate) fn features(&self) -> &[f64] {
+        &self.features
+    }
+
     /// The contribution of one feature.
     ///
     /// # Panics

@@ -119,6 +119,12 @@ impl<K: ItemKernel> KernelRidge<K> {
         Ok(self)
     }
 
+    /// The same learner, whose next solve starts at the solution of `other`, of the same shape.
+    pub(crate) fn starting_as(mut self, other: &Self) -> Self {
+        self.dual.clone_from(&other.dual);
+        self
+    }
+
     /// The kernel.
     pub const fn kernel(&self) -> &K {
         &self.kernel

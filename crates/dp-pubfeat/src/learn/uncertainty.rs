@@ -10,9 +10,16 @@ use super::{KernelRidge, check_shape};
 use crate::features::{ItemKernel, ROWS_AT_ONCE};
 use crate::{ItemStatistics, PooledStatistics, Result, SparseKernel};
 
-/// Number of simulated sums. The relative error of a standard error is at most
-/// `1 / sqrt(2 * N_DRAWS)`, and less where an item's own part is most of it.
-const N_DRAWS: u64 = 64;
+/// Number of simulated sums for item vectors of length `dim`: 64 up to length 8, and 16 from 32 on,
+/// where the error of a score has as many terms. The relative error of a standard error is at most
+/// `1 / sqrt(2 n)`, and less where an item's own part is most of it.
+const fn n_draws(dim: usize) -> u64 {
+    match dim {
+        0..=8 => 64,
+        9..=31 => 512 / dim as u64,
+        _ => 16,
+    }
+}
 /// Number of simulated sums that are solved in parallel.
 const AT_ONCE: usize = 8;
 /// Seed of the simulated sums. Public: they use released and public values only and hide nothing.
@@ -41,7 +48,7 @@ impl KernelRidge<SparseKernel> {
     /// deviations, `t^2 (K - K A M^-1 A K)`. With one matrix for all items there is a `c` for each of its eigenvectors. It is 1
     /// where even the expected squares are less than two standard deviations of the noise in them.
     ///
-    /// The errors of the features' part are those of 64 simulated sums, drawn from a fixed public
+    /// The errors of the features' part are those of 64 simulated sums (16 for long vectors), drawn from a fixed public
     /// seed, so the same statistics give the same standard errors. The error of an item's own
     /// part given the features' part is closed.
     ///
@@ -166,7 +173,8 @@ impl KernelRidge<SparseKernel> {
             Ok((errors, of_items))
         };
         let mut squares = vec![0.0; kernel.n_items() * dim];
-        let numbers: Vec<u64> = (0..N_DRAWS).collect();
+        let n_draws = n_draws(dim);
+        let numbers: Vec<u64> = (0..n_draws).collect();
         for numbers in numbers.chunks(AT_ONCE) {
             for draw in parallel::map(numbers.len(), |at| draw(numbers[at])) {
                 let (errors, of_items) = draw?;
@@ -182,7 +190,7 @@ impl KernelRidge<SparseKernel> {
             variance * ((left(a) * width).powi(2) * own + passed.powi(2) * noise(a))
         });
         let both = squares.iter().zip(of_own);
-        let errors = both.map(|(sum, own)| (sum / N_DRAWS as f64 + own).sqrt());
+        let errors = both.map(|(sum, own)| (sum / n_draws as f64 + own).sqrt());
         let errors: Vec<f64> = errors.collect();
         super::finite(&errors)?;
         Ok(errors)
@@ -432,7 +440,7 @@ mod tests {
         let rhs = general.rhs.clone();
         let noise = general.noise_stddevs()[1];
         let pooled = PooledStatistics::new(DIM, factors, MATRIX.to_vec(), rhs, noise).unwrap();
-        let (mut n, learner) = (0_u64, learner());
+        let (mut n, learner) = (0, learner());
         let found = learner.pooled_standard_errors(&pooled, |errors| {
             assert_eq!(errors.len(), 4 * DIM);
             n += 1;
@@ -440,7 +448,7 @@ mod tests {
         });
         let [found, own] = found.unwrap();
         assert!(own.iter().all(|own| *own >= VARIANCE * OWN));
-        assert_eq!(n, N_DRAWS);
+        assert_eq!(n, n_draws(DIM));
         // the axes are those of other matrices, so the simulated noise is another
         for (a, b) in found.iter().zip(learner.standard_errors(&general).unwrap()) {
             assert!((a / b - 1.0).abs() < 0.3, "{a} {b}");

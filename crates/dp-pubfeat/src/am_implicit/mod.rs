@@ -1,6 +1,9 @@
 //! Alternating minimisation for implicit feedback: users fit their parameters locally, and item
 //! vectors are learned from released sums through the items' features.
 
+mod errors;
+
+use errors::LastStep;
 use std::borrow::Borrow;
 
 use dp_accounting::{CertificateBuilder, Requests};
@@ -9,7 +12,7 @@ use dp_linalg::{GramAccumulator, cholesky_in_place, cholesky_solve_in_place};
 use dp_mechanism::{Run, SparseBuffer, Trainer, VectorContribution};
 
 use crate::am_residual::{
-    LEVELS, MOMENT_RATIO, Totals, mean_moment, push_moments, round_shares, to_norm, with_biases,
+    FeatureErrors, LEVELS, MOMENT_RATIO, Totals, push_moments, round_shares, to_norm, with_biases,
 };
 use crate::features::{check_items, in_public_range};
 use crate::learn::{KernelRidge, StatisticsLearner};
@@ -238,15 +241,17 @@ impl AmImplicitSsp {
         let mut popularity = Popularity::new(&totals);
         let first = self.initial_vectors(n_items);
         trainer::show_round(run, 0, &first, params.dim);
-        let mut learned = self.round(prior, &first, &mut popularity, (likes, &mut *run))?;
+        let (mut learned, mut last) =
+            self.round(prior, &first, &mut popularity, (likes, &mut *run))?;
         trainer::show_round(run, 1, &learned.vectors, params.dim);
         for t in 2..=params.n_rounds {
             let at = &learned.vectors;
-            learned = self.round(prior, at, &mut popularity, (likes, &mut *run))?;
+            (learned, last) = self.round(prior, at, &mut popularity, (likes, &mut *run))?;
             trainer::show_round(run, t, &learned.vectors, params.dim);
         }
-        let totals = (totals.released, totals.noise);
-        LikesModel::new(learned.vectors, learned.weights, params.fold_in, totals)
+        let weights = (totals.released, totals.noise);
+        let model = LikesModel::new(learned.vectors, learned.weights, params.fold_in, weights)?;
+        Ok(model.with_last_step(last))
     }
 
     /// One round: user steps, one release, item step.
@@ -256,20 +261,21 @@ impl AmImplicitSsp {
         item_vectors: &[f64],
         popularity: &mut Popularity,
         (likes, run): (&Private<Interactions>, &mut Run<'_>),
-    ) -> Result<Learned> {
-        let (params, dim) = (&self.params, self.params.dim);
+    ) -> Result<(Learned, LastStep)> {
+        let params = &self.params;
         let contribution = LikesContribution::new(params, item_vectors)?;
         let shape = (contribution.n_coordinates(), LikesContribution::norm());
         let released = run.vector(likes, shape, &contribution)?;
-        let values = released.values();
-        let (sums, moments) = values.split_at(item_vectors.len());
-        let round = LikesRound {
-            dim,
-            sums,
-            mean: &mean_moment(moments, dim, (1.0, popularity.n_users))?,
+        let last = LastStep {
+            params: params.clone(),
+            prior: prior.clone(),
+            popularity: popularity.clone(),
+            released: released.values(),
             noise: released.noise_stddev(),
         };
-        learn(params, prior, popularity, &round)
+        let (step, with_round) = last.step(&last.released, popularity)?;
+        *popularity = with_round;
+        Ok((step.solved(params, prior)?.0, last))
     }
 
     /// Item vectors before the first release, shape `(m, d)`: no bias, and taste factors up to
@@ -537,11 +543,14 @@ impl LikesDesign {
 
 /// Popularity of items, estimated from all releases so far, each weighted by the inverse variance
 /// of its noise.
+#[derive(Debug, Clone)]
 struct Popularity {
     /// Precision times total weight of each item.
     sums: Vec<f64>,
     precision: f64,
     n_users: f64,
+    /// Standard deviation of the noise in `n_users`.
+    users_noise: f64,
 }
 
 impl Popularity {
@@ -551,6 +560,7 @@ impl Popularity {
             sums: totals.released.iter().map(|w| precision * w).collect(),
             precision,
             n_users: totals.n_users,
+            users_noise: totals.users_noise,
         }
     }
 
@@ -595,6 +605,7 @@ struct Learned {
 }
 
 /// Expected relative lengths of the item vectors, by popularity.
+#[derive(Debug, Clone)]
 struct Scales {
     items: Vec<f64>,
     /// For an item of unknown popularity: the mean over items that are not declared unrated,
@@ -623,6 +634,14 @@ impl Scales {
         }
         Self { items, unknown }
     }
+
+    /// Multiplies the items' rows.
+    fn scale(&self, rows: &mut [f64]) {
+        let dim = rows.len() / self.items.len();
+        for (row, s) in rows.chunks_exact_mut(dim).zip(&self.items) {
+            row.iter_mut().for_each(|v| *v *= s);
+        }
+    }
 }
 
 /// The item step.
@@ -637,35 +656,56 @@ impl Scales {
 /// features indicate how the users who like the item differ from the average user, which determines
 /// a direction. For items that are publicly known to be unrated there is no evidence, and no
 /// negatives either.
-fn learn(
-    params: &AmImplicitSspParams,
-    prior: &FeaturePrior,
-    popularity: &mut Popularity,
-    round: &LikesRound<'_>,
-) -> Result<Learned> {
-    let constant = params.constant();
-    popularity.add(round, constant);
-    let weights = popularity.weights(params.totals_floor);
-    let scales = Scales::new(&weights, prior, params.popularity_exponent);
-    let made = prior.kernel(&weights, popularity.noise())?;
-    let variances = (params.item_variance, params.label_variance);
-    let mut learner = am_residual::ridge(made.kernel, params.dim, variances)?;
-    let noes = params.item_unobserved_weight * popularity.n_users;
-    let each = weights.iter().zip(&scales.items).enumerate();
-    let factors = each.map(|(item, (w, s))| match prior.is_unrated(item) {
-        true => 0.0,
-        false => s * (w + noes),
-    });
-    let (dim, matrix, rhs) = (params.dim, round.mean.to_vec(), round.sums.to_vec());
-    let statistics = PooledStatistics::new(dim, factors.collect(), matrix, rhs, round.noise)?;
-    learner.learn_pooled(&statistics)?;
-    let mut vectors = learner.item_vectors()?;
-    for (row, s) in vectors.chunks_exact_mut(dim).zip(&scales.items) {
-        row.iter_mut().for_each(|v| *v *= s);
+#[derive(Debug, Clone)]
+struct ItemStep {
+    learner: KernelRidge<SparseKernel>,
+    statistics: PooledStatistics,
+    scales: Scales,
+    /// Shares of the popularity levels for an item of unknown popularity.
+    unknown: [f64; LEVELS],
+}
+
+impl ItemStep {
+    fn new(
+        params: &AmImplicitSspParams,
+        prior: &FeaturePrior,
+        popularity: &Popularity,
+        round: &LikesRound<'_>,
+    ) -> Result<Self> {
+        let weights = popularity.weights(params.totals_floor);
+        let scales = Scales::new(&weights, prior, params.popularity_exponent);
+        let made = prior.kernel(&weights, popularity.noise())?;
+        let variances = (params.item_variance, params.label_variance);
+        let learner = am_residual::ridge(made.kernel, params.dim, variances)?;
+        let noes = params.item_unobserved_weight * popularity.n_users;
+        let each = weights.iter().zip(&scales.items).enumerate();
+        let factors = each.map(|(item, (w, s))| match prior.is_unrated(item) {
+            true => 0.0,
+            false => s * (w + noes),
+        });
+        let (dim, matrix, rhs) = (params.dim, round.mean.to_vec(), round.sums.to_vec());
+        Ok(Self {
+            learner,
+            statistics: PooledStatistics::new(dim, factors.collect(), matrix, rhs, round.noise)?,
+            scales,
+            unknown: made.unknown,
+        })
     }
-    let weights = encoder(prior, &learner, &made.unknown, (constant, scales.unknown))?;
-    with_biases(&mut vectors, dim, constant);
-    Ok(Learned { vectors, weights })
+
+    /// The solution, and the step with its learner.
+    fn solved(
+        mut self,
+        params: &AmImplicitSspParams,
+        prior: &FeaturePrior,
+    ) -> Result<(Learned, Self)> {
+        self.learner.learn_pooled(&self.statistics)?;
+        let mut vectors = self.learner.item_vectors()?;
+        self.scales.scale(&mut vectors);
+        let ends = (params.constant(), self.scales.unknown);
+        let weights = encoder(prior, &self.learner, &self.unknown, ends)?;
+        with_biases(&mut vectors, params.dim, params.constant());
+        Ok((Learned { vectors, weights }, self))
+    }
 }
 
 /// The linear encoder that corresponds to a solution, for items of unknown popularity.
@@ -698,6 +738,7 @@ pub struct LikesModel {
     user_step: LikesStep,
     design: LikesDesign,
     totals: (Vec<f64>, f64),
+    last_step: Option<LastStep>,
 }
 
 impl LikesModel {
@@ -726,7 +767,25 @@ impl LikesModel {
             weights,
             user_step,
             totals,
+            last_step: None,
         })
+    }
+
+    fn with_last_step(mut self, last: LastStep) -> Self {
+        self.last_step = Some(last);
+        self
+    }
+
+    /// Standard errors of item vectors and weights of features, computed by this call; `None` for a
+    /// model that does not come from a run. With those of ratings
+    /// ([`FeatureErrors`]) they have in common what the noise of the last sums and the shrinkage leave
+    /// unknown, for fixed popularity of the items; what the noise in the popularity, the number
+    /// of users and the matrix adds comes from 16 draws of noise around the released values.
+    ///
+    /// # Errors
+    /// [`crate::Error::Diverged`] or [`crate::Error::Linalg`] when a solve fails.
+    pub fn standard_errors(&self) -> Result<Option<FeatureErrors>> {
+        self.last_step.as_ref().map(LastStep::errors).transpose()
     }
 
     /// Length `d` of item vectors.
