@@ -46,6 +46,7 @@ pub struct Ratings {
     catalogue: ItemCatalogue,
     catalogue_source: CatalogueSource,
     summary: Private<ReadSummary>,
+    user_column: Option<String>,
     unread_rating_column: Option<String>,
 }
 
@@ -97,16 +98,30 @@ impl Ratings {
             catalogue,
             catalogue_source,
             summary: Private::new(summary),
+            user_column: None,
             unread_rating_column: None,
         }
     }
 
-    /// The same, read from a table with this column of ratings, which was not read.
-    pub(crate) fn leaving_unread(self, unread_rating_column: Option<String>) -> Self {
+    /// The same, read from a table with this column of user ids, and with a column of ratings that
+    /// was not read.
+    pub(crate) fn from_columns(
+        self,
+        user_column: Option<String>,
+        unread_rating_column: Option<String>,
+    ) -> Self {
         Self {
+            user_column,
             unread_rating_column,
             ..self
         }
+    }
+
+    /// The column that user ids were read from: its name, or its number from 1 in a file without
+    /// names. Public like the header. `None` if the ratings were not read from a table.
+    #[must_use]
+    pub fn user_column(&self) -> Option<&str> {
+        self.user_column.as_deref()
     }
 
     /// A column that looks like ratings, in a table that was read
@@ -181,6 +196,7 @@ impl Ratings {
             self.catalogue_source(),
             *self.summary().expose(),
         )
+        .from_columns(self.user_column.clone(), self.unread_rating_column.clone())
     }
 
     /// The records with a value of at least `min_rating`, each with value 1. All users and items
@@ -228,7 +244,8 @@ impl Ratings {
             self.catalogue().clone(),
             self.catalogue_source(),
             *self.summary().expose(),
-        ))
+        )
+        .from_columns(self.user_column.clone(), self.unread_rating_column.clone()))
     }
 }
 

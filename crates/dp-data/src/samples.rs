@@ -16,6 +16,7 @@ use crate::{Ratings, Result, user_key};
 pub struct SampleTable {
     features: Vec<String>,
     target: Option<String>,
+    user_column: Option<String>,
     users: Private<Vec<SampleUser>>,
     order: Private<Vec<u32>>,
     n_not_finite: Private<usize>,
@@ -44,10 +45,26 @@ impl SampleTable {
         Self {
             features,
             target,
+            user_column: None,
             users: Private::new(users),
             order: Private::new(order),
             n_not_finite: Private::new(n_not_finite),
         }
+    }
+
+    /// The same, read from a table with this column of user ids.
+    pub(crate) fn with_users_from(self, user_column: Option<String>) -> Self {
+        Self {
+            user_column,
+            ..self
+        }
+    }
+
+    /// The name of the column that user ids were read from, public like the header. `None` if they
+    /// were not read from a column.
+    #[must_use]
+    pub fn user_column(&self) -> Option<&str> {
+        self.user_column.as_deref()
     }
 
     /// Ratings as labelled feature vectors: `x` are the features of the item, `y` is the rating.
@@ -83,7 +100,8 @@ impl SampleTable {
             ratings.summary().expose().dropped.not_finite,
         );
         let target = Some("rating".to_owned());
-        Ok(Self::new(names, target, users, order, not_finite))
+        let table = Self::new(names, target, users, order, not_finite);
+        Ok(table.with_users_from(ratings.user_column().map(str::to_owned)))
     }
 
     /// The users selected by `keep` according to their [keys](user_key), with all of their rows.
@@ -113,6 +131,7 @@ impl SampleTable {
             order.collect(),
             *self.n_not_finite.expose(),
         )
+        .with_users_from(self.user_column.clone())
     }
 
     /// Names of the feature columns, in the order of the numbers of `x`. Public.

@@ -41,8 +41,8 @@ class Spend:
     delta: float
     """That of the ledger's budget."""
     adjacency: Adjacency
-    lost_payments: str | None = None
-    """What the certificate has to say of payments that are missing from the ledger (`Ledger.accept_rollback`)."""
+    doubts: tuple[str, ...] = ()
+    """What the certificate has to say of a ledger that may lack payments (`Ledger.accept_rollback`)."""
 
 
 class OpenLedger:
@@ -106,9 +106,9 @@ class OpenLedger:
     def _pay(self, wanted: list[_Wanted]) -> list[Spend]:
         _, delta, _ = self._ledger.budget()
         ids = self._ledger.spend(_texts(wanted))
-        lost = self._ledger.lost_payments()
+        doubts = tuple(self._ledger.doubts())
         return [
-            Spend(label, event, release_id, n_draws, self.data_set, delta, self.adjacency, lost)
+            Spend(label, event, release_id, n_draws, self.data_set, delta, self.adjacency, doubts)
             for (label, event, n_draws), release_id in zip(wanted, ids, strict=True)
         ]
 
@@ -190,8 +190,8 @@ def certify(
         raise BadSetting("a certificate is for one release or more, all paid for by one ledger")
     first = paid[0]
     releases = [(spend.label, to_json(spend.event), spend.n_draws, spend.release_id) for spend in paid]
-    lost = dict.fromkeys(spend.lost_payments for spend in paid if spend.lost_payments is not None)
-    outputs, needs = list(released.items()), [*assumptions, *lost]
+    doubts = dict.fromkeys(doubt for spend in paid for doubt in spend.doubts)
+    outputs, needs = list(released.items()), [*assumptions, *doubts]
     text = _native.certificate_of(releases, first.data_set, first.delta, first.adjacency, outputs, needs)
     return Certificate(text)
 

@@ -9,7 +9,7 @@ use dp_personal::accounting::{
 };
 use dp_personal::core::{Adjacency, DpEvent};
 use dp_personal::workflows::ledger::{
-    audit_current, lost_payments, record, refuse_leftovers, refuse_older_copy,
+    audit_current, ledger_doubts, record, refuse_leftovers, refuse_older_copy,
 };
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -76,9 +76,9 @@ impl OpenLedger {
         })
     }
 
-    /// What certificates say of payments that are missing from the ledger, if any are.
-    fn lost_payments(&self, py: Python<'_>) -> PyResult<Option<String>> {
-        self.ask(py, |ledger| Ok(lost_payments(ledger)))
+    /// What certificates say of a ledger that may lack payments.
+    fn doubts(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        self.ask(py, |ledger| Ok(ledger_doubts(ledger)))
     }
 
     #[staticmethod]

@@ -102,6 +102,9 @@ pub(crate) enum NightlyCommand {
     /// Print which nights were released and how much budget users have left
     Status(Flags<NightlyStatusSettings>),
     /// Erase users: later nights do not use their data, and they cannot return as new users
+    #[command(
+        override_usage = "dp nightly erase [OPTIONS] <STATE> <USER>...\n       dp nightly erase [OPTIONS] <STATE> --list <FILE>"
+    )]
     Erase(Flags<NightlyEraseSettings>),
     /// Copy exactly the files that the latest model's certificate covers, for publication
     Publish(Flags<NightlyPublishSettings>),

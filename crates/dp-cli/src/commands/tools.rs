@@ -149,7 +149,11 @@ pub(crate) fn verify(flags: &Flags<VerifySettings>) -> Result<()> {
         "model not compared: give the folder to compare it too"
     };
     let ledger = ledger.map_or_else(String::new, |ledger| {
-        format!("every release was paid for in {}\n", ledger.display())
+        let replaced = found.replaced_by.as_ref();
+        let replaced = replaced.map_or_else(String::new, |by| {
+            format!(", which was replaced by {by}: later payments are there")
+        });
+        format!("every release was paid for in {}{replaced}\n", ledger.display())
     });
     print_summary(&format!(
         "{} holds: recomputed from its {}\n{files}\n{recomputed}{ledger}\n{}",
@@ -173,6 +177,7 @@ fn verified(found: &Verified, ledger: Option<&Path>) -> Result<Value> {
         "n_releases": certificate.releases.len(),
         "digest": certificate.digest,
         "ledger_compared": ledger.is_some(),
+        "ledger_replaced_by": found.replaced_by,
         "statement": serde_json::to_value(statement)?,
     }))
 }

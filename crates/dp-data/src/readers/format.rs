@@ -70,13 +70,15 @@ impl RatingsColumns {
 ///
 /// Detection examines the first line that is not blank:
 ///
-/// 1. three or four fields between `::`, the third a number: [`Layout::DoubleColon`];
-/// 2. a tab: [`Layout::Tab`] if there are three or four fields and the third is a number, otherwise
-///    [`Layout::Tsv`];
+/// 1. four numbers between `::`: [`Layout::DoubleColon`];
+/// 2. a tab: [`Layout::Tab`] if there are four numbers, otherwise [`Layout::Tsv`];
 /// 3. commas or semicolons, whichever is more frequent: [`Layout::Csv`] or [`Layout::Semicolons`];
 /// 4. anything else is an error.
 ///
-/// Naming a column excludes the layouts without header.
+/// So a file without a header is recognised only if it looks like one of MovieLens, with numbers as
+/// ids and times at the end: in another one the first column might not be the user.
+/// [`Ratings::user_column`](crate::Ratings::user_column) is then a number. Naming a column excludes
+/// the layouts without header.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
@@ -446,10 +448,10 @@ const fn usual_names(role: ColumnRole) -> &'static [&'static str] {
 fn detect(line: &[u8], needs_header: bool) -> Option<Layout> {
     let text = String::from_utf8_lossy(line);
     let is_record = |separator| {
-        let fields: Vec<_> = text.split(separator).collect();
+        let mut fields = text.trim_end_matches('\r').split(separator);
         !needs_header
-            && matches!(fields.len(), 3 | 4)
-            && parse_number(fields[2].as_bytes()).is_some()
+            && fields.clone().count() == 4
+            && fields.all(|field| parse_number(field.as_bytes()).is_some())
     };
     if is_record("::") {
         Some(Layout::DoubleColon)
@@ -475,8 +477,12 @@ mod tests {
     fn first_line_decides_the_layout() {
         let table = [
             ("1::1193::5::978300760", Some(Layout::DoubleColon)),
-            ("u::i::0.5", Some(Layout::DoubleColon)),
+            ("u::i::0.5", None),
+            ("1::1193::4.5", None),
             ("196\t242\t3\t881250949", Some(Layout::Tab)),
+            ("196\t242\t3\t881250949\r", Some(Layout::Tab)),
+            ("it242\tus196\t3\t881250949", Some(Layout::Tsv)),
+            ("196\t242\t3", Some(Layout::Tsv)),
             ("user\titem\trating", Some(Layout::Tsv)),
             ("1\t2", Some(Layout::Tsv)),
             ("userId,movieId,rating,timestamp", Some(Layout::Csv)),

@@ -139,7 +139,8 @@ fn read_in_parts(
     size: Option<usize>,
 ) -> Result<Ratings> {
     let (mut table, columns) = format.open(input, name, false)?;
-    let unread = columns.unread_rating.map(|at| table.column_name(at));
+    let [users, unread] =
+        [columns.user, columns.unread_rating].map(|at| at.map(|at| table.column_name(at)));
     while (size.is_none() || table.has_single_records()) && table.advance()? {
         collected.push(&table, columns)?;
     }
@@ -150,7 +151,7 @@ fn read_in_parts(
         table.require_records()?;
     }
     let ratings = collected.merge(table.n_records())?;
-    Ok(ratings.leaving_unread(unread))
+    Ok(ratings.from_columns(users, unread))
 }
 
 /// Records as they are in the file, with ids already numbered.

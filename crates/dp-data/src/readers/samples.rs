@@ -94,7 +94,8 @@ fn read_table(input: Input<'_>, name: String, columns: &SampleColumns) -> Result
     let named = [&columns.user, &columns.target].into_iter().flatten();
     let header = Header::read(&table)?.knowing(named.chain(features));
     let (places, features) = Places::find(&header, columns)?;
-    let target = places.target.map(|at| header.name(at).to_owned());
+    let name = |at: usize| header.name(at).to_owned();
+    let (target, users) = (places.target.map(name), places.user.map(name));
     drop(header);
     let of_row = [places.user, places.target].into_iter().flatten();
     table.read_only(of_row.chain(places.features.iter().copied()))?;
@@ -104,7 +105,7 @@ fn read_table(input: Input<'_>, name: String, columns: &SampleColumns) -> Result
         places.read(&table, &mut row)?;
         collected.push(&table, places.user, &row)?;
     }
-    Ok(collected.into_table(features, target))
+    Ok(collected.into_table(features, target).with_users_from(users))
 }
 
 /// Positions of the columns within a line.

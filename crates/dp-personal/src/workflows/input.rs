@@ -110,6 +110,9 @@ pub(crate) fn check_items(args: &InputSettings) -> Result<()> {
     Err(Error::Usage(text.to_owned()))
 }
 
+/// The column of user ids in a file without names.
+const WITHOUT_NAMES: &str = "1";
+
 /// Ratings in the requested interpretation, with the declared catalogue or otherwise the items
 /// found in them; on disk in `scratch`. Warns if a column of ratings is not used.
 pub(crate) fn read(
@@ -119,6 +122,13 @@ pub(crate) fn read(
     scratch: Option<Scratch>,
 ) -> Result<Ratings> {
     let ratings = read_table(source, args, feedback, scratch)?;
+    let columns = &args.columns;
+    let is_unnamed = columns.header.is_none() && columns.user_col.is_none();
+    if is_unnamed && source.file().is_some() && ratings.user_column() == Some(WITHOUT_NAMES) {
+        warn(&format!(
+            "{source} has no header and is read as a file of MovieLens: user, item, rating, time. If its columns are others, name them with `header`"
+        ));
+    }
     if let Some(column) = ratings.unread_rating_column() {
         warn(&format!(
             "column {column} of {source} looks like ratings and is not used: with `feedback` implicit every record counts as positive; set `min_rating` \

@@ -415,9 +415,10 @@ impl Clock {
     }
 }
 
-/// The unit of protection as text: the user column by its name.
-pub(crate) fn unit_of(user_col: Option<&String>) -> String {
-    match user_col {
+/// The unit of protection as text: the column that users' ids were read from, in a file without
+/// header its number.
+pub(crate) fn unit_of(user_column: Option<&str>) -> String {
+    match user_column {
         Some(name) => format!("a user is whoever shares a value of the column `{name}`"),
         None => "a user is whoever shares a value of the user column".to_owned(),
     }
@@ -632,10 +633,7 @@ fn certified_after<M>(mut fitted: Fitted<M>, account: &Account, run: &str) -> Fi
     let certificate = fitted
         .certificate
         .after_explorations(&account.explorations(run));
-    let certificate = match account.lost_payments() {
-        Some(lost) => certificate.with_assumption(lost),
-        None => certificate,
-    };
+    let certificate = (account.doubts().into_iter()).fold(certificate, dp_accounting::Certificate::with_assumption);
     fitted.certificate = if account.has_file() {
         certificate
     } else {

@@ -536,7 +536,7 @@ pub(crate) fn assumptions(
             all.push("the catalogue is public and does not follow from the ratings".to_owned());
         }
     }
-    all.push(unit_of(args.input.columns.user_col.as_ref()));
+    all.push(unit_of(ratings.user_column()));
     all.extend(opened.dealing_assumptions(&args.ledger));
     all.push(args.ledger.assumption().to_owned());
     all

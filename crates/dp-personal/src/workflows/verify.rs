@@ -2,6 +2,7 @@
 //! files with the hashes in the certificate.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use dp_accounting::{Certificate, PrivacyStatement};
@@ -35,6 +36,8 @@ pub struct Verified {
     pub files_compared: bool,
     /// Whether the model follows from its releases, if that was requested.
     pub recomputed: Option<Recomputed>,
+    /// The ledger that replaced the one that was asked for, if any did.
+    pub replaced_by: Option<String>,
     /// The guarantee in words.
     pub overview: String,
 }
@@ -59,6 +62,7 @@ pub fn verify(args: &VerifySettings) -> Result<Verified> {
     } else {
         recomputed(&path)?
     };
+    let mut replaced_by = None;
     if let Some(ledger) = &args.ledger {
         let paid = audit_current(ledger)?;
         let covered = paid.covers(&certificate);
@@ -66,6 +70,7 @@ pub fn verify(args: &VerifySettings) -> Result<Verified> {
             path: path.clone(),
             source,
         })?;
+        replaced_by = paid.successor;
     }
     let recomputed = match args.recompute {
         true if !files_compared => {
@@ -85,6 +90,7 @@ pub fn verify(args: &VerifySettings) -> Result<Verified> {
         statement,
         files_compared,
         recomputed,
+        replaced_by,
         overview,
     })
 }
@@ -161,7 +167,15 @@ pub(crate) fn compare_files(folder: &Path, certificate: &Certificate) -> Result<
             path: path.clone(),
             reason,
         };
-        let bytes = fs::read(&path).map_err(|e| does_not_belong(e.to_string()))?;
+        let bytes = fs::read(&path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => Error::model(
+                folder,
+                format!(
+                    "has a {CERTIFICATE} and no {name}, which it was issued for: copy the whole folder, or name the {CERTIFICATE} to check it alone"
+                ),
+            ),
+            _ => does_not_belong(error.to_string()),
+        })?;
         certificate
             .verify_artifact(name, &bytes)
             .map_err(|_| does_not_belong("its hash is not in the certificate".to_owned()))?;

@@ -89,7 +89,7 @@ pub(super) fn run(
         spending,
         inputs,
         shape: settings.shape(args),
-        assumptions: assumptions(args, settings.format, &opened),
+        assumptions: assumptions(args, (settings.format, source.user_column()), &opened),
     };
     let own = public_of(args, settings, &all, source.items());
     let public = opened.public("federate", args, &all.assumptions, own)?;
@@ -247,13 +247,17 @@ fn measure(runs: &Runs, chosen: usize) -> Result<[Vec<UserFigures>; 2]> {
 }
 
 /// The operator's assumptions.
-fn assumptions(args: &FederateSettings, format: DataFormat, opened: &Opened<'_>) -> Vec<String> {
+fn assumptions(
+    args: &FederateSettings,
+    (format, user_column): (DataFormat, Option<&str>),
+    opened: &Opened<'_>,
+) -> Vec<String> {
     let unit = match format {
         _ if opened.dealing() == Dealing::Devices => {
             "a user is one device, which has all of that person's rows".to_owned()
         }
         DataFormat::Leaf => "a user is one id in the list `users` of the LEAF file".to_owned(),
-        DataFormat::Csv | DataFormat::Ratings => unit_of(args.run.columns.user_col.as_ref()),
+        DataFormat::Csv | DataFormat::Ratings => unit_of(user_column),
     };
     let public = match format {
         DataFormat::Ratings => "the list of items and what it says of them are public",

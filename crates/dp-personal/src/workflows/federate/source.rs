@@ -83,6 +83,14 @@ impl Source {
         }
     }
 
+    /// The column that user ids were read from.
+    pub(super) fn user_column(&self) -> Option<&str> {
+        match self {
+            Self::Rows(table) => table.user_column(),
+            Self::Ratings(rated) => rated.0.user_column(),
+        }
+    }
+
     /// The public list of items, for ratings.
     pub(super) fn items(&self) -> Option<&ItemTable> {
         match self {

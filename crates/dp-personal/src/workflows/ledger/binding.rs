@@ -149,6 +149,12 @@ const ROLLBACK: &str = "rollback";
 /// Their text. How many payments, and whether a torn line counted a part of them, is not known.
 pub(super) const MISSING: &str = "payments are missing from the ledger and may not be counted";
 
+/// The name of notes about users that were recorded anew.
+pub(super) const REBOUND: &str = "users";
+/// Their text.
+pub(super) const ANEW: &str =
+    "the ledger's users were recorded anew without their earlier files, so it may have been an older copy";
+
 /// Notes of payments that are missing from a ledger.
 pub(crate) fn rollbacks(notes: &[LedgerNote]) -> impl Iterator<Item = &LedgerNote> {
     notes.iter().filter(|note| note.name == ROLLBACK)
@@ -223,11 +229,11 @@ impl Seen {
 /// Whether a ledger that is only read has everything that the file of its users records.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Age {
-    /// It has, or there is no such file.
+    /// It has, or it was never bound to its users.
     Current,
     /// It lacks something.
     Older,
-    /// The file cannot be read.
+    /// The file is missing or cannot be read.
     Unchecked,
 }
 
@@ -237,16 +243,18 @@ pub(crate) fn audit(ledger: &Path) -> Result<(LedgerSummary, Age)> {
     // first, because a run may be writing both
     let users = files.recorded_users();
     let found = Ledger::audit(ledger)?;
-    let age = match users {
-        Ok(None) => Age::Current,
-        Ok(Some(users)) if users.is_newer_than(&Recorded::of_summary(&found)) => Age::Older,
-        Ok(Some(_)) => Age::Current,
-        Err(_) => Age::Unchecked,
+    let recorded = Recorded::of_summary(&found);
+    let (age, why) = match users {
+        Ok(None) if recorded.keys.is_empty() => (Age::Current, ""),
+        Ok(None) => (Age::Unchecked, "is not next to it"),
+        Ok(Some(users)) if users.is_newer_than(&recorded) => (Age::Older, ""),
+        Ok(Some(_)) => (Age::Current, ""),
+        Err(_) => (Age::Unchecked, "cannot be read"),
     };
     if age == Age::Unchecked {
         let (users, ledger) = (files.users.display(), ledger.display());
         warn(&format!(
-            "{users} cannot be read, so nothing shows whether {ledger} is an older copy"
+            "{users} {why}, so nothing shows whether {ledger} is an older copy: check it where that file is"
         ));
     }
     Ok((found, age))

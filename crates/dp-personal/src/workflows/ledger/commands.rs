@@ -279,6 +279,9 @@ impl<'a> Shown<'a> {
     /// The largest epsilon of a Gaussian run that the budget permits, now and after one more run
     /// like the last.
     fn left(&self) -> (f64, Option<f64>) {
+        if self.found.successor.is_some() {
+            return (0.0, None);
+        }
         let budget = &self.found.budget;
         let epsilon = |left| epsilon_left(budget, left, budget.target().delta);
         let after = self.found.left_after_another();
@@ -287,8 +290,25 @@ impl<'a> Shown<'a> {
 
     /// How many more runs like the last one the budget permits.
     fn more(&self) -> Option<f64> {
+        if self.found.successor.is_some() {
+            return Some(0.0);
+        }
         let cost = self.runs.last()?.cost?;
         Some(runs_left(self.found.balance, cost))
+    }
+
+    /// Epsilon of everything that was paid for, at the ledger's delta; none if a part of that delta
+    /// covers releases of earlier ledgers, or the ledger is for one run.
+    fn epsilon_spent(&self) -> Option<f64> {
+        let budget = &self.found.budget;
+        let counts = budget.kind() != BudgetKind::Schedule && budget.carried_delta() <= 0.0;
+        let spent = self.found.balance.spent;
+        let epsilon = counts.then(|| budget.epsilon_for(spent).ok()).flatten();
+        // the budget was not exceeded, whatever rounding says
+        epsilon.map(|epsilon| match spent <= self.found.balance.budget {
+            true => epsilon.min(budget.target().epsilon),
+            false => epsilon,
+        })
     }
 
     /// Epsilon of a Gaussian run by itself, at the ledger's delta.
@@ -316,6 +336,10 @@ impl<'a> Shown<'a> {
         let (left, after) = self.left();
         let left = rounded_down(left);
         match (budget.kind(), self.more()) {
+            _ if found.successor.is_some() => {
+                let successor = found.successor.as_deref().unwrap_or_default();
+                fact("left", format!("nothing: it was replaced by {successor}"));
+            }
             (BudgetKind::Schedule, _) if found.balance.spent <= 0.0 => {
                 fact("left", format!("epsilon {left}, for one run"));
             }
@@ -373,13 +397,17 @@ impl<'a> Shown<'a> {
                 format!("{n} of a paced lifetime, which was paid for when it began{last}"),
             );
         }
-        if self.age == Age::Older {
-            let what =
-                "something that its .users file records: it was truncated or is an older copy";
-            fact("missing", what.to_owned());
-        }
-        if let Some(successor) = &found.successor {
-            fact("closed", format!("replaced by {successor}"));
+        match self.age {
+            Age::Older => {
+                let what =
+                    "something that its .users file records: it was truncated or is an older copy";
+                fact("missing", what.to_owned());
+            }
+            Age::Unchecked => {
+                let what = "whether it is an older copy: its .users file shows that";
+                fact("unknown", what.to_owned());
+            }
+            Age::Current => {}
         }
         if found.torn {
             let what = "the last line is incomplete after a crash; the next run repairs it";
@@ -417,7 +445,8 @@ impl<'a> Shown<'a> {
         });
         let mut blocks = vec![Block::Facts(facts)];
         if !self.runs.is_empty() {
-            let heads = ["paid", "by", "for", "releases", "epsilon", "budget"];
+            let epsilon = format!("epsilon at {:e}", total.delta);
+            let heads = ["paid", "by", "for", "releases", &*epsilon, "budget"];
             blocks.push(Block::Table(Table::new("", heads, rows).with_text([1, 2])));
         }
         let notes = shown_notes(found)
@@ -449,7 +478,11 @@ impl<'a> Shown<'a> {
             up if spent <= budget && up.parse::<f64>().ok() > of.parse().ok() => of.clone(),
             up => up,
         };
-        format!("{share:.1} % by {by} ({measure}: {spent} of {of})")
+        let in_all = self.epsilon_spent().map_or_else(String::new, |epsilon| {
+            let delta = self.found.budget.target().delta;
+            format!("epsilon {} at delta {delta:e}: ", rounded_up(epsilon))
+        });
+        format!("{in_all}{share:.1} % by {by} ({measure}: {spent} of {of})")
     }
 
     fn json(&self) -> Value {
@@ -483,6 +516,7 @@ impl<'a> Shown<'a> {
             "epsilon": budget.target().epsilon,
             "delta": budget.target().delta,
             "balance": found.balance,
+            "epsilon_spent": self.epsilon_spent(),
             "left": {
                 "epsilon": left,
                 "runs_like_the_last": self.more(),
@@ -508,22 +542,11 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// Notes as people read them: when, about what, and the text. Of those that name a key, only a new
-/// one in place of another.
+/// Notes as people read them: when, about what, and the text. Those that name a key say nothing to
+/// people.
 fn shown_notes(found: &LedgerSummary) -> impl Iterator<Item = (u64, &str, &str)> {
-    let mut key = None;
-    found.notes.iter().filter_map(move |note| {
-        if note.name != USERS_KEY {
-            return Some((note.time, &*note.name, &*note.text));
-        }
-        let had = key.replace(&*note.text);
-        let is_new = had.is_some_and(|had| had != note.text);
-        is_new.then_some((
-            note.time,
-            "users",
-            "recorded with a new key; an older copy of the ledger could not be noticed then",
-        ))
-    })
+    let notes = found.notes.iter().filter(|note| note.name != USERS_KEY);
+    notes.map(|note| (note.time, &*note.name, &*note.text))
 }
 
 fn in_words(kind: BudgetKind) -> String {

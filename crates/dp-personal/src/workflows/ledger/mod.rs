@@ -15,7 +15,7 @@ use dp_core::{Adjacency, ApproxDp};
 use dp_data::TableSource;
 use dp_mechanism::{PacedLifetime, PaidLine};
 
-use self::binding::{Binding, MISSING, Recorded, rollbacks};
+use self::binding::{ANEW, Binding, MISSING, REBOUND, Recorded, rollbacks};
 pub(crate) use self::binding::{Comparison, HasUsers, is_bound, random_bits};
 pub use self::binding::{audit_current, record, refuse_leftovers, refuse_older_copy};
 pub(crate) use self::commands::ledger_blocks;
@@ -151,9 +151,14 @@ impl Account {
         ledger?.release_ids().last().map(str::to_owned)
     }
 
-    /// What certificates say of payments that are missing from the ledger, if any are.
+    /// What is known of payments that are missing from the ledger, if any are.
     pub(crate) fn lost_payments(&self) -> Option<String> {
         self.ledger.as_ref().and_then(lost_payments)
+    }
+
+    /// What certificates say of a ledger that may lack payments.
+    pub(crate) fn doubts(&self) -> Vec<String> {
+        self.ledger.as_ref().map_or_else(Vec::new, ledger_doubts)
     }
 
     /// Whether payments are on disk.
@@ -340,12 +345,16 @@ impl BoundAccount {
         if let Some(binding) = &mut self.binding {
             binding.write(&Recorded::of(ledger))?;
             let key = binding.key_hash();
-            if users_keys(ledger.notes()).last() != Some(&key) {
-                match ledger.note(USERS_KEY, &key) {
-                    // a file of an older version has no notes: only the files next to it record
-                    // this
-                    Err(AccountingError::LedgerVersion { .. }) | Ok(()) => {}
-                    Err(error) => return Err(error.into()),
+            let before = users_keys(ledger.notes()).last();
+            if before != Some(&key) {
+                let anew = before.is_some().then_some((REBOUND, ANEW));
+                for (name, text) in anew.into_iter().chain([(USERS_KEY, &*key)]) {
+                    match ledger.note(name, text) {
+                        // a file of an older version has no notes: only the files next to it
+                        // record this
+                        Err(AccountingError::LedgerVersion { .. }) | Ok(()) => {}
+                        Err(error) => return Err(error.into()),
+                    }
                 }
                 binding.write(&Recorded::of(ledger))?;
             }
@@ -354,16 +363,29 @@ impl BoundAccount {
     }
 }
 
-/// The assumption of certificates from a ledger whose operator has accepted that payments are
-/// missing from it.
+/// What certificates say of a ledger that may lack payments: its operator has accepted that some are
+/// missing, or its users were recorded anew, and nothing showed whether it was an older copy then.
 #[must_use]
-pub fn lost_payments(ledger: &Ledger) -> Option<String> {
-    let mut days: Vec<String> = rollbacks(ledger.notes())
+pub fn ledger_doubts(ledger: &Ledger) -> Vec<String> {
+    let anew = ledger.notes().iter().filter(|note| note.name == REBOUND);
+    [lost_payments(ledger), on_days(ANEW, anew)]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+fn lost_payments(ledger: &Ledger) -> Option<String> {
+    on_days(MISSING, rollbacks(ledger.notes()))
+}
+
+/// A text with the days of the notes that say it, if there are any.
+fn on_days<'a>(text: &str, notes: impl Iterator<Item = &'a LedgerNote>) -> Option<String> {
+    let mut days: Vec<String> = notes
         .map(|note| utc(note.time / 1_000_000_000))
         .filter_map(|time| Some(time.split('T').next()?.to_owned()))
         .collect();
     days.dedup();
-    (!days.is_empty()).then(|| format!("{MISSING}, as noted in it on {}", days.join(" and ")))
+    (!days.is_empty()).then(|| format!("{text}, as noted in it on {}", days.join(" and ")))
 }
 
 /// Whether a run with these assumptions states that a ledger paid for it.

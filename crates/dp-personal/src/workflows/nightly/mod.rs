@@ -109,6 +109,9 @@ struct State {
     /// Names of the columns of the nights' data that were given to `init`.
     #[serde(default, skip_serializing_if = "Columns::is_empty")]
     columns: Columns,
+    /// The column of user ids on the first night, which all later ones must have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    user_column: Option<String>,
     /// Days since 1970 of the first day.
     first_day: u64,
     /// The items that nights were trained with; none in a state written by an earlier version,
@@ -324,6 +327,32 @@ impl State {
         self.ledger.clone().unwrap_or_else(own)
     }
 
+    /// Checks that a night protects the same users as earlier ones, by the column of their ids;
+    /// false if the state did not know it.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for another column.
+    fn protects(&mut self, user_column: Option<&str>) -> Result<bool> {
+        let Some(now) = user_column else {
+            return Ok(true);
+        };
+        match &self.user_column {
+            Some(before) if before == now => Ok(true),
+            Some(before) => Err(Error::Usage(format!(
+                "`user_col`: on earlier nights a user was whoever shares a value of the column `{before}`, and now it would be `{now}`; a lifetime \
+                 protects one kind of user. If both columns have the ids of the same people, rename one of them in the table"
+            ))),
+            None => {
+                self.user_column = Some(now.to_owned());
+                Ok(false)
+            }
+        }
+    }
+
+    fn write_settings(&self, folder: &Path) -> Result<()> {
+        replace_files(folder, &[(SETTINGS, pretty(self)?, false)], &[])
+    }
+
     /// Settings of nights of ratings or likes.
     fn of_items(&self) -> Result<&NightlyParams> {
         match &self.settings {
@@ -533,6 +562,7 @@ pub fn init(args: &NightlyInitSettings) -> Result<NightlyReport> {
         min_rating: args.min_rating,
         feature_cols: args.feature_cols.clone(),
         columns,
+        user_column: None,
         first_day: days_since_1970(),
         bound_items: Some(items.bound(n_items)?),
     };
@@ -1046,7 +1076,6 @@ pub fn run(args: &NightlyRunSettings, watch: &mut dyn Watch) -> Result<NightlyRe
     let mut clock = Clock::start();
     let feedback = state.feedback(&params);
     let catalogue = if are_new { NEXT_ITEMS } else { ITEMS };
-    let unit = unit_of(columns.user_col.as_ref());
     let input = InputSettings {
         items: Some(folder.join(catalogue)),
         item_ids_are_public: false,
@@ -1056,6 +1085,7 @@ pub fn run(args: &NightlyRunSettings, watch: &mut dyn Watch) -> Result<NightlyRe
         true => read(&args.ratings, &input, &feedback, None)?,
         false => read_again(&args.ratings, &input, &feedback)?,
     };
+    let is_settled = state.protects(ratings.user_column())?;
     let trainer = items.describe(trainer)?;
     let features = items.features.iter();
     let names = features.flat_map(|feature| state.names_in(feature));
@@ -1082,6 +1112,8 @@ pub fn run(args: &NightlyRunSettings, watch: &mut dyn Watch) -> Result<NightlyRe
             (SETTINGS, pretty(&state)?, false),
         ];
         replace_files(folder, &files, &[NEXT_ITEMS])?;
+    } else if !is_settled {
+        state.write_settings(folder)?;
     }
     let kept = kept::<NightState>(folder);
     let newest = kept
@@ -1091,7 +1123,9 @@ pub fn run(args: &NightlyRunSettings, watch: &mut dyn Watch) -> Result<NightlyRe
         Some(kept) => trainer.continuing(kept),
         None => trainer,
     };
-    let trainer = trainer.assuming(unit);
+    let assumed = [unit_of(ratings.user_column())].into_iter();
+    let assumed = assumed.chain(account.doubts());
+    let trainer = assumed.fold(trainer, NightlyFactorization::assuming);
     let (fitted, is_new) = one_night(
         folder,
         &state,

@@ -128,6 +128,7 @@ pub fn init_rows(args: &NightlyInitRowsSettings) -> Result<NightlyReport> {
             user_col: args.user_col.clone(),
             ..Columns::default()
         },
+        user_column: None,
         first_day: days_since_1970(),
         bound_items: None,
     };
@@ -146,8 +147,8 @@ pub fn init_rows(args: &NightlyInitRowsSettings) -> Result<NightlyReport> {
 /// As [`run`](super::run).
 pub fn run_rows(args: &NightlyRunRowsSettings, watch: &mut dyn Watch) -> Result<NightlyReport> {
     let folder = &args.state;
-    let state = State::of_night(folder, &args.rows, "rows")?;
-    let Learned::Rows(rows) = &state.settings else {
+    let mut state = State::of_night(folder, &args.rows, "rows")?;
+    let Learned::Rows(rows) = state.settings.clone() else {
         let text = "this state learns from ratings: `dp nightly run` makes its nights";
         return Err(Error::Usage(text.to_owned()));
     };
@@ -164,6 +165,8 @@ pub fn run_rows(args: &NightlyRunRowsSettings, watch: &mut dyn Watch) -> Result<
     go_on(watch)?;
     let mut clock = Clock::start();
     let table = dp_data::read_samples(&args.rows, &columns)?;
+    let is_settled = state.protects(table.user_column())?;
+    let unit = unit_of(table.user_column());
     let comparison = match has_nights {
         true => Comparison::Tell,
         false => Comparison::Refuse,
@@ -178,8 +181,11 @@ pub fn run_rows(args: &NightlyRunRowsSettings, watch: &mut dyn Watch) -> Result<
     let held_out = HeldOut::new(&args.held_out, rows.max_rows, &rows.inputs, table)?;
     let load = clock.lap();
     go_on(watch)?;
+    if !is_settled {
+        state.write_settings(folder)?;
+    }
     let assumed = state.assumptions().into_iter();
-    let assumed = assumed.chain([unit_of(user_col)]);
+    let assumed = assumed.chain([unit]).chain(account.doubts());
     let trainer = assumed.fold(rows.trainer()?, NightlySubspace::assuming);
     let kept = kept::<SubspaceState>(folder);
     let newest = kept

@@ -114,7 +114,7 @@ pub fn personalize_at(
         "max_rows": args.run.columns.max_rows,
     });
     MetricRelease::put(settings.metrics.as_ref(), &mut own);
-    let assumed = assumptions(args, &opened);
+    let assumed = assumptions(args, table.user_column(), &opened);
     let public = opened.public("personalize", args, &assumed, own)?;
     let (table, shard) = opened.deal(&public, table, |all, keep| all.of_users(keep))?;
     let max_rows = args.run.columns.max_rows;
@@ -165,9 +165,13 @@ pub fn personalize_at(
 }
 
 /// The operator's assumptions.
-fn assumptions(args: &PersonalizeSettings, opened: &Opened<'_>) -> Vec<String> {
+fn assumptions(
+    args: &PersonalizeSettings,
+    user_column: Option<&str>,
+    opened: &Opened<'_>,
+) -> Vec<String> {
     let columns = "names of columns and their ranges are public".to_owned();
-    let unit = unit_of(args.run.columns.user_col.as_ref());
+    let unit = unit_of(user_column);
     let own = [columns, args.ledger.assumption().to_owned(), unit].into_iter();
     own.chain(opened.dealing_assumptions(&args.ledger))
         .collect()
