@@ -137,7 +137,7 @@ fn inline(text: &str) -> String {
             // this
             ':' if text[at..].starts_with("://") => safe.push_str("&#58;"),
             '.' if text[..at].to_lowercase().ends_with("www") => safe.push_str("&#46;"),
-            '@' => safe.push_str("&#64;"),
+            '@' if text[at + 1..].starts_with(char::is_alphabetic) => safe.push_str("&#64;"),
             // as in HTML
             '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => safe.push('?'),
             '\\' | '`' | '*' | '_' | '[' | ']' | '|' | '#' | '~' | '!' => safe.extend(['\\', c]),
@@ -162,8 +162,8 @@ mod tests {
             "a\\|b &lt;script&gt; \\[x\\](y) \\`z\\` \\# c"
         );
         assert_eq!(
-            inline("1: https://a.example WWW.a.example me@a.example \u{202e}cod"),
-            "1: https&#58;//a.example WWW&#46;a.example me&#64;a.example ?cod"
+            inline("1: https://a.example WWW.a.example me@a.example \u{202e}cod Recall@20"),
+            "1: https&#58;//a.example WWW&#46;a.example me&#64;a.example ?cod Recall@20"
         );
     }
 

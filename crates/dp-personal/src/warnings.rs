@@ -150,13 +150,14 @@ fn of_catalogue(n_outside: usize, n_read: usize) -> Option<String> {
 /// this far away.
 const FURTHEST: f64 = 3.0;
 
-/// Warnings about the assumed rating scale, with labels bounded by `bound`.
-pub(crate) fn of_scale(ratings: &Ratings, bound: f64) -> Vec<String> {
+/// Warnings about the assumed rating scale, with labels bounded by `bound`, which follow from
+/// settings if `is_given`.
+pub(crate) fn of_scale(ratings: &Ratings, bound: f64, is_given: bool) -> Vec<String> {
     let rows = ratings.interactions().expose().users();
-    scale_of(rows.map(|row| row.values()), bound)
+    scale_of(rows.map(|row| row.values()), bound, is_given)
 }
 
-fn scale_of<'a>(users: impl Iterator<Item = &'a [f32]>, bound: f64) -> Vec<String> {
+fn scale_of<'a>(users: impl Iterator<Item = &'a [f32]>, bound: f64, is_given: bool) -> Vec<String> {
     let (mut n_users, mut far, mut squares) = (0.0, 0.0, 0.0);
     for ratings in users.filter(|ratings| ratings.len() > 1) {
         let n = ratings.len() as f64;
@@ -167,7 +168,10 @@ fn scale_of<'a>(users: impl Iterator<Item = &'a [f32]>, bound: f64) -> Vec<Strin
         squares += apart().map(|d| d * d).sum::<f64>() / n;
     }
     let (far, spread) = (far / n_users, (squares / n_users).sqrt());
-    let means = "if the scale is publicly known, give it as `rating_range`, such as 1,5";
+    let means = match is_given {
+        true => "check the scale that the settings state (`rating_range`, `label_bound`)",
+        false => "if the scale is publicly known, give it as `rating_range`, such as 1,5",
+    };
     if far > 0.05 {
         vec![format!(
             "{:.0} % of a user's ratings are more than {} from the user's mean and are clipped to that: {means}",
@@ -319,7 +323,7 @@ mod tests {
 
     #[test]
     fn ratings_on_another_scale_are_told() {
-        let of = |users: &[&[f32]]| scale_of(users.iter().copied(), 1.0);
+        let of = |users: &[&[f32]]| scale_of(users.iter().copied(), 1.0, false);
         let stars: &[f32] = &[1.0, 5.0, 4.0, 4.0];
         assert!(of(&[stars, &[2.0], &[]]).is_empty() && of(&[]).is_empty());
         let percent: &[f32] = &[20.0, 100.0, 80.0, 77.0]; // the last is 7.75 from the mean, all are far

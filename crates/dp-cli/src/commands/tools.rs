@@ -153,7 +153,10 @@ pub(crate) fn verify(flags: &Flags<VerifySettings>) -> Result<()> {
         let replaced = replaced.map_or_else(String::new, |by| {
             format!(", which was replaced by {by}: later payments are there")
         });
-        format!("every release was paid for in {}{replaced}\n", ledger.display())
+        format!(
+            "every release was paid for in {}{replaced}\n",
+            ledger.display()
+        )
     });
     print_summary(&format!(
         "{} holds: recomputed from its {}\n{files}\n{recomputed}{ledger}\n{}",

@@ -65,8 +65,11 @@ fn ranking(found: &Recommendations) -> String {
         (0, _) => "no ratings in the history: this is the order for a user without ratings\n".to_owned(),
         (_, false) => format!("from {own}:\n"),
         (_, true) => format!(
-            "this order is the same for every user: the model has no taste factors that {own} could inform; the history changes the predicted \
-             ratings and removes rated items\n"
+            "this order is the same for every user: the model has no taste factors that {own} could inform; the history {}\n",
+            match found.implicit {
+                true => "only removes its items",
+                false => "changes the predicted ratings and removes rated items",
+            }
         ),
     };
     if let Some(least) = found.min_rating {

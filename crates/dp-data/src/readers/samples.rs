@@ -105,7 +105,9 @@ fn read_table(input: Input<'_>, name: String, columns: &SampleColumns) -> Result
         places.read(&table, &mut row)?;
         collected.push(&table, places.user, &row)?;
     }
-    Ok(collected.into_table(features, target).with_users_from(users))
+    Ok(collected
+        .into_table(features, target)
+        .with_users_from(users))
 }
 
 /// Positions of the columns within a line.

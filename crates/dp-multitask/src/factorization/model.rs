@@ -594,11 +594,14 @@ impl FactorModel {
     ///
     /// ```text
     /// cos = <a, b> / (|a| |b|)
-    /// stddev^2 = sum_k ((b_k/|b| - cos a_k/|a|) e_k/|a|)^2 + ((a_k/|a| - cos b_k/|b|) f_k/|b|)^2
+    /// stddev^2 = sum_k ((b_k/|b| - cos a_k/|a|) e_k/|a|)^2 + ((a_k/|a| - cos b_k/|b|) f_k/|b|)^2 + (cos (t_a + t_b) / 2)^2
+    /// t_a = sum_k (1 - a_k^2/|a|^2) e_k^2/|a|^2,    t_b likewise
     /// ```
     ///
-    /// with the standard errors e of a and f of b: first order, and too small where an error is not
-    /// small against the length. Empty if the item has no taste factors.
+    /// with the standard errors e of a and f of b. The last term is of second order: near 1, where
+    /// the slope vanishes, noise that turns a vector only lowers the cosine. Items are listed
+    /// because their cosine is large, so noise has raised it more often than lowered it: that is
+    /// not included. Empty if the item has no taste factors.
     ///
     /// # Panics
     /// When `item` is not below [`n_items`](Self::n_items).
@@ -626,10 +629,13 @@ impl FactorModel {
         let stddev = errors(item).zip(errors(other)).map(|(of_item, of_other)| {
             let pairs = a.iter().zip(b).zip(of_item.iter().zip(of_other));
             let variance = pairs.map(|((a, b), (e, f))| {
-                let (a, b) = (a / of_a, b / of_b);
-                ((b - cosine * a) * e / of_a).powi(2) + ((a - cosine * b) * f / of_b).powi(2)
+                let (a, b, e, f) = (a / of_a, b / of_b, e / of_a, f / of_b);
+                let slopes = ((b - cosine * a) * e).powi(2) + ((a - cosine * b) * f).powi(2);
+                let turns = (1.0 - a * a) * e * e + (1.0 - b * b) * f * f;
+                (slopes, turns)
             });
-            variance.sum::<f64>().sqrt()
+            let (slopes, turns) = variance.fold((0.0, 0.0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
+            slopes.sqrt().hypot(cosine * turns / 2.0)
         });
         cosine.is_finite().then_some(SimilarItem {
             item: other,
@@ -782,7 +788,15 @@ mod tests {
             };
             (moved(1e-5) - moved(-1e-5)) / 2e-5
         });
-        let expected: f64 = slopes.zip(errors).map(|(s, e)| (s * e).powi(2)).sum();
+        let first: f64 = slopes.zip(errors).map(|(s, e)| (s * e).powi(2)).sum();
+        // of second order: the mean of cos (1 - angle^2 / 2) over errors across the vectors
+        let (a, b) = ([0.8, -0.3], [0.4, 0.9]);
+        let turned = |v: [f64; 2], e: [f64; 2]| {
+            (v[1] * v[1] * e[0] * e[0] + v[0] * v[0] * e[1] * e[1])
+                / (v[0] * v[0] + v[1] * v[1]).powi(2)
+        };
+        let turns = turned(a, [0.05, 0.02]) + turned(b, [0.04, 0.08]);
+        let expected = first + (cosine(&rows) * turns / 2.0).powi(2);
         let model = of(&rows);
         assert_eq!(model.nearest_to(0, 3, |_| true)[0].stddev, None);
         let found = model.with_standard_errors(errors.to_vec()).unwrap();

@@ -96,7 +96,8 @@ fn chart(metric: &str, rounds: &[usize], all: &[RoundLine]) -> Chart {
         .map(|line| Line::solid(&line.name, points(rounds, &line.values)))
         .collect();
     let mut note =
-        "Error of the model after each round; only the last round is released.".to_owned();
+        "Error of the model after each round; the released model is that of the last one."
+            .to_owned();
     if rounds.first() == Some(&0) {
         note += " Round 0 is the starting point of the first round.";
     }

@@ -4,6 +4,8 @@ use dp_data::ItemCatalogue;
 use dp_multitask::{ABOVE_NOISE, NoisyCounts};
 use dp_page::{Axis, Block, Chart, Line, Lines, Number, Section, Stroke, Table, short};
 
+use serde_json::Value;
+
 use super::nearest::Wanted;
 use super::run::ReportedRun;
 use crate::error::{Error, Result};
@@ -50,16 +52,20 @@ pub(super) fn noise(run: &ReportedRun<'_>) -> Option<Section> {
             Number {
                 value: short(counts.noise_stddev()),
                 label: "noise on every count".to_owned(),
-                note: format!(
-                    "standard deviation, in users; the mean count is {:.1}",
-                    counts.mean()
-                ),
+                note: format!("standard deviation; the mean count is {:.1}", counts.mean()),
             },
         ]),
         Block::Chart(chart(&sorted, counts.noise_stddev())),
         Block::Table(places(&sorted, counts.noise_stddev())),
         Block::Note(note(run.is_private())),
     ];
+    if let Some(norm) = run.setting("/count_clip_norm").and_then(Value::as_f64) {
+        blocks.push(Block::Note(format!(
+            "Counts are clipped: a user with n items counts as min(1, {norm} / sqrt(n)) in each of them, so items of users with more than {} items have \
+             more users than their counts say. Intervals are of the noise alone, around the clipped count.",
+            short(norm * norm)
+        )));
+    }
     // for implicit feedback with this method, where a like counts as one over the root of the number of likes
     let line = run.model_line();
     if line.ends_with("rounds, method `am-ssp`") || line.ends_with("rounds of am-ssp") {
@@ -135,7 +141,7 @@ fn places(sorted: &[f64], noise: f64) -> Table {
         let ratio = ratio.map_or_else(|| "no signal".to_owned(), |r| format!("{:.1} %", 100.0 * r));
         vec![name.to_owned(), format!("{count:.1}"), ratio]
     });
-    let heads = ["item counts", "noisy count (users)", "noise / signal"];
+    let heads = ["item counts", "noisy clipped count", "noise / signal"];
     Table::new("Noise-to-signal ratio", heads, rows)
 }
 
@@ -164,7 +170,7 @@ fn write_items(
     writer.write_record([
         "item",
         "title",
-        "noisy_count",
+        "clipped_count",
         "lower",
         "upper",
         "noise_to_signal",

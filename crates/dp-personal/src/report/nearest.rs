@@ -123,7 +123,8 @@ pub(super) fn nearest(run: &ReportedRun<'_>, wanted: &Wanted) -> Result<Option<S
         .map(|item| card(model, catalogue, wanted, &above, item));
     let text = match model.standard_errors() {
         Some(_) => {
-            "By cosine similarity of the released taste factors, 1 for the same direction, with 95 % intervals from their noise."
+            "By cosine similarity of the released taste factors, 1 for the same direction, with 95 % intervals from their noise. Items are listed because \
+             their similarity is high, which noise may have caused: another run would find most of these similarities lower."
         }
         None => "By cosine similarity of the released taste factors, 1 for the same direction.",
     };
@@ -202,7 +203,10 @@ fn card(
         label: wanted.title(catalogue, near.item).to_owned(),
         detail: near
             .stddev
-            .map_or_else(String::new, |stddev| format!("± {:.2}", 1.96 * stddev)),
+            .map_or_else(String::new, |stddev| match 1.96 * stddev {
+                half if half < 0.005 => "± < 0.01".to_owned(),
+                half => format!("± {half:.2}"),
+            }),
         values: vec![Some(near.cosine)],
     });
     let bars = Bars {

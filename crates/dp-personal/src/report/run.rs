@@ -155,7 +155,10 @@ impl<'a> ReportedRun<'a> {
             return self.model_line();
         };
         let given = released.run.as_ref().map(|run| &run[GIVEN]["method"]);
-        let method = given.and_then(Value::as_str);
+        // the line names what was chosen for `auto`
+        let line = released.model.split("method `").nth(1);
+        let chosen = line.and_then(|rest| rest.split('`').next());
+        let method = chosen.or(given.and_then(Value::as_str));
         match (released.command.as_str(), method) {
             ("train", Some(method)) => method.to_owned(),
             (command, Some(method)) => format!("{command}, {method}"),

@@ -35,7 +35,7 @@ settings! {
         /// Maximum size of the catalogue
         most_items: Option<usize> = {
             value_name: "N",
-            usual: "4 times the catalogue, and 10000",
+            usual: "4 times the catalogue, plus 10000",
             range: Range::from(1.0),
         },
         /// Feature columns of the catalogue, such as genres,year; must not be derived from the ratings; not for implicit

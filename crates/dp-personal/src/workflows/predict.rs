@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::error::{Error, Result};
 use crate::federated::{chosen, folded_in, offered, users_choose};
-use crate::output::{ReleasedShared, SHARED, SUBSPACE, read_shared, read_subspace};
+use crate::output::{ReleasedShared, SHARED, SUBSPACE, read_shared, read_subspace, warn};
 use crate::personal::{Inputs, OwnFit, Personal, Task, Users};
 use crate::settings::{ClassWeight, PredictSettings};
 use crate::workflows::verify::refuse_uncertified;
@@ -165,10 +165,20 @@ impl LinearModel {
         user_col: Option<&str>,
     ) -> Result<Vec<(String, f64)>> {
         let rows = rows.into();
+        let name = rows.to_string();
         let table = dp_data::read_samples(&rows, &columns(user_col, &self.inputs, false))?;
         if *table.n_not_finite().expose() > 0 {
             let reason = "a row holds an empty field or a number that is NaN or infinite: nothing can be predicted from it";
             return Err(Error::model(Path::new(&rows.to_string()), reason));
+        }
+        let strangers = table.users().expose().iter();
+        let n_strangers = strangers.filter(|user| !people.knows(user.id())).count();
+        if n_strangers > 0 {
+            warn(&format!(
+                "{name}: {n_strangers} of {} users have no rows in the history, so their predictions are those of a user without rows; compare the ids \
+                 and the user columns of both tables if they should have some",
+                table.users().expose().len()
+            ));
         }
         Ok(people.predict(&self.inputs, &table))
     }
@@ -333,6 +343,12 @@ impl OwnModels {
             ids,
             n_rows,
         })
+    }
+
+    /// Whether a user with that id has a model of their own.
+    fn knows(&self, id: &str) -> bool {
+        let is_named = self.by_id.contains_key(id) || self.by_id.contains_key("");
+        is_named || id.is_empty() && self.models.len() == 1
     }
 
     /// The model of the user with that id; the only one if the history names no users, or if it is

@@ -633,7 +633,8 @@ fn certified_after<M>(mut fitted: Fitted<M>, account: &Account, run: &str) -> Fi
     let certificate = fitted
         .certificate
         .after_explorations(&account.explorations(run));
-    let certificate = (account.doubts().into_iter()).fold(certificate, dp_accounting::Certificate::with_assumption);
+    let certificate = (account.doubts().into_iter())
+        .fold(certificate, dp_accounting::Certificate::with_assumption);
     fitted.certificate = if account.has_file() {
         certificate
     } else {

@@ -373,7 +373,9 @@ pub(crate) fn finish<S: ReleasedSettings>(
         opened.found(warnings::of_ratings(release.ratings, plan.target().delta));
         let scale = release.fitted.model.scale().map(|of| of.unit);
         if let Some(bound) = scale.or(release.params.label_bound()) {
-            opened.found(warnings::of_scale(release.ratings, bound));
+            let settings = &args.settings;
+            let is_given = settings.rating_range.is_some() || settings.label_bound.is_some();
+            opened.found(warnings::of_scale(release.ratings, bound, is_given));
         }
     }
     let is_measured = !args.split.no_split && !opened.has_no_users();

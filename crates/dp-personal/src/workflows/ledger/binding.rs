@@ -152,8 +152,7 @@ pub(super) const MISSING: &str = "payments are missing from the ledger and may n
 /// The name of notes about users that were recorded anew.
 pub(super) const REBOUND: &str = "users";
 /// Their text.
-pub(super) const ANEW: &str =
-    "the ledger's users were recorded anew without their earlier files, so it may have been an older copy";
+pub(super) const ANEW: &str = "the ledger's users were recorded anew without their earlier files, so it may have been an older copy";
 
 /// Notes of payments that are missing from a ledger.
 pub(crate) fn rollbacks(notes: &[LedgerNote]) -> impl Iterator<Item = &LedgerNote> {

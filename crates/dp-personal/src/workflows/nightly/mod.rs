@@ -1272,6 +1272,19 @@ fn check_is_newest(
     })
 }
 
+/// Says that the model lacks nights that the ledger paid for: public, since both are counts of nights.
+fn warn_of_unlisted(folder: &Path, n_listed: usize, found: &LifetimeState) {
+    let missing = found.n_nights.saturating_sub(n_listed);
+    if missing > 0 {
+        warn(&format!(
+            "{}: the ledger paid for {missing} more {} than releases.list has, and the model is made without what they released: either crashes \
+             lost them, or the list is an older copy; then put the newest one back before the next night",
+            folder.display(),
+            if missing == 1 { "night" } else { "nights" }
+        ));
+    }
+}
+
 /// The night, and whether it was made now.
 fn one_night<T: Trainer>(
     folder: &Path,
@@ -1301,6 +1314,7 @@ where
             let found = lifetime.state()?;
             if !was_restored {
                 check_is_newest(folder, (kept, before), &found)?;
+                warn_of_unlisted(folder, before, &found);
             }
             let is_made = |last: &u32| *last > night || was_restored && *last == night;
             if let Some(last) = found.last_night.filter(is_made) {
