@@ -224,7 +224,9 @@ pub struct ResidualRounds {
     /// were common to users. See [`ItemResiduals`].
     ///
     /// The first of these rounds then learns taste factors afresh, starting at 0, because those of
-    /// earlier rounds have learned such noise; its bound is that of a round of statistics.
+    /// earlier rounds have learned such noise; its bound is that of a round of statistics. Before,
+    /// what these factors say to all users alike, `<m, q_i>` with the users' mean taste vector m, is
+    /// added to the item biases.
     #[serde(default)]
     pub leave_one_out: bool,
     /// Newly learned taste factors are dropped, if the dimension of the factors is by rule, unless
@@ -237,8 +239,9 @@ pub struct ResidualRounds {
     ///
     /// The right side assumes that every user is at the bound. Taste factors are also dropped if
     /// their sums without the part along the users' mean taste vector, `r_i - m r_i0` with
-    /// `m = sum_j f_j / sum_j f_j0`, are less than five standard deviations above the contribution
-    /// of noise: with a small budget, errors of the item biases appear along that mean. Uses
+    /// `m = sum_j f_j / sum_j f_j0`, are less than 4.5 standard deviations above the contribution
+    /// of noise, or below what ratings without taste factors may have (the right side with
+    /// `least_signal` 1): errors of the item biases appear along that mean. Uses
     /// releases only. 0 drops none.
     #[serde(default)]
     pub least_signal: f64,
@@ -343,7 +346,7 @@ impl Default for ResidualRounds {
 
 /// Taste factors are kept if their sums, after removing the users' mean direction, are this many
 /// standard deviations above noise: see [`ResidualRounds::least_signal`].
-const LEAST_DEVIATIONS: f64 = 5.0;
+const LEAST_DEVIATIONS: f64 = 4.5;
 
 /// Approximate part of a residual that the bound on users' residuals does not clip, with item
 /// biases alone and with taste factors: large contributions are scaled down. Only the speed of
@@ -782,6 +785,13 @@ impl UserMatrix {
         })
     }
 
+    /// Users' mean taste vector for a constant coordinate of 1: `sum_j f_j / sum_j f_j0`, without
+    /// its first coordinate.
+    fn mean_tastes(&self) -> Vec<f64> {
+        let constant = self.sum[0].max(f64::MIN_POSITIVE);
+        self.sum[1..self.dim].iter().map(|f| f / constant).collect()
+    }
+
     /// For factors of this length; for length 1, that of users without taste factors.
     pub(super) fn sum_for(&self, dim: usize) -> Vec<f64> {
         match dim == self.dim {
@@ -1022,7 +1032,12 @@ impl MatrixFactorization {
         let mut x = self.coefficients(&rounds.factors, dim);
         if afresh {
             bound = params.label_bound;
-            x.chunks_exact_mut(dim).for_each(|x| x[1..].fill(0.0));
+            let mean = (rounds.users.as_ref()).map_or_else(Vec::new, UserMatrix::mean_tastes);
+            for x in x.chunks_exact_mut(dim) {
+                // what the taste factors say to all users alike is a bias
+                x[0] += mean.iter().zip(&x[1..]).map(|(m, x)| m * x).sum::<f64>();
+                x[1..].fill(0.0);
+            }
         }
         let clipped = (bound, settings.clip);
         let released = self.release_residuals(&x, on, rounds, clipped, run)?;
@@ -1063,7 +1078,7 @@ impl MatrixFactorization {
         users: &UserMatrix,
         released: &ReleasedVector,
     ) -> bool {
-        let (dim, matrix) = (users.dim, &users.sum);
+        let (dim, matrix, mean) = (users.dim, &users.sum, users.mean_tastes());
         let sums = released.values();
         let rows = || sums.chunks_exact(dim);
         let (n_items, d) = ((sums.len() / dim) as f64, (dim - 1) as f64);
@@ -1074,14 +1089,13 @@ impl MatrixFactorization {
         let of_one = (self.params().clip_norm * self.params().label_bound).powi(2);
         let is_much = energy - n_items * d * variance >= settings.least_signal * of_one * users;
 
-        let constant = matrix[0].max(f64::MIN_POSITIVE);
-        let mean = || matrix[1..dim].iter().map(|sum| sum / constant);
         let across: f64 = rows()
-            .flat_map(|r| mean().zip(&r[1..]).map(|(m, y)| (y - m * r[0]).powi(2)))
+            .flat_map(|r| mean.iter().zip(&r[1..]).map(|(m, y)| (y - m * r[0]).powi(2)))
             .sum();
-        let m2: f64 = mean().map(|m| m * m).sum();
+        let m2: f64 = mean.iter().map(|m| m * m).sum();
         let deviation = variance * (2.0 * n_items * (d + m2 * (2.0 + m2))).sqrt();
-        let is_clear = across - n_items * (d + m2) * variance >= LEAST_DEVIATIONS * deviation;
+        let least = (of_one * users).max(LEAST_DEVIATIONS * deviation);
+        let is_clear = across - n_items * (d + m2) * variance >= least;
         is_much && is_clear
     }
 

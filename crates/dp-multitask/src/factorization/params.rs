@@ -151,7 +151,7 @@ impl FactorizationParams {
                 bounds: ResidualBounds::Geometric { ratio: 0.9 },
                 pull: 0.25,
                 leave_one_out: true,
-                least_signal: 5.0,
+                least_signal: 3.8,
                 clip: GradientClip::Joint,
             }),
             pooled_matrices: Some(PooledMatrices { weight_share: 0.08 }),
