@@ -401,7 +401,11 @@ impl MatrixFactorization {
                 let around = self.coefficients(&rounds.factors, dim);
                 let noise_stddev = released.rhs_noise_stddev();
                 rounds.keep(released);
-                let x = self.posterior(rounds, scales, (&sums, &around, noise_stddev))?;
+                let x = self.posterior(
+                    rounds,
+                    (scales, on.weights.omega()),
+                    (&sums, &around, noise_stddev),
+                )?;
                 rounds.refine(self.rows(x, dim), rhs_noise);
             }
             scales => {

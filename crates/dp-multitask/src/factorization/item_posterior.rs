@@ -41,13 +41,15 @@ pub(super) fn spreads(unit: f64) -> impl Iterator<Item = f64> {
 /// of the noise.
 ///
 /// ```text
-/// y_it = r_it / pi + W_i C x_it ~ N(W_i u_i, s_t^2 I)       u_i = C x_i;  x_it the coefficients of a round, r_it the sums around them
+/// y_it = r_it / pi + W_i C x_it ~ N(W_i u_i, s_t^2 I + t_i C)       u_i = C x_i;  x_it the coefficients of a round, r_it the sums around them
 /// u_i ~ N(beta z_i, M)                                      z_i = [1, ln W_i, public columns]
 /// beta_kj ~ N(0, gamma_j D_k) in the axes of M = Q D Q^T    for public columns; flat for the trend
 /// ```
 ///
 /// `pi` is approximately the part of residuals that is not clipped; `s_t` is the standard deviation
-/// of the noise divided by it. `W_i` are the items' released total weights, at least the standard
+/// of the noise divided by it. `t_i` is what residuals of other users would change: it does not
+/// become smaller by more rounds, and along each axis of `M` only its own variance is counted.
+/// `W_i` are the items' released total weights, at least the standard
 /// deviation of their noise. `M` and the `gamma_j` maximise the marginal likelihood of the sums of
 /// all items, found by expectation and maximisation (Dempster, Laird and Rubin 1977) and the fixed
 /// point of `MacKay` (1992): sums that show nothing above their noise leave no differences between
@@ -97,6 +99,8 @@ pub(super) struct Known<'a> {
     pub(super) weights: &'a [f64],
     /// `C`, row-major, of trace 1.
     pub(super) matrix: &'a [f64],
+    /// `t_i`, the sampling variances of the sums; empty for 0.
+    pub(super) sampling: &'a [f64],
     /// Public columns, row by row.
     pub(super) columns: &'a [f64],
     /// The bound on labels.
@@ -109,6 +113,7 @@ impl<'a> Known<'a> {
         Self {
             weights,
             matrix: &[1.0],
+            sampling: &[],
             columns: &[],
             unit,
         }
@@ -228,6 +233,8 @@ impl ItemEvidence {
             sums: &self.sums,
             noise: self.precision.recip(),
             weights: known.weights,
+            sampling: known.sampling,
+            matrix: known.matrix,
             regressors: known.regressors(),
             dim,
         };
@@ -253,6 +260,10 @@ struct Problem<'a> {
     /// Variance of the noise.
     noise: f64,
     weights: &'a [f64],
+    /// `t_i`, or empty.
+    sampling: &'a [f64],
+    /// `C`.
+    matrix: &'a [f64],
     regressors: Vec<f64>,
     dim: usize,
 }
@@ -280,7 +291,18 @@ struct Axes {
     variances: Vec<f64>,
     /// The items' sums in the basis of the eigenvectors, rows of length `dim`.
     along: Vec<f64>,
+    /// The diagonal of `C` in this basis.
+    shares: Vec<f64>,
 }
+
+impl Axes {
+    fn sums(&self) -> AlongAxes<'_> {
+        (&self.along, &self.shares)
+    }
+}
+
+/// The items' sums along the axes, and the diagonal of `C` there.
+type AlongAxes<'a> = (&'a [f64], &'a [f64]);
 
 /// Regression of the sums on the regressors, separately along each axis.
 struct Trend {
@@ -313,8 +335,8 @@ impl Problem<'_> {
         let scaled = parallel::map(scales.len(), |at| {
             let scale = scales[at];
             let variances: Vec<f64> = axes.variances.iter().map(|v| v * scale).collect();
-            let trend = of_trend.trend(&axes.along, &variances, &[])?;
-            let value = of_trend.log_likelihood(&axes.along, &variances, &trend);
+            let trend = of_trend.trend(axes.sums(), &variances, &[])?;
+            let value = of_trend.log_likelihood(axes.sums(), &variances, &trend);
             Ok((value, scale))
         });
         let scale = largest(scaled.into_iter().collect::<Result<Vec<_>>>()?)?;
@@ -327,8 +349,8 @@ impl Problem<'_> {
         };
         let starts = [isotropic, before].into_iter().map(|prior| {
             let axes = self.axes(&prior.spread)?;
-            let trend = self.trend(&axes.along, &axes.variances, &prior.columns)?;
-            let value = self.log_likelihood(&axes.along, &axes.variances, &trend);
+            let trend = self.trend(axes.sums(), &axes.variances, &prior.columns)?;
+            let value = self.log_likelihood(axes.sums(), &axes.variances, &trend);
             Ok((value, prior))
         });
         largest(starts.collect::<Result<Vec<_>>>()?)
@@ -345,6 +367,9 @@ impl Problem<'_> {
         Ok(Axes {
             along: rows_times(self.sums, &transposed, dim),
             variances: eigen.values.iter().map(|v| v.max(least)).collect(),
+            shares: (eigen.vectors.chunks_exact(dim))
+                .map(|axis| dot(axis, &rows_times(axis, self.matrix, dim)).max(0.0))
+                .collect(),
             vectors: eigen.vectors,
         })
     }
@@ -352,7 +377,7 @@ impl Problem<'_> {
     /// The items in parts of fixed size, so that sums over parts have the same bits on any number of threads.
     fn of_parts<'s, R: Send>(
         &'s self,
-        along: &'s [f64],
+        (along, shares): AlongAxes<'s>,
         of: impl Fn(Items<'s>) -> R + Sync,
     ) -> Vec<R> {
         let n = self.weights.len();
@@ -362,6 +387,8 @@ impl Problem<'_> {
             of(Items {
                 along: &along[first * self.dim..last * self.dim],
                 weights: &self.weights[first..last],
+                sampling: self.sampling.get(first..last).unwrap_or_default(),
+                shares,
                 regressors: &self.regressors[first * p..last * p],
                 noise: self.noise,
                 dim: self.dim,
@@ -370,7 +397,7 @@ impl Problem<'_> {
     }
 
     /// The regression, given the prior variances of the items' own parts and the relative prior variances of the public columns.
-    fn trend(&self, along: &[f64], variances: &[f64], columns: &[f64]) -> Result<Trend> {
+    fn trend(&self, along: AlongAxes<'_>, variances: &[f64], columns: &[f64]) -> Result<Trend> {
         let dim = self.dim;
         let p = self.regressors.len() / self.weights.len();
         let parts: Vec<Vec<f64>> = self.of_parts(along, |items| {
@@ -414,7 +441,7 @@ impl Problem<'_> {
     }
 
     /// Twice the log-likelihood of the sums, up to a constant.
-    fn log_likelihood(&self, along: &[f64], variances: &[f64], trend: &Trend) -> f64 {
+    fn log_likelihood(&self, along: AlongAxes<'_>, variances: &[f64], trend: &Trend) -> f64 {
         let of = |items: Items<'_>| items.log_likelihood(variances, &trend.beta);
         self.of_parts(along, of).iter().sum()
     }
@@ -423,8 +450,8 @@ impl Problem<'_> {
     fn fit(&self, prior: &Prior) -> Result<Fit> {
         let (dim, n) = (self.dim, self.weights.len());
         let axes = self.axes(&prior.spread)?;
-        let trend = self.trend(&axes.along, &axes.variances, &prior.columns)?;
-        let parts = self.of_parts(&axes.along, |items| {
+        let trend = self.trend(axes.sums(), &axes.variances, &prior.columns)?;
+        let parts = self.of_parts(axes.sums(), |items| {
             with_vector_instructions(Posterior {
                 items,
                 prior_variances: &axes.variances,
@@ -469,29 +496,34 @@ impl Problem<'_> {
 struct Items<'a> {
     along: &'a [f64],
     weights: &'a [f64],
+    sampling: &'a [f64],
+    shares: &'a [f64],
     regressors: &'a [f64],
     noise: f64,
     dim: usize,
 }
 
 impl<'a> Items<'a> {
-    /// For each item its sums, weight and regressors.
+    /// For each item its sums, weight, sampling variance and regressors.
     #[inline(always)]
-    fn iter(&self) -> impl Iterator<Item = (&'a [f64], f64, &'a [f64])> + use<'a> {
+    fn iter(&self) -> impl Iterator<Item = (&'a [f64], f64, f64, &'a [f64])> + use<'a> {
         let p = self.regressors.len() / self.weights.len();
+        let none = std::iter::repeat(0.0);
         let weights = self.weights.iter().copied();
+        let weights = weights.zip(self.sampling.iter().copied().chain(none));
         (self.along.chunks_exact(self.dim).zip(weights))
             .zip(self.regressors.chunks_exact(p))
-            .map(|((y, w), z)| (y, w, z))
+            .map(|((y, (w, t)), z)| (y, w, t, z))
     }
 
     fn log_likelihood(&self, variances: &[f64], beta: &[f64]) -> f64 {
         let mut mean = vec![0.0; self.dim];
         let mut total = 0.0;
-        for (y, w, z) in self.iter() {
+        for (y, w, t, z) in self.iter() {
             write_combination(z, beta, &mut mean);
-            for ((y, mean), v) in y.iter().zip(&mean).zip(variances) {
-                let (spread, rest) = (w * w * v + self.noise, y - w * mean);
+            let axes = variances.iter().zip(self.shares);
+            for ((y, mean), (v, c)) in y.iter().zip(&mean).zip(axes) {
+                let (spread, rest) = (w * w * v + self.noise + t * c, y - w * mean);
                 total -= spread.ln() + rest * rest / spread;
             }
         }
@@ -514,12 +546,12 @@ impl PlainLoops for NormalEquations<'_> {
         let p = self.items.regressors.len() / self.items.weights.len();
         let mut sums = vec![0.0; (p + p * (p + 1) / 2) * dim];
         let (rhs, gram) = sums.split_at_mut(p * dim);
-        let variances = &self.variances[..dim];
+        let (variances, shares) = (&self.variances[..dim], &self.items.shares[..dim]);
         let (mut weight, mut scaled) = (vec![0.0; dim], vec![0.0; dim]);
         let (weight, scaled) = (&mut weight[..dim], &mut scaled[..dim]);
-        for (y, w, z) in self.items.iter() {
+        for (y, w, t, z) in self.items.iter() {
             for k in 0..dim {
-                let share = w / (w * w * variances[k] + noise);
+                let share = w / (w * w * variances[k] + noise + t * shares[k]);
                 (scaled[k], weight[k]) = (share * y[k], share * w);
             }
             let mut row = 0;
@@ -562,14 +594,15 @@ impl PlainLoops for Posterior<'_> {
             variances: vec![0.0; n],
             moments: vec![0.0; dim * dim],
         };
-        let prior = &self.prior_variances[..dim];
+        let (prior, shares) = (&self.prior_variances[..dim], &self.items.shares[..dim]);
         let (mut own, mut uncertain) = (vec![0.0; dim], vec![0.0; dim]);
         let own = &mut own[..dim];
         let out = (part.means.chunks_exact_mut(dim)).zip(part.variances.chunks_exact_mut(dim));
-        for ((means, variances), (y, w, z)) in out.zip(self.items.iter()) {
+        for ((means, variances), (y, w, t, z)) in out.zip(self.items.iter()) {
             write_combination(z, self.beta, means);
             for k in 0..dim {
                 let v = prior[k];
+                let noise = noise + t * shares[k];
                 let spread = w * w * v + noise;
                 own[k] = w * v * (y[k] - w * means[k]) / spread;
                 means[k] += own[k];
@@ -760,6 +793,7 @@ mod tests {
         Known {
             weights,
             matrix,
+            sampling: &[],
             columns,
             unit: 1.0,
         }

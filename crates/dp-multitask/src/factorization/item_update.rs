@@ -230,19 +230,17 @@ pub struct ResidualRounds {
     #[serde(default)]
     pub leave_one_out: bool,
     /// Newly learned taste factors are dropped, if the dimension of the factors is by rule, unless
-    /// the energy of their residual sums exceeds the noise by this multiple of its expectation for
-    /// ratings without taste factors:
+    /// their residual sums exceed the noise by enough:
     ///
     /// ```text
-    /// sum_i ||r_i||^2 - n d sigma^2 < least_signal G^2 B^2 tr(sum_j f_j f_j^T)      r_i without its first coordinate, d = dim - 1
+    /// S(m) = sum_i ||r_i - m r_i0||^2 - n (d + ||m||^2) sigma^2      r_i without its first coordinate r_i0, d = dim - 1
+    /// S(0) >= least_signal U,   S(mean) >= U,   S(best) >= 2 U       U = G^2 B^2 tr(sum_j f_j f_j^T)
     /// ```
     ///
-    /// The right side assumes that every user is at the bound. Taste factors are also dropped if
-    /// their sums without the part along the users' mean taste vector, `r_i - m r_i0` with
-    /// `m = sum_j f_j / sum_j f_j0`, are less than 4.5 standard deviations above the contribution
-    /// of noise, or below what ratings without taste factors may have (the right side with
-    /// `least_signal` 1): errors of the item biases appear along that mean. Uses
-    /// releases only. 0 drops none.
+    /// Ratings without taste factors have at most about `U`, where every user is at the bound.
+    /// `mean` is `sum_j f_j / sum_j f_j0`, along which errors of the item biases appear, and `best`
+    /// the least-squares slopes of `r_i` on `r_i0`. All three must also be 4.5 standard deviations
+    /// of what noise adds above it. Uses releases only. 0 drops none.
     #[serde(default)]
     pub least_signal: f64,
 }
@@ -344,14 +342,24 @@ impl Default for ResidualRounds {
     }
 }
 
-/// Taste factors are kept if their sums, after removing the users' mean direction, are this many
-/// standard deviations above noise: see [`ResidualRounds::least_signal`].
+/// Taste factors are kept if their sums are this many standard deviations above noise: see
+/// [`ResidualRounds::least_signal`].
 const LEAST_DEVIATIONS: f64 = 4.5;
+/// Least signal without the part along the users' mean taste vector.
+const LEAST_ACROSS: f64 = 1.0;
+/// Least signal without the part that goes with the sums of the biases.
+const LEAST_BESIDE_BIASES: f64 = 2.0;
 
 /// Approximate part of a residual that the bound on users' residuals does not clip, with item
 /// biases alone and with taste factors: large contributions are scaled down. Only the speed of
 /// convergence and the weighting of rounds depend on it.
 const PASSES: [f64; 2] = [0.5, 0.7];
+
+/// Sampling variance of items' sums in units of the squared label bound, with item biases alone and
+/// with taste factors. Residuals are divided by [`PASSES`] although more of them passes in later
+/// rounds, so the true values are larger; these were chosen on validation ratings
+/// (`docs/decisions/0087-sampling-noise.md`).
+const SAMPLING: [f64; 2] = [1.0, 0.4];
 
 /// Single labels are clipped to this many label bounds before the user's labels are clipped
 /// jointly.
@@ -1059,7 +1067,13 @@ impl MatrixFactorization {
             noise_stddev /= bias;
         }
         match on.scales {
-            Some(scales) => x = self.posterior(rounds, scales, (&change, &x, noise_stddev))?,
+            Some(scales) => {
+                x = self.posterior(
+                    rounds,
+                    (scales, on.weights.omega()),
+                    (&change, &x, noise_stddev),
+                )?
+            }
             None => {
                 let matrices = rounds.matrices.as_ref().ok_or(missing)?;
                 self.step_per_item(settings, matrices, &x, &mut change)?;
@@ -1070,33 +1084,39 @@ impl MatrixFactorization {
         Ok(())
     }
 
-    /// Whether released residual sums around 0 show a larger taste signal than
-    /// [`ResidualRounds::least_signal`] requires.
+    /// Whether released residual sums around 0 show taste factors: [`ResidualRounds::least_signal`].
     fn tastes_show(
         &self,
         settings: &ResidualRounds,
         users: &UserMatrix,
         released: &ReleasedVector,
     ) -> bool {
-        let (dim, matrix, mean) = (users.dim, &users.sum, users.mean_tastes());
+        let dim = users.dim;
         let sums = released.values();
         let rows = || sums.chunks_exact(dim);
         let (n_items, d) = ((sums.len() / dim) as f64, (dim - 1) as f64);
         let variance = released.noise_stddev().powi(2);
 
-        let energy: f64 = rows().flat_map(|r| &r[1..]).map(|r| r * r).sum();
-        let users: f64 = matrix.iter().step_by(dim + 1).sum();
-        let of_one = (self.params().clip_norm * self.params().label_bound).powi(2);
-        let is_much = energy - n_items * d * variance >= settings.least_signal * of_one * users;
-
-        let across: f64 = rows()
-            .flat_map(|r| mean.iter().zip(&r[1..]).map(|(m, y)| (y - m * r[0]).powi(2)))
-            .sum();
-        let m2: f64 = mean.iter().map(|m| m * m).sum();
-        let deviation = variance * (2.0 * n_items * (d + m2 * (2.0 + m2))).sqrt();
-        let least = (of_one * users).max(LEAST_DEVIATIONS * deviation);
-        let is_clear = across - n_items * (d + m2) * variance >= least;
-        is_much && is_clear
+        let n_users: f64 = users.sum.iter().step_by(dim + 1).sum();
+        let unit = n_users * (self.params().clip_norm * self.params().label_bound).powi(2);
+        // whether what is left of the sums without the slopes times those of the biases is enough
+        let exceeds = |slopes: &[f64], least: f64| {
+            let left = |r: &[f64]| -> f64 {
+                let pairs = slopes.iter().zip(&r[1..]);
+                pairs.map(|(m, y)| (y - m * r[0]).powi(2)).sum()
+            };
+            let squares: f64 = rows().map(left).sum();
+            let m2: f64 = slopes.iter().map(|m| m * m).sum();
+            let deviation = variance * (2.0 * n_items * (d + m2 * (2.0 + m2))).sqrt();
+            let least = (least * unit).max(LEAST_DEVIATIONS * deviation);
+            squares - n_items * (d + m2) * variance >= least
+        };
+        let of_biases: f64 = rows().map(|r| r[0] * r[0]).sum();
+        let slope = |k: usize| rows().map(|r| r[0] * r[k]).sum::<f64>() / of_biases;
+        let best_slopes: Vec<f64> = (1..dim).map(slope).collect();
+        exceeds(&vec![0.0; dim - 1], settings.least_signal)
+            && exceeds(&users.mean_tastes(), LEAST_ACROSS)
+            && exceeds(&best_slopes, LEAST_BESIDE_BIASES)
     }
 
     /// Overwrites released residual sums with the steps of the items, each with its own matrix.
@@ -1118,21 +1138,56 @@ impl MatrixFactorization {
         })?)
     }
 
+    /// Variances of what other users with the same items would change in the items' sums, per unit of
+    /// `C`:
+    ///
+    /// ```text
+    /// t_i = k B^2 sum_j w_ij^2,    sum_j w_ij^2 = n W_i omega_i / sum_i W_i omega_i
+    /// ```
+    ///
+    /// for residuals of users whose norm is approximately `B`; `n` is the released number of users.
+    /// Weights are `omega_i` divided by a number of the user, which is assumed to be as usual for
+    /// every item. Empty without the matrix of users.
+    fn sampling_variances(
+        &self,
+        rounds: &RoundState,
+        scales: &TaskScales,
+        omega: &[f64],
+    ) -> Vec<f64> {
+        let weights = || {
+            scales
+                .totals()
+                .iter()
+                .zip(omega)
+                .map(|(w, omega)| w * omega)
+        };
+        let all: f64 = weights().sum();
+        let Some(users) = rounds.users.as_ref().filter(|_| all > 0.0) else {
+            return Vec::new();
+        };
+        let n_users: f64 = users.sum.iter().step_by(users.dim + 1).sum();
+        let k = SAMPLING[usize::from(rounds.dim > 1)];
+        let whole = k * self.params().label_bound.powi(2) * n_users.max(0.0);
+        weights().map(|w| whole * w / all).collect()
+    }
+
     /// Coefficients of the items given the sums of all earlier rounds and those of this one around
     /// `x`: see [`ResidualRounds`].
     pub(super) fn posterior(
         &self,
         rounds: &mut RoundState,
-        scales: &TaskScales,
+        (scales, omega): (&TaskScales, &[f64]),
         (sums, x, noise_stddev): (&[f64], &[f64], f64),
     ) -> Result<Vec<f64>> {
         let matrix = match &rounds.users {
             Some(users) => share_matrix(users.sum_for(rounds.dim), rounds.dim)?,
             None => vec![1.0],
         };
+        let sampling = self.sampling_variances(rounds, scales, omega);
         let known = Known {
             weights: scales.totals(),
             matrix: &matrix,
+            sampling: &sampling,
             columns: self.prior.as_ref().map_or(&[], ItemPrior::columns),
             unit: self.params().label_bound,
         };

@@ -1044,6 +1044,7 @@ impl<'a> Nights<'a> {
     /// public columns.
     fn given_columns(&self, evidence: ItemEvidence, weights: &[f64]) -> Result<Estimates> {
         let known = Known {
+            sampling: &[],
             columns: &self.columns,
             ..Known::of_biases(weights, self.of.params.base.label_bound)
         };

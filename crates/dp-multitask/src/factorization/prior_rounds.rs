@@ -202,7 +202,7 @@ impl MatrixFactorization {
         }
         let released = self.release_residuals(&x, on, rounds, (bound, settings.clip), run)?;
         let (sums, noise_stddev) = (released.values(), released.noise_stddev());
-        let x = self.posterior(rounds, scales, (&sums, &x, noise_stddev))?;
+        let x = self.posterior(rounds, (scales, &[]), (&sums, &x, noise_stddev))?;
         rounds.refine(self.rows(x, dim), noise_stddev / bound);
         Ok(())
     }
