@@ -816,6 +816,52 @@ mod tests {
     }
 
     #[test]
+    fn sampling_counts_as_noise_that_more_rounds_do_not_reduce() {
+        let (weights, truth) = (weights(), biases([0.2, 0.1], 0.3));
+        let sums: Vec<f64> = (truth.iter().zip(&weights).zip(normals(79, N_ITEMS)))
+            .map(|((x, w), z)| w * x + 2.0 * z)
+            .collect();
+        let sampling = vec![3.0; N_ITEMS];
+        let of = |precision: f64, sampling: &[f64]| {
+            let known = Known {
+                sampling,
+                ..known(&weights, &ALONE, &[])
+            };
+            ItemEvidence::of(sums.clone(), precision)
+                .of_biases(&known)
+                .unwrap()
+        };
+        // noise of variance 1 with sampling of 3 is noise of variance 4, and not less
+        let (found, expected) = (of(1.0, &sampling), of(0.25, &[]));
+        for (found, expected) in found.iter().zip(&expected) {
+            assert!((found.0 - expected.0).abs() < 1e-9 && (found.1 - expected.1).abs() < 1e-9);
+        }
+        let whole = |of: &[(f64, f64)]| of.iter().map(|(_, variance)| variance).sum::<f64>();
+        assert!(whole(&found) > 1.1 * whole(&of(1.0, &[])));
+        // along an axis it is that part of C: 2 of 3 along the first
+        let (matrix, turned) = ([2.0 / 3.0, 0.0, 0.0, 1.0 / 3.0], normals(80, 2 * N_ITEMS));
+        let both: Vec<f64> = (turned.chunks_exact(2).zip(&weights))
+            .flat_map(|(z, w)| [w * 0.4 * z[0], w * 0.1 * z[1]])
+            .collect();
+        let variances = |sampling: &[f64]| {
+            let known = Known {
+                sampling,
+                ..known(&weights, &matrix, &[])
+            };
+            let mut evidence = ItemEvidence::of(both.clone(), 1e6);
+            evidence.estimates(&known).unwrap();
+            evidence.standard_deviations(Ok).unwrap().unwrap()
+        };
+        let found = variances(&sampling);
+        // with next to no noise and a wide prior, x_k = y_k / (w c_k) has the variance t c_k / (w c_k)^2
+        let most = (0..N_ITEMS)
+            .max_by(|a, b| weights[*a].total_cmp(&weights[*b]))
+            .unwrap();
+        let ratio = (found[2 * most + 1] / found[2 * most]).powi(2);
+        assert!((1.2..2.1).contains(&ratio), "{ratio}");
+    }
+
+    #[test]
     fn tastes_that_vary_together_are_estimated_together() {
         // x_1 = 2 x_0 + a small term, and noise that leaves little of x_1 by itself: errors are
         // those of the posterior under the true covariance

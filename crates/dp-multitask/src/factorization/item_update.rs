@@ -1147,7 +1147,7 @@ impl MatrixFactorization {
     ///
     /// for residuals of users whose norm is approximately `B`; `n` is the released number of users.
     /// Weights are `omega_i` divided by a number of the user, which is assumed to be as usual for
-    /// every item. Empty without the matrix of users.
+    /// every item. Empty without the matrix of users, and for taste factors of a prior.
     fn sampling_variances(
         &self,
         rounds: &RoundState,
@@ -1162,7 +1162,8 @@ impl MatrixFactorization {
                 .map(|(w, omega)| w * omega)
         };
         let all: f64 = weights().sum();
-        let Some(users) = rounds.users.as_ref().filter(|_| all > 0.0) else {
+        let counts = all > 0.0 && !rounds.are_described;
+        let Some(users) = rounds.users.as_ref().filter(|_| counts) else {
             return Vec::new();
         };
         let n_users: f64 = users.sum.iter().step_by(users.dim + 1).sum();

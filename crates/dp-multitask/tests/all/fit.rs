@@ -403,6 +403,39 @@ fn tastes_are_learnt_where_ratings_show_them() {
     }
 }
 
+/// Few items with very different biases, on which all users agree: taste factors of the first rounds
+/// take over a part of the biases, and what they say to all users alike must not count as signal.
+#[test]
+fn biases_of_few_items_are_no_tastes() {
+    // the share of items above this is .4 and .33
+    for (n_users, n_items, least, epsilon) in [(5000, 50, 0.25, 1.0), (600, 60, 0.43, 5.0)] {
+        let mut rng = ChaCha20Rng::seed_from_u64(1);
+        let mut normal = || -> f64 { StandardNormal.sample(&mut rng) };
+        let biases: Vec<f64> = (0..n_items).map(|_| 0.6 * normal()).collect();
+        let mut builder = InteractionsBuilder::new(n_items);
+        for user in 0..n_users {
+            let level = 0.3 * normal();
+            for (item, bias) in biases.iter().enumerate() {
+                let is_rated = normal() > least;
+                if !is_rated {
+                    continue;
+                }
+                let rating = 3.0 + bias + level + 0.7 * normal();
+                #[allow(clippy::cast_possible_truncation, reason = "ratings from 1 to 5")]
+                let rating = rating.round().clamp(1.0, 5.0) as f32;
+                builder.push(user, item as u32, rating).unwrap();
+            }
+        }
+        let data = Private::new(builder.build().0);
+        for seed in 0..4 {
+            let params = FactorizationParams::for_target(target(epsilon));
+            let params = params.with_rating_range(1.0, 5.0);
+            let found = fit_seeded(&data, params, seed).model.n_tastes();
+            assert_eq!(found, 0, "{n_users} users, seed {seed}");
+        }
+    }
+}
+
 /// Ratings that are the same for all items except for noise: the remaining biases are shrunk,
 /// however large the noise of their sums is.
 #[test]
