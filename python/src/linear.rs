@@ -89,6 +89,11 @@ impl Linear {
         self.0.inputs().names().collect()
     }
 
+    /// The ratio of global to local steps, for models learned in rounds.
+    fn alpha(&self) -> Option<f64> {
+        self.0.alpha()
+    }
+
     fn target(&self) -> &str {
         &self.0.inputs().target.name
     }
