@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from . import _arrays, _native, tables
-from ._estimator import Estimator, Given, Progress
+from ._estimator import Estimator, Given, Listener, Progress
 from ._numpy import Array, np
 from .errors import BadInput, BadSetting, DpWarning, PrivacyWarning, bad_setting
 from .plan import Plan
@@ -230,20 +230,20 @@ class _Linear(Estimator):
         empty = {name: np.empty(0) for name in [*self._linear.columns(), self._linear.target()]}
         return self._linear.personalize(tables.of_columns(empty, "history"), None, False, False)
 
-    def _predicted(self, people: _native.People, X: Any, groups: Any) -> Array:
+    def _predicted(self, people: _native.People, X: Any, groups: Any, listener: Listener | None = None) -> Array:
         """The models' output for each row: a value, or the probability of the second class."""
-        names = self._linear.columns()
+        names, listener = self._linear.columns(), listener or Listener(progress=False)
         if groups is None and _is_read_as_table(X):
             table = tables.source(X, "rows")
             with tables.naming_columns(table, "rows"):
-                return np.array(self._linear.predict(people, table, None))
+                return np.array(self._linear.predict(people, table, None, listener))
         array = self._matrix(X)
         is_whole = np.isfinite(array).all(axis=1)
         columns = dict(zip(names, array[is_whole].T, strict=True))
         users = _users(groups, len(array))
         rows, user = _with_users(columns, None if users is None else users[is_whole], "rows")
         predicted = np.full(len(array), np.nan)
-        predicted[is_whole] = self._linear.predict(people, rows, user)
+        predicted[is_whole] = self._linear.predict(people, rows, user, listener)
         return predicted
 
     def predict(self, X: Any, *, groups: Any = None, history: tuple[Any, Any, Any] | None = None) -> Array:
@@ -262,11 +262,12 @@ class _Linear(Estimator):
         people = self._nobody() if history is None else self._people(*history)
         if groups is None and not _is_read_as_table(X) and len(people.models()) > 1:
             raise BadInput("history has the rows of several users: give the user of each row to predict as `groups`")
-        predicted = self._predicted(people, X, groups)
-        if history is None and groups is not None:
-            text = (
-                "no training data are kept: without `history` rows are predicted as those of an unknown user, whatever `groups`"
-            )
+        listener = Listener(progress=False)
+        predicted = self._predicted(people, X, groups, listener)
+        if history is None:
+            unknown = "without `history` rows are predicted as those of an unknown user, whatever `groups`"
+            listener.warnings = [f"no training data are kept: {unknown}"] if groups is not None else []
+        for text in listener.warnings:
             warnings.warn(text, DpWarning, stacklevel=3)
         return predicted
 
@@ -353,8 +354,8 @@ class _Classifier(_Linear):
     def _labels(self, y: Array) -> Array:
         return _arrays.in_classes(y, self.classes)
 
-    def _predicted(self, people: _native.People, X: Any, groups: Any) -> Array:
-        scores = super()._predicted(people, X, groups)
+    def _predicted(self, people: _native.People, X: Any, groups: Any, listener: Listener | None = None) -> Array:
+        scores = super()._predicted(people, X, groups, listener)
         if not isinstance(self.class_weight, Mapping):
             return scores
         no, yes = (self.class_weight.get(name, 1.0) for name in self.classes)

@@ -85,7 +85,7 @@ fn class_of(error: &Error) -> &'static str {
 }
 
 /// Messages of commands, and what they are here.
-const IN_PYTHON: [(&str, &str); 4] = [
+const IN_PYTHON: [(&str, &str); 6] = [
     (
         "run the same command with `resume`",
         "call `fit` with the same `resume`",
@@ -96,6 +96,8 @@ const IN_PYTHON: [(&str, &str); 4] = [
         "use `dp.NightlySubspace`",
     ),
     ("`dp nightly run` makes its nights", "use `dp.Nightly`"),
+    ("`dp nightly init`", "`create`"),
+    ("`dp ledger show`", "`dp.Ledger(...).show()`"),
 ];
 
 /// The error and its causes, unless the error's message already includes them, and what to do.

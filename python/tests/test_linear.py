@@ -347,6 +347,9 @@ def test_predictions_know_whose_rows_they_are_or_say_that_they_do_not(make: Any)
     own = model.predict(X, history=(X[mine], y[mine], users[mine]))
     assert np.array_equal(own, model.predict(X, history=(X[mine], y[mine], None)))
     assert np.array_equal(own, model.personalize(X[mine], y[mine]).predict(X))
+    with pytest.warns(dp.DpWarning, match="rows: 1 of 2 users have no rows in the history") as warned:
+        model.predict(X[:40], groups=users[:40], history=(X[mine], y[mine], users[mine]))
+    assert warned[0].filename == __file__
     with pytest.warns(dp.DpWarning, match="without `history` rows are predicted as those of an unknown user") as warned:
         of_groups = model.predict(X, groups=users)
     assert warned[0].filename == __file__

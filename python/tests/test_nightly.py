@@ -43,6 +43,8 @@ def test_nights_share_one_budget(tmp_path: Path, catalogue: Path) -> None:
         nights.publish(tmp_path / "published")
     with pytest.raises(dp.BadSetting, match=r"this state learns from ratings: use `dp\.Nightly`$"):
         dp.NightlySubspace(nights.path).run({"user": ["u1"], "y": [1.0]})
+    with pytest.raises(dp.DpError, match="is not the folder of a nightly state: `create` creates one"):
+        dp.Nightly(tmp_path).status()
     with pytest.raises(dp.errors.InputMissing, match="`create` makes the state"):
         dp.Nightly(tmp_path / "none").model()
     first = nights.run(ratings(300), night=0)
