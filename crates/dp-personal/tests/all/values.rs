@@ -254,6 +254,7 @@ fn no_ledger_pays_for_noise_that_anybody_can_repeat() {
         ("data", csv.as_str()),
         ("out", &out),
         ("target_col", "rating"),
+        ("metric_bound", "2"),
     ];
     let mut of_train: TrainSettings = given(&of_ratings).settings().unwrap();
     of_train.ledger = counted(&of_train.ledger);
