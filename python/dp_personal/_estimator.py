@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import logging
+import numbers
 import os
 import shutil
 import sys
@@ -19,7 +20,16 @@ from . import _html, _native, tables
 from ._json import loads
 from ._numpy import np
 from .certificate import Certificate
-from .errors import BadSetting, DpError, DpWarning, LedgerMissing, OutputExists, PrivacyWarning, not_fitted
+from .errors import (
+    BadSetting,
+    DpWarning,
+    LedgerMissing,
+    OutputExists,
+    PrivacyWarning,
+    SettingType,
+    bad_setting,
+    not_fitted,
+)
 from .ledger import NO_LEDGER, Ledger
 from .plan import Plan
 from .report import Report
@@ -98,11 +108,17 @@ class Estimator:
 
     def _given(self, **more: Any) -> Given:
         """The parameters as settings of a workflow."""
+        for name in ("epsilon", "delta"):
+            if not isinstance(getattr(self, name), numbers.Real):
+                raise bad_setting(name, getattr(self, name), "one number", SettingType)
         texts: Given = []
         for name, value in {**self.get_params(), **more}.items():
             if name in more or name not in self._not_settings:
                 texts += ((self._settings.get(name, name), text) for text in _texts(value))
         return texts
+
+    def _has_ledger(self) -> bool:
+        return self.ledger is not None and self.ledger is not NO_LEDGER
 
     def _account(self, *, in_memory: bool) -> dict[str, Any]:
         """The settings that determine how the privacy loss is counted.
@@ -131,20 +147,13 @@ class Estimator:
     def _public_files(self) -> Iterator[dict[str, str]]:
         """Public tables in memory as files, and errors with the names that things have here."""
         given = ((name, self._public_value(name), columns) for name, columns in self._public_tables.items())
-        with tables.public_files(given) as files:
+        names = {self._settings[name]: name for name in self._parameters() if name in self._settings}
+        with tables.public_files(given) as files, tables.naming_settings(names):
             try:
                 yield files
-            except DpError as error:
-                error.args = tuple(map(self._in_python, error.args))
-                if isinstance(error, LedgerMissing):
-                    error.args = (f"{error.args[0]}: `dp.Ledger.create` makes one", *error.args[1:])
+            except LedgerMissing as error:
+                error.args = (f"{error.args[0]}: `dp.Ledger.create` makes one", *error.args[1:])
                 raise
-
-    def _in_python(self, text: str) -> str:
-        """A message with the names that settings have here."""
-        for name in self._parameters():
-            text = text.replace(f"`{self._settings.get(name, name)}`", f"`{name}`")
-        return text
 
     def _public_value(self, name: str) -> Any:
         """Convert a parameter that may be a table."""
@@ -152,8 +161,7 @@ class Estimator:
 
     def _plan(self, plan: Callable[[Given], str], **more: Any) -> Plan:
         with self._public_files() as files:
-            is_counted = self.ledger is not None and self.ledger is not NO_LEDGER
-            account = self._account(in_memory=False) if is_counted else {"no_ledger": True}
+            account = self._account(in_memory=False) if self._has_ledger() else {"no_ledger": True}
             return Plan(plan(self._given(**account, **files, **more)))
 
     def _run(
@@ -172,8 +180,7 @@ class Estimator:
             given = self._given(**account, **files, **more, out=os.fspath(out), resume=resume is not None and "ledger" in account)
             logger.info("%s", fit(given, table, listener))
             self._take(out)
-            released = loads(self._files.get("report.json", b"{}").decode()).get("warnings") or []
-            listener.warnings += [text for text in released if text not in listener.warnings]
+            listener.warnings += [text for text in self._released_warnings() if text not in listener.warnings]
             listener.warnings = [tables.renamed(text, files) for text in listener.warnings]
         if self.insecure_seed is not None:
             warnings.warn("the noise was seeded: this model is NOT PRIVATE", PrivacyWarning, stacklevel=3)
@@ -194,6 +201,10 @@ class Estimator:
     def _load(self, folder: Path) -> None:  # noqa: ARG002
         """Set the attributes from a model folder."""
         self.certificate_ = Certificate(self._files["certificate.json"].decode())
+
+    def _released_warnings(self) -> list[str]:
+        """Warnings that follow from what was released."""
+        return loads(self._files.get("report.json", b"{}").decode()).get("warnings") or []
 
     def _check_is_fitted(self) -> None:
         if not self.__sklearn_is_fitted__():

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from . import _native, tables
-from .errors import DpError
 
 __all__ = ["evidence"]
 
@@ -38,12 +37,11 @@ def evidence(
     named = {"user_col": user, "item_col": item, "rating_col": rating}
     given += [(setting, name) for setting, name in named.items() if name is not None]
     given += [("feature_cols", name) for name in features or ()]
-    with tables.public_files([("items", items, ("item",))]) as files, tables.naming_columns(table, "ratings"):
+    with (
+        tables.public_files([("items", items, ("item",))]) as files,
+        tables.naming_columns(table, "ratings"),
+        tables.naming_settings(_COLUMNS),
+    ):
         if items is not None:
             given.append(("items", files.get("items") or os.fspath(items)))
-        try:
-            return Path(_native.evidence(given, table))
-        except DpError as error:
-            for setting, name in _COLUMNS.items():
-                error.args = tuple(text.replace(f"`{setting}`", f"`{name}`") for text in error.args)
-            raise
+        return Path(_native.evidence(given, table))

@@ -23,6 +23,7 @@ __all__ = [
     "OutputError",
     "OutputExists",
     "PrivacyWarning",
+    "SettingType",
     "TargetOutOfReach",
     "UnsupportedEvent",
     "bad_setting",
@@ -39,6 +40,10 @@ class BadSetting(DpError, ValueError):
 
     setting: str | None = None
     """The parameter, where one alone is at fault."""
+
+
+class SettingType(BadSetting, TypeError):
+    """A parameter of a type that cannot be used."""
 
 
 class BadInput(DpError, ValueError):
@@ -122,9 +127,9 @@ class PrivacyWarning(DpWarning):
     """A guarantee that is weaker than it appears, or none at all."""
 
 
-def bad_setting(name: str, value: object, expected: str) -> BadSetting:
-    """The error to raise for a parameter out of its range."""
-    error = BadSetting(f"{name} = {value!r}: expected {expected}")
+def bad_setting(name: str, value: object, expected: str, kind: type[BadSetting] = BadSetting) -> BadSetting:
+    """The error to raise for a parameter out of its range, or of a type that cannot be used."""
+    error = kind(f"{name} = {value!r}: expected {expected}")
     error.setting = name
     return error
 

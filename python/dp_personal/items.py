@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from . import _native
+from . import _native, tables
 from ._estimator import Estimator
 from ._json import loads
 from ._numpy import Array, Floats, np
@@ -89,7 +89,7 @@ class PrivateItemRegressor(Estimator):
         n_items, dim = self.item_vectors_.shape
         return f"{n_items} items, vectors of length {dim}"
 
-    def predict(self, vector: Any, items: Iterable[Any] | None = None) -> Floats:
+    def predict(self, vector: Any, items: Any = None) -> Floats:
         """Scores of items, all if None, for a user's vector, shortened as in training: inner products. NaN for unknown items.
 
         Computed here from released values; a score is as private as the vector.
@@ -101,4 +101,4 @@ class PrivateItemRegressor(Estimator):
         if items is None:
             return scores
         by_item = dict(zip(self.items_, scores, strict=True))
-        return np.array([by_item.get(str(item), math.nan) for item in items])
+        return np.array([by_item.get(item, math.nan) for item in tables.ids(items, "items")])

@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 
 from . import _html, _native
 from ._json import loads
+from .errors import SettingType, bad_setting
 
 __all__ = ["NO_LEDGER", "Adjacency", "Ledger", "LedgerKind"]
 
@@ -47,6 +48,8 @@ class Ledger:
     """A ledger file. This class only reads it; runs write to it."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
+        if not isinstance(path, str | os.PathLike):
+            raise bad_setting("ledger", path, "the file of a ledger", SettingType)
         self.path = Path(path)
 
     @classmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,9 +11,9 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from . import _arrays, _native, tables
-from ._estimator import Estimator, Given, Progress
+from ._estimator import Estimator, Given, Listener, Progress
 from ._numpy import Array, np
-from .errors import BadInput, BadSetting, PrivacyWarning
+from .errors import BadInput, BadSetting, DpWarning, PrivacyWarning, bad_setting
 from .plan import Plan
 
 __all__ = [
@@ -27,6 +28,8 @@ _L = TypeVar("_L", bound="_Linear")
 
 _MOST_NAMES = 20
 """In a message."""
+_ROWS = "rows"
+"""In place of `groups`: every row is one user."""
 
 
 class PersonalLinear:
@@ -109,17 +112,20 @@ class _Linear(Estimator):
     ) -> _L:
         """Learn the shared part, and pay for it in the ledger before any noise is drawn.
 
-        With `y`, `X` is a matrix of features and `groups` gives the user of each row; without `groups` each row is a
-        separate user. Without `y`, `X` is a table or the name of a file, with columns for users, target and features.
-        `progress`, `resume` and `same_data_set` are those of `PrivateRecommender.fit`.
+        With `y`, `X` is a matrix of features and `groups` gives the user of each row, or is "rows" if every row is one
+        person. Without `groups` each row counts as a person too, with a warning, and a ledger is refused: it is charged for
+        people. Without `y`, `X` is a table or the name of a file, with columns for users, target and features. `progress`,
+        `resume` and `same_data_set` are those of `PrivateRecommender.fit`.
         """
         self._check_parameters()
-        if y is None and groups is None and not _is_table(X):
+        if y is None and not _is_table(X):
             raise BadInput(f"requires y to be passed, but the target y is None: {type(self).__name__} learns from labels")
+        self._check_groups(y, groups)
         named: dict[str, Any] = {}
         table = tables.source(X, "rows") if y is None else None
         if table is None:
             table, named = self._table(X, y, groups)
+        self._warn_of_empty(table)
         with tables.naming_columns(table, "rows"):
             self._run(self._fit_json, table, progress=progress, resume=resume, data="rows", same_data_set=same_data_set, **named)
         return self
@@ -127,16 +133,42 @@ class _Linear(Estimator):
     def _check_parameters(self) -> None:
         pass
 
+    def _check_groups(self, y: Any, groups: Any) -> None:
+        """Refuse users that are said twice, or not at all where a ledger pays for them."""
+        if isinstance(groups, str) and groups != _ROWS:
+            raise bad_setting("groups", groups, f'the user of each row, or "{_ROWS}" if every row is one person')
+        if y is None:
+            if groups is not None:
+                raise BadInput("groups goes with y: of a table the users are a column, which `user` names")
+        elif groups is None:
+            if self._has_ledger():
+                raise BadSetting(
+                    f'`groups` is None, and a ledger is charged for people: give the user of each row, or groups="{_ROWS}" if '
+                    "every row is one person. Searches of scikit-learn pass groups on only after `set_fit_request(groups=True)`"
+                )
+            text = "without groups every row is a user of its own: the guarantee is for rows, not for people with several rows"
+            warnings.warn(text, PrivacyWarning, stacklevel=3)
+
+    def _warn_of_empty(self, table: str | _native.Table) -> None:
+        """Say that a column has no value in any row, so that no row is whole: before anything is paid."""
+        if isinstance(table, str) or getattr(self, "catalogue", None) is not None:
+            return
+        used = None if self.features is None else {*self.features, self.target}
+        empty = [name for name in table.empty_columns() if used is None or name in used]
+        if empty:
+            names = ", ".join(map(repr, empty[:_MOST_NAMES]))
+            text = f"no row has a value of {names}: rows are left out where one is missing, so nothing can be learned"
+            warnings.warn(text, DpWarning, stacklevel=3)
+
     def _table(self, X: Any, y: Any, groups: Any) -> tuple[_native.Table, dict[str, Any]]:
         """Rows as a table, and the settings that identify its columns."""
         array = _arrays.features(X)
         labels = self._labels(_arrays.labels(y, len(array)))
-        users = np.arange(len(array)) if groups is None else _users(groups, len(array))
-        if groups is None:
-            text = "without groups every row is a user of its own: the guarantee is for rows, not for people with several rows"
-            warnings.warn(text, PrivacyWarning, stacklevel=3)
+        by_row = groups is None or isinstance(groups, str)
+        # never the ids of people in other data of a ledger
+        users = np.array([f"row {at}" for at in range(len(array))], dtype=object) if by_row else _users(groups, len(array))
         names = _arrays.names_of(X) or [f"x{at}" for at in range(array.shape[1])]
-        user, target = self.user or ("row" if groups is None else "user"), self.target or "target"
+        user, target = self.user or ("row" if by_row else "user"), self.target or "target"
         if {user, target} & set(names) or user == target:
             raise BadInput(f"X: a column is called {user!r} or {target!r}: rename it, or set `user` and `target`")
         columns = {user: users, **dict(zip(names, array.T, strict=True)), target: labels}
@@ -198,27 +230,28 @@ class _Linear(Estimator):
         empty = {name: np.empty(0) for name in [*self._linear.columns(), self._linear.target()]}
         return self._linear.personalize(tables.of_columns(empty, "history"), None, False, False)
 
-    def _predicted(self, people: _native.People, X: Any, groups: Any) -> Array:
+    def _predicted(self, people: _native.People, X: Any, groups: Any, listener: Listener | None = None) -> Array:
         """The models' output for each row: a value, or the probability of the second class."""
-        names = self._linear.columns()
-        if groups is None and _is_table(X) and not hasattr(X, "__array__"):
+        names, listener = self._linear.columns(), listener or Listener(progress=False)
+        if groups is None and _is_read_as_table(X):
             table = tables.source(X, "rows")
             with tables.naming_columns(table, "rows"):
-                return np.array(self._linear.predict(people, table, None))
+                return np.array(self._linear.predict(people, table, None, listener))
         array = self._matrix(X)
         is_whole = np.isfinite(array).all(axis=1)
         columns = dict(zip(names, array[is_whole].T, strict=True))
         users = _users(groups, len(array))
         rows, user = _with_users(columns, None if users is None else users[is_whole], "rows")
         predicted = np.full(len(array), np.nan)
-        predicted[is_whole] = self._linear.predict(people, rows, user)
+        predicted[is_whole] = self._linear.predict(people, rows, user, listener)
         return predicted
 
     def predict(self, X: Any, *, groups: Any = None, history: tuple[Any, Any, Any] | None = None) -> Array:
         """A prediction for each row; NaN, or the first class for classifiers, if a feature is missing.
 
         No training data are stored: without `history`, rows are predicted as those of an unknown user. `history` is
-        `(X, y, groups)`, labelled rows of users, and `groups` gives the user of each row to predict.
+        `(X, y, groups)`, labelled rows of users, and `groups` gives the user of each row to predict; it may be left out if
+        the history is of one user.
         """
         return self._answers(self._scores(X, groups, history))
 
@@ -227,7 +260,16 @@ class _Linear(Estimator):
         if history is not None and not (isinstance(history, (tuple, list)) and len(history) == len(("X", "y", "groups"))):
             raise BadInput("history is (X, y, groups): features, labels and users of the labelled rows")
         people = self._nobody() if history is None else self._people(*history)
-        return self._predicted(people, X, groups)
+        if groups is None and not _is_read_as_table(X) and len(people.models()) > 1:
+            raise BadInput("history has the rows of several users: give the user of each row to predict as `groups`")
+        listener = Listener(progress=False)
+        predicted = self._predicted(people, X, groups, listener)
+        if history is None:
+            unknown = "without `history` rows are predicted as those of an unknown user, whatever `groups`"
+            listener.warnings = [f"no training data are kept: {unknown}"] if groups is not None else []
+        for text in listener.warnings:
+            warnings.warn(text, DpWarning, stacklevel=3)
+        return predicted
 
     def _labels(self, y: Array) -> Array:
         return _arrays.numbers(y, "y")
@@ -247,6 +289,26 @@ class _Linear(Estimator):
         true = self._labels(_arrays.labels(y, len(predicted)))
         errors, spread = true - predicted, true - np.mean(true)
         return float(1.0 - (errors @ errors) / (spread @ spread))
+
+    def set_fit_request(self: _L, *, groups: bool | str | None = True) -> _L:
+        """Ask the searches and pipelines of scikit-learn, with its metadata routing enabled, to pass `groups` to `fit`."""
+        request = self._no_request()
+        request.fit.add_request(param="groups", alias=groups)
+        self._metadata_request = request  # `clone` copies an attribute of this name
+        return self
+
+    def get_metadata_routing(self) -> Any:
+        """What scikit-learn's metadata routing passes to `fit`."""
+        if hasattr(self, "_metadata_request"):
+            return copy.deepcopy(self._metadata_request)
+        request = self._no_request()
+        request.fit.add_request(param="groups", alias=None)
+        return request
+
+    def _no_request(self) -> Any:
+        from sklearn.utils.metadata_routing import MetadataRequest
+
+        return MetadataRequest(owner=type(self).__name__)
 
     def __sklearn_tags__(self) -> Any:
         from sklearn.utils import InputTags, RegressorTags, Tags, TargetTags
@@ -292,8 +354,8 @@ class _Classifier(_Linear):
     def _labels(self, y: Array) -> Array:
         return _arrays.in_classes(y, self.classes)
 
-    def _predicted(self, people: _native.People, X: Any, groups: Any) -> Array:
-        scores = super()._predicted(people, X, groups)
+    def _predicted(self, people: _native.People, X: Any, groups: Any, listener: Listener | None = None) -> Array:
+        scores = super()._predicted(people, X, groups, listener)
         if not isinstance(self.class_weight, Mapping):
             return scores
         no, yes = (self.class_weight.get(name, 1.0) for name in self.classes)
@@ -383,6 +445,11 @@ class _Federated(_Linear):
     validation_share: float | None = None
     loss_range: float | None = None
 
+    def _load(self, folder: Path) -> None:
+        super()._load(folder)
+        self.alpha_: float | None = self._linear.alpha()
+        """The ratio of global to local steps: 0 for models of each user alone, infinite for one that all users share."""
+
     def _plan_json(self, given: Given) -> str:
         return _native.federate_plan(given)
 
@@ -420,6 +487,11 @@ def _is_table(X: Any) -> bool:
     return hasattr(X, "__arrow_c_stream__") or isinstance(X, str | os.PathLike | Mapping | _native.Table)
 
 
+def _is_read_as_table(X: Any) -> bool:
+    """Whether rows to predict keep their user column, if they have one."""
+    return _is_table(X) and not hasattr(X, "__array__")
+
+
 def _with_users(columns: dict[str, Array], users: Array | None, name: str) -> tuple[_native.Table, str | None]:
     """A table of columns, with a user column if the users are known, and its name."""
     if users is None:
@@ -432,6 +504,8 @@ def _users(groups: Any, n_rows: int) -> Array | None:
     """The user of each row."""
     if groups is None:
         return None
+    if isinstance(groups, str):
+        raise bad_setting("groups", groups, "the user of each row")
     users = tables.id_column(groups, "groups")
     _arrays.same_length("groups", users, n_rows)
     return users

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from . import _html, _native, tables
 from ._estimator import Listener
 from ._json import loads
-from .errors import BadInput, DpError, DpWarning
+from .errors import BadInput, DpError, DpWarning, InputMissing
 from .linear import PrivatePersonalRegressor, bounds_table
 from .recommender import PrivateRecommender
 
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 __all__ = ["Nightly", "NightlySubspace"]
 
 logger = logging.getLogger("dp_personal")
+
+_NAMES = {"user_col": "user", "item_col": "item", "rating_col": "rating", "target_col": "target"}
+"""What settings of the command line are called here."""
 
 
 def _given(lists: Mapping[str, Iterable[object]] | None = None, **settings: Any) -> _Given:
@@ -57,7 +60,7 @@ class _Nights:
         They add nothing to later nights, even if records of theirs appear again. A tombstone of each is kept under the
         secret key, and `internal-erasures.csv` has the time and the number of ids.
         """
-        listed = tables.ids([users] if isinstance(users, str) else users, "users")
+        listed = tables.ids(users, "users")
         given = _given(state=os.fspath(self.path), lists={"users": listed})
         json, _ = _native.nightly_erase(given)
         return int(loads(json)["n_erased"])
@@ -90,13 +93,16 @@ class _Nights:
         return _html.card(type(self).__name__, self.path.name, facts)
 
     def _model_folder(self) -> Path:
+        if not self.path.is_dir():
+            raise InputMissing(f"{self.path} does not exist: `create` makes the state of nights")
         folder = self.path / "model"
         if not folder.is_dir():
             raise BadInput(f"{self.path} has no model yet: run a night")
         return folder
 
     def _begin(self, init: Callable[[_Given], tuple[str, str]], given: _Given) -> None:
-        _, text = init(given)
+        with tables.naming_settings(_NAMES):
+            _, text = init(given)
         logger.info("%s", text)
 
     def _release(
@@ -105,7 +111,7 @@ class _Nights:
         """Make a night's release; what was made."""
         listener = Listener(progress=False)
         table = tables.source(data, name)
-        with tables.naming_columns(table, name):
+        with tables.naming_columns(table, name), tables.naming_settings(_NAMES):
             json, text = run(given, table, listener)
         logger.info("%s", text)
         for warning in listener.warnings:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Iterable, Sequence
+import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +15,7 @@ from . import _native, tables
 from ._estimator import Estimator, Progress
 from ._json import loads
 from ._numpy import Array, Floats, np
-from .errors import bad_setting
+from .errors import DpWarning, SettingType, bad_setting
 from .plan import Plan
 
 __all__ = [
@@ -53,6 +54,18 @@ class SimilarItem(NamedTuple):
     """Standard deviation of `cosine` that is due to the noise; None where standard errors are not known."""
 
 
+def _count(k: Any) -> int:
+    """How many items are wanted."""
+    expected = "a whole number, 1 or above"
+    try:
+        n = operator.index(k)
+    except TypeError:
+        raise bad_setting("k", k, expected, SettingType) from None
+    if n < 1:
+        raise bad_setting("k", k, expected)
+    return n
+
+
 class PriorVotes(NamedTuple):
     """The released outcome of the users' vote on the taste factors of a prior."""
 
@@ -77,13 +90,13 @@ class Personalized:
         model with standard errors of its factors: ratings by the methods auto, pooled, biases and am-ssp, and likes by auto,
         pooled and popularity. `docs/reference/dp-recommend.md` says what the intervals cover.
         """
-        if operator.index(k) < 1:
-            raise bad_setting("k", k, "a whole number, 1 or above")
-        best = self._own.recommend(k, rank_by)
+        if rank_by not in ("score", "lower"):
+            raise bad_setting("rank_by", rank_by, '"score" or "lower"')
+        best = self._own.recommend(_count(k), rank_by == "lower")
         return [Recommendation(item, score, title, interval) for item, title, score, interval in best]
 
-    def predict(self, items: Iterable[Any]) -> Floats:
-        """Predicted ratings, or scores; NaN for an item that the model does not know."""
+    def predict(self, items: Any) -> Floats:
+        """Predicted ratings, or scores, of ids of items (text or a whole number is one id); NaN for an unknown item."""
         return np.array(self._own.predict(tables.ids(items, "items")))
 
     @property
@@ -185,14 +198,18 @@ class _Ratings(Estimator):
     ) -> _R:
         """Learn item factors from ratings, and pay for them in the ledger before any noise is drawn.
 
-        `ratings` is a table with a row for each rating, the name of a file, or a matrix of users by items (of a sparse
-        one the stored entries, of a dense one those that are not NaN). `progress` reports each release: True writes to
-        stderr, a function is called with the number of releases made and the total. `resume` names a folder for the
-        run: a run that was interrupted, for example by Ctrl-C, continues from there with what it had released and paid.
-        `same_data_set` declares that these are the ledger's data although few of its users are among them, because they
-        were renamed or left.
+        `ratings` is a table with a row for each rating, the name of a file, or a matrix of users by items: of a sparse
+        one the stored entries, of a dense one, such as a numpy array with two dimensions, those that are not NaN. An array
+        whose columns are users, items and ratings is not a table: give the data frame that it came from. `progress` reports
+        each release: True writes to stderr, a function is called with the number of releases made and the total. `resume`
+        names a folder for the run: a run that was interrupted, for example by Ctrl-C, continues from there with what it had
+        released and paid. `same_data_set` declares that these are the ledger's data although few of its users are among
+        them, because they were renamed or left.
         """
         is_matrix = tables.is_matrix(ratings)
+        if is_matrix and ratings.shape[1] == len(self._names()):
+            text = "a matrix is users by items, and this one has 3 items: if its columns are user, item and rating, give a table"
+            warnings.warn(text, DpWarning, stacklevel=2)
         data = tables.of_matrix(ratings, self._names(), "ratings") if is_matrix else tables.source(ratings, "ratings")
         named = dict(zip(("user", "item", "rating"), self._names(), strict=True)) if is_matrix else {}
         with tables.naming_columns(data, "ratings"):
@@ -225,7 +242,7 @@ class _Ratings(Estimator):
         self._check_is_fitted()
         if str(item) not in self.items_:
             raise bad_setting("item", item, "an id of an item of the model (`items_`)")
-        near = self._factors.nearest(self.items_.index(str(item)), k)
+        near = self._factors.nearest(self.items_.index(str(item)), _count(k))
         return [SimilarItem(self.items_[at], cosine, self.titles_[at], stddev) for at, cosine, stddev in near]
 
     def _learned(self) -> str:
@@ -313,6 +330,14 @@ class PrivateRecommender(_Ratings):
         votes = loads(self._files.get("report.json", b"{}").decode()).get("prior_votes")
         self.prior_votes_: PriorVotes | None = PriorVotes(**votes) if votes else None
         """The outcome of the users' vote on the taste factors of `prior`; None if they did not vote."""
+
+    def _released_warnings(self) -> list[str]:
+        no_tastes = self._factors.no_tastes()
+        released = super()._released_warnings()
+        if no_tastes is None or self.dim is not None or self.method in ("am-ssp", "biases", "popularity"):
+            return released
+        more = "More users or a larger epsilon would allow them; `dim=3` would learn two taste factors anyway, mostly from noise"
+        return [*released, f"{no_tastes}. {more}"]
 
     def _learned(self) -> str:
         votes = self.prior_votes_

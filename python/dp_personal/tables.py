@@ -17,7 +17,7 @@ from typing import Any, cast
 
 from . import _native
 from ._numpy import Array, np
-from .errors import BadInput, DpError
+from .errors import BadInput, BadSetting, DpError
 
 __all__: list[str] = []
 
@@ -118,9 +118,11 @@ _IDS = (
 )
 
 
-def ids(values: Iterable[Any], name: str) -> list[str]:
-    """Ids as text; `name` is what they are called in errors."""
-    found = list(values)
+def ids(values: Any, name: str) -> list[str]:
+    """Ids as text, of which text or a whole number is one; `name` is what they are called in errors."""
+    if not isinstance(values, Iterable) and not _is_id(values):
+        raise BadInput(f"{name}: expected ids, found {type(values).__name__}")
+    found = [values] if _is_id(values) else list(values)
     if not all(map(_is_id, found)):
         raise BadInput(f"{name}: {_IDS}")
     return [str(value) for value in found]
@@ -142,6 +144,22 @@ def naming_columns(table: str | _native.Table, name: str) -> Iterator[None]:
     except BadInput as error:
         if isinstance(table, _native.Table) and error.source == name:
             error.args = (_with_column(error, name, table.column_names()), *error.args[1:])
+        role = str(error).partition(" column not found")[0].rpartition(" ")[2]
+        if role in ("user", "item", "rating", "target"):
+            error.args = (f"{error}\nhint: if it has another name, give it as `{role}`", *error.args[1:])
+        raise
+
+
+@contextlib.contextmanager
+def naming_settings(names: Mapping[str, str]) -> Iterator[None]:
+    """Give settings in errors the names that they have here."""
+    try:
+        yield
+    except DpError as error:
+        for setting, name in names.items():
+            error.args = tuple(text.replace(f"`{setting}`", f"`{name}`") for text in error.args)
+        if isinstance(error, BadSetting) and error.setting is not None:
+            error.setting = names.get(error.setting, error.setting)
         raise
 
 

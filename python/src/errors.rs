@@ -6,6 +6,7 @@ use std::io::ErrorKind as IoKind;
 use dp_personal::accounting::Error as AccountingError;
 use dp_personal::data::Error as DataError;
 use dp_personal::error::{Error, ErrorKind};
+use dp_personal::multitask::Error as TrainingError;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
@@ -83,7 +84,23 @@ fn class_of(error: &Error) -> &'static str {
     }
 }
 
-/// The error and its causes, unless the error's message already includes them.
+/// Messages of commands, and what they are here.
+const IN_PYTHON: [(&str, &str); 6] = [
+    (
+        "run the same command with `resume`",
+        "call `fit` with the same `resume`",
+    ),
+    ("`dp nightly run`, or `run-rows`, makes", "`run` makes"),
+    (
+        "`dp nightly run-rows` makes its nights",
+        "use `dp.NightlySubspace`",
+    ),
+    ("`dp nightly run` makes its nights", "use `dp.Nightly`"),
+    ("`dp nightly init`", "`create`"),
+    ("`dp ledger show`", "`dp.Ledger(...).show()`"),
+];
+
+/// The error and its causes, unless the error's message already includes them, and what to do.
 fn message(error: &Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -94,7 +111,52 @@ fn message(error: &Error) -> String {
         }
         source = cause.source();
     }
-    text
+    for (command, here) in IN_PYTHON {
+        text = text.replace(command, here);
+    }
+    match hint(innermost(error)) {
+        Some(hint) => format!("{text}\nhint: {hint}"),
+        None => text,
+    }
+}
+
+/// What to do about an error, if its message does not say so in the words of Python.
+fn hint(error: &Error) -> Option<String> {
+    let text = match error {
+        Error::OtherUsers { .. } => {
+            "each data set has its own ledger: name the one for these data; if this is the same data and the users were renamed, or \
+             most of them left, give `same_data_set=True`"
+        }
+        Error::Binding { .. } => {
+            "if the other files cannot be restored and you are sure that these are the ledger's data, `same_data_set=True` binds it to \
+             them again"
+        }
+        Error::LedgerCut { .. } => {
+            "restore the newest copy of the ledger, with its .key and .users files; if it is lost, `dp.Ledger(...).accept_rollback()` \
+             lets runs use this one"
+        }
+        Error::GaussianLedger { .. } => {
+            "`dp.Ledger.create(..., kind=\"mixed\")` makes a ledger that counts both, and `dp ledger upgrade --kind mixed` on the \
+             command line converts this one; nothing is chosen if `alpha_grid` is one ratio, as in `alpha_grid=[1.0]`"
+        }
+        Error::Accounting(AccountingError::SamplerAllowance { .. })
+        | Error::Training(TrainingError::Accounting(AccountingError::SamplerAllowance {
+            ..
+        })) => {
+            "exact noise sampling uses up a tiny part of delta, and this needs more than that: choose a smaller epsilon or a larger delta"
+        }
+        Error::Accounting(AccountingError::LedgerMismatch {
+            field: "data_set",
+            found,
+            ..
+        }) => {
+            return Some(format!(
+                "one ledger counts one data set: if this is a newer version of the same data, give `data_set={found:?}`"
+            ));
+        }
+        _ => return None,
+    };
+    Some(text.to_owned())
 }
 
 /// Source, line and column that a reader error names.

@@ -89,6 +89,11 @@ impl Linear {
         self.0.inputs().names().collect()
     }
 
+    /// The ratio of global to local steps, for models learned in rounds.
+    fn alpha(&self) -> Option<f64> {
+        self.0.alpha()
+    }
+
     fn target(&self) -> &str {
         &self.0.inputs().target.name
     }
@@ -114,17 +119,18 @@ impl Linear {
         people.raise(py).map(People)
     }
 
+    /// The listener is told of users without history.
     fn predict(
         &self,
         py: Python<'_>,
         people: &People,
         rows: AnyTable<'_>,
         user: Option<&str>,
+        listener: Listener<'_>,
     ) -> PyResult<Vec<f64>> {
         let source = rows.source();
-        let rows = py.detach(|| self.0.predict(&people.0, source, user));
-        let rows = rows.raise(py)?.into_iter();
-        Ok(rows.map(|(_, value)| value).collect())
+        let rows = run(py, &listener, |_| self.0.predict(&people.0, source, user))?;
+        Ok(rows.into_iter().map(|(_, value)| value).collect())
     }
 }
 

@@ -11,7 +11,7 @@ use dp_personal::data::{RatingsColumns, TableSource};
 use dp_personal::settings::TrainSettings;
 use dp_personal::workflows::recommend::{OwnTastes, Recommender};
 use dp_personal::workflows::train::{plan, train};
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
 
@@ -44,7 +44,7 @@ fn train_fit(
     let mut settings: TrainSettings = given(settings).settings().raise(py)?;
     settings.ratings = ratings.source();
     let outcome = run(py, &listener, |watch| train(&settings, watch))?;
-    Ok(outcome.summary)
+    Ok(outcome.summary.replace("--dim 3", "`dim=3`"))
 }
 
 /// Released item factors.
@@ -83,6 +83,11 @@ impl Factors {
     /// Number of learned taste factors.
     fn n_tastes(&self) -> usize {
         self.0.factors().n_tastes()
+    }
+
+    /// Why there are none, if there are none.
+    fn no_tastes(&self) -> Option<&str> {
+        self.0.no_tastes()
     }
 
     /// Number, cosine and its standard deviation of the items nearest to one, most similar first;
@@ -171,16 +176,12 @@ struct Own {
 
 #[pymethods]
 impl Own {
-    /// Id, title, score and interval of the best items.
-    fn recommend(&self, py: Python<'_>, k: usize, rank_by: &str) -> PyResult<Vec<Item>> {
-        let best = match rank_by {
-            "score" => py.detach(|| self.model.recommend(&self.own, k)),
-            "lower" => py.detach(|| self.model.recommend_by_lower(&self.own, k)),
-            _ => {
-                let text = format!("rank_by is {rank_by:?}; expected \"score\" or \"lower\"");
-                return Err(PyValueError::new_err(text));
-            }
-        };
+    /// Id, title, score and interval of the best items, by the lower ends of their intervals or by score.
+    fn recommend(&self, py: Python<'_>, k: usize, by_lower: bool) -> PyResult<Vec<Item>> {
+        let best = py.detach(|| match by_lower {
+            true => self.model.recommend_by_lower(&self.own, k),
+            false => self.model.recommend(&self.own, k),
+        });
         let best = best.raise(py)?.into_iter();
         Ok(best
             .map(|item| {

@@ -308,3 +308,96 @@ def test_columns_are_matched_by_name() -> None:
     history = turned[:30], y[:30], groups[:30]
     assert np.array_equal(model.predict(turned[:5], groups=groups[:5], history=history), expected)
     assert np.array_equal(model.personalize(turned[:20], y[:20]).coef_, model.personalize(X[:20], y[:20]).coef_)
+
+
+def test_a_ledger_pays_for_people_and_not_for_rows(tmp_path: Path) -> None:
+    X, y, users = rows()
+    ledger = dp.Ledger.create(tmp_path / "rows.ledger", epsilon=40.0, delta=1e-5)
+    model = ESTIMATORS[0]().set_params(ledger=ledger)
+    with pytest.raises(dp.BadSetting, match=r'`groups` is None, and a ledger is charged for people.*groups="rows"'):
+        model.fit(X[:200], y[:200])
+    with pytest.raises(dp.BadSetting, match="groups = 'people': expected the user of each row"):
+        model.fit(X[:200], y[:200], groups="people")
+    assert ledger.as_dict()["n_releases"] == 0
+    model.set_params(epsilon=2.0).fit(X[:200], y[:200], groups="rows")
+    # people whose ids are the numbers of these rows are other people
+    with pytest.raises(dp.LedgerError, match="users match") as raised:
+        model.fit(X[:200], y[:200], groups=np.arange(200))
+    assert "`same_data_set=True`" in str(raised.value)
+    frame = pl.DataFrame({"user": users, **{f"x{at}": X[:, at] for at in range(N_FEATURES)}, "target": y})
+    with pytest.raises(dp.BadInput, match="groups goes with y"):
+        model.fit(frame, groups=users)
+
+
+@pytest.mark.parametrize("make", ESTIMATORS)
+def test_predictions_know_whose_rows_they_are_or_say_that_they_do_not(make: Any) -> None:
+    X, y, users = rows()
+    model = make()
+    y = labels_for(model, y)
+    model.fit(X, y, groups=users)
+    history = (X, y, users)
+    for call in (
+        lambda: model.predict(X, history=history),
+        lambda: model.score(X, y, history=history),
+        lambda: model.predict(X, groups="rows", history=history),
+    ):
+        with pytest.raises(dp.DpError, match="the user of each row"):
+            call()
+    mine = users == 0
+    own = model.predict(X, history=(X[mine], y[mine], users[mine]))
+    assert np.array_equal(own, model.predict(X, history=(X[mine], y[mine], None)))
+    assert np.array_equal(own, model.personalize(X[mine], y[mine]).predict(X))
+    with pytest.warns(dp.DpWarning, match="rows: 1 of 2 users have no rows in the history") as warned:
+        model.predict(X[:40], groups=users[:40], history=(X[mine], y[mine], users[mine]))
+    assert warned[0].filename == __file__
+    with pytest.warns(dp.DpWarning, match="without `history` rows are predicted as those of an unknown user") as warned:
+        of_groups = model.predict(X, groups=users)
+    assert warned[0].filename == __file__
+    assert np.array_equal(of_groups, model.predict(X))
+
+
+def test_one_epsilon_is_meant() -> None:
+    X, y, users = rows()
+    for make in ESTIMATORS:
+        for setting in ({"epsilon": [0.5, 1.0]}, {"delta": (1e-5,)}):
+            model = make().set_params(**setting)
+            for call in (model.plan, lambda model=model: model.fit(X, labels_for(model, y), groups=users)):
+                with pytest.raises(dp.BadSetting, match="expected one number") as raised:
+                    call()
+                assert raised.value.setting == next(iter(setting))
+    with pytest.raises(dp.BadSetting, match="`rank`: takes one value"):
+        ESTIMATORS[0]().set_params(rank=[1, 2]).plan()
+
+
+def test_columns_without_values_are_a_warning_before_anything_is_paid(tmp_path: Path) -> None:
+    X, y, users = rows()
+    X[:, 2] = np.nan
+    ledger = dp.Ledger.create(tmp_path / "rows.ledger", epsilon=40.0, delta=1e-5)
+    model = ESTIMATORS[0]().set_params(ledger=ledger)
+    names = [f"x{at}" for at in range(N_FEATURES)]
+    frame = pl.DataFrame({"user": users, **dict(zip(names, X.T, strict=True)), "target": y}).with_columns(
+        pl.col("x2").fill_nan(None)
+    )
+    for call in (lambda: model.fit(X, y, groups=users), lambda: model.fit(frame), lambda: model.fit(frame.to_pandas())):
+        with pytest.raises(dp.DpWarning, match="no row has a value of 'x2'"):  # warnings are errors here
+            call()
+    assert ledger.as_dict()["n_releases"] == 0
+    model.set_params(ledger=dp.NO_LEDGER, features=["x0", "x1", "x3"]).fit(frame)
+
+
+def test_settings_that_exclude_each_other_are_refused_as_on_the_command_line() -> None:
+    X, y, users = rows()
+    personal, federated = ESTIMATORS[0](), ESTIMATORS[2]()
+
+    def refused(model: Any, text: str, **params: Any) -> None:
+        model.set_params(**params)
+        for call in (model.plan, lambda: model.fit(X, y, groups=users)):
+            with pytest.raises(dp.BadSetting, match=text):
+                call()
+        model.set_params(**dict.fromkeys(params))
+
+    refused(personal, "`release_metrics`: cannot be used with `no_split`", release_metrics=0.1, no_split=True)
+    for held_out in ({"test_share": 0.1}, {"held_out_users": 0.1}, {"split_seed": 1}):
+        refused(personal, "`no_split`: cannot be used with", **held_out, no_split=True)
+    refused(federated, "`no_split`: cannot be used with `test_share`", test_share=0.1, no_split=True)
+    refused(federated, "`metric_bound`: needs `release_metrics`", metric_bound=1.0)

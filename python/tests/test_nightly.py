@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -38,8 +37,16 @@ def test_nights_share_one_budget(tmp_path: Path, catalogue: Path) -> None:
     nights = dp.Nightly.create(
         tmp_path / "state", items=catalogue, lifetime_epsilon=5.0, delta=1e-5, rating_range=(1, 5), horizon=30
     )
-    with pytest.raises(dp.BadInput):
+    with pytest.raises(dp.BadInput, match="has no model yet: run a night"):
         nights.model()
+    with pytest.raises(dp.BadSetting, match="there is no model to publish yet: `run` makes the first night"):
+        nights.publish(tmp_path / "published")
+    with pytest.raises(dp.BadSetting, match=r"this state learns from ratings: use `dp\.Nightly`$"):
+        dp.NightlySubspace(nights.path).run({"user": ["u1"], "y": [1.0]})
+    with pytest.raises(dp.DpError, match="is not the folder of a nightly state: `create` creates one"):
+        dp.Nightly(tmp_path).status()
+    with pytest.raises(dp.errors.InputMissing, match="`create` makes the state"):
+        dp.Nightly(tmp_path / "none").model()
     first = nights.run(ratings(300), night=0)
     assert first["made_now"]
     assert first["n_nights"] == 1
@@ -81,7 +88,9 @@ def test_columns_are_named_once_for_all_nights(tmp_path: Path, catalogue: Path) 
     nights.run(table.set_axis(["person", "film", "stars"], axis=1), night=0)
     with pytest.raises(dp.BadInput, match="looked for person"):
         nights.run(table, night=1)
-    nights.run(table, night=1, user="user", item="item", rating="rating")
+    with pytest.raises(dp.BadSetting, match="`user`: on earlier nights a user was"):
+        nights.run(table, night=1, user="user", item="item", rating="rating")
+    nights.run(table.rename(columns={"user": "person"}), night=1, item="item", rating="rating")
 
 
 def test_a_night_that_has_passed_is_refused(tmp_path: Path, catalogue: Path) -> None:
@@ -169,7 +178,7 @@ def test_nights_of_rows(tmp_path: Path) -> None:
     assert nights.run(rows, night=0)["n_nights"] == 1
     assert nights.run(rows, night=2)["n_nights"] == 2
     assert not nights.run(rows, night=2)["made_now"]
-    with pytest.raises(dp.BadSetting, match="run-rows"):
+    with pytest.raises(dp.BadSetting, match=r"learns from labelled rows: use `dp\.NightlySubspace`$"):
         dp.Nightly(nights.path).run({"user": ["u"], "item": ["i"], "rating": [1.0]}, night=4)
     assert nights.erase(["u1"]) == 1
     model = nights.model()
@@ -187,12 +196,3 @@ def test_nights_of_rows(tmp_path: Path) -> None:
     with pytest.raises(dp.BadSetting):
         dp.NightlySubspace.create(tmp_path / "other", lifetime_epsilon=-1.0, **rest)
     assert not (tmp_path / "other").exists()
-
-
-def test_the_readme_runs(tmp_path: Path, catalogue: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    readme = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
-    [text] = re.findall(r"^## Every night\n.*?^```python\n(.*?)^```$", readme, flags=re.M | re.S)
-    monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = {"dp": dp, "ratings": ratings(200)}
-    exec(text, names)
-    assert (tmp_path / "to-publish" / "certificate.json").is_file()

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
 import pytest
 
 import dp_personal as dp
@@ -51,25 +50,6 @@ def test_a_catalogue_of_other_items_is_a_warning(recommender: dp.PrivateRecommen
         others.fit(ratings)
 
 
-def section(title: str) -> str:
-    """The Python of a section."""
-    [text] = re.findall(rf"^## {title}\n.*?^```python\n(.*?)^```$", README.read_text(encoding="utf-8"), flags=re.M | re.S)
-    return str(text)
-
-
-def test_the_readme_recommends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ratings: Ratings) -> None:
-    monkeypatch.chdir(tmp_path)
-    items = [f"item-{item}" for item in range(12)]
-    frame = pl.DataFrame({"user_id": ratings["user_id"], "item_id": np.array(items)[ratings["item"]], "stars": ratings["stars"]})
-    frame.write_parquet("ratings.parquet")
-    pl.DataFrame({"item": items}).write_parquet("items.parquet")
-    names: dict[str, Any] = {"my_history": {"item-1": 5.0, "item-3": 2.0}}
-    exec(section("Recommend"), names)
-    assert isinstance(names["model"], dp.PrivateRecommender)
-    assert Path("report.html").exists()
-    exec(section("Serve with faiss, or a vector column").replace("import faiss\n", ""), {**names, "faiss": Faiss})
-
-
 class Faiss:
     """As much of faiss as the README uses."""
 
@@ -87,12 +67,29 @@ class Faiss:
             return np.take_along_axis(scores, order, axis=1), order
 
 
-def test_the_readme_learns_from_rows_of_users() -> None:
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-1, 1, (400, 3))
-    y = np.clip(5 + X @ [1.0, 2.0, 0.5], 0, 10)
-    user_ids = np.repeat(np.arange(40), 10)
-    names: dict[str, Any] = {"X": X, "y": y, "user_ids": user_ids, "X_mine": X[:5], "y_mine": y[:5], "X_new": X[5:9]}
-    names |= {"ids": user_ids[5:9], "X_old": X[:5], "y_old": y[:5], "ids_old": user_ids[:5], "dp": dp}
-    exec(section("Labelled rows"), names)
-    assert names["model"].n_features_in_ == 3
+@pytest.mark.filterwarnings("ignore::dp_personal.DpWarning")
+def test_the_readme_runs_in_order_from_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "faiss", Faiss)
+    blocks = re.findall(r"^```python\n(.*?)^```$", README.read_text(encoding="utf-8"), flags=re.M | re.S)
+    assert len(blocks) == 5
+    names: dict[str, Any] = {}
+    for block in blocks:
+        exec(compile(block, "README.md", "exec"), names)
+    assert Path("report.html").exists()
+    assert isinstance(names["tonight"], dp.PrivateRecommender)
+    assert len(names["frame"]) == 150
+    assert names["rows"].n_features_in_ == 3
+
+
+def test_the_readme_names_every_fitted_attribute(recommender: dp.PrivateRecommender, ratings: Ratings) -> None:
+    X, users = np.random.default_rng(0).uniform(-1, 1, (200, 2)), np.repeat(np.arange(20), 10)
+    linear = {"ledger": dp.NO_LEDGER, "feature_range": (-1, 1)}
+    personal = dp.PrivatePersonalClassifier(**linear).fit(X, X[:, 0] > 0, groups=users)
+    federated = dp.PrivateFederatedRegressor(**linear, n_rounds=2, alpha_grid=[0.5]).fit(X, X[:, 0], groups=users)
+    assert federated.alpha_ == 0.5
+    assert (personal.shared_.shape, federated.shared_.shape) == ((3, 1), (1, 3))
+    table = README.read_text(encoding="utf-8").partition("## What fitted estimators have")[2].partition("\n## ")[0]
+    for model in (recommender.fit(ratings), personal, federated):
+        fitted = {name for name in vars(model) if name.endswith("_") and not name.startswith("_")}
+        assert [name for name in sorted(fitted) if f"`{name}`" not in table] == []

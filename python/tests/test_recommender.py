@@ -555,3 +555,81 @@ def test_the_nearest_items_are_those_of_the_factors_above_their_noise(
     assert shown > 0
     with pytest.raises(dp.BadSetting, match="an id of an item"):
         recommender.nearest("nothing")
+
+
+def test_seeded_noise_is_not_charged_to_a_ledger(tmp_path: Path, recommender: dp.PrivateRecommender, ratings: Ratings) -> None:
+    ledger = dp.Ledger.create(tmp_path / "ratings.ledger", epsilon=4.0, delta=1e-5)
+    with pytest.raises(dp.BadSetting, match="`insecure_seed`: cannot be used with `ledger`") as raised:
+        recommender.set_params(ledger=ledger, insecure_seed=1).fit(ratings)
+    assert raised.value.setting == "insecure_seed"
+    assert ledger.as_dict()["n_releases"] == 0
+
+
+@pytest.mark.parametrize(
+    ("params", "text"),
+    [
+        ({"no_split": True, "release_metrics": 0.1}, "`release_metrics`: cannot be used with `no_split`"),
+        ({"no_split": True, "split_seed": 1}, "`no_split`: cannot be used with `split_seed`"),
+        ({"prior": {"item": ["1"], "x": [1.0]}, "opt_in": ["1"]}, "`opt_in`: cannot be used with `prior`"),
+        ({"prior_is_public": True}, "`prior_is_public`: needs `prior`"),
+        ({"rating_range": (1, 5), "label_center": 3.0}, "`rating_range`: cannot be used with `label_center`"),
+        ({"rating_range": (1, 5), "label_bound": 3.0}, "`rating_range`: cannot be used with `label_bound`"),
+        ({"rating_range": (1, 5), "scale_share": 0.1}, "`rating_range`: cannot be used with `scale_share`"),
+        ({"metric_bound": 1.0}, "`metric_bound`: needs `release_metrics`"),
+        ({"scratch": "here"}, "`scratch`: needs `memory`"),
+        ({"catalogue": ["1"]}, "`item_ids_are_public`: cannot be used with `catalogue`"),
+        ({"dim": [2, 3]}, "`dim`: takes one value"),
+    ],
+)
+def test_settings_that_exclude_each_other_are_refused(
+    recommender: dp.PrivateRecommender, ratings: Ratings, params: dict[str, Any], text: str
+) -> None:
+    recommender.set_params(**params)
+    for call in (recommender.plan, lambda: recommender.fit(ratings)):
+        with pytest.raises(dp.BadSetting, match=text):
+            call()
+
+
+def test_what_is_of_the_wrong_type_is_a_dp_error(recommender: dp.PrivateRecommender, ratings: Ratings) -> None:
+    model = recommender.fit(ratings)
+    me = model.personalize({1: 5.0, 3: 2.0})
+    for kind, call in {
+        TypeError: [lambda: me.recommend(2.5), lambda: model.nearest(1, k="x"), lambda: dp.Ledger(True)],
+        ValueError: [lambda: me.recommend(rank_by="x"), lambda: me.predict(2.5), lambda: model.nearest(1, k=0)],
+    }.items():
+        for wrong in call:
+            with pytest.raises(dp.DpError) as raised:
+                wrong()
+            assert isinstance(raised.value, kind)
+    with pytest.raises(dp.BadSetting, match="ledger = True: expected the file of a ledger"):
+        model.set_params(ledger=True).fit(ratings)
+    # text and whole numbers are one id
+    assert np.array_equal(me.predict("10"), me.predict(["10"]), equal_nan=False)
+    assert np.array_equal(me.predict(10), me.predict(["10"]))
+
+
+def test_errors_say_what_to_do(tmp_path: Path, recommender: dp.PrivateRecommender, ratings: Ratings) -> None:
+    def hint(model: Any, data: Any = ratings, **params: Any) -> str:
+        with pytest.raises(dp.DpError) as raised:
+            model.set_params(**params).fit(data)
+        return str(raised.value).partition("\nhint: ")[2]
+
+    ledger = dp.Ledger.create(tmp_path / "ratings.ledger", epsilon=20.0, delta=1e-5)
+    recommender.set_params(ledger=ledger).fit(ratings)
+    renamed = {**ratings, "user_id": ratings["user_id"] + 1000}
+    assert "`same_data_set=True`" in hint(recommender, renamed)
+    assert '`data_set="ratings"`' in hint(recommender, data_set="other")
+    assert "smaller epsilon or a larger delta" in hint(recommender, ledger=dp.NO_LEDGER, data_set=None, epsilon=1e-3, delta=1e-30)
+    assert hint(recommender, epsilon=2.0, delta=1e-5, rating="value") == "if it has another name, give it as `rating`"
+    several = dp.PrivateFederatedRegressor(ledger=ledger, data_set="ratings", n_rounds=2, target="stars", user="user_id")
+    assert '`dp.Ledger.create(..., kind="mixed")`' in hint(several)
+
+
+def test_too_little_data_for_tastes_is_a_warning(recommender: dp.PrivateRecommender, ratings: Ratings) -> None:
+    with pytest.warns(dp.DpWarning, match=r"Too little data for taste factors.*`dim=3` would learn two") as warned:
+        recommender.set_params(epsilon=0.5).fit(ratings)
+    assert warned[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "Too little data")
+        recommender.set_params(epsilon=2.0, dim=3).fit(ratings)
+        recommender.set_params(dim=None, method="biases").fit(ratings)

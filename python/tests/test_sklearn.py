@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 import dp_personal as dp
@@ -86,6 +88,24 @@ def test_pipelines_and_searches_take_estimators() -> None:
     assert make_pipeline(StandardScaler(), model).fit(X, y).predict(X).shape == (300,)
     search = GridSearchCV(model, {"rank": [1, 2]}, cv=2).fit(pd.DataFrame(X, columns=list("abc")), y)
     assert search.best_params_["rank"] in (1, 2)
+
+
+def test_groups_reach_fit_by_metadata_routing_and_else_a_ledger_pays_for_nothing(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    X, y, users = rng.uniform(-1, 1, (400, 3)), rng.uniform(-1, 1, 400), np.repeat(np.arange(40), 10)
+    ledger = dp.Ledger.create(tmp_path / "rows.ledger", epsilon=50.0, delta=1e-4)
+    model = dp.PrivatePersonalRegressor(ledger=ledger, feature_range=(-1, 1), target_range=(-1, 1))
+    with pytest.raises(dp.BadSetting, match="set_fit_request"):
+        cross_val_score(model, X, y, groups=users, cv=GroupKFold(2), error_score="raise")
+    assert ledger.as_dict()["n_releases"] == 0
+    with config_context(enable_metadata_routing=True):
+        asked = clone(model.set_fit_request(groups=True))
+        search = GridSearchCV(asked, {"rank": [1, 2]}, cv=GroupKFold(4), error_score="raise").fit(X, y, groups=users)
+    # two candidates on four folds, and the best on all rows
+    assert len(ledger.as_dict()["runs"]) == 9
+    assert "shares a value of the column `user`" in search.best_estimator_.certificate_.to_json()
+    pipeline = make_pipeline(FunctionTransformer(), model).fit(X, y, privatepersonalregressor__groups=users)
+    assert "shares a value of the column `user`" in pipeline[-1].certificate_.to_json()
 
 
 def test_estimators_need_no_scikit_learn() -> None:

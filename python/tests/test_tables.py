@@ -158,8 +158,8 @@ def test_nulls_and_other_columns_are_named_by_place(ratings: Ratings) -> None:
         return raised.value
 
     n = len(ratings["stars"])
-    nulls = error(2, pa.array([None if row == 3 else 4.0 for row in range(n)], pa.float64()))
-    assert (nulls.line, nulls.column) == (4, 3)
+    words = error(2, pa.array(["many" if row == 3 else "4" for row in range(n)]))
+    assert (words.line, words.column) == (4, 3)
     assert error(0, pa.array([None, *range(n - 1)], pa.int64())).line == 1
     dates = error(1, pa.array(range(n), pa.timestamp("s")))
     assert dates.column == 2
@@ -278,3 +278,26 @@ class _NoArrow(pd.DataFrame):
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
         raise ImportError("pyarrow")
+
+
+@pytest.mark.parametrize("missing", ["pandas", "Int64", "polars", "objects"])
+def test_missing_ratings_are_left_out(ratings: Ratings, missing: str) -> None:
+    whole = {name: values.astype("int64") for name, values in ratings.items()}
+    frame = pd.DataFrame(whole)
+    stars = frame["stars"].astype("float64" if missing == "pandas" else "Int64")
+    stars[5] = np.nan if missing == "pandas" else pd.NA
+    data: dict[str, Any] = {
+        "pandas": frame.assign(stars=stars),
+        "Int64": frame.assign(stars=stars),
+        "polars": pl.DataFrame(whole).with_columns(stars=pl.Series(stars.astype(object).where(stars.notna(), None).tolist())),
+        "objects": {**whole, "stars": stars.astype(object)},
+    }
+    assert np.array_equal(factors(data[missing]), factors(frame.drop(5)))
+
+
+def test_three_columns_of_an_array_are_three_items_and_a_warning(
+    recommender: dp.PrivateRecommender, ratings: dict[str, Any]
+) -> None:
+    array = np.column_stack(list(ratings.values()))
+    with pytest.raises(dp.DpWarning, match="this one has 3 items: if its columns are user, item and rating, give a table"):
+        recommender.fit(array)

@@ -181,10 +181,14 @@ pub(super) struct Columns {
 }
 
 impl Columns {
-    /// The value of the current record.
+    /// The value of the current record; NaN for a missing one of a table in memory, where libraries do not tell the two apart.
     pub(super) fn value(self, table: &Table<'_>) -> Result<f32> {
+        let read = match table.is_in_memory() {
+            true => Table::number_or_missing,
+            false => Table::number,
+        };
         let rating = self.rating;
-        rating.map_or(Ok(1.0), |at| table.number(at, ColumnRole::Rating))
+        rating.map_or(Ok(1.0), |at| read(table, at, ColumnRole::Rating))
     }
 
     fn by_position(table: &Table<'_>) -> Result<Self> {

@@ -269,6 +269,10 @@ impl<'a> Table<'a> {
         number.ok_or_else(|| self.malformed(column, Expected::Number(role)))
     }
 
+    pub(super) const fn is_in_memory(&self) -> bool {
+        matches!(self.rows, Rows::Memory(_))
+    }
+
     /// One field as a number; an empty one is a missing value, NaN.
     pub(super) fn number_or_missing(&self, column: usize, role: ColumnRole) -> Result<f32> {
         if self.field(column).trim_ascii().is_empty() {

@@ -186,20 +186,8 @@ impl Settings for LedgerChoice {
 
     fn read(source: &dyn Source) -> Result<Self, Unread> {
         let given = LedgerFlags::read(source)?;
-        let refused = |reason: &str| Unread {
-            name: "ledger".to_owned(),
-            reason: reason.to_owned(),
-        };
-        let is_of_a_file = given.new_ledger
-            || given.same_data_set
-            || given.ledger_epsilon.is_some()
-            || given.ledger_delta.is_some()
-            || given.ledger_kind.is_some();
-        if given.ledger.is_none() && is_of_a_file {
-            return Err(refused("ledger settings need a ledger file"));
-        }
         match (given.ledger, given.no_ledger) {
-            (Some(path), false) => Ok(Self::Ledger(LedgerFile {
+            (Some(path), _) => Ok(Self::Ledger(LedgerFile {
                 path,
                 is_new: given.new_ledger,
                 epsilon: given.ledger_epsilon,
@@ -208,10 +196,10 @@ impl Settings for LedgerChoice {
                 same_data_set: given.same_data_set,
             })),
             (None, true) => Ok(Self::NoLedger),
-            (Some(_), true) => Err(refused("cannot be used with `no_ledger`")),
-            (None, false) => Err(refused(
-                "give the ledger file of all runs on these data, or `no_ledger` to count this run alone",
-            )),
+            (None, false) => Err(Unread {
+                name: "ledger".to_owned(),
+                reason: "give the ledger file of all runs on these data, or `no_ledger` to count this run alone".to_owned(),
+            }),
         }
     }
 
@@ -268,7 +256,8 @@ mod tests {
         let both = Given::default()
             .with("ledger", "l")
             .with("no_ledger", "true");
-        assert!(read(both).unwrap_err().reason.contains("`no_ledger`"));
+        let refused = read(both).unwrap_err().to_string();
+        assert_eq!(refused, "`no_ledger`: cannot be used with `ledger`");
         let without = Given::default()
             .with("no_ledger", "true")
             .with("ledger_epsilon", "3");

@@ -297,7 +297,7 @@ impl Given {
     /// The settings with these values.
     ///
     /// # Errors
-    /// When a name is unknown, a required setting is missing, or a value cannot be parsed.
+    /// When a name is unknown, a required setting is missing, a value cannot be parsed, or settings exclude each other.
     pub fn settings<S: Settings>(&self) -> Result<S, Unread> {
         let table = S::table();
         let known = |name: &str| table.iter().any(|setting| setting.is_called(name));
@@ -306,15 +306,48 @@ impl Given {
                 name: name.clone(),
                 reason: "there is no such setting".to_owned(),
             }),
-            None => S::read(self),
+            None => {
+                self.check_together(&table)?;
+                S::read(self)
+            }
         }
+    }
+
+    /// Refuses several values of a setting that takes one, and settings that the table's rows do not admit together.
+    fn check_together(&self, table: &[Setting]) -> Result<(), Unread> {
+        let by_name = |name: &str| table.iter().find(|setting| setting.name == name);
+        let is_given = |name: &&&str| by_name(name).is_some_and(|setting| self.is_on(setting));
+        for setting in table.iter().filter(|setting| self.is_on(setting)) {
+            let several = (!setting.is_list && self.values_of(setting).count() > 1)
+                .then(|| "takes one value".to_owned());
+            let missing = setting.requires.iter().find(|name| !is_given(name));
+            let excluded = setting.conflicts.iter().find(is_given);
+            let reason = several
+                .or_else(|| missing.map(|name| format!("needs `{name}`")))
+                .or_else(|| excluded.map(|name| format!("cannot be used with `{name}`")));
+            if let Some(reason) = reason {
+                let name = setting.name.to_owned();
+                return Err(Unread { name, reason });
+            }
+        }
+        Ok(())
+    }
+
+    fn values_of(&self, setting: &Setting) -> impl DoubleEndedIterator<Item = &OsString> {
+        let given = (self.0.iter()).filter(|(name, _)| setting.is_called(name));
+        given.map(|(_, value)| value)
+    }
+
+    /// Whether a setting is given, and not as a switch that is off.
+    fn is_on(&self, setting: &Setting) -> bool {
+        let is_off = |value: &OsString| setting.kind == Kind::Switch && value == "false";
+        (self.values_of(setting).next_back()).is_some_and(|value| !is_off(value))
     }
 }
 
 impl Source for Given {
     fn values(&self, setting: &Setting) -> Option<Vec<OsString>> {
-        let given = self.0.iter().filter(|(name, _)| setting.is_called(name));
-        let given: Vec<OsString> = given.map(|(_, value)| value.clone()).collect();
+        let given: Vec<OsString> = self.values_of(setting).cloned().collect();
         if !given.is_empty() {
             return Some(given);
         }
@@ -683,3 +716,96 @@ macro_rules! choices {
 pub(crate) use choices;
 pub(crate) use settings;
 pub(crate) use words;
+
+#[cfg(test)]
+mod tests {
+    use super::Given;
+    use crate::settings::{FederateSettings, PersonalizeSettings, TrainSettings};
+
+    /// The error of a run with these settings, empty if there is none.
+    fn refused<S: super::Settings>(more: &[(&str, &str)]) -> String {
+        let all = [("epsilon", "1"), ("delta", "1e-5"), ("out", "model")];
+        let all = all.iter().chain(more);
+        let given = all.fold(Given::default(), |given, (name, value)| {
+            given.with(name, *value)
+        });
+        (given.settings::<S>().err()).map_or_else(String::new, |error| error.to_string())
+    }
+
+    #[test]
+    fn settings_are_admitted_together_by_their_rows_alone() {
+        let train = |more: &[(&str, &str)]| {
+            refused::<TrainSettings>(&[&[("ratings", "r.csv")], more].concat())
+        };
+        let alone = ("no_ledger", "true");
+        let counted = ("ledger", "l");
+        for (more, text) in [
+            (&[alone, ("insecure_seed", "1")][..], ""),
+            (
+                &[counted, ("insecure_seed", "1")],
+                "`insecure_seed`: cannot be used with `ledger`",
+            ),
+            (
+                &[alone, ("no_split", "false"), ("release_metrics", "0.1")],
+                "",
+            ),
+            (
+                &[alone, ("no_split", "true"), ("release_metrics", "0.1")],
+                "`release_metrics`: cannot be used with `no_split`",
+            ),
+            (
+                &[alone, ("prior", "p"), ("opt_in", "o")],
+                "`opt_in`: cannot be used with `prior`",
+            ),
+            (
+                &[alone, ("prior_is_public", "true")],
+                "`prior_is_public`: needs `prior`",
+            ),
+            (
+                &[alone, ("metric_bound", "1")],
+                "`metric_bound`: needs `release_metrics`",
+            ),
+            (&[alone, ("scratch", "d")], "`scratch`: needs `memory`"),
+            (
+                &[alone, ("same_data_set", "true")],
+                "`same_data_set`: needs `ledger`",
+            ),
+            (&[alone, ("rating-range", "1"), ("rating-range", "5")], ""),
+            (
+                &[alone, ("rating_range", "1"), ("label_bound", "5")],
+                "`rating_range`: cannot be used with `label_bound`",
+            ),
+            (
+                &[alone, ("dim", "2"), ("dim", "3")],
+                "`dim`: takes one value",
+            ),
+        ] {
+            assert_eq!(train(more), text, "{more:?}");
+        }
+        let rows = [
+            ("data", "r.csv"),
+            ("rank", "1"),
+            alone,
+            ("no_split", "true"),
+        ];
+        assert_eq!(refused::<PersonalizeSettings>(&rows), "");
+        let seeded = [&rows[..], &[("split_seed", "1")]].concat();
+        assert_eq!(
+            refused::<PersonalizeSettings>(&seeded),
+            "`no_split`: cannot be used with `split_seed`"
+        );
+        // which also chooses the rows that alphas are compared on
+        let rounds = [
+            ("data", "r.csv"),
+            alone,
+            ("no_split", "true"),
+            ("split_seed", "1"),
+        ];
+        assert_eq!(refused::<FederateSettings>(&rounds), "");
+        let tested = [&rounds[..], &[("test_share", "0.1")]].concat();
+        assert_eq!(
+            refused::<FederateSettings>(&tested),
+            "`no_split`: cannot be used with `test_share`"
+        );
+    }
+}

@@ -108,6 +108,15 @@ impl LinearModel {
         &self.inputs
     }
 
+    /// The ratio of global to local steps of a release of `dp federate`, which the run chose if it had several.
+    #[must_use]
+    pub const fn alpha(&self) -> Option<f64> {
+        match &self.learned {
+            Learned::Subspace(_) => None,
+            Learned::Shared(shared) => Some(shared.alpha),
+        }
+    }
+
     /// The released numbers and their shape: an orthonormal basis, one vector per row, or the
     /// shared parameters as one row.
     #[must_use]

@@ -47,10 +47,14 @@ pub(crate) struct Opening<'a> {
 }
 
 impl<'a> Opening<'a> {
-    /// Refuses an output folder if replacing it would delete what the run needs, or the current
-    /// folder.
+    /// Refuses a ledger that would pay for noise that anybody can repeat, and an output folder if replacing it would delete
+    /// what the run needs, or the current folder.
     pub(crate) fn protect(&self) -> Result<()> {
         let output = self.output;
+        if output.insecure_seed.is_some() && self.ledger.has_file() {
+            let text = "`insecure_seed` cannot be used with `ledger`: a run with seeded noise has no guarantee to pay for";
+            return Err(Error::Usage(text.to_owned()));
+        }
         for folder in [output.out.clone(), internal_folder_of(&output.out)] {
             let out = match folder.canonicalize() {
                 Ok(out) if output.force => out,

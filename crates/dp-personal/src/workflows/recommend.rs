@@ -155,6 +155,12 @@ impl OwnTastes {
 }
 
 impl Recommender {
+    /// Why the model has no taste factors, if it has none.
+    #[must_use]
+    pub fn no_tastes(&self) -> Option<&'static str> {
+        (self.factors.n_tastes() == 0).then(|| crate::output::no_tastes(&self.factors))
+    }
+
     /// The model of a folder written by `dp train` or `dp tune`, with the additional `items` of a
     /// table if it was trained with features.
     ///

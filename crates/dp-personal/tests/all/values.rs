@@ -8,13 +8,13 @@ use dp_personal::accounting::{Budget, Certificate, Ledger, Plan, PlannedRelease}
 use dp_personal::core::{Adjacency, ApproxDp};
 use dp_personal::data::{Column, MemoryTable, RatingsColumns};
 use dp_personal::settings::{
-    ClassWeight, FederateSettings, Given, PersonalizeSettings, PredictSettings, RecommendSettings,
-    TrainSettings,
+    ClassWeight, FederateSettings, Given, LedgerChoice, LedgerFile, LedgerSettings,
+    PersonalizeSettings, PredictSettings, RecommendSettings, TrainSettings, TuneSettings,
 };
 use dp_personal::watch::Silent;
 use dp_personal::workflows::predict::{LinearModel, predict};
 use dp_personal::workflows::recommend::{Recommender, recommend};
-use dp_personal::workflows::{federate, personalize, train};
+use dp_personal::workflows::{federate, personalize, train, tune};
 
 const SEEDED: [(&str, &str); 5] = [
     ("no_ledger", "true"),
@@ -229,5 +229,57 @@ fn linear_models_read_once_say_what_dp_predict_says() {
         );
         let (numbers, [n_rows, n_columns]) = model.shared();
         assert_eq!(numbers.len(), n_rows * n_columns);
+    }
+}
+
+#[test]
+fn no_ledger_pays_for_noise_that_anybody_can_repeat() {
+    let dir = tempfile::tempdir().unwrap();
+    let ledger = dir.path().join("l.ledger");
+    let counted = |settings: &LedgerSettings| LedgerSettings {
+        account: LedgerChoice::Ledger(LedgerFile {
+            is_new: true,
+            ..LedgerFile::at(&ledger)
+        }),
+        ..settings.clone()
+    };
+    let out = text(&dir.path().join("model"));
+    let (_, csv) = ratings(dir.path());
+    let of_ratings = [
+        ("ratings", csv.as_str()),
+        ("out", &out),
+        ("item_ids_are_public", "true"),
+    ];
+    let of_rows = [
+        ("data", csv.as_str()),
+        ("out", &out),
+        ("target_col", "rating"),
+        ("metric_bound", "2"),
+    ];
+    let mut of_train: TrainSettings = given(&of_ratings).settings().unwrap();
+    of_train.ledger = counted(&of_train.ledger);
+    let candidates = [("candidates", "dim=1"), ("candidates", "dim=3")];
+    let mut of_tune: TuneSettings = given(&[&of_ratings[..], &candidates].concat())
+        .settings()
+        .unwrap();
+    of_tune.train.ledger = counted(&of_tune.train.ledger);
+    let mut of_personalize: PersonalizeSettings = given(&[&of_rows[..], &[("rank", "1")]].concat())
+        .settings()
+        .unwrap();
+    of_personalize.ledger = counted(&of_personalize.ledger);
+    let mut of_federate: FederateSettings = given(&of_rows).settings().unwrap();
+    of_federate.ledger = counted(&of_federate.ledger);
+    for ended in [
+        train::train(&of_train, &mut Silent).map(drop),
+        tune::tune(&of_tune, &mut Silent).map(drop),
+        personalize::personalize(&of_personalize, &mut Silent).map(drop),
+        federate::federate(&of_federate, &mut Silent).map(drop),
+    ] {
+        let refused = ended.unwrap_err().to_string();
+        assert!(
+            refused.contains("`insecure_seed` cannot be used with `ledger`"),
+            "{refused}"
+        );
+        assert!(!ledger.exists());
     }
 }

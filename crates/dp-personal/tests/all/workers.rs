@@ -606,7 +606,7 @@ fn tasks_are_refused_users_of_another_shard_and_coordinators_any() {
         (
             [&alone[..], &[("item_ids_are_public", "true".to_owned())]].concat(),
             false,
-            "exclude each other",
+            "cannot be used with `items`",
         ),
     ];
     for (own, has_users, what) in refused {
