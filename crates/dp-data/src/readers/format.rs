@@ -70,7 +70,7 @@ impl RatingsColumns {
 ///
 /// Detection examines the first line that is not blank:
 ///
-/// 1. four numbers between `::`: [`Layout::DoubleColon`];
+/// 1. three or four numbers between `::`: [`Layout::DoubleColon`];
 /// 2. a tab: [`Layout::Tab`] if there are four numbers, otherwise [`Layout::Tsv`];
 /// 3. commas or semicolons, whichever is more frequent: [`Layout::Csv`] or [`Layout::Semicolons`];
 /// 4. anything else is an error.
@@ -451,16 +451,16 @@ const fn usual_names(role: ColumnRole) -> &'static [&'static str] {
 
 fn detect(line: &[u8], needs_header: bool) -> Option<Layout> {
     let text = String::from_utf8_lossy(line);
-    let is_record = |separator| {
+    let is_record = |separator, n_fields: &[usize]| {
         let mut fields = text.trim_end_matches('\r').split(separator);
         !needs_header
-            && fields.clone().count() == 4
+            && n_fields.contains(&fields.clone().count())
             && fields.all(|field| parse_number(field.as_bytes()).is_some())
     };
-    if is_record("::") {
+    if is_record("::", &[3, 4]) {
         Some(Layout::DoubleColon)
     } else if line.contains(&b'\t') {
-        Some(if is_record("\t") {
+        Some(if is_record("\t", &[4]) {
             Layout::Tab
         } else {
             Layout::Tsv
@@ -482,7 +482,7 @@ mod tests {
         let table = [
             ("1::1193::5::978300760", Some(Layout::DoubleColon)),
             ("u::i::0.5", None),
-            ("1::1193::4.5", None),
+            ("1::1193::4.5", Some(Layout::DoubleColon)),
             ("196\t242\t3\t881250949", Some(Layout::Tab)),
             ("196\t242\t3\t881250949\r", Some(Layout::Tab)),
             ("it242\tus196\t3\t881250949", Some(Layout::Tsv)),

@@ -9,7 +9,7 @@ use dp_mechanism::{
 
 use super::fit::{RoundState, Weighted};
 use super::implicit::unpack_gramian;
-use super::item_posterior::{Known, RoundSums};
+use super::item_posterior::{Known, RoundSums, dot};
 use super::item_prior::ItemPrior;
 use super::model::UserPenalties;
 use super::params::{FactorizationParams, MatrixFactorization, in_public_range};
@@ -793,11 +793,19 @@ impl UserMatrix {
         })
     }
 
-    /// Users' mean taste vector for a constant coordinate of 1: `sum_j f_j / sum_j f_j0`, without
-    /// its first coordinate.
-    fn mean_tastes(&self) -> Vec<f64> {
-        let constant = self.sum[0].max(f64::MIN_POSITIVE);
-        self.sum[1..self.dim].iter().map(|f| f / constant).collect()
+    /// Users' mean taste vector for a constant coordinate of 1, `sum_j f_j / sum_j f_j0` without its
+    /// first coordinate. Users' taste vectors have norm `clip_norm` at most, so a longer mean is
+    /// noise and is shortened; 0 where noise leaves no constant.
+    fn mean_tastes(&self, clip_norm: f64) -> Vec<f64> {
+        let constant = self.sum[0];
+        let tastes = &self.sum[1..self.dim];
+        let norm = dot(tastes, tastes).sqrt();
+        let longest = clip_norm / bias_coordinate(clip_norm, self.dim);
+        let scale = match constant > 0.0 {
+            true => constant.recip().min(longest / norm.max(f64::MIN_POSITIVE)),
+            false => 0.0,
+        };
+        tastes.iter().map(|f| scale * f).collect()
     }
 
     /// For factors of this length; for length 1, that of users without taste factors.
@@ -1040,7 +1048,8 @@ impl MatrixFactorization {
         let mut x = self.coefficients(&rounds.factors, dim);
         if afresh {
             bound = params.label_bound;
-            let mean = (rounds.users.as_ref()).map_or_else(Vec::new, UserMatrix::mean_tastes);
+            let mean = rounds.users.as_ref();
+            let mean = mean.map_or_else(Vec::new, |users| users.mean_tastes(params.clip_norm));
             for x in x.chunks_exact_mut(dim) {
                 // what the taste factors say to all users alike is a bias
                 x[0] += mean.iter().zip(&x[1..]).map(|(m, x)| m * x).sum::<f64>();
@@ -1115,7 +1124,7 @@ impl MatrixFactorization {
         let slope = |k: usize| rows().map(|r| r[0] * r[k]).sum::<f64>() / of_biases;
         let best_slopes: Vec<f64> = (1..dim).map(slope).collect();
         exceeds(&vec![0.0; dim - 1], settings.least_signal)
-            && exceeds(&users.mean_tastes(), LEAST_ACROSS)
+            && exceeds(&users.mean_tastes(self.params().clip_norm), LEAST_ACROSS)
             && exceeds(&best_slopes, LEAST_BESIDE_BIASES)
     }
 
