@@ -76,6 +76,7 @@ fn ratings_that_are_not_used_are_told_before_anything_is_paid() {
     sandbox.train(loud).exits(0).says(&[&told("movie_rating")]);
     // without a header no line of the file is shown
     let bare = text.split_once('\n').unwrap().1.replace(',', "::");
+    let bare = bare.replace(|c: char| !(c.is_ascii_digit() || ":.\n".contains(c)), "");
     sandbox.write("ratings.csv", bare);
     sandbox.train(loud).exits(0).says(&[&told("3")]);
     sandbox.write("ratings.csv", text.replacen("rating\n", "week\n", 1));

@@ -289,6 +289,8 @@ fn every_documented_layout_is_read() {
             .skip(1)
             .map(|line| line.replace(',', separator) + separator + "978300760\n")
             .collect::<String>()
+            // ids of MovieLens are numbers
+            .replace(|c: char| c.is_alphabetic() || c == '-', "")
     };
     let with_header = ratings(40, 25, 10);
     for text in [
@@ -304,5 +306,25 @@ fn every_documented_layout_is_read() {
         assert_eq!(run.json()["internal"]["n_ratings"], 400);
         assert_eq!(run.json()["n_items"], 25);
         assert!(!run.stdout.contains(USER));
+        let is_unnamed = !text.contains("rating");
+        let warns = run
+            .stderr
+            .contains("has no header and is read as a file of MovieLens");
+        assert_eq!(warns, is_unnamed, "{}", run.stderr);
+        let certificate = sandbox.text("dp-model/certificate.json");
+        let column = if is_unnamed { "`1`" } else { "`user`" };
+        assert!(
+            certificate.contains(&format!("a value of the column {column}")),
+            "{certificate}"
+        );
+    }
+    // in another file the first column might not be the user
+    for text in ["it1\tus1\t3\t978300760\n", "1\t2\t3\n", "a::b::3::0\n"] {
+        let sandbox = Sandbox::new();
+        sandbox.write("ratings.csv", text);
+        sandbox
+            .train(&[])
+            .exits(4)
+            .says(&["--header user,item,rating"]);
     }
 }

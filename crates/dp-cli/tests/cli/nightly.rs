@@ -680,10 +680,13 @@ fn columns_are_named_once_for_all_nights() {
     night(0, "").exits(0);
     let certificate = sandbox.text("named/model/certificate.json");
     assert!(certificate.contains("the column `person`"), "{certificate}");
-    // a night may name another one, and then the others are as they were
+    // a night may name another one
     sandbox.write("ratings.csv", with_header("somebody,film,stars"));
     night(1, "").exits(4).says(&["looked for person"]);
-    night(1, "--user-col somebody").exits(0);
+    // and a lifetime protects the users of one column
+    night(1, "--user-col somebody")
+        .exits(2)
+        .says(&["`person`", "now it would be `somebody`"]);
     sandbox.write("ratings.csv", with_header("user,item,rating"));
     night(2, "").exits(4);
     // a file without a header and without records makes a night too

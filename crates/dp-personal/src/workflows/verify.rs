@@ -168,12 +168,9 @@ pub(crate) fn compare_files(folder: &Path, certificate: &Certificate) -> Result<
             reason,
         };
         let bytes = fs::read(&path).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => Error::model(
-                folder,
-                format!(
-                    "has a {CERTIFICATE} and no {name}, which it was issued for: copy the whole folder, or name the {CERTIFICATE} to check it alone"
-                ),
-            ),
+            io::ErrorKind::NotFound => does_not_belong(format!(
+                "it is missing; copy the whole folder, or name the {CERTIFICATE} to check it alone"
+            )),
             _ => does_not_belong(error.to_string()),
         })?;
         certificate

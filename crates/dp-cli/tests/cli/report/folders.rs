@@ -67,7 +67,7 @@ fn runs_of_different_methods_are_different_lines_with_intervals() {
     let chart = html.split("<figcaption>RMSE test against epsilon");
     let chart = chart.last().unwrap();
     let chart = chart.split("</figure>").next().unwrap();
-    for name in ["auto", "biases"] {
+    for name in ["pooled", "biases"] {
         assert!(chart.contains(&format!("</svg>{name}</li>")), "{chart}");
     }
     assert_eq!(chart.matches("<line class=\"error c0\"").count(), 2);
@@ -77,13 +77,13 @@ fn runs_of_different_methods_are_different_lines_with_intervals() {
         .lines()
         .find(|line| line.starts_with("| plain | biases | 2 |"));
     assert!(row.is_some_and(|row| row.contains(" to ")), "{numbers}");
-    assert!(page(&sandbox, "report.md").contains("| richer | auto | 3.0000 |"));
+    assert!(page(&sandbox, "report.md").contains("| richer | pooled | 3.0000 |"));
     // settings that differ tell methods of one name apart
     let line = "train ratings.csv --items items.csv --delta 1e-5 --epsilon 2 --out plain --steps 3 --force";
     sandbox.dp(&words(line)).exits(0);
     sandbox.dp(&all).exits(0);
     let html = page(&sandbox, "report.html");
-    for name in ["auto, dim 3", "auto, n-rounds 3"] {
+    for name in ["pooled, dim 3", "auto, n-rounds 3"] {
         assert!(html.contains(&format!("</svg>{name}</li>")), "{name}");
     }
 }
