@@ -105,7 +105,7 @@ impl Ratings {
 
     /// The same, read from a table with this column of user ids, and with a column of ratings that
     /// was not read.
-    pub(crate) fn from_columns(
+    pub(crate) fn with_columns(
         self,
         user_column: Option<String>,
         unread_rating_column: Option<String>,
@@ -196,7 +196,7 @@ impl Ratings {
             self.catalogue_source(),
             *self.summary().expose(),
         )
-        .from_columns(self.user_column.clone(), self.unread_rating_column.clone())
+        .with_columns(self.user_column.clone(), self.unread_rating_column.clone())
     }
 
     /// The records with a value of at least `min_rating`, each with value 1. All users and items
@@ -245,7 +245,7 @@ impl Ratings {
             self.catalogue_source(),
             *self.summary().expose(),
         )
-        .from_columns(self.user_column.clone(), self.unread_rating_column.clone()))
+        .with_columns(self.user_column.clone(), self.unread_rating_column.clone()))
     }
 }
 

@@ -84,7 +84,8 @@ fn films(prefix: &str, items: std::ops::Range<usize>) -> String {
 /// `ratings.dat` and `movies.dat` with ids that are numbers.
 fn movielens(shell: &Shell) {
     let table = ratings(200, 60, 20);
-    let records = table.lines().skip(1).map(|line| line.replace("item-", ""));
+    let is_name = |c: char| c.is_alphabetic() || c == '-';
+    let records = table.lines().skip(1).map(|line| line.replace(is_name, ""));
     let records = records.map(|line| format!("{}::978300760\n", line.replace(',', "::")));
     shell.write("ml-1m/ratings.dat", &records.collect::<String>());
     let titles = (0..60).chain([260, 1196, 1210, 2571]);

@@ -151,7 +151,7 @@ fn read_in_parts(
         table.require_records()?;
     }
     let ratings = collected.merge(table.n_records())?;
-    Ok(ratings.from_columns(users, unread))
+    Ok(ratings.with_columns(users, unread))
 }
 
 /// Records as they are in the file, with ids already numbered.

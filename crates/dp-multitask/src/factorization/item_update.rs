@@ -1077,11 +1077,8 @@ impl MatrixFactorization {
         }
         match on.scales {
             Some(scales) => {
-                x = self.posterior(
-                    rounds,
-                    (scales, on.weights.omega()),
-                    (&change, &x, noise_stddev),
-                )?
+                let omega = on.weights.omega();
+                x = self.posterior(rounds, (scales, omega), (&change, &x, noise_stddev))?;
             }
             None => {
                 let matrices = rounds.matrices.as_ref().ok_or(missing)?;

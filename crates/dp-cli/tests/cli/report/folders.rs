@@ -83,7 +83,7 @@ fn runs_of_different_methods_are_different_lines_with_intervals() {
     sandbox.dp(&words(line)).exits(0);
     sandbox.dp(&all).exits(0);
     let html = page(&sandbox, "report.html");
-    for name in ["pooled, dim 3", "auto, n-rounds 3"] {
+    for name in ["pooled, dim 3", "pooled, n-rounds 3"] {
         assert!(html.contains(&format!("</svg>{name}</li>")), "{name}");
     }
 }
