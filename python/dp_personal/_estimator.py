@@ -286,6 +286,8 @@ class Estimator:
         state = self.get_params()
         if self.__sklearn_is_fitted__():
             state["_files"] = self._files
+        if hasattr(self, "_metadata_request"):
+            state["_metadata_request"] = self._metadata_request
         return {**state, "_version": _native.__version__}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

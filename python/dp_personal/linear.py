@@ -125,7 +125,6 @@ class _Linear(Estimator):
         table = tables.source(X, "rows") if y is None else None
         if table is None:
             table, named = self._table(X, y, groups)
-        self._warn_of_empty(table)
         with tables.naming_columns(table, "rows"):
             self._run(self._fit_json, table, progress=progress, resume=resume, data="rows", same_data_set=same_data_set, **named)
         return self
@@ -148,17 +147,6 @@ class _Linear(Estimator):
                 )
             text = "without groups every row is a user of its own: the guarantee is for rows, not for people with several rows"
             warnings.warn(text, PrivacyWarning, stacklevel=3)
-
-    def _warn_of_empty(self, table: str | _native.Table) -> None:
-        """Say that a column has no value in any row, so that no row is whole: before anything is paid."""
-        if isinstance(table, str) or getattr(self, "catalogue", None) is not None:
-            return
-        used = None if self.features is None else {*self.features, self.target}
-        empty = [name for name in table.empty_columns() if used is None or name in used]
-        if empty:
-            names = ", ".join(map(repr, empty[:_MOST_NAMES]))
-            text = f"no row has a value of {names}: rows are left out where one is missing, so nothing can be learned"
-            warnings.warn(text, DpWarning, stacklevel=3)
 
     def _table(self, X: Any, y: Any, groups: Any) -> tuple[_native.Table, dict[str, Any]]:
         """Rows as a table, and the settings that identify its columns."""

@@ -79,11 +79,6 @@ impl Table {
         self.table.columns().collect()
     }
 
-    /// Names of the columns without any value.
-    fn empty_columns(&self, py: Python<'_>) -> Vec<&str> {
-        py.detach(|| self.table.empty_columns())
-    }
-
     fn __len__(&self) -> usize {
         self.table.n_rows()
     }

@@ -369,22 +369,6 @@ def test_one_epsilon_is_meant() -> None:
         ESTIMATORS[0]().set_params(rank=[1, 2]).plan()
 
 
-def test_columns_without_values_are_a_warning_before_anything_is_paid(tmp_path: Path) -> None:
-    X, y, users = rows()
-    X[:, 2] = np.nan
-    ledger = dp.Ledger.create(tmp_path / "rows.ledger", epsilon=40.0, delta=1e-5)
-    model = ESTIMATORS[0]().set_params(ledger=ledger)
-    names = [f"x{at}" for at in range(N_FEATURES)]
-    frame = pl.DataFrame({"user": users, **dict(zip(names, X.T, strict=True)), "target": y}).with_columns(
-        pl.col("x2").fill_nan(None)
-    )
-    for call in (lambda: model.fit(X, y, groups=users), lambda: model.fit(frame), lambda: model.fit(frame.to_pandas())):
-        with pytest.raises(dp.DpWarning, match="no row has a value of 'x2'"):  # warnings are errors here
-            call()
-    assert ledger.as_dict()["n_releases"] == 0
-    model.set_params(ledger=dp.NO_LEDGER, features=["x0", "x1", "x3"]).fit(frame)
-
-
 def test_settings_that_exclude_each_other_are_refused_as_on_the_command_line() -> None:
     X, y, users = rows()
     personal, federated = ESTIMATORS[0](), ESTIMATORS[2]()

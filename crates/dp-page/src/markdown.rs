@@ -137,7 +137,7 @@ fn inline(text: &str) -> String {
             // this
             ':' if text[at..].starts_with("://") => safe.push_str("&#58;"),
             '.' if text[..at].to_lowercase().ends_with("www") => safe.push_str("&#46;"),
-            '@' if text[at + 1..].starts_with(char::is_alphabetic) => safe.push_str("&#64;"),
+            '@' if !is_number(&text[at + 1..]) => safe.push_str("&#64;"),
             // as in HTML
             '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => safe.push('?'),
             '\\' | '`' | '*' | '_' | '[' | ']' | '|' | '#' | '~' | '!' => safe.extend(['\\', c]),
@@ -151,6 +151,13 @@ fn inline(text: &str) -> String {
     safe
 }
 
+/// Whether a text begins with a number that is no part of a name or an address.
+fn is_number(text: &str) -> bool {
+    let rest = text.trim_start_matches(|c: char| c.is_ascii_digit());
+    let goes_on = |c: char| c.is_alphanumeric() || "-._".contains(c);
+    rest.len() < text.len() && !rest.starts_with(goes_on)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -162,8 +169,10 @@ mod tests {
             "a\\|b &lt;script&gt; \\[x\\](y) \\`z\\` \\# c"
         );
         assert_eq!(
-            inline("1: https://a.example WWW.a.example me@a.example \u{202e}cod Recall@20"),
-            "1: https&#58;//a.example WWW&#46;a.example me&#64;a.example ?cod Recall@20"
+            inline(
+                "1: https://a.example WWW.a.example me@a.example \u{202e}cod Recall@20 me@1and1.com"
+            ),
+            "1: https&#58;//a.example WWW&#46;a.example me&#64;a.example ?cod Recall@20 me&#64;1and1.com"
         );
     }
 

@@ -421,3 +421,50 @@ fn whatever_is_paid_or_noted_is_recorded_beside_the_ledger() {
         .says(&["restore the ledger"]);
     assert!(!sandbox.exists("l.ledger"));
 }
+
+#[test]
+fn a_ledger_without_its_users_file_is_not_taken_for_the_newest() {
+    let sandbox = Sandbox::with_ratings();
+    sandbox.write("items.csv", catalogue(25));
+    counted(&sandbox, "ratings.csv", &["--out", "first"]).exits(0);
+    fs::create_dir(sandbox.path("sent")).unwrap();
+    sandbox.write("sent/l.ledger", sandbox.read("l.ledger"));
+    let run = |command: &str| sandbox.run(&command.split(' ').collect::<Vec<_>>());
+    // a reader is told
+    let unknown = "l.ledger.users is not next to it, so nothing shows whether";
+    run("verify first --ledger sent/l.ledger")
+        .exits(0)
+        .says(&[unknown]);
+    let shown = run("ledger show sent/l.ledger --json").exits(0);
+    assert!(shown.stderr.contains(unknown), "{}", shown.stderr);
+    assert!(shown.json()["is_older_copy"].is_null());
+    run("ledger show sent/l.ledger")
+        .exits(0)
+        .prints(&["unknown   whether it is an older copy"]);
+    assert_eq!(
+        run("ledger show l.ledger --json").exits(0).json()["is_older_copy"],
+        false
+    );
+    // nights do not put their users in the place of those that the ledger knows
+    run("nightly init state --items items.csv --lifetime-epsilon 1 --delta 1e-5 --rating-range 1,5 --data-set ratings.csv --ledger sent/l.ledger").exits(0);
+    run("nightly run state ratings.csv --night 0")
+        .exits(5)
+        .says(&[".key or .users file"]);
+    // a run that does is noted, and says so in its certificate and in later ones
+    let line = "train ratings.csv --items items.csv --epsilon 1 --delta 1e-5 --ledger sent/l.ledger --out second --force";
+    run(line).exits(5);
+    run(&format!("{line} --same-data-set")).exits(0);
+    for _ in 0..2 {
+        let certificate = sandbox.text("second/certificate.json");
+        assert!(
+            certificate.contains("users were recorded anew"),
+            "{certificate}"
+        );
+        run(line).exits(0);
+    }
+    run("ledger show sent/l.ledger")
+        .exits(0)
+        .prints(&["users were recorded anew"]);
+    let certificate = sandbox.text("first/certificate.json");
+    assert!(!certificate.contains("recorded anew"), "{certificate}");
+}

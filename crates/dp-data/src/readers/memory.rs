@@ -209,21 +209,6 @@ impl MemoryTable {
         self.rows.n_rows()
     }
 
-    /// Names of the columns in which every value is missing or NaN; none of a table without rows.
-    #[must_use]
-    pub fn empty_columns(&self) -> Vec<&str> {
-        let (n_rows, mut field) = (self.n_rows(), Vec::new());
-        let mut is_missing = |row, column| {
-            field.clear();
-            self.rows.write_field(row, column, &mut field);
-            field.is_empty() || field == b"NaN"
-        };
-        let columns = self.rows.columns().iter().enumerate();
-        let read = columns.filter(|(_, (_, kind))| n_rows > 0 && kind.is_some());
-        let empty = read.filter(|&(column, _)| (0..n_rows).all(|row| is_missing(row, column)));
-        empty.map(|(_, (name, _))| name.as_str()).collect()
-    }
-
     /// The table as a csv file, for uses that require a file: public lists of items. Columns of
     /// unsupported types are left out.
     #[must_use]
@@ -553,8 +538,6 @@ mod tests {
         };
         let read = read_ratings(table(&["ann", "bob"]), &RatingsFormat::default()).unwrap();
         assert_eq!(read.summary().expose().dropped.not_finite, 1);
-        assert!(table(&["ann", "bob"]).empty_columns().is_empty());
-        assert_eq!(table(&["", ""]).empty_columns(), ["user"]);
         assert_eq!(read.interactions().expose().n_records(), 1);
         assert!(read_ratings(table(&["ann", ""]), &RatingsFormat::default()).is_err());
     }

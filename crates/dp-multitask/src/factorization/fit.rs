@@ -200,7 +200,9 @@ impl MatrixFactorization {
             weights.clear_others(&mut rounds.factors);
             self.show(&rounds, counts.as_ref(), on.scales, run)?;
         }
-        let errors = fit.standard_errors(&rounds)?;
+        // a model that is paid for is not lost because its errors cannot be computed
+        let errors = fit.standard_errors(&rounds).ok().flatten();
+        let errors = errors.filter(|errors| errors.iter().all(|e| e.is_finite()));
         let (scoring, factors, errors) =
             self.as_released(&rounds, errors, counts.as_ref(), on.scales)?;
         let model = FactorModel::new(scoring, factors, run.provenance())?;

@@ -177,9 +177,9 @@ impl FactorModel {
     /// The same model with the standard errors of its factors: for item counts the standard
     /// deviation of the mechanism's noise, for biases and taste factors of ratings the posterior
     /// standard deviation given all releases, and for factors of likes that of the noise of the
-    /// last round, without what the ridge shrinks away; in the units of each coordinate. None
-    /// includes the sampling of users. Errors of the coordinates of an item are assumed to be
-    /// uncorrelated.
+    /// last round, without what the ridge shrinks away; in the units of each coordinate. Those of
+    /// ratings include a variance for the sampling of users where items share one matrix. Errors of
+    /// the coordinates of an item are assumed to be uncorrelated.
     ///
     /// # Errors
     /// [`crate::Error::Shape`] unless there is one for each number of the factors,
@@ -488,7 +488,8 @@ impl FactorModel {
     /// the item's row; the effect of the item bias has the same error as the bias, so its `v e` is
     /// added to `b e_0`. The user's own `b` and `v` are treated as exact, although they were fitted
     /// to noisy factors. Errors of the coordinates of an item are taken as uncorrelated; for likes
-    /// they are not, and the result is an upper estimate for most users. `None` if the errors are
+    /// they are not, and the result is an upper estimate for most users; where items have a matrix
+    /// each, its noise correlates them, and 95 % intervals cover about 92 %. `None` if the errors are
     /// not known, or nothing was learned of the item: its factors and their errors are 0.
     ///
     /// # Panics

@@ -201,31 +201,35 @@ fn scatter(models: &[dp_multitask::FactorModel], at: usize) -> f64 {
     (0..n_items).map(of_item).sum::<f64>() / n_items as f64
 }
 
+/// The last models of ten lifetimes with other noise.
+fn lifetimes(
+    fit: &NightlyFactorization,
+    data: impl Fn(u32) -> Private<Interactions>,
+) -> Vec<dp_multitask::FactorModel> {
+    let made = (0..10).map(|seed| {
+        let folder = tempfile::tempdir().unwrap();
+        begin(folder.path(), &plan_of(fit));
+        let mut kept: Option<NightState> = None;
+        let mut last = None;
+        for number in 0..NIGHTS {
+            let fit = continued(fit, &mut kept);
+            let night = (number, u64::from(NIGHTS * seed + number));
+            let made = seeded_night(folder.path(), &fit, night, &data(number))
+                .unwrap()
+                .model;
+            last = Some(made.model);
+            kept = Some(made.state);
+        }
+        last.unwrap()
+    });
+    made.collect()
+}
+
 /// Ten lifetimes of 60 items; noise is seeded, so the results are deterministic. Standard errors
 /// half as large would give four times the scatter.
 #[test]
 fn standard_errors_of_nights_are_at_least_the_scatter_over_lifetimes() {
-    let models = |n_tastes: usize| -> Vec<dp_multitask::FactorModel> {
-        let fit = nights(n_tastes);
-        let made = (0..10).map(|seed| {
-            let folder = tempfile::tempdir().unwrap();
-            begin(folder.path(), &plan_of(&fit));
-            let mut kept: Option<NightState> = None;
-            let mut last = None;
-            for number in 0..NIGHTS {
-                let fit = continued(&fit, &mut kept);
-                let data = users(number, N_ITEMS);
-                let night = (number, u64::from(NIGHTS * seed + number));
-                let made = seeded_night(folder.path(), &fit, night, &data)
-                    .unwrap()
-                    .model;
-                last = Some(made.model);
-                kept = Some(made.state);
-            }
-            last.unwrap()
-        });
-        made.collect()
-    };
+    let models = |n_tastes| lifetimes(&nights(n_tastes), |number| users(number, N_ITEMS));
     let (biases, tastes) = (models(0), models(1));
     // errors are upper estimates: more of a residual passes its bound here than the estimate assumes
     let found = [
@@ -257,7 +261,7 @@ fn likes(users: std::ops::Range<u32>) -> Private<Interactions> {
 /// The mean of 60 sums of nine squares has a relative standard deviation of .06.
 #[test]
 fn standard_errors_of_nights_of_likes_are_those_of_the_scatter_over_lifetimes() {
-    let models = |n_tastes: usize| -> Vec<dp_multitask::FactorModel> {
+    let models = |n_tastes| {
         let params = NightlyParams {
             n_tastes,
             most_nights: 100,
@@ -265,24 +269,7 @@ fn standard_errors_of_nights_of_likes_are_those_of_the_scatter_over_lifetimes() 
             ..NightlyParams::for_likes(MOST_ITEMS)
         };
         let fit = params.check().unwrap();
-        let made = (0..10).map(|seed| {
-            let folder = tempfile::tempdir().unwrap();
-            begin(folder.path(), &plan_of(&fit));
-            let mut kept: Option<NightState> = None;
-            let mut last = None;
-            for number in 0..NIGHTS {
-                let fit = continued(&fit, &mut kept);
-                let data = likes(0..400 * (number + 1));
-                let night = (number, u64::from(NIGHTS * seed + number));
-                let made = seeded_night(folder.path(), &fit, night, &data)
-                    .unwrap()
-                    .model;
-                last = Some(made.model);
-                kept = Some(made.state);
-            }
-            last.unwrap()
-        });
-        made.collect()
+        lifetimes(&fit, |number| likes(0..400 * (number + 1)))
     };
     let (popularity, tastes) = (models(0), models(1));
     let found = [
@@ -290,7 +277,6 @@ fn standard_errors_of_nights_of_likes_are_those_of_the_scatter_over_lifetimes() 
         scatter(&tastes, 0),
         scatter(&tastes, 1),
     ];
-    println!("{found:?}");
     assert!(found.iter().all(|of| (0.7..1.3).contains(of)), "{found:?}");
 }
 

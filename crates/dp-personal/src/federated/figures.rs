@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::own_choice;
 use super::parts::{Group, PartedUser};
 use crate::error::Result;
-use crate::personal::{ClassFigures, Inputs, Task, scored};
+use crate::personal::{ClassFigures, Inputs, Personal, Task, scored};
 use crate::quality::{Metric, Scored, UserValue};
 
 /// One user's mean errors on their test rows, one for each model: private.
@@ -55,7 +55,9 @@ pub(super) fn sums(shared: &[f64], own: &[f64]) -> Vec<f64> {
 }
 
 /// Every user's mean loss of each run on the rows on which alphas are compared: squared error of
-/// mapped targets, or the error rate. None for users without such rows.
+/// mapped targets, or the error rate, of the model that the user will have: by own choice around the
+/// run's shared parameters if users choose. None for users without such rows; not finite where a
+/// user's fit fails.
 pub fn losses_of_users(
     inputs: &Inputs,
     group: &Group,
@@ -67,8 +69,18 @@ pub fn losses_of_users(
     };
     let of_user = |(at, user): (usize, &PartedUser)| {
         let losses = runs.iter().map(|model| {
-            let own = coefficients(model, at);
-            mean_over(inputs, group, at, own, &user.validation, &loss)
+            let rows = group.rows();
+            let own = match own_choice::users_choose(inputs) {
+                true => {
+                    let offered = own_choice::offered_by(inputs.task, &model.shared);
+                    own_choice::chosen(inputs, &offered, rows, at).ok()
+                }
+                false => Some(rows.with_coefficients(at, coefficients(model, at))),
+            };
+            match own {
+                Some(own) => mean_over(inputs, &own, &user.validation, &loss),
+                None => Some(f64::NAN),
+            }
         });
         losses.collect()
     };
@@ -215,13 +227,10 @@ impl Figures {
 /// coefficients.
 fn mean_over(
     inputs: &Inputs,
-    group: &Group,
-    user: usize,
-    coefficients: Vec<f64>,
+    personal: &Personal,
     rows: &SampleUser,
     of: &impl Fn(f64, f32) -> f64,
 ) -> Option<f64> {
-    let personal = group.rows().with_coefficients(user, coefficients);
     let (mut total, mut n, mut encoded) = (0.0, 0_usize, Vec::new());
     for (x, y) in rows.rows(inputs.features.len()) {
         inputs.encode(x, &mut encoded);

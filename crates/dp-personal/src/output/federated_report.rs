@@ -110,7 +110,7 @@ impl Release for FederatedRelease<'_> {
         let coefficients = self.inputs.names().zip(self.model.last());
         vec![ChartData {
             title: "Shared coefficients".to_owned(),
-            note: "the part of the model that all users share, for features as the models see them; each user adds a personal part, which stays with that user".to_owned(),
+            note: "the part of the model that all users share, for features as the models see them; each user adds a personal part, which stays with that user. They are where noisy gradient descent from zero is after the last round, not estimates of common effects, and have no standard errors".to_owned(),
             series: vec!["shared".to_owned()],
             rows: coefficients.map(|(name, w)| (name, vec![Some(*w)])).collect(),
             standard_errors: Vec::new(),

@@ -30,7 +30,8 @@ pub(crate) const SCHEMA_VERSION: u32 = 1;
 /// Version of the arithmetic that turns releases into a model, raised when the same releases give
 /// other last digits: a model of another version cannot be recomputed bit for bit.
 /// Version 2 has another rule for the number of taste factors, version 3 standard errors of likes
-/// and of nights of ratings, version 4 shrinks steps of a shared subspace along each direction.
+/// and of nights of ratings, version 4 shrinks steps of a shared subspace along each direction, version 5 counts sampling noise
+/// and has standard errors of likes with features and of items with their own matrices.
 pub(crate) const NUMERICS: u32 = 5;
 /// Schema version of [`INTERNAL`]. Readers of version 1 assume that errors by round are of every
 /// round from the first, whatever `rounds` says.

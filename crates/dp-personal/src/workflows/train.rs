@@ -22,7 +22,7 @@ use crate::warnings;
 use crate::watch::{Watch, Watched, go_on};
 use crate::workers::{Dealing, Place};
 use crate::workflows::input::{HeldOut, check_items, read, settings_for};
-use crate::workflows::private_run::{Clock, Opened, Opening, unit_of};
+use crate::workflows::private_run::{Clock, Opened, Opening};
 
 /// Key of the hash of the prior among the inputs that determine a run.
 pub(crate) const PRIOR_SHA256: &str = "prior_sha256";
@@ -538,7 +538,8 @@ pub(crate) fn assumptions(
             all.push("the catalogue is public and does not follow from the ratings".to_owned());
         }
     }
-    all.push(unit_of(ratings.user_column()));
+    let given = args.input.columns.user_col.as_ref();
+    all.push(opened.unit(ratings.user_column(), given));
     all.extend(opened.dealing_assumptions(&args.ledger));
     all.push(args.ledger.assumption().to_owned());
     all

@@ -18,8 +18,8 @@ pub(crate) struct LastSolve {
 }
 
 /// Standard errors given all releases ([`KernelRidge::standard_errors`]): of the mechanism's noise,
-/// the residual variance of labels, and the shrinkage. The shape of the prior and the released
-/// weights of the items are taken as known.
+/// the residual variance of labels, and the shrinkage. The shape of the prior is
+/// taken as known, and for ratings the released weights of the items too.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FeatureErrors {
     /// Of the item vectors, shape `(m, d)`.

@@ -20,7 +20,7 @@ use crate::settings::{DataFormat, FederateSettings};
 use crate::warnings::{USERS_ELSEWHERE, USERS_ON_DEVICES};
 use crate::watch::{Watch, Watched, go_on};
 use crate::workers::Place;
-use crate::workflows::private_run::{Clock, Opened, Opening, unit_of};
+use crate::workflows::private_run::{Clock, Opened, Opening};
 
 /// The results at one epsilon.
 #[derive(Debug, Clone)]
@@ -257,7 +257,9 @@ fn assumptions(
             "a user is one device, which has all of that person's rows".to_owned()
         }
         DataFormat::Leaf => "a user is one id in the list `users` of the LEAF file".to_owned(),
-        DataFormat::Csv | DataFormat::Ratings => unit_of(user_column),
+        DataFormat::Csv | DataFormat::Ratings => {
+            opened.unit(user_column, args.run.columns.user_col.as_ref())
+        }
     };
     let public = match format {
         DataFormat::Ratings => "the list of items and what it says of them are public",

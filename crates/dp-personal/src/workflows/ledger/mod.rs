@@ -299,6 +299,19 @@ impl BoundAccount {
         })
     }
 
+    /// What certificates say of a ledger that may lack payments, including what the payment of this
+    /// run will note.
+    pub(crate) fn doubts(&self) -> Vec<String> {
+        let mut doubts = self.account.doubts();
+        let known = self.account.ledger.as_ref();
+        let known = known.and_then(|ledger| users_keys(ledger.notes()).last());
+        let key = self.binding.as_ref().map(Binding::key_hash);
+        if known.is_some_and(|known| key.is_some_and(|key| key != known)) {
+            doubts.push(ANEW.to_owned());
+        }
+        doubts
+    }
+
     /// Whether fewer than half of the users were charged for before: private.
     pub(crate) fn has_other_users(&self) -> bool {
         let binding = self.binding.as_ref();
@@ -445,6 +458,11 @@ const USERS_KEY: &str = "users-key";
 fn users_keys(notes: &[LedgerNote]) -> impl Iterator<Item = &str> {
     let keys = notes.iter().filter(|note| note.name == USERS_KEY);
     keys.map(|note| note.text.as_str())
+}
+
+/// Whether a ledger names the users of earlier runs; false for one that cannot be read.
+pub(crate) fn names_users(path: &Path) -> bool {
+    Ledger::audit(path).is_ok_and(|found| users_keys(&found.notes).next().is_some())
 }
 
 /// The ledger of a file, if it exists; otherwise its creation must have been requested.

@@ -41,7 +41,7 @@ pub(crate) use self::rows::RowNights;
 pub use self::rows::{init_rows, run_rows};
 use super::input::{HeldOut, read, read_again};
 use super::items::Nobody;
-use super::ledger::{Account, BoundAccount, Comparison, HasUsers, is_bound};
+use super::ledger::{Account, BoundAccount, Comparison, HasUsers, is_bound, names_users};
 use super::private_run::{Clock, name_in_ledger, run_name, unit_of};
 use super::publish::{Published, publish as publish_folder, refuse_nested};
 use super::train::ADJACENCY;
@@ -332,17 +332,23 @@ impl State {
     ///
     /// # Errors
     /// [`Error::Usage`] for another column.
-    fn protects(&mut self, user_column: Option<&str>) -> Result<bool> {
+    fn protects(&mut self, user_column: Option<&str>, has_nights: bool) -> Result<bool> {
         let Some(now) = user_column else {
             return Ok(true);
         };
         match &self.user_column {
             Some(before) if before == now => Ok(true),
-            Some(before) => Err(Error::Usage(format!(
+            Some(before) if has_nights => Err(Error::Usage(format!(
                 "`user_col`: on earlier nights a user was whoever shares a value of the column `{before}`, and now it would be `{now}`; a lifetime \
                  protects one kind of user. If both columns have the ids of the same people, rename one of them in the table"
             ))),
-            None => {
+            // none was made, or by an earlier version
+            _ => {
+                if has_nights {
+                    warn(&format!(
+                        "this state does not say from which column earlier nights took their users; this night takes them from `{now}`, and all later ones have to"
+                    ));
+                }
                 self.user_column = Some(now.to_owned());
                 Ok(false)
             }
@@ -685,7 +691,8 @@ fn open_account(
             is_new,
             epsilon: total.map(|of| of.0),
             delta: total.map(|of| of.1),
-            same_data_set: is_first,
+            // never in place of users that the ledger knows
+            same_data_set: is_first && !names_users(file),
             ..LedgerFile::at(file)
         }),
         data_set: None,
@@ -1085,13 +1092,14 @@ pub fn run(args: &NightlyRunSettings, watch: &mut dyn Watch) -> Result<NightlyRe
         true => read(&args.ratings, &input, &feedback, None)?,
         false => read_again(&args.ratings, &input, &feedback)?,
     };
-    let is_settled = state.protects(ratings.user_column())?;
+    let has_nights = folder.join(RELEASES).exists();
+    let is_settled = state.protects(ratings.user_column(), has_nights)?;
     let trainer = items.describe(trainer)?;
     let features = items.features.iter();
     let names = features.flat_map(|feature| state.names_in(feature));
     dp_data::check_no_user_ids(folder.join(ITEMS), names, &ratings)?;
     let numbers = items.numbers(ratings.catalogue())?;
-    let comparison = match folder.join(RELEASES).exists() {
+    let comparison = match has_nights {
         true => Comparison::Tell,
         false => Comparison::Refuse,
     };

@@ -165,7 +165,7 @@ pub fn run_rows(args: &NightlyRunRowsSettings, watch: &mut dyn Watch) -> Result<
     go_on(watch)?;
     let mut clock = Clock::start();
     let table = dp_data::read_samples(&args.rows, &columns)?;
-    let is_settled = state.protects(table.user_column())?;
+    let is_settled = state.protects(table.user_column(), has_nights)?;
     let unit = unit_of(table.user_column());
     let comparison = match has_nights {
         true => Comparison::Tell,

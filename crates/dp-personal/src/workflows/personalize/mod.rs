@@ -21,7 +21,7 @@ use crate::settings::PersonalizeSettings;
 use crate::warnings;
 use crate::watch::{Watch, Watched, go_on};
 use crate::workers::Place;
-use crate::workflows::private_run::{Clock, Opened, Opening, unit_of};
+use crate::workflows::private_run::{Clock, Opened, Opening};
 
 const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
 
@@ -171,7 +171,7 @@ fn assumptions(
     opened: &Opened<'_>,
 ) -> Vec<String> {
     let columns = "names of columns and their ranges are public".to_owned();
-    let unit = unit_of(user_column);
+    let unit = opened.unit(user_column, args.run.columns.user_col.as_ref());
     let own = [columns, args.ledger.assumption().to_owned(), unit].into_iter();
     own.chain(opened.dealing_assumptions(&args.ledger))
         .collect()
