@@ -37,7 +37,7 @@ fn ratings_are_predicted_from_public_features_of_items() {
     let json = run.json();
     // three genres, four decades, four buckets of popularity
     assert_eq!(json["n_features"], 11);
-    assert_eq!(json["alpha"], 1.0);
+    assert_eq!(json["alpha"], "inf");
     let [alone, partly, one] = ALPHAS.map(|alpha| figure(&json, alpha, "private"));
     assert!(
         partly < alone && partly < 0.8 * one,
