@@ -81,15 +81,15 @@ fn kept_items(table: &Interactions, min_users: usize) -> Vec<Option<u32>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use dp_data::{RatingsFormat, read_ratings_from};
+    use dp_data::{Layout, RatingsFormat, read_ratings_from};
 
     #[test]
     fn songs_are_counted_before_users() {
         // b has two listeners, a and c one each; without those, v has one song left and is kept, w
         // has none
         let text = "u\ta\t1\nu\tb\t3\nv\tb\t9\nw\tc\t2\n";
-        let plays =
-            read_ratings_from(text.as_bytes(), "plays", &RatingsFormat::default(), None).unwrap();
+        let format = RatingsFormat::default().with_layout(Layout::Tab);
+        let plays = read_ratings_from(text.as_bytes(), "plays", &format, None).unwrap();
         let kept = |min_item_users, min_user_items| {
             let least = MostPlayed {
                 min_item_users,
