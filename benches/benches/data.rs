@@ -24,7 +24,7 @@ const N_ITEMS: u32 = 3_000;
 fn main() {
     let records = records();
     let csv = lines(&records, "user,item,rating\n", ",");
-    let tabs = lines(&records, "", "\t");
+    let tabs = lines(&records, "user\titem\trating\n", "\t");
     let ratings = read(&csv);
     let fractions = SplitFractions::new(0.8, 0.1, 0.1).unwrap();
     let mut contestants = [
