@@ -138,12 +138,12 @@ fn rounds_of_federation_end_at_the_figures_of_the_run() {
     assert_eq!(
         names,
         [
-            "alpha 1, chosen",
+            "alpha inf (one model), chosen",
             "alpha 0 (alone)",
-            "alpha inf (one model)"
+            "alpha 1"
         ]
     );
-    for ((_, values), alpha) in all.iter().zip(["1.0", "0.0", "inf"]) {
+    for ((_, values), alpha) in all.iter().zip(["inf", "0.0", "1.0"]) {
         let last = federate::figure(&run.json(), alpha, "private");
         assert_eq!((values.len(), values[14]), (15, last), "{alpha}");
         assert_ne!(values[0].to_bits(), last.to_bits());

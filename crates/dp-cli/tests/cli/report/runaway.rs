@@ -89,8 +89,8 @@ fn lines_that_are_not_drawn_leave_one_table_in_one_format() {
     let sandbox = federate::sandbox();
     let grid = ["--alpha-grid", "1,inf", "--learning-rate", "1e9"];
     let args = [&grid[..], &["--rounds", "40", "--insecure-seed", "3"]].concat();
-    let run = federate::federate(&sandbox, &args).exits(1);
-    run.says(&["diverged", "--learning-rate"]);
+    // users take nothing of such models, and the shared part of the chosen one does not turn back
+    federate::federate(&sandbox, &args).exits(0);
     sandbox.dp(&["report", "dp-model"]).exits(0);
     let markdown = page(&sandbox, "internal.md");
     assert!(markdown.contains("Lines that are not drawn are in the table."));
