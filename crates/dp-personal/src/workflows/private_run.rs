@@ -278,12 +278,12 @@ impl Opened<'_> {
         })
     }
 
-    /// The unit of protection as text, by the column that users were read from. Processes with other
-    /// tables of their own may have found it under other names; these agree on the given one.
+    /// The unit of protection as text, by the column that users were read from. Silos with tables of
+    /// their own may have found it under other names; these agree on the given one.
     pub(crate) fn unit(&self, read_from: Option<&str>, given: Option<&String>) -> String {
         match self.dealing() {
-            Dealing::ByRun => unit_of(read_from),
-            Dealing::ById | Dealing::Silos | Dealing::Devices => unit_of(given.map(String::as_str)),
+            Dealing::ByRun | Dealing::ById => unit_of(read_from),
+            Dealing::Silos | Dealing::Devices => unit_of(given.map(String::as_str)),
         }
     }
 
