@@ -87,7 +87,8 @@ class Personalized:
         """The best items that the user has not rated, best first; empty if `says_nothing`.
 
         `rank_by` "lower" ranks by the lower end of each item's interval, so that the noisiest items do not come first. It needs a
-        model with standard errors of its factors, which those of earlier versions may lack. `docs/reference/dp-recommend.md` says what the intervals cover.
+        model with standard errors of its factors, which those of earlier versions may lack. `docs/reference/dp-recommend.md`
+        says what the intervals cover.
         """
         if rank_by not in ("score", "lower"):
             raise bad_setting("rank_by", rank_by, '"score" or "lower"')
