@@ -6,7 +6,7 @@ use dp_mechanism::{
     Error as RunError, GramLayout, ReleasedGrams, ReleasedVector, Round, Run, Trainer,
 };
 use rand::SeedableRng;
-use rand_chacha::ChaCha20Rng;
+use chacha20::ChaCha20Rng;
 use rand_distr::{Distribution, Normal};
 
 use super::axes::spread_alike;

@@ -138,7 +138,7 @@ impl Candidate {
 #[cfg(test)]
 mod tests {
     use rand::SeedableRng;
-    use rand_chacha::ChaCha20Rng;
+    use chacha20::ChaCha20Rng;
     use rand_distr::{Distribution, Normal};
 
     use super::*;

@@ -251,7 +251,7 @@ mod tests {
     use approx::assert_relative_eq;
     use dp_core::{Interactions, InteractionsBuilder};
     use rand::{RngExt, SeedableRng};
-    use rand_chacha::ChaCha20Rng;
+    use chacha20::ChaCha20Rng;
 
     use super::super::item_update::ScoreModel;
     use super::*;

@@ -389,7 +389,7 @@ mod tests {
     use dp_core::{Interactions, InteractionsBuilder};
     use dp_mechanism::{Grid, vector_contribution};
     use rand::{RngExt, SeedableRng};
-    use rand_chacha::ChaCha20Rng;
+    use chacha20::ChaCha20Rng;
     use rand_distr::{Distribution, Normal, StandardNormal};
 
     use super::*;

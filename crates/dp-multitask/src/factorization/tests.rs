@@ -10,7 +10,7 @@ use dp_mechanism::{
     gram_contribution, vector_contribution,
 };
 use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha20Rng;
+use chacha20::ChaCha20Rng;
 
 use super::fit::initial_factors;
 use super::item_update::ItemStatistics;

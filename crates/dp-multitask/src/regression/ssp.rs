@@ -125,7 +125,7 @@ impl MultiTaskSspParams {
 /// use rand::SeedableRng;
 ///
 /// let set_up = SkewedTasks { n_users: 300, n_tasks: 8, tasks_per_user: 4.0, ..SkewedTasks::appendix_c(1.0) };
-/// let data = set_up.generate(&mut rand_chacha::ChaCha20Rng::seed_from_u64(1))?;
+/// let data = set_up.generate(&mut chacha20::ChaCha20Rng::seed_from_u64(1))?;
 /// let (target, adjacency) = (ApproxDp::target(5.0, 1e-5)?, Adjacency::AddRemoveUser);
 /// let ssp = MultiTaskSspParams::new(TaskSetup::unit_ball(5)).check()?;
 /// let plan = ssp.plan(8, target, adjacency)?;

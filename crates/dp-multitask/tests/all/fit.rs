@@ -12,7 +12,7 @@ use dp_multitask::{
 };
 
 use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha20Rng;
+use chacha20::ChaCha20Rng;
 use rand_distr::{Distribution, StandardNormal};
 
 use crate::support::{ADJACENCY, Steps, error, pay, ratings, target};

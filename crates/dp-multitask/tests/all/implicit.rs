@@ -8,7 +8,7 @@ use dp_multitask::{
     MatrixFactorization, NoisyCounts, Observed, ObservedSums, Provenance, Run, ScoreModel, Trainer,
 };
 use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha20Rng;
+use chacha20::ChaCha20Rng;
 
 use crate::support::{ADJACENCY, See, pay, target};
 

@@ -3,7 +3,7 @@
 use dp_core::{Interactions, InteractionsBuilder, Private};
 use dp_multitask::{FactorModel, NonPrivateAls};
 use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha20Rng;
+use chacha20::ChaCha20Rng;
 
 const N_USERS: u32 = 40;
 const N_ITEMS: usize = 9;

@@ -3,7 +3,7 @@
 use dp_core::{Interactions, InteractionsBuilder};
 use dp_multitask::{PublicFeatures, PublicRatings};
 use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha20Rng;
+use chacha20::ChaCha20Rng;
 use rand_distr::StandardNormal;
 
 const N_ITEMS: usize = 300;

@@ -14,7 +14,7 @@ use dp_multitask::{
     WeightedGradients,
 };
 use rand::SeedableRng;
-use rand_chacha::ChaCha20Rng;
+use chacha20::ChaCha20Rng;
 
 use crate::support::{ADJACENCY, pay};
 

@@ -5,7 +5,7 @@ use dp_core::{Adjacency, ApproxDp};
 use dp_data::{LongTailRatings, RatingSplit, SplitFractions, rmse};
 use dp_multitask::{FactorModel, Observed, Observer, Progress};
 use rand::SeedableRng;
-use rand_chacha::ChaCha20Rng;
+use chacha20::ChaCha20Rng;
 
 pub(crate) const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
 

@@ -8,7 +8,7 @@ use dp_fedsgd::{
 };
 use dp_mechanism::{NoiseSource, PoissonSampling};
 use rand::SeedableRng;
-use rand_chacha::ChaCha20Rng;
+use chacha20::ChaCha20Rng;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 

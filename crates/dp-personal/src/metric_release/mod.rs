@@ -634,7 +634,7 @@ pub(super) mod tests {
     use dp_accounting::{Budget, Ledger};
     use dp_mechanism::{Grid, NoiseSource, ReleaseList, RunFolder, vector_contribution};
     use rand::{RngExt, SeedableRng};
-    use rand_chacha::ChaCha20Rng;
+    use chacha20::ChaCha20Rng;
 
     use super::*;
     use crate::quality::{Outcome, UserValue};

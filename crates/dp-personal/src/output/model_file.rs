@@ -1,7 +1,6 @@
 //! Models on disk, as safetensors: factors with their catalogue as csv, a shared subspace, shared
 //! parameters.
 
-use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
@@ -84,7 +83,7 @@ fn file_of(
     header: &impl Serialize,
     matrices: &[(&str, [usize; 2], Vec<f64>)],
 ) -> Result<Vec<u8>> {
-    let header = HashMap::from([(HEADER_KEY.to_owned(), serde_json::to_string(header)?)]);
+    let header = [(HEADER_KEY.to_owned(), serde_json::to_string(header)?)];
     let failed = |e| Error::model(Path::new(name), e);
     let bytes = matrices.iter().map(|(name, shape, values)| {
         let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
@@ -96,7 +95,7 @@ fn file_of(
         Ok((*name, view.map_err(failed)?))
     });
     let views = views.collect::<Result<Vec<_>>>()?;
-    safetensors::serialize(views, Some(header)).map_err(failed)
+    safetensors::serialize(views, Some(header.into_iter().collect())).map_err(failed)
 }
 
 /// Hash of the ids of a catalogue and their order.
@@ -431,7 +430,7 @@ mod tests {
         params.keep_every = 2;
         let model = AdditiveModel::new(AdditiveLoss::Squared, 1).unwrap();
         let rows = HeldBatches::new(&samples, 1).unwrap();
-        let rng = &mut rand_chacha::ChaCha20Rng::seed_from_u64(0);
+        let rng = &mut chacha20::ChaCha20Rng::seed_from_u64(0);
         let fitted = params.check().unwrap().simulate(&model, &rows, 0.0, rng);
         let column = Column {
             name: "x".to_owned(),

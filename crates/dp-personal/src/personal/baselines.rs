@@ -10,7 +10,7 @@ use dp_personalize::{
     own_data_model, zero_model,
 };
 use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha20Rng;
+use chacha20::ChaCha20Rng;
 use rayon::prelude::*;
 
 use super::inputs::Inputs;

@@ -18,7 +18,7 @@ use dp_data::{ItemCatalogue, LongTailRatings, TableSource};
 use dp_mechanism::NoiseSource;
 use dp_multitask::{FactorizationParams, MatrixFactorization, Trainer as _};
 use rand::SeedableRng;
-use rand_chacha::ChaCha20Rng;
+use chacha20::ChaCha20Rng;
 use serde_json::Value;
 
 use crate::error::{Error, Result};

@@ -10,7 +10,7 @@ use dp_data::{LongTailRatings, RatingSplit, Ratings, SplitFractions};
 use dp_mechanism::NoiseSource;
 use dp_multitask::{FactorizationParams, NonPrivateAls, Run, Trainer};
 use rand::SeedableRng;
-use rand_chacha::ChaCha20Rng;
+use chacha20::ChaCha20Rng;
 
 use crate::error::Result;
 use crate::evaluate::{Evaluation, Figures, Metrics, model_rmse};

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use dp_core::UserSamples;
 use dp_data::{LongTailRatings, Ratings, SharedSubspace};
 use rand::SeedableRng;
-use rand_chacha::ChaCha20Rng;
+use chacha20::ChaCha20Rng;
 
 use crate::error::{Error, Result};
 use crate::output::OutputFolder;

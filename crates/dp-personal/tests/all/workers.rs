@@ -653,7 +653,7 @@ fn tasks_are_refused_users_of_another_shard_and_coordinators_any() {
 #[test]
 fn users_are_dealt_by_their_ids_and_those_of_another_shard_are_refused() {
     let users = dp_personal::data::LongTailRatings::new(30, 50, 600);
-    let mut rng: rand_chacha::ChaCha8Rng = rand::SeedableRng::seed_from_u64(1);
+    let mut rng: chacha20::ChaCha8Rng = rand::SeedableRng::seed_from_u64(1);
     let ratings = users.generate(&mut rng).unwrap();
     let [own, other] = [0, 1].map(|number| {
         let shard = dp_personal::workers::Shard::new("r", number, 2).unwrap();

@@ -2,7 +2,7 @@
 
 use dp_core::parallel;
 use rand::SeedableRng;
-use rand_chacha::ChaCha20Rng;
+use chacha20::ChaCha20Rng;
 use rand_distr::{Distribution, StandardNormal};
 
 use super::{AmImplicitSspParams, ItemStep, Learned, LikesRound, Popularity};

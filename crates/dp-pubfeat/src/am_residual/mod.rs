@@ -12,7 +12,7 @@ use dp_accounting::{CertificateBuilder, Requests};
 use dp_core::{Adjacency, ApproxDp, Interactions, Private, params};
 use dp_mechanism::{Run, Trainer};
 use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha20Rng;
+use chacha20::ChaCha20Rng;
 
 use crate::features::in_public_range;
 use crate::learn::{KernelRidge, RidgeNoise, StatisticsLearner};

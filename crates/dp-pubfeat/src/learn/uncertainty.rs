@@ -3,7 +3,7 @@
 use dp_core::parallel;
 use dp_linalg::{SymmetricEigen, symmetric_eigen};
 use rand::SeedableRng;
-use rand_chacha::ChaCha20Rng;
+use chacha20::ChaCha20Rng;
 use rand_distr::{Distribution, StandardNormal};
 
 use super::{KernelRidge, check_shape};

@@ -7,8 +7,8 @@ use dp_pubfeat::{
     AmSsp, AmSspParams, Descent, DpSgdParams, EncoderDescent, ItemFeatures, LinearEncoder,
     ObservedSums, Optimiser, ProblemSetup, PublicEncoder, StatisticsLearner, Trainer, UserStep,
 };
-use rand_chacha::ChaCha20Rng;
-use rand_chacha::rand_core::SeedableRng;
+use chacha20::ChaCha20Rng;
+use chacha20::rand_core::SeedableRng;
 use std::sync::Arc;
 
 use crate::support::{ADD_REMOVE, made, observed, pay};

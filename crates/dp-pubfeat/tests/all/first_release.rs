@@ -10,8 +10,8 @@ use dp_pubfeat::{
     PriorVariances, ProblemSetup, PublicEncoder, ResidualSspParams, Result, SampledSspParams,
     SspContribution, SspParams, StatisticsLearner, Trainer,
 };
-use rand_chacha::ChaCha20Rng;
-use rand_chacha::rand_core::SeedableRng;
+use chacha20::ChaCha20Rng;
+use chacha20::rand_core::SeedableRng;
 
 use crate::support::{DIM, N_ITEMS, features, look, observed, pay, ridge, target};
 

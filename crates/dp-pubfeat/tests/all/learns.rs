@@ -10,8 +10,8 @@ use dp_pubfeat::{
     SampledSspParams, SspParams, StatisticsLearner, Trainer, TwoLayerEncoder, ValueDescent,
     ValueDescentParams,
 };
-use rand_chacha::ChaCha20Rng;
-use rand_chacha::rand_core::SeedableRng;
+use chacha20::ChaCha20Rng;
+use chacha20::rand_core::SeedableRng;
 
 use crate::support::{ADD_REMOVE, made, pay};
 

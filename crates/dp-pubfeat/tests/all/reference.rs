@@ -10,8 +10,8 @@ use dp_pubfeat::{
     PooledStatistics, ProblemSetup, PublicEncoder, ResidualContribution, RidgeNoise, SparseKernel,
     SspContribution, StatisticsLearner, TwoLayerEncoder, ValueDescent, ValueDescentParams,
 };
-use rand_chacha::ChaCha20Rng;
-use rand_chacha::rand_core::SeedableRng;
+use chacha20::ChaCha20Rng;
+use chacha20::rand_core::SeedableRng;
 
 use crate::support::{DIM, features, setup, table};
 

@@ -9,8 +9,8 @@ use dp_pubfeat::{
     RidgeNoise, SampledSspParams, SspParams, StatisticsLearner, Trainer, ValueDescent,
     ValueDescentParams,
 };
-use rand_chacha::ChaCha20Rng;
-use rand_chacha::rand_core::SeedableRng;
+use chacha20::ChaCha20Rng;
+use chacha20::rand_core::SeedableRng;
 
 use crate::support::{
     ADD_REMOVE, DIM, N_ITEMS, am_ssp, features, fit, kernel, observed, pay, ridge, setup, table,

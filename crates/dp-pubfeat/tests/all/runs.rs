@@ -13,8 +13,8 @@ use dp_pubfeat::{
     ProtectedUnit, PublicEncoder, ResidualSspParams, Result, Round, Run, RunFolder, SspParams,
     StatisticsLearner, Trainer,
 };
-use rand_chacha::ChaCha20Rng;
-use rand_chacha::rand_core::SeedableRng;
+use chacha20::ChaCha20Rng;
+use chacha20::rand_core::SeedableRng;
 use sha2::{Digest, Sha256};
 
 use crate::am_residual::{prior, rounds};

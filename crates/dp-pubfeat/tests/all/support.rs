@@ -10,8 +10,8 @@ use dp_pubfeat::{
     ItemFeatures, ItemFeaturesBuilder, KernelRidge, NoiseSource, Observed, ObservedSums, Observer,
     Optimiser, ProblemSetup, RidgeNoise, Run, SampledSspParams, Trainer, UserStep,
 };
-use rand_chacha::ChaCha20Rng;
-use rand_chacha::rand_core::SeedableRng;
+use chacha20::ChaCha20Rng;
+use chacha20::rand_core::SeedableRng;
 
 pub(crate) const DIM: usize = 3;
 pub(crate) const N_ITEMS: usize = 12;

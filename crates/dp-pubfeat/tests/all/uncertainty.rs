@@ -9,8 +9,8 @@ use dp_pubfeat::{
     ItemStatistics, KernelRidge, LevelStep, PriorVariances, ProblemSetup, RidgeNoise, SparseKernel,
     SspParams, StatisticsLearner, Trainer,
 };
-use rand_chacha::ChaCha20Rng;
-use rand_chacha::rand_core::SeedableRng;
+use chacha20::ChaCha20Rng;
+use chacha20::rand_core::SeedableRng;
 use rand_distr::{Distribution, StandardNormal};
 
 use crate::support::{ADD_REMOVE, made, pay};
