@@ -1,12 +1,12 @@
 //! Training: counts, total weights, then rounds of user steps, sums and item steps.
 
+use chacha20::ChaCha20Rng;
 use dp_accounting::{CertificateBuilder, Plan, Requests};
 use dp_core::{Adjacency, Interactions, Private, ShapeError};
 use dp_mechanism::{
     Error as RunError, GramLayout, ReleasedGrams, ReleasedVector, Round, Run, Trainer,
 };
 use rand::SeedableRng;
-use chacha20::ChaCha20Rng;
 use rand_distr::{Distribution, Normal};
 
 use super::axes::spread_alike;

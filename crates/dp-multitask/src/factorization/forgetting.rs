@@ -137,8 +137,8 @@ impl Candidate {
 
 #[cfg(test)]
 mod tests {
-    use rand::SeedableRng;
     use chacha20::ChaCha20Rng;
+    use rand::SeedableRng;
     use rand_distr::{Distribution, Normal};
 
     use super::*;

@@ -714,8 +714,8 @@ pub(super) fn dot(a: &[f64], b: &[f64]) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use rand::SeedableRng;
     use chacha20::ChaCha20Rng;
+    use rand::SeedableRng;
     use rand_distr::{Distribution, StandardNormal};
 
     use super::*;

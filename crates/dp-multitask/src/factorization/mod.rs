@@ -14,6 +14,7 @@ mod own_strength;
 mod params;
 mod prior_rounds;
 mod rating_scale;
+mod typical_user;
 mod user_step;
 
 pub use implicit::{Feedback, ImplicitFeedback, ImplicitSums, ItemGramian, UserGramian};

@@ -8,6 +8,7 @@ use super::item_update::ScoreModel;
 use super::params::{in_public_range, is_zero};
 use super::prior_rounds::PriorVotes;
 use super::rating_scale::RatingScale;
+use super::typical_user::typical_factor;
 use super::user_step::{Design, UserScratch, UserStep};
 use crate::{Error, LocalBias, NoisyCounts, Provenance, Result};
 
@@ -117,6 +118,7 @@ pub struct FactorModel {
     scale: Option<RatingScale>,
     prior_votes: Option<PriorVotes>,
     standard_errors: Option<Vec<f64>>,
+    typical_user: Option<Vec<f64>>,
 }
 
 impl FactorModel {
@@ -159,14 +161,24 @@ impl FactorModel {
             scale: None,
             prior_votes: None,
             standard_errors: None,
+            typical_user: None,
         })
     }
 
     /// The same model with the item counts that were released with it. If they are the item biases,
-    /// their noise is that of the biases.
+    /// their noise is that of the biases; likes without biases get a
+    /// [typical user](Self::typical_user).
     #[must_use]
     pub fn with_counts(mut self, counts: Option<NoisyCounts>) -> Self {
         self.counts = counts;
+        let is_plain = self.scoring.score_model == ScoreModel::Plain;
+        if is_plain && self.scoring.unobserved_weight.is_some() && self.dim() > 1 {
+            let counts = self
+                .counts
+                .as_ref()
+                .filter(|of| of.values().len() == self.n_items());
+            self.typical_user = counts.and_then(|counts| typical_factor(&self.design(), counts));
+        }
         if let Some(counts) = self.counts.as_ref().filter(|_| self.ranks_by_counts()) {
             let error = counts.noise_stddev() / counts.unit();
             self.standard_errors = Some(vec![error; self.item_factors.len()]);
@@ -199,6 +211,34 @@ impl FactorModel {
     #[must_use]
     pub fn standard_errors(&self) -> Option<&[f64]> {
         self.standard_errors.as_deref()
+    }
+
+    /// The same model with the factor of a typical user, as [`typical_user`](Self::typical_user)
+    /// of the model that it was read from.
+    ///
+    /// # Errors
+    /// [`crate::Error::Shape`] unless it has length `dim`, [`crate::Error::Param`] for a number that
+    /// is not finite, [`crate::Error::Unsupported`] unless the model is one of likes without biases.
+    pub fn with_typical_user(mut self, factor: Vec<f64>) -> Result<Self> {
+        params::same_size("factor of the typical user", factor.len(), self.dim())?;
+        for &x in &factor {
+            params::finite("factor of the typical user", x)?;
+        }
+        if self.scoring.unobserved_weight.is_none() || self.scoring.score_model != ScoreModel::Plain
+        {
+            let what = "a typical user, unless records are likes and scores have no biases";
+            return Err(Error::Unsupported { what });
+        }
+        self.typical_user = Some(factor);
+        Ok(self)
+    }
+
+    /// For likes without biases with released counts: the factor, length `dim`, of a user who likes
+    /// each item as often as all users together do. Public. Users with few records are near it; see
+    /// [`fold_in`](Self::fold_in).
+    #[must_use]
+    pub fn typical_user(&self) -> Option<&[f64]> {
+        self.typical_user.as_deref()
     }
 
     /// The released item counts, if the run made any.
@@ -295,6 +335,10 @@ impl FactorModel {
     /// with no item biases and no taste factors a fit is the user's own shrunken mean. Records of
     /// items with large [standard errors](Self::standard_errors) count less.
     ///
+    /// If the model has a [typical user](Self::typical_user), the user weights three fits: one with
+    /// the model's penalty, and two that are nearer the typical user, by how well they rank each of
+    /// the user's own records when it is left out (0.7, 0.2 and 0.1 before any record).
+    ///
     /// # Privacy
     /// Local: computed from released factors and the user's own records, and intended to stay with
     /// the user. Together with the released factors the whole is jointly private.
@@ -376,7 +420,7 @@ impl FactorModel {
 
     /// How one user is fitted.
     fn user_fit<'a>(
-        &self,
+        &'a self,
         design: &'a Design,
     ) -> impl Fn(UserRow<'_>, &mut UserScratch) -> PersonalModel + Sync + use<'a> {
         let bias = self.scoring.bias;
@@ -385,9 +429,12 @@ impl FactorModel {
             bias,
             penalties,
         });
-        move |user, scratch| match &step {
-            Some(step) => step.personal_model(user, scratch),
-            None => design.weighed_model(bias.center, user, scratch),
+        move |user, scratch| match (&step, &self.typical_user) {
+            (Some(step), Some(typical)) => {
+                step.weighed_likes(typical, &self.item_factors, user, scratch)
+            }
+            (Some(step), None) => step.personal_model(user, scratch),
+            (None, _) => design.weighed_model(bias.center, user, scratch),
         }
     }
 

@@ -249,9 +249,9 @@ impl Design {
 #[cfg(test)]
 mod tests {
     use approx::assert_relative_eq;
+    use chacha20::ChaCha20Rng;
     use dp_core::{Interactions, InteractionsBuilder};
     use rand::{RngExt, SeedableRng};
-    use chacha20::ChaCha20Rng;
 
     use super::super::item_update::ScoreModel;
     use super::*;

@@ -386,10 +386,10 @@ fn normal_distances() -> Vec<f64> {
 
 #[cfg(test)]
 mod tests {
+    use chacha20::ChaCha20Rng;
     use dp_core::{Interactions, InteractionsBuilder};
     use dp_mechanism::{Grid, vector_contribution};
     use rand::{RngExt, SeedableRng};
-    use chacha20::ChaCha20Rng;
     use rand_distr::{Distribution, Normal, StandardNormal};
 
     use super::*;

@@ -1,6 +1,7 @@
 //! The privacy argument of the item step, tested on the statistics that training sums.
 #![allow(clippy::disallowed_types, reason = "tests pay for single releases")]
 
+use chacha20::ChaCha20Rng;
 use dp_accounting::{Budget, Ledger, Plan, PlannedRelease, Spend};
 use dp_core::{
     Adjacency, ApproxDp, Interactions, InteractionsBuilder, Private, ReplaceFactor, UserRow,
@@ -10,7 +11,6 @@ use dp_mechanism::{
     gram_contribution, vector_contribution,
 };
 use rand::{RngExt, SeedableRng};
-use chacha20::ChaCha20Rng;
 
 use super::fit::initial_factors;
 use super::item_update::ItemStatistics;

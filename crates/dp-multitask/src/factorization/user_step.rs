@@ -187,6 +187,12 @@ impl Design {
         self.unobserved.is_some()
     }
 
+    /// `a0 sum_i x_i x_i^T` over the rows of all items, row-major, if an item without a record is a
+    /// weak negative.
+    pub(crate) fn unobserved(&self) -> Option<&[f64]> {
+        self.unobserved.as_ref().map(|all| &all.gramian[..])
+    }
+
     pub(crate) const fn score_model(&self) -> ScoreModel {
         self.score_model
     }

@@ -11,8 +11,8 @@ use dp_multitask::{
     Provenance, Run, Trainer, UserPenalties,
 };
 
-use rand::{RngExt, SeedableRng};
 use chacha20::ChaCha20Rng;
+use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, StandardNormal};
 
 use crate::support::{ADJACENCY, Steps, error, pay, ratings, target};

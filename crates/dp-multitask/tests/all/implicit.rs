@@ -1,5 +1,6 @@
 //! Training on implicit feedback: releases, plan, certificate, quality on generated data.
 
+use chacha20::ChaCha20Rng;
 use dp_core::{Interactions, InteractionsBuilder, Private};
 use dp_data::{CatalogueSource, ItemCatalogue, RankingSums, Ratings, SplitFractions, UserSplit};
 use dp_mechanism::NoiseSource;
@@ -8,7 +9,6 @@ use dp_multitask::{
     MatrixFactorization, NoisyCounts, Observed, ObservedSums, Provenance, Run, ScoreModel, Trainer,
 };
 use rand::{RngExt, SeedableRng};
-use chacha20::ChaCha20Rng;
 
 use crate::support::{ADJACENCY, See, pay, target};
 

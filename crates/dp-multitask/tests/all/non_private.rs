@@ -1,9 +1,9 @@
 //! Alternating least squares without privacy: after convergence no item factor can be improved.
 
+use chacha20::ChaCha20Rng;
 use dp_core::{Interactions, InteractionsBuilder, Private};
 use dp_multitask::{FactorModel, NonPrivateAls};
 use rand::{RngExt, SeedableRng};
-use chacha20::ChaCha20Rng;
 
 const N_USERS: u32 = 40;
 const N_ITEMS: usize = 9;

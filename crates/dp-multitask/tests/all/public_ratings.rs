@@ -1,9 +1,9 @@
 //! Item biases and taste factors of public ratings, against the numbers they were generated from.
 
+use chacha20::ChaCha20Rng;
 use dp_core::{Interactions, InteractionsBuilder};
 use dp_multitask::{PublicFeatures, PublicRatings};
 use rand::{RngExt, SeedableRng};
-use chacha20::ChaCha20Rng;
 use rand_distr::StandardNormal;
 
 const N_ITEMS: usize = 300;

@@ -1,5 +1,6 @@
 //! Private regression of many tasks.
 
+use chacha20::ChaCha20Rng;
 use dp_accounting::{Plan, ReleaseRequest, Spend};
 use dp_core::{ApproxDp, Interactions, InteractionsBuilder, Private, ReplaceFactor};
 use dp_data::{SkewedTasks, TaskData};
@@ -14,7 +15,6 @@ use dp_multitask::{
     WeightedGradients,
 };
 use rand::SeedableRng;
-use chacha20::ChaCha20Rng;
 
 use crate::support::{ADJACENCY, pay};
 

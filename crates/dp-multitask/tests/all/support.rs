@@ -1,11 +1,11 @@
 //! Payments, targets, generated ratings and observers of runs.
 
+use chacha20::ChaCha20Rng;
 use dp_accounting::{Budget, Ledger, Plan, Spend};
 use dp_core::{Adjacency, ApproxDp};
 use dp_data::{LongTailRatings, RatingSplit, SplitFractions, rmse};
 use dp_multitask::{FactorModel, Observed, Observer, Progress};
 use rand::SeedableRng;
-use chacha20::ChaCha20Rng;
 
 pub(crate) const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
 

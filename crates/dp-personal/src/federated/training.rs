@@ -1,5 +1,6 @@
 //! One run with one `alpha`.
 
+use chacha20::ChaCha20Rng;
 use dp_accounting::{Certificate, Spend};
 use dp_core::{Adjacency, DpEvent, UserSamples};
 use dp_fedsgd::{
@@ -8,7 +9,6 @@ use dp_fedsgd::{
 };
 use dp_mechanism::{NoiseSource, PoissonSampling};
 use rand::SeedableRng;
-use chacha20::ChaCha20Rng;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 

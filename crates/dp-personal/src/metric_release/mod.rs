@@ -631,10 +631,10 @@ mod mutants {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use chacha20::ChaCha20Rng;
     use dp_accounting::{Budget, Ledger};
     use dp_mechanism::{Grid, NoiseSource, ReleaseList, RunFolder, vector_contribution};
     use rand::{RngExt, SeedableRng};
-    use chacha20::ChaCha20Rng;
 
     use super::*;
     use crate::quality::{Outcome, UserValue};

@@ -31,12 +31,14 @@ const FACTORS_TENSOR: &str = "item_factors";
 /// Name of a second tensor of the same shape, if standard errors are known. Earlier versions of the
 /// program ignore it and give the same ranking.
 const ERRORS_TENSOR: &str = "standard_errors";
+/// Name of a tensor of shape `(1, dim)`, if the model has a typical user.
+const TYPICAL_TENSOR: &str = "typical_user";
 /// Key of the header entry that holds [`FactorHeader`] as JSON.
 const HEADER_KEY: &str = "dp_personal";
 /// Schema 2 has more scoring fields, for implicit feedback. Schema 3 has scores without biases.
-/// Schema 4 leaves penalties to the users. Schema 5 has global effects. Models of ratings with
-/// penalties still use schema 1.
-const FACTORS_SCHEMA: u32 = 5;
+/// Schema 4 leaves penalties to the users. Schema 5 has global effects. Schema 6 has a typical
+/// user. Models of ratings with penalties still use schema 1.
+const FACTORS_SCHEMA: u32 = 6;
 
 /// What a reader needs in addition to the factors. All of it is public.
 #[derive(Serialize, Deserialize)]
@@ -59,7 +61,8 @@ pub(crate) fn model_files(
 ) -> Result<[(&'static str, Vec<u8>); 2]> {
     let header = FactorHeader {
         schema_version: match model.scoring() {
-            of if of.n_effects > 0 => FACTORS_SCHEMA,
+            _ if model.typical_user().is_some() => FACTORS_SCHEMA,
+            of if of.n_effects > 0 => 5,
             of if of.penalties.is_none() => 4,
             of if of.score_model == ScoreModel::Plain => 3,
             of if of.unobserved_weight.is_some() => 2,
@@ -72,6 +75,9 @@ pub(crate) fn model_files(
     let mut tensors = vec![(FACTORS_TENSOR, shape, model.item_factors().to_vec())];
     if let Some(errors) = model.standard_errors() {
         tensors.push((ERRORS_TENSOR, shape, errors.to_vec()));
+    }
+    if let Some(factor) = model.typical_user() {
+        tensors.push((TYPICAL_TENSOR, [1, shape[1]], factor.to_vec()));
     }
     let file = file_of(FACTORS, &header, &tensors)?;
     Ok([(FACTORS, file), (ITEMS, catalogue_csv(catalogue)?)])
@@ -139,6 +145,15 @@ pub(crate) fn read_model(folder: &Path) -> Result<(FactorModel, ItemCatalogue)> 
             .map_err(|reason| Error::model(&path, reason))?;
         model = model
             .with_standard_errors(errors)
+            .map_err(|e| Error::model(&path, e))?;
+    }
+    if has_tensor(&bytes, TYPICAL_TENSOR).map_err(|reason| Error::model(&path, reason))? {
+        let expected = format!("an f64 factor of length {dim}");
+        let is_one = |shape: &[usize]| shape == [1, dim];
+        let factor = read_matrix(&bytes, TYPICAL_TENSOR, is_one, &expected)
+            .map_err(|reason| Error::model(&path, reason))?;
+        model = model
+            .with_typical_user(factor)
             .map_err(|e| Error::model(&path, e))?;
     }
     let catalogue = dp_data::read_catalogue(folder.join(ITEMS))?;

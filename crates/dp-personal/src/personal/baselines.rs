@@ -1,6 +1,7 @@
 //! Baselines for private personalization. Everything here is computed from private data and stays
 //! with the operator.
 
+use chacha20::ChaCha20Rng;
 use dp_accounting::{Budget, Ledger, Plan, Spend};
 use dp_core::{Adjacency, ApproxDp};
 use dp_data::SplitUser;
@@ -10,7 +11,6 @@ use dp_personalize::{
     own_data_model, zero_model,
 };
 use rand::{RngExt, SeedableRng};
-use chacha20::ChaCha20Rng;
 use rayon::prelude::*;
 
 use super::inputs::Inputs;

@@ -6,6 +6,7 @@
 
 use std::path::PathBuf;
 
+use chacha20::ChaCha20Rng;
 use dp_accounting::{Budget, Ledger};
 use dp_audit::{
     AuditedRun, AuditedTrainer, Canaries, FactorizationOracle, RunAudit, RunSettings, Verdict,
@@ -18,7 +19,6 @@ use dp_data::{ItemCatalogue, LongTailRatings, TableSource};
 use dp_mechanism::NoiseSource;
 use dp_multitask::{FactorizationParams, MatrixFactorization, Trainer as _};
 use rand::SeedableRng;
-use chacha20::ChaCha20Rng;
 use serde_json::Value;
 
 use crate::error::{Error, Result};

@@ -4,13 +4,13 @@ use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
+use chacha20::ChaCha20Rng;
 use dp_accounting::{Budget, Certificate, Ledger};
 use dp_core::{Adjacency, ApproxDp};
 use dp_data::{LongTailRatings, RatingSplit, Ratings, SplitFractions};
 use dp_mechanism::NoiseSource;
 use dp_multitask::{FactorizationParams, NonPrivateAls, Run, Trainer};
 use rand::SeedableRng;
-use chacha20::ChaCha20Rng;
 
 use crate::error::Result;
 use crate::evaluate::{Evaluation, Figures, Metrics, model_rmse};

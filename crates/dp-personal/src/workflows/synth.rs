@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use chacha20::ChaCha20Rng;
 use dp_core::UserSamples;
 use dp_data::{LongTailRatings, Ratings, SharedSubspace};
 use rand::SeedableRng;
-use chacha20::ChaCha20Rng;
 
 use crate::error::{Error, Result};
 use crate::output::OutputFolder;

@@ -1,8 +1,8 @@
 //! Standard errors of what is learned from likes. Post-processing of releases.
 
+use chacha20::ChaCha20Rng;
 use dp_core::parallel;
 use rand::SeedableRng;
-use chacha20::ChaCha20Rng;
 use rand_distr::{Distribution, StandardNormal};
 
 use super::{AmImplicitSspParams, ItemStep, Learned, LikesRound, Popularity};

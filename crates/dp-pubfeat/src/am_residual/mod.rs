@@ -8,11 +8,11 @@ mod prior;
 
 use std::borrow::Borrow;
 
+use chacha20::ChaCha20Rng;
 use dp_accounting::{CertificateBuilder, Requests};
 use dp_core::{Adjacency, ApproxDp, Interactions, Private, params};
 use dp_mechanism::{Run, Trainer};
 use rand::{RngExt, SeedableRng};
-use chacha20::ChaCha20Rng;
 
 use crate::features::in_public_range;
 use crate::learn::{KernelRidge, RidgeNoise, StatisticsLearner};

@@ -1,9 +1,9 @@
 //! Standard errors of the item vectors of a closed form, from the known noise. Post-processing.
 
+use chacha20::ChaCha20Rng;
 use dp_core::parallel;
 use dp_linalg::{SymmetricEigen, symmetric_eigen};
 use rand::SeedableRng;
-use chacha20::ChaCha20Rng;
 use rand_distr::{Distribution, StandardNormal};
 
 use super::{KernelRidge, check_shape};

@@ -1,5 +1,7 @@
 //! AM-SSP: ratings without users' vectors, unseen users, unseen items.
 
+use chacha20::ChaCha20Rng;
+use chacha20::rand_core::SeedableRng;
 use dp_core::{Interactions, Private};
 use dp_data::{GeneratedLabels, PublicFeatureTask};
 use dp_mechanism::NoiseSource;
@@ -7,8 +9,6 @@ use dp_pubfeat::{
     AmSsp, AmSspParams, Descent, DpSgdParams, EncoderDescent, ItemFeatures, LinearEncoder,
     ObservedSums, Optimiser, ProblemSetup, PublicEncoder, StatisticsLearner, Trainer, UserStep,
 };
-use chacha20::ChaCha20Rng;
-use chacha20::rand_core::SeedableRng;
 use std::sync::Arc;
 
 use crate::support::{ADD_REMOVE, made, observed, pay};

@@ -1,6 +1,8 @@
 //! The first release of every fit as integers, recovered from the input of a learner or the
 //! movement of an encoder.
 
+use chacha20::ChaCha20Rng;
+use chacha20::rand_core::SeedableRng;
 use dp_accounting::Plan;
 use dp_core::{Adjacency, DpEvent, Interactions, Private};
 use dp_mechanism::{GramGrids, Grid, NoiseSource};
@@ -10,8 +12,6 @@ use dp_pubfeat::{
     PriorVariances, ProblemSetup, PublicEncoder, ResidualSspParams, Result, SampledSspParams,
     SspContribution, SspParams, StatisticsLearner, Trainer,
 };
-use chacha20::ChaCha20Rng;
-use chacha20::rand_core::SeedableRng;
 
 use crate::support::{DIM, N_ITEMS, features, look, observed, pay, ridge, target};
 

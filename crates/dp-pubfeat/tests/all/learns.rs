@@ -1,6 +1,8 @@
 //! Fits approach the true parameters, with examples that lack features and with every kind of
 //! encoder.
 
+use chacha20::ChaCha20Rng;
+use chacha20::rand_core::SeedableRng;
 use dp_core::{ApproxDp, Interactions, Private};
 use dp_data::{GeneratedLabels, PublicFeatureData, PublicFeatureTask};
 use dp_mechanism::NoiseSource;
@@ -10,8 +12,6 @@ use dp_pubfeat::{
     SampledSspParams, SspParams, StatisticsLearner, Trainer, TwoLayerEncoder, ValueDescent,
     ValueDescentParams,
 };
-use chacha20::ChaCha20Rng;
-use chacha20::rand_core::SeedableRng;
 
 use crate::support::{ADD_REMOVE, made, pay};
 

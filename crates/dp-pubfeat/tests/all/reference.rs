@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use chacha20::ChaCha20Rng;
+use chacha20::rand_core::SeedableRng;
 use dp_core::InteractionsBuilder;
 use dp_mechanism::{Grid, gram_contribution, vector_contribution};
 use dp_pubfeat::{
@@ -10,8 +12,6 @@ use dp_pubfeat::{
     PooledStatistics, ProblemSetup, PublicEncoder, ResidualContribution, RidgeNoise, SparseKernel,
     SspContribution, StatisticsLearner, TwoLayerEncoder, ValueDescent, ValueDescentParams,
 };
-use chacha20::ChaCha20Rng;
-use chacha20::rand_core::SeedableRng;
 
 use crate::support::{DIM, features, setup, table};
 

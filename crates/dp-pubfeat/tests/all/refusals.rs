@@ -1,5 +1,7 @@
 //! Inputs that do not fit together are refused with a typed error before data is read.
 
+use chacha20::ChaCha20Rng;
+use chacha20::rand_core::SeedableRng;
 use dp_accounting::{Budget, Ledger};
 use dp_core::{Adjacency, Interactions, InteractionsBuilder, Private};
 use dp_mechanism::NoiseSource;
@@ -9,8 +11,6 @@ use dp_pubfeat::{
     RidgeNoise, SampledSspParams, SspParams, StatisticsLearner, Trainer, ValueDescent,
     ValueDescentParams,
 };
-use chacha20::ChaCha20Rng;
-use chacha20::rand_core::SeedableRng;
 
 use crate::support::{
     ADD_REMOVE, DIM, N_ITEMS, am_ssp, features, fit, kernel, observed, pay, ridge, setup, table,

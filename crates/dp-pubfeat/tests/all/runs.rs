@@ -3,6 +3,8 @@
 
 use std::ops::ControlFlow;
 
+use chacha20::ChaCha20Rng;
+use chacha20::rand_core::SeedableRng;
 use dp_accounting::{Budget, Ledger};
 use dp_core::{Adjacency, Interactions, Private};
 use dp_mechanism::TrainerCheck;
@@ -13,8 +15,6 @@ use dp_pubfeat::{
     ProtectedUnit, PublicEncoder, ResidualSspParams, Result, Round, Run, RunFolder, SspParams,
     StatisticsLearner, Trainer,
 };
-use chacha20::ChaCha20Rng;
-use chacha20::rand_core::SeedableRng;
 use sha2::{Digest, Sha256};
 
 use crate::am_residual::{prior, rounds};

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use chacha20::ChaCha20Rng;
+use chacha20::rand_core::SeedableRng;
 use dp_accounting::{Budget, Ledger, Plan, Spend};
 use dp_core::{Adjacency, ApproxDp, Interactions, InteractionsBuilder, Private};
 use dp_data::{PublicFeatureData, PublicFeatureTask};
@@ -10,8 +12,6 @@ use dp_pubfeat::{
     ItemFeatures, ItemFeaturesBuilder, KernelRidge, NoiseSource, Observed, ObservedSums, Observer,
     Optimiser, ProblemSetup, RidgeNoise, Run, SampledSspParams, Trainer, UserStep,
 };
-use chacha20::ChaCha20Rng;
-use chacha20::rand_core::SeedableRng;
 
 pub(crate) const DIM: usize = 3;
 pub(crate) const N_ITEMS: usize = 12;

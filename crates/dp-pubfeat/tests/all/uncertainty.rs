@@ -1,5 +1,7 @@
 //! Standard errors of item vectors: coverage where the truth is known.
 
+use chacha20::ChaCha20Rng;
+use chacha20::rand_core::SeedableRng;
 use dp_core::{Interactions, InteractionsBuilder, Private};
 use dp_data::{GeneratedLabels, PublicFeatureTask};
 use dp_linalg::cholesky_in_place;
@@ -9,8 +11,6 @@ use dp_pubfeat::{
     ItemStatistics, KernelRidge, LevelStep, PriorVariances, ProblemSetup, RidgeNoise, SparseKernel,
     SspParams, StatisticsLearner, Trainer,
 };
-use chacha20::ChaCha20Rng;
-use chacha20::rand_core::SeedableRng;
 use rand_distr::{Distribution, StandardNormal};
 
 use crate::support::{ADD_REMOVE, made, pay};
