@@ -336,7 +336,7 @@ class PrivateRecommender(_Ratings):
         released = super()._released_warnings()
         if no_tastes is None or self.dim is not None or self.method in ("am-ssp", "biases", "popularity"):
             return released
-        more = "More users or a larger epsilon would allow them; `dim=3` would learn two taste factors anyway, mostly from noise"
+        more = "More users or a larger epsilon would allow them; `dim=3` learns two anyway, which may be mostly noise"
         return [*released, f"{no_tastes}. {more}"]
 
     def _learned(self) -> str:

@@ -31,6 +31,9 @@ pub struct NonPrivateAls {
     pub l2_penalty: f64,
     /// Centre of the ratings.
     pub label_center: f64,
+    /// Unit of the ratings: about their standard deviation within users, 1 for stars from 1 to 5.
+    /// With labels in this unit, the penalties mean the same on every scale.
+    pub label_unit: f64,
     /// Seed of the initial factors.
     pub init_seed: u64,
     /// a0 of implicit feedback, 0 or from 1e-6 to 1e6; `None` for ratings.
@@ -45,6 +48,7 @@ impl Default for NonPrivateAls {
             n_rounds: 15,
             l2_penalty: 10.0,
             label_center: 3.5,
+            label_unit: 1.0,
             init_seed: 0,
             unobserved_weight: None,
         }
@@ -73,10 +77,16 @@ impl NonPrivateAls {
         params::in_range("dim", self.dim, 1, 256, "a whole number from 1 to 256")?;
         params::at_least_one("n_rounds", self.n_rounds)?;
         params::finite_positive("l2_penalty", self.l2_penalty)?;
+        params::finite_positive("label_unit", self.label_unit)?;
         let scoring = self.scoring();
         let table = data.expose();
         let by_item = table.item_major();
-        let mut factors = initial_factors(table.n_items(), self.dim, 0.1, self.init_seed)?;
+        let mut factors = initial_factors(
+            table.n_items(),
+            self.dim,
+            0.1 * self.label_unit,
+            self.init_seed,
+        )?;
         for _ in 0..self.n_rounds {
             let users = UserSide::solve(table, &factors, &scoring, self.penalties())?;
             users.item_step(by_item, self.l2_penalty, &mut factors)?;
@@ -101,9 +111,63 @@ impl NonPrivateAls {
     const fn penalties(&self) -> UserPenalties {
         UserPenalties {
             offset: self.l2_penalty,
-            factor: self.l2_penalty,
+            // taste factors of items are in the unit of the labels, those of users have none
+            factor: self.l2_penalty * self.label_unit * self.label_unit,
             factor_per_record: 0.0,
         }
+    }
+
+    /// The same settings on the scale of a table of ratings: their mean, and the standard deviation
+    /// around users' own means, if there is one.
+    #[must_use]
+    pub fn on_scale_of(self, data: &Private<Interactions>) -> Self {
+        let (mut n, mut sum, mut square, mut free) = (0.0, 0.0, 0.0, 0.0);
+        for row in data.expose().users().filter(|row| !row.is_empty()) {
+            let values = || row.values().iter().copied().map(f64::from);
+            let (own, len) = (values().sum::<f64>(), row.len() as f64);
+            square += values().map(|y| (y - own / len).powi(2)).sum::<f64>();
+            (n, sum, free) = (n + len, sum + own, free + len - 1.0);
+        }
+        let unit = (square / free).sqrt();
+        Self {
+            label_center: if n > 0.0 { sum / n } else { self.label_center },
+            label_unit: if unit.is_finite() && unit > 0.0 {
+                unit
+            } else {
+                self.label_unit
+            },
+            ..self
+        }
+    }
+
+    /// The settings, among these lengths and ridges, whose model has the smallest `loss`. The first
+    /// one where no loss is a number.
+    ///
+    /// # Errors
+    /// Those of [`fit`](Self::fit) and of `loss`.
+    pub fn best_among<E: From<crate::Error>>(
+        self,
+        lengths: &[usize],
+        ridges: &[f64],
+        train: &Private<Interactions>,
+        loss: impl Fn(&FactorModel) -> std::result::Result<f64, E>,
+    ) -> std::result::Result<Self, E> {
+        let pairs = lengths
+            .iter()
+            .flat_map(|dim| ridges.iter().map(move |ridge| (*dim, *ridge)));
+        let (mut best, mut least) = (None, f64::INFINITY);
+        for (dim, l2_penalty) in pairs {
+            let als = Self {
+                dim,
+                l2_penalty,
+                ..self
+            };
+            let found = loss(&als.fit(train)?)?;
+            if best.is_none() || found < least {
+                (best, least) = (Some(als), found.min(least));
+            }
+        }
+        Ok(best.unwrap_or(self))
     }
 }
 

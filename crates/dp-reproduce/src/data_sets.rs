@@ -213,6 +213,7 @@ fn without_privacy(
     found: &mut Found,
 ) -> Result<()> {
     let ratings = read_ratings(path, &RatingsFormat::default())?;
+    let lengths = if is_quick { &LENGTHS[..1] } else { &LENGTHS };
     let scored = match least_yes {
         None => {
             let split = ratings.split(SplitFractions::default(), seed)?;
@@ -220,9 +221,12 @@ fn without_privacy(
                 let pairs = model.predict_held_out(&split.train, part)?;
                 Ok(rmse(pairs.into_exposed())?)
             };
-            best(&split.train, least_yes, is_quick, |model| {
-                Ok([errors(model, &split.valid)?, errors(model, &split.test)?])
-            })?
+            let best = NonPrivateAls::default()
+                .on_scale_of(&split.train)
+                .best_among(lengths, &RIDGES, &split.train, |model| {
+                    errors(model, &split.valid)
+                })?;
+            errors(&best.fit(&split.train)?, &split.test)?
         }
         Some(least) => {
             let split = hold_out_users(&ratings.to_implicit(least)?, seed)?;
@@ -231,50 +235,16 @@ fn without_privacy(
                 let lists =
                     model.recommend_held_out(&users.history, &users.targets, sums.depth())?;
                 sums.add_all(&lists, &users.targets)?;
-                Ok(-sums.finish()?.recall)
+                Ok(sums.finish()?.recall)
             };
-            let [valid, test] = best(&split.train, least_yes, is_quick, |model| {
-                Ok([recall(model, &split.valid)?, recall(model, &split.test)?])
-            })?;
-            [valid, -test]
+            let best =
+                NonPrivateAls::implicit().best_among(lengths, &RIDGES, &split.train, |model| {
+                    Ok::<_, Error>(-recall(model, &split.valid)?)
+                })?;
+            recall(&best.fit(&split.train)?, &split.test)?
         }
     };
     let cell = found.entry((usize::MAX, "no privacy")).or_default();
-    cell.values.push(scored[1]);
+    cell.values.push(scored);
     Ok(())
-}
-
-/// Validation and test errors of the model with the smallest validation error.
-fn best(
-    train: &Private<Interactions>,
-    least_yes: Option<f64>,
-    is_quick: bool,
-    errors: impl Fn(&FactorModel) -> Result<[f64; 2]>,
-) -> Result<[f64; 2]> {
-    let table = train.expose();
-    let values = table.users().flat_map(|row| row.values().to_vec());
-    let mean = values.map(f64::from).sum::<f64>() / table.n_records().max(1) as f64;
-    let base = match least_yes {
-        None => NonPrivateAls {
-            label_center: mean,
-            ..NonPrivateAls::default()
-        },
-        Some(_) => NonPrivateAls::implicit(),
-    };
-    let n_lengths = if is_quick { 1 } else { LENGTHS.len() };
-    let mut least = [f64::INFINITY; 2];
-    for dim in &LENGTHS[..n_lengths] {
-        for l2_penalty in RIDGES {
-            let als = NonPrivateAls {
-                dim: *dim,
-                l2_penalty,
-                ..base
-            };
-            let found = errors(&als.fit(train)?)?;
-            if found[0] < least[0] {
-                least = found;
-            }
-        }
-    }
-    Ok(least)
 }

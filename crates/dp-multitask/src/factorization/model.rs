@@ -337,7 +337,7 @@ impl FactorModel {
     ///
     /// If the model has a [typical user](Self::typical_user), the user weights three fits: one with
     /// the model's penalty, and two that are nearer the typical user, by how well they rank each of
-    /// the user's own records when it is left out (0.7, 0.2 and 0.1 before any record).
+    /// the user's own records when it is left out.
     ///
     /// # Privacy
     /// Local: computed from released factors and the user's own records, and intended to stay with

@@ -150,6 +150,15 @@ pub struct RatingScale {
     /// standard deviation of its noise; users with few ratings have less weight. `None` if noise
     /// hides the number of users. Single ratings are clipped to three units.
     pub share_far: Option<[f64; 2]>,
+    /// Whether most ratings are beyond what can be learned: further than 4,096 from their user's
+    /// mean, or means beyond 131,072. The scale then says nothing of them.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub is_out_of_reach: bool,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde requires")]
+const fn is_false(x: &bool) -> bool {
+    !*x
 }
 
 impl RatingScale {
@@ -162,6 +171,7 @@ impl RatingScale {
             unit_is_learnt: false,
             has_long_tails: false,
             share_far: None,
+            is_out_of_reach: false,
         }
     }
 
@@ -211,6 +221,7 @@ impl RatingScale {
             unit_is_learnt: found.is_some(),
             has_long_tails,
             share_far: distances.share_far(unit),
+            is_out_of_reach: distances.are_beyond() || means_are_beyond(means, noise),
         }
     }
 }
@@ -279,6 +290,13 @@ impl<'a> Distances<'a> {
         (shows && (raised - own).abs() > 1).then(|| (unit(raised), raised - self.best > 1))
     }
 
+    /// Whether most distances are too large for every unit.
+    fn are_beyond(&self) -> bool {
+        let first = (UNITS.end() + 4 - FIRST_DISTANCE).unsigned_abs() as usize;
+        let beyond = self.sums.get(first..).unwrap_or_default();
+        are_most(beyond, self.sums, self.noise)
+    }
+
     /// The share of distances in the buckets from `sqrt(8) unit` on, with the standard deviation of
     /// its noise.
     fn share_far(&self, unit: f64) -> Option<[f64; 2]> {
@@ -291,6 +309,20 @@ impl<'a> Distances<'a> {
         let noise = noise.hypot(share * of_total) / total;
         (total > 3.0 * of_total).then_some([share, noise])
     }
+}
+
+/// Whether most users' means are in the buckets of those that are too large to be known.
+fn means_are_beyond(means: &[f64], noise: f64) -> bool {
+    let beyond = [N_MEANS, 2 * N_MEANS].map(|at| means[at]);
+    are_most(&beyond, means, noise)
+}
+
+/// Whether sums with this noise, a part of `all`, are clearly more than half of them.
+fn are_most(part: &[f64], all: &[f64], noise: f64) -> bool {
+    let sum = |sums: &[f64]| sums.iter().sum::<f64>();
+    // the part minus all the others
+    let ahead = 2.0 * sum(part) - sum(all);
+    ahead > LEAST_OF_CENTER * noise * (all.len() as f64).sqrt()
 }
 
 /// The mean of users' means in the window of three units that is furthest above the noise; `None`
@@ -486,6 +518,20 @@ mod tests {
     }
 
     #[test]
+    fn ratings_beyond_every_scale_are_told() {
+        let far = |center, spread| {
+            let found = OWN.learnt_from_sums(&sums(&ratings(2_000, center, spread)), 20.0);
+            found.is_out_of_reach
+        };
+        for (center, spread) in [(5.5e6, 2e6), (1_000_005.0, 2.0), (-4e5, 2.0), (0.0, 2e4)] {
+            assert!(far(center, spread), "{center} {spread}");
+        }
+        for (center, spread) in [(70.0, 20.0), (1e5, 100.0), (0.0, 1000.0), (3.5, 1.0)] {
+            assert!(!far(center, spread), "{center} {spread}");
+        }
+    }
+
+    #[test]
     fn a_thousand_users_at_epsilon_1_show_a_scale_of_percent_and_where_it_is() {
         // sqrt(3) divided by a hundredth of mu^2 at (1, 1e-5)
         let found = OWN.learnt_from_sums(&sums(&ratings(900, 70.0, 20.0)), 64.6);
@@ -520,7 +566,7 @@ mod tests {
     fn noise_alone_seldom_moves_the_scale() {
         let mut rng = ChaCha20Rng::seed_from_u64(2);
         let noise = Normal::new(0.0, 7.0).unwrap();
-        let (mut n_moved, mut n_centers, mut n_shares) = (0, 0, 0);
+        let (mut n_moved, mut n_centers, mut n_shares, mut n_far) = (0, 0, 0, 0);
         for _ in 0..1_000 {
             let sums: Vec<f64> = noise
                 .sample_iter(&mut rng)
@@ -530,8 +576,11 @@ mod tests {
             n_moved += usize::from(found.unit_is_learnt);
             n_centers += usize::from(found.center_is_learnt);
             n_shares += usize::from(found.share_far.is_some());
+            n_far += usize::from(found.is_out_of_reach);
         }
         assert!(n_moved <= 40 && n_shares <= 120, "{n_moved} {n_shares}");
+        // two sums at five deviations
+        assert_eq!(n_far, 0);
         // the probability of one is below 1 in 10,000 draws
         assert!(n_centers <= 3, "{n_centers}");
     }

@@ -74,6 +74,37 @@ fn many_rounds_end_where_no_item_factor_can_be_improved() {
 }
 
 #[test]
+fn errors_grow_with_the_scale_of_ratings_and_nothing_else() {
+    let data = table();
+    let errors = |scale: f32, offset: f32| -> Vec<f64> {
+        let mut builder = InteractionsBuilder::new(N_ITEMS);
+        for (user, row) in (0..).zip(data.expose().users()) {
+            for (item, y) in row.iter() {
+                builder.push(user, item, scale * y + offset).unwrap();
+            }
+        }
+        builder.ensure_users(N_USERS as usize);
+        let data = Private::new(builder.build().0);
+        let als = NonPrivateAls {
+            dim: 3,
+            l2_penalty: 0.3,
+            ..NonPrivateAls::default().on_scale_of(&data)
+        };
+        let pairs = als.fit(&data).unwrap().predict_held_out(&data, &data);
+        let pairs = pairs.unwrap().into_exposed().into_iter();
+        pairs
+            .map(|(predicted, y)| (predicted - y) / f64::from(scale))
+            .collect()
+    };
+    let own = errors(1.0, 0.0);
+    for (scale, offset) in [(8.0, 0.0), (0.125, -1.0), (16.0, 32.0)] {
+        for (a, b) in own.iter().zip(errors(scale, offset)) {
+            approx::assert_abs_diff_eq!(*a, b, epsilon = 1e-6);
+        }
+    }
+}
+
+#[test]
 fn a_weight_out_of_range_is_refused() {
     let als = NonPrivateAls {
         unobserved_weight: Some(f64::NAN),

@@ -272,7 +272,7 @@ impl<S: TrainSettings> RunReport for TrainReport<'_, S> {
         let reason = fact(
             "",
             format!(
-                "{}. More users or a larger epsilon would allow them; --dim 3 would learn two taste factors anyway, mostly from noise",
+                "{}. More users or a larger epsilon would allow them; --dim 3 learns two anyway, which may be mostly noise (dp tune can compare)",
                 no_tastes(&release.fitted.model)
             ),
         );
@@ -395,6 +395,12 @@ fn scale_facts(scale: &RatingScale) -> Vec<(String, String)> {
     };
     if scale.is_learnt() {
         facts.push(fact("scale", learnt));
+    }
+    if scale.is_out_of_reach {
+        let head = if facts.is_empty() { "scale" } else { "" };
+        let text = "WARNING: most ratings are too large for any scale that can be learned (more than 4,096 from their user's mean, or means beyond \
+                    131,072) and were clipped. Subtract a public constant from all of them, or divide by one, and train again";
+        facts.push(fact(head, text.to_owned()));
     }
     if scale.has_long_tails {
         let text =

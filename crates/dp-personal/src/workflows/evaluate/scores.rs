@@ -21,6 +21,12 @@ use crate::ranking::{K, N_BUCKETS};
 use crate::settings::EvaluateSettings;
 use crate::workflows::input::hold_out_users;
 
+/// Lengths and ridges of the model without privacy, and the share of training records that choose
+/// among them.
+const LENGTHS: [usize; 4] = [2, 5, 17, 33];
+const RIDGES: [f64; 3] = [3.0, 10.0, 30.0];
+const KEPT: usize = 10;
+
 /// The metrics of one method: a number, or none if nothing is held out, under the name of each
 /// metric.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -181,7 +187,13 @@ fn predictions(
     };
     let mut all = vec![(MODEL.to_owned(), predicted(model)?)];
     if non_private {
-        let exact = NonPrivateAls::default().fit(&parts.train)?;
+        let exact = parts.without_privacy(
+            NonPrivateAls::default().on_scale_of(&parts.train),
+            |model, [known, kept]| {
+                let pairs = model.predict_held_out(known, kept)?.into_exposed();
+                Ok(dp_data::rmse(pairs).unwrap_or(f64::NAN))
+            },
+        )?;
         all.push((NON_PRIVATE.to_owned(), predicted(&exact)?));
     }
     let own_mean = user_mean_predictions(parts.history.expose(), targets, bias);
@@ -210,7 +222,11 @@ pub(super) fn of_lists(model: &FactorModel, parts: &Parts, non_private: bool) ->
         |model: &FactorModel| model.recommend_held_out(&parts.history, &parts.targets, depth);
     let mut lists = vec![(MODEL.to_owned(), of_model(model)?)];
     if non_private {
-        let exact = NonPrivateAls::implicit().fit(&parts.train)?;
+        let exact = parts.without_privacy(NonPrivateAls::implicit(), |model, [known, kept]| {
+            let mut sums = RankingSums::new(K, None)?;
+            sums.add_all(&model.recommend_held_out(known, kept, K)?, kept)?;
+            Ok(sums.finish().map_or(f64::NAN, |found| -found.recall))
+        })?;
         lists.push((NON_PRIVATE.to_owned(), of_model(&exact)?));
     }
     let popular = buckets.most_popular(parts, depth)?;
@@ -328,6 +344,29 @@ impl Parts {
             targets: split.test,
             data,
         })
+    }
+
+    /// The model without privacy, with the length and ridge that are best on one in [`KEPT`] of the
+    /// training records, fitted to all of them.
+    fn without_privacy(
+        &self,
+        als: NonPrivateAls,
+        loss: impl Fn(&FactorModel, [&Private<Interactions>; 2]) -> Result<f64>,
+    ) -> Result<FactorModel> {
+        let train = self.train.expose();
+        // records by user and item, so that no order in the file matters
+        let part = |user: usize, item: u32, _: f32| {
+            usize::from((user + item as usize).is_multiple_of(KEPT))
+        };
+        let parts = train.partition(2, part).map_err(dp_data::Error::from)?;
+        let mut parts = parts.into_iter().map(Private::new);
+        let (Some(known), Some(kept)) = (parts.next(), parts.next()) else {
+            return Ok(als.fit(&self.train)?);
+        };
+        let best = als.best_among(&LENGTHS, &RIDGES, &known, |model| {
+            loss(model, [&known, &kept])
+        })?;
+        Ok(best.fit(&self.train)?)
     }
 
     /// All of `asked` is tested; a pair that is also in the history is left out.
