@@ -1,4 +1,4 @@
-//! Commands for one or a few users that continue from released values.
+//! Commands for single users, or for many one by one, that continue from released values.
 
 use dp_personal::multitask::Provenance;
 use dp_personal::settings::{PredictSettings, RecommendSettings};
@@ -11,24 +11,16 @@ use crate::error::{Error, Result};
 use crate::screen::{print, print_json, warn};
 
 pub(crate) fn recommend(flags: &Flags<RecommendSettings>) -> Result<()> {
+    if flags.settings.user_col.is_some() {
+        return recommend_to_all(flags);
+    }
     let found = recommend::recommend(&flags.settings)?;
     if flags.json {
-        return print_json(&json!({
-            "provenance": found.provenance,
-            "n_history": found.n_history,
-            "n_unknown_items": found.n_unknown_items,
-            "orders_alike": found.orders_alike,
-            "min_rating": found.min_rating,
-            "recommendations": ranked(&found),
-        }));
+        let mut object = object(&found);
+        object["n_unknown_items"] = json!(found.n_unknown_items);
+        return print_json(&object);
     }
-    match found.provenance {
-        Provenance::Private => {}
-        Provenance::SeededNoise => warn("this model is not private: its noise was seeded"),
-        Provenance::NonPrivate | Provenance::NotTrained => {
-            warn("this model is not private: it has no noise");
-        }
-    }
+    warn_of(found.provenance);
     if found.says_nothing {
         return print(
             "nothing to rank by: this model has no item biases (--score-model plain) and did not learn any of \
@@ -36,6 +28,59 @@ pub(crate) fn recommend(flags: &Flags<RecommendSettings>) -> Result<()> {
         );
     }
     print(&ranking(&found))
+}
+
+/// One line of csv for each recommendation, or one of JSON for each user.
+fn recommend_to_all(flags: &Flags<RecommendSettings>) -> Result<()> {
+    if !flags.json {
+        let heads = ["user", "rank", "item", "title", "score", "low", "high"];
+        print_csv(&heads, [].into_iter())?;
+    }
+    let mut is_first = true;
+    recommend::recommend_to_all(&flags.settings, |user, found| {
+        if flags.json {
+            let mut object = object(&found);
+            object["user"] = json!(user);
+            return print(&format!("{object}\n"));
+        }
+        if std::mem::take(&mut is_first) {
+            warn_of(found.provenance);
+        }
+        print_csv(&[], csv_lines(user, found))
+    })
+}
+
+fn csv_lines(user: &str, found: Recommendations) -> impl Iterator<Item = Vec<String>> {
+    (1..).zip(found.items).map(|(rank, item)| {
+        let [low, high] = match item.interval {
+            Some(ends) => ends.map(|end| end.to_string()),
+            None => Default::default(),
+        };
+        let (rank, score) = (rank.to_string(), item.score.to_string());
+        let title = item.title.unwrap_or_default();
+        vec![user.to_owned(), rank, item.id, title, score, low, high]
+    })
+}
+
+fn warn_of(provenance: Provenance) {
+    match provenance {
+        Provenance::Private => {}
+        Provenance::SeededNoise => warn("this model is not private: its noise was seeded"),
+        Provenance::NonPrivate | Provenance::NotTrained => {
+            warn("this model is not private: it has no noise");
+        }
+    }
+}
+
+fn object(found: &Recommendations) -> Value {
+    json!({
+        "provenance": found.provenance,
+        "n_history": found.n_history,
+        "n_outside_range": found.n_outside_range,
+        "orders_alike": found.orders_alike,
+        "min_rating": found.min_rating,
+        "recommendations": ranked(found),
+    })
 }
 
 fn ranked(found: &Recommendations) -> Vec<Value> {
@@ -158,10 +203,13 @@ fn lines(found: &Predictions) -> impl Iterator<Item = Vec<String>> {
     })
 }
 
+/// Prints lines of csv, under a header if there is one.
 fn print_csv(heads: &[&str], lines: impl Iterator<Item = Vec<String>>) -> Result<()> {
     let write = || {
         let mut writer = csv::Writer::from_writer(Vec::new());
-        writer.write_record(heads)?;
+        if !heads.is_empty() {
+            writer.write_record(heads)?;
+        }
         for line in lines {
             writer.write_record(line)?;
         }

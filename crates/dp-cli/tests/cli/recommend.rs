@@ -387,3 +387,72 @@ fn intervals_are_those_of_the_released_noise() {
         .exits(0)
         .prints(&["95 % interval", " to "]);
 }
+
+#[test]
+fn predictions_stay_within_the_declared_range_and_odd_histories_are_told() {
+    let sandbox = with_history("item,rating\nitem-3,5\nitem-4,1\n");
+    let declared = words(
+        "train ratings.csv --items items.csv --epsilon 20 --delta 1e-5 --dim 3 --rating-range 1,5 --force",
+    );
+    sandbox.dp(&declared).exits(0);
+    let usual = recommend(&sandbox, &["--json"]).exits(0);
+    assert_eq!(
+        (usual.stderr.as_str(), &usual.json()["n_outside_range"]),
+        ("", &0.into())
+    );
+    sandbox.write("me.csv", "item,rating\nitem-3,200\nitem-4,-50\nitem-5,5\n");
+    let odd = recommend(&sandbox, &["--json", "-k", "22"]).exits(0);
+    let odd = odd
+        .says(&["2 of 3 ratings in me.csv are outside 1 to 5"])
+        .json();
+    let mut n_clipped = 0;
+    for row in odd["recommendations"].as_array().unwrap() {
+        let [low, high] = [0, 1].map(|end| row["interval"][end].as_f64().unwrap());
+        let score = row["predicted_rating"].as_f64().unwrap();
+        assert!(
+            1.0 <= low && low <= score && score <= high && high <= 5.0,
+            "{row}"
+        );
+        n_clipped += usize::from(score == 5.0 || score == 1.0);
+    }
+    assert!(n_clipped > 0, "{odd}");
+}
+
+#[test]
+fn every_user_of_a_table_gets_what_that_user_would_get_alone() {
+    let sandbox = with_history("item,rating\nitem-3,5\nitem-4,1\n");
+    let line = |file: &str, more: &str| {
+        let line =
+            format!("recommend --model dp-model --history {file} -k 3 --user-col Kunde {more}");
+        sandbox.dp(&words(&line)).exits(0).stdout
+    };
+    let ann = "ann,item-3,5\nann,item-4,1\n";
+    sandbox.write("ann.csv", format!("Kunde,item,rating\n{ann}"));
+    // a user with unknown items alone comes last
+    sandbox.write(
+        "all.csv",
+        format!("Kunde,item,rating\neve,vinyl-1,3\nbob,item-3,1\n{ann}bob,item-9,5\n"),
+    );
+    let (alone, all) = (line("ann.csv", ""), line("all.csv", ""));
+    let of = |text: &str, user: &str| -> Vec<String> {
+        let lines = text.lines().filter(|line| line.starts_with(user));
+        lines.map(str::to_owned).collect()
+    };
+    assert_eq!(of(&all, "user,"), ["user,rank,item,title,score,low,high"]);
+    assert_eq!(of(&all, "ann,"), of(&alone, "ann,"));
+    let users = all.lines().map(|line| line.split(',').next().unwrap());
+    let users: Vec<&str> = users.skip(1).step_by(3).collect();
+    assert_eq!(users, ["bob", "ann", "eve"]);
+    let own = recommend(&sandbox, &["--json", "-k", "3"]).exits(0).json();
+    let lines = line("all.csv", "--json");
+    let of_all: Vec<Value> = lines
+        .lines()
+        .map(|l| serde_json::from_str(l).unwrap())
+        .collect();
+    assert_eq!(of_all[1]["user"], "ann");
+    assert_eq!(of_all[1]["recommendations"], own["recommendations"]);
+    // without the column it is an error that names it
+    let refused = words("recommend --model dp-model --history both.csv");
+    sandbox.write("both.csv", "user,item,rating\nann,item-3,5\nbob,item-3,1\n");
+    sandbox.dp(&refused).exits(4).says(&["--user-col"]);
+}
