@@ -1,9 +1,10 @@
 //! Commands for single users, or for many one by one, that continue from released values.
 
 use dp_personal::multitask::Provenance;
-use dp_personal::settings::{PredictSettings, RecommendSettings};
+use dp_personal::settings::{PredictSettings, RecommendSettings, SimilarSettings};
 use dp_personal::workflows::predict::{self, Predictions};
 use dp_personal::workflows::recommend::{self, Recommendations};
+use dp_personal::workflows::similar::{self, SimilarTo};
 use serde_json::{Map, Value, json};
 
 use crate::args::Flags;
@@ -148,6 +149,53 @@ fn ranking(found: &Recommendations) -> String {
         text.push('\n');
     }
     text
+}
+
+pub(crate) fn similar(flags: &Flags<SimilarSettings>) -> Result<()> {
+    let found = similar::similar(&flags.settings)?;
+    if let Some(reason) = found.no_tastes {
+        warn(reason);
+    }
+    if flags.json {
+        let items = found.found.iter().map(|of| {
+            let similar = of.items.iter().map(|near| {
+                json!({"item": near.id, "title": near.title, "cosine": near.cosine, "stddev": near.stddev})
+            });
+            json!({
+                "item": of.id,
+                "title": of.title,
+                "is_above_noise": of.is_above_noise,
+                "similar": similar.collect::<Vec<_>>(),
+            })
+        });
+        return print_json(&json!({ "items": items.collect::<Vec<_>>() }));
+    }
+    let texts: Vec<String> = found.found.iter().map(similar_to).collect();
+    print(&texts.join("\n"))
+}
+
+fn similar_to(of: &SimilarTo) -> String {
+    let named = |id: &str, title: &Option<String>| match title {
+        Some(title) => format!("{id}  {title}"),
+        None => id.to_owned(),
+    };
+    let name = named(&of.id, &of.title);
+    if !of.is_above_noise {
+        return format!(
+            "{name}\n  nothing: its taste factors are within their noise, so similar items would be random\n"
+        );
+    }
+    let lines = of.items.iter().map(|near| {
+        let stddev = near
+            .stddev
+            .map_or_else(String::new, |stddev| format!(" \u{b1} {stddev:.2}"));
+        format!(
+            "  {:>5.2}{stddev}  {}\n",
+            near.cosine,
+            named(&near.id, &near.title)
+        )
+    });
+    format!("{name}\n{}", lines.collect::<String>())
 }
 
 pub(crate) fn predict(flags: &Flags<PredictSettings>) -> Result<()> {

@@ -456,3 +456,37 @@ fn every_user_of_a_table_gets_what_that_user_would_get_alone() {
     sandbox.write("both.csv", "user,item,rating\nann,item-3,5\nbob,item-3,1\n");
     sandbox.dp(&refused).exits(4).says(&["--user-col"]);
 }
+
+#[test]
+fn similar_items_are_those_of_the_released_tastes() {
+    let sandbox = with_history("item,rating\n");
+    let similar = |more: &str| sandbox.dp(&words(&format!("similar --model dp-model {more}")));
+    let json = similar("item-3 item-4 -k 24 --json").exits(0).json();
+    let found = json["items"].as_array().unwrap();
+    assert_eq!(
+        (&found[0]["item"], &found[1]["item"]),
+        (&"item-3".into(), &"item-4".into())
+    );
+    let mut n_shown = 0;
+    for of in found {
+        let near = of["similar"].as_array().unwrap();
+        assert_eq!(of["is_above_noise"], !near.is_empty());
+        let cosines: Vec<f64> = near.iter().map(|n| n["cosine"].as_f64().unwrap()).collect();
+        assert!(cosines.is_sorted_by(|a, b| a >= b), "{cosines:?}");
+        assert!(near.iter().all(|n| n["item"] != of["item"]));
+        n_shown += near.len();
+    }
+    assert!(n_shown > 0, "{json}");
+    let text = similar("item-3").exits(0).stdout;
+    assert!(text.starts_with("item-3  Title 3\n"), "{text}");
+    similar("Metropolis")
+        .exits(2)
+        .says(&["ITEM Metropolis: no item has this id"]);
+    let biases = words(
+        "train ratings.csv --items items.csv --epsilon 20 --delta 1e-5 --method biases --force",
+    );
+    sandbox.dp(&biases).exits(0);
+    similar("item-3")
+        .exits(0)
+        .says(&["only item biases were learned"]);
+}
