@@ -403,7 +403,7 @@ settings! {
     struct RecommendSettings {
         /// Folder written by `dp train`
         model: PathBuf = { value_name: "DIR" },
-        /// One user's own ratings: a table with columns item and rating; with `user_col` many users'
+        /// Own ratings of one user, or with `user_col` of many: columns item and rating
         history: TableSource = { value_name: "FILE" },
         /// Recommend to every user of the history, by the ids in this column
         user_col: Option<String> = { value_name: "NAME", usual: "one user" },
