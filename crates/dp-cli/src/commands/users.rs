@@ -1,6 +1,7 @@
 //! Commands for single users, or for many one by one, that continue from released values.
 
 use dp_personal::multitask::Provenance;
+use dp_personal::output::decimals;
 use dp_personal::settings::{PredictSettings, RecommendSettings, SimilarSettings};
 use dp_personal::workflows::predict::{self, Predictions};
 use dp_personal::workflows::recommend::{self, Recommendations};
@@ -131,6 +132,12 @@ fn ranking(found: &Recommendations) -> String {
     let width = widest.unwrap_or(0).max("item".len());
     let value = if found.implicit { "score" } else { "rating" };
     let has_intervals = found.items.iter().any(|item| item.interval.is_some());
+    // small ratings need more decimal places
+    let sizes = found.items.iter().map(|item| match item.interval {
+        Some([low, high]) => (high - low) / 2.0,
+        None => item.score.abs(),
+    });
+    let n = decimals(sizes.fold(0.0, f64::max)) - 2;
     let head = if has_intervals { "  95 % interval" } else { "" };
     text.push_str(&format!(
         "\nrank  {value:>6}{head}  {:<width$}  title\n",
@@ -139,10 +146,10 @@ fn ranking(found: &Recommendations) -> String {
     for (rank, item) in (1..).zip(&found.items) {
         let title = item.title.as_deref().unwrap_or("");
         let interval = item.interval.map_or_else(String::new, |[low, high]| {
-            format!("  {:>13}", format!("{low:.2} to {high:.2}"))
+            format!("  {:>13}", format!("{low:.n$} to {high:.n$}"))
         });
         let line = format!(
-            "{rank:>4}  {:>6.2}{interval}  {:<width$}  {title}",
+            "{rank:>4}  {:>6.n$}{interval}  {:<width$}  {title}",
             item.score, item.id
         );
         text.push_str(line.trim_end());

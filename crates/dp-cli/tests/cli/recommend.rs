@@ -416,6 +416,13 @@ fn predictions_stay_within_the_declared_range_and_odd_histories_are_told() {
         n_clipped += usize::from(score >= 5.0 || score <= 1.0);
     }
     assert!(n_clipped > 0, "{odd}");
+    // a learned scale has no ends, but what is far from it is told
+    let learned = words("train ratings.csv --items items.csv --epsilon 20 --delta 1e-5 --force");
+    sandbox.dp(&learned).exits(0);
+    let said = "2 of 3 ratings in me.csv are outside";
+    recommend(&sandbox, &[])
+        .exits(0)
+        .says(&[said, "the scale of ratings that the model learned"]);
 }
 
 #[test]
@@ -489,4 +496,29 @@ fn similar_items_are_those_of_the_released_tastes() {
     similar("item-3")
         .exits(0)
         .says(&["only item biases were learned"]);
+}
+
+#[test]
+fn small_ratings_are_shown_with_significant_digits() {
+    let sandbox = with_history("item,rating\nitem-3,0.004\n");
+    let small = |line: &str| match line.rsplit_once(',') {
+        Some((ids, rating)) if rating.len() == 1 => format!("{ids},0.00{rating}\n"),
+        _ => format!("{line}\n"),
+    };
+    let text = ratings(300, 25, 10).lines().map(small).collect::<String>();
+    sandbox.write("ratings.csv", text);
+    let train = words(
+        "train ratings.csv --items items.csv --epsilon 20 --delta 1e-5 --force --show-internal",
+    );
+    let run = sandbox.dp(&train).exits(0);
+    let verdict = run.stdout.lines().find(|line| line.starts_with("verdict"));
+    let verdict = verdict.unwrap();
+    assert!(
+        verdict.contains("RMSE 0.00") && !verdict.contains("+0.0000,"),
+        "{verdict}"
+    );
+    let first = recommend(&sandbox, &["-k", "1"]).exits(0).stdout;
+    let first = first.lines().last().unwrap().to_owned();
+    let score = first.split_whitespace().nth(1).unwrap();
+    assert!(score.len() >= "0.0042".len(), "{first}");
 }

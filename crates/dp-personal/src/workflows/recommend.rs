@@ -7,7 +7,7 @@ use dp_core::{Interactions, InteractionsBuilder, UserRow};
 use dp_data::{
     ColumnRole, Expected, ItemCatalogue, Ratings, RatingsColumns, RatingsFormat, TableSource,
 };
-use dp_multitask::{FactorModel, PersonalModel, Provenance, ScoreModel};
+use dp_multitask::{FactorModel, PersonalModel, Provenance, RatingScale, ScoreModel};
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
@@ -53,7 +53,8 @@ pub struct Recommendations {
     /// Number of the user's ratings of items that the model does not know. Not counted, and 0, for
     /// the users of [`recommend_to_all`].
     pub n_unknown_items: usize,
-    /// Number of the user's ratings outside the range of ratings that the model was trained for.
+    /// Number of the user's ratings outside the declared range of ratings, or far from a learned
+    /// scale.
     pub n_outside_range: usize,
     /// The minimum rating that counted as positive: the requested one, otherwise that of training;
     /// none if ratings are values, or every record is a positive.
@@ -144,6 +145,9 @@ pub struct Recommender {
     min_rating: Option<f64>,
     /// The range of ratings, if it was declared.
     range: Option<[f64; 2]>,
+    /// Ratings outside this are unlike those of training: the range, or otherwise far from a learned
+    /// scale.
+    usual: Option<[f64; 2]>,
 }
 
 /// One user's personal part of a model, computed from the user's own records: private to that user.
@@ -222,6 +226,7 @@ impl Recommender {
         refuse_uncertified(folder)?;
         let run: Option<ReleasedRun> = output::read_run_file(folder, RELEASED)?;
         let range = run.as_ref().and_then(ReleasedRun::declared_range);
+        let usual = range.or_else(|| run.as_ref()?.rating_scale.and_then(usual_of));
         let held_out = run.and_then(|run| run.held_out());
         let min_rating = held_out.and_then(|of| of.min_rating);
         if let Some(items) = items {
@@ -233,6 +238,7 @@ impl Recommender {
             catalogue,
             min_rating,
             range,
+            usual,
         })
     }
 
@@ -273,9 +279,14 @@ impl Recommender {
             read_history(source.clone(), format, &self.catalogue)
         })?;
         let own = self.own_tastes(history.table.user(0), history.n_unknown_items, min_rating)?;
-        if let (Some([low, high]), 1..) = (self.range, own.n_outside_range) {
+        if let (Some([low, high]), 1..) = (self.usual, own.n_outside_range) {
+            let what = match self.range {
+                Some(_) => "the range of ratings that the model was trained for",
+                None => "which is far around the scale of ratings that the model learned",
+            };
+            let [low, high] = [low, high].map(dp_page::short);
             warn(&format!(
-                "{} of {} ratings in {source} are outside {low} to {high}, the range of ratings that the model was trained for: recommendations from them mean little",
+                "{} of {} ratings in {source} are outside {low} to {high}, {what}: recommendations from them mean little",
                 own.n_outside_range,
                 own.rated.len()
             ));
@@ -335,8 +346,8 @@ impl Recommender {
     ) -> Result<OwnTastes> {
         let implicit = self.is_implicit();
         let outside = |value: &f32| {
-            let (value, range) = (f64::from(*value), self.range);
-            range.is_some_and(|[low, high]| !(low..=high).contains(&value))
+            let (value, usual) = (f64::from(*value), self.usual);
+            usual.is_some_and(|[low, high]| !(low..=high).contains(&value))
         };
         let liked = liked(row, min_rating, implicit, self.catalogue.len())?;
         let model = self.factors.fold_in(liked.user(0))?;
@@ -444,6 +455,17 @@ impl Recommender {
         let item = self.catalogue.index(item)?;
         Some(self.clipped(self.factors.predict(&own.model, item)))
     }
+}
+
+/// Number of units around the centre of a learned scale within which ratings are usual: three times
+/// the half range of ratings from 1 to 5, whose unit is 1.
+const USUAL_UNITS: f64 = 6.0;
+
+/// Where ratings on a learned scale are, unless it has long tails.
+fn usual_of(scale: RatingScale) -> Option<[f64; 2]> {
+    let far = USUAL_UNITS * scale.unit;
+    let is_known = scale.center_is_learnt && scale.unit_is_learnt && !scale.has_long_tails;
+    is_known.then_some([scale.center - far, scale.center + far])
 }
 
 /// Whether a table was refused because it lacks a rating column, including tables with only one
