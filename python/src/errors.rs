@@ -48,7 +48,7 @@ fn exception(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
 /// The error that ended a run after it had paid, or the error itself.
 fn innermost(error: &Error) -> &Error {
     match error {
-        Error::AfterPayment { error, .. } => innermost(error),
+        Error::AfterPayment { error, .. } | Error::Unmeasured { error, .. } => innermost(error),
         other => other,
     }
 }

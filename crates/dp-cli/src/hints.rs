@@ -41,6 +41,12 @@ impl Error {
 fn hint(error: &WorkflowError, command: &str) -> Option<String> {
     let text = match error {
         WorkflowError::AfterPayment { error, .. } => return hint(error, command),
+        WorkflowError::Unmeasured { .. } if command.starts_with("nightly") => {
+            "make the same night again: it costs nothing more, and writes them"
+        }
+        WorkflowError::Unmeasured { .. } => {
+            "do not train again, which would cost as much again: there is nothing to resume. For ratings, `dp evaluate --save` measures the model on the records that the run held out"
+        }
         WorkflowError::Budget(shortfall) => return Some(shortfall_hint(shortfall)),
         WorkflowError::Accounting(error)
         | WorkflowError::Training(multitask::Error::Accounting(error)) => {
@@ -76,8 +82,12 @@ fn hint(error: &WorkflowError, command: &str) -> Option<String> {
         }) => {
             return Some(match *can_be_named {
                 true => column_hint(*role, command),
-                false => "the columns of this table have these names: rename them in its header"
-                    .to_owned(),
+                false => match own_flag(command, "item_col") {
+                    Some(flag) => format!(
+                        "rename the column in the header of this file; {flag} names a column of the ratings, not of this table of items"
+                    ),
+                    None => "rename the column in the header of this file".to_owned(),
+                },
             });
         }
         WorkflowError::Data(dp_data::Error::Malformed {
@@ -97,6 +107,21 @@ fn hint(error: &WorkflowError, command: &str) -> Option<String> {
             ..
         }) => {
             "--header names the columns of a file without a header: omit it, and use --user-col, --item-col and --rating-col to name columns"
+        }
+        WorkflowError::Data(dp_data::Error::Malformed {
+            expected: Expected::Number(ColumnRole::Feature),
+            ..
+        }) => {
+            let flag = own_flag(command, "feature_cols")?;
+            return Some(format!(
+                "all columns but user and target are features unless {flag} names those to use; text cannot be one"
+            ));
+        }
+        WorkflowError::Data(dp_data::Error::Malformed {
+            expected: Expected::OneUser,
+            ..
+        }) if command == "recommend" => {
+            "for a table of many users, --user-col names the column of their ids"
         }
         WorkflowError::Data(dp_data::Error::NotACatalogue { .. }) => {
             "give a list of items that does not come from the data, with each item once; if every id in the data may be public, \

@@ -98,6 +98,7 @@ fn carry_out(command: Command, place: Place<'_>) -> error::Result<()> {
         Command::Evaluate(flags) => commands::evaluate(&flags),
         Command::Report(flags) => commands::report(&flags),
         Command::Recommend(flags) => commands::recommend(&flags),
+        Command::Similar(flags) => commands::similar(&flags),
         Command::Publish(flags) => commands::publish(&flags),
         Command::Verify(flags) => commands::verify(&flags),
         Command::Audit(flags) => commands::audit(&flags),

@@ -124,7 +124,8 @@ fn told(error: &Error, command: &str) -> String {
             WorkflowError::Usage(_)
             | WorkflowError::Diverged { .. }
             | WorkflowError::Model { .. }
-            | WorkflowError::AfterPayment { .. },
+            | WorkflowError::AfterPayment { .. }
+            | WorkflowError::Unmeasured { .. },
         ) => with_flags(&text, flag),
         _ => text,
     }

@@ -59,7 +59,10 @@ pub enum Error {
         source: io::Error,
     },
     /// A line does not have the required structure.
-    #[error("{path}:{line}:{column}: expected {expected}")]
+    #[error(
+        "{path}:{line}:{column}: expected {expected}{}",
+        name.as_ref().map_or_else(String::new, |name| format!(" in column {name}"))
+    )]
     Malformed {
         /// The file.
         path: String,
@@ -69,6 +72,8 @@ pub enum Error {
         column: usize,
         /// What was expected there.
         expected: Expected,
+        /// What the column is called, where the reader chose it among many.
+        name: Option<String>,
     },
     /// The file contains no record: it is empty or has only a header.
     #[error("{path}: expected at least one record; the file holds none")]

@@ -43,6 +43,7 @@ pub fn user_key(id: &str) -> u128 {
 pub struct Ratings {
     interactions: Private<Interactions>,
     user_ids: Private<Vec<String>>,
+    left_out_users: Private<Vec<String>>,
     catalogue: ItemCatalogue,
     catalogue_source: CatalogueSource,
     summary: Private<ReadSummary>,
@@ -95,11 +96,20 @@ impl Ratings {
         Self {
             interactions: Private::new(interactions),
             user_ids: Private::new(user_ids),
+            left_out_users: Private::new(Vec::new()),
             catalogue,
             catalogue_source,
             summary: Private::new(summary),
             user_column: None,
             unread_rating_column: None,
+        }
+    }
+
+    /// The same, read from a table in which these users have records of other items only.
+    pub(crate) fn with_left_out_users(self, ids: Vec<String>) -> Self {
+        Self {
+            left_out_users: Private::new(ids),
+            ..self
         }
     }
 
@@ -141,6 +151,13 @@ impl Ratings {
     #[must_use]
     pub const fn user_ids(&self) -> &Private<Vec<String>> {
         &self.user_ids
+    }
+
+    /// Ids of users who have no row because all of their records are on items outside the declared
+    /// catalogue.
+    #[must_use]
+    pub const fn left_out_users(&self) -> &Private<Vec<String>> {
+        &self.left_out_users
     }
 
     /// The items by column.
@@ -197,6 +214,12 @@ impl Ratings {
             *self.summary().expose(),
         )
         .with_columns(self.user_column.clone(), self.unread_rating_column.clone())
+        .with_left_out_users(
+            (self.left_out_users.expose().iter())
+                .filter(|id| keep(user_key(id)))
+                .cloned()
+                .collect(),
+        )
     }
 
     /// The records with a value of at least `min_rating`, each with value 1. All users and items
@@ -245,7 +268,8 @@ impl Ratings {
             self.catalogue_source(),
             *self.summary().expose(),
         )
-        .with_columns(self.user_column.clone(), self.unread_rating_column.clone()))
+        .with_columns(self.user_column.clone(), self.unread_rating_column.clone())
+        .with_left_out_users(self.left_out_users.expose().clone()))
     }
 }
 

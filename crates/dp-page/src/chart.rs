@@ -674,7 +674,7 @@ impl Unit {
             (_, Some(value)) if !value.is_finite() => "\u{2013}".to_owned(),
             (Self::Share, Some(value)) => format!("{:.1} %", 100.0 * value),
             (Self::Plain, Some(value)) if value.abs() >= LARGE => format!("{value:.3e}"),
-            (Self::Plain, Some(value)) => format!("{value:.4}"),
+            (Self::Plain, Some(value)) => figure(value, value),
         }
     }
 }
@@ -891,12 +891,35 @@ fn places_between(value: f64, step: f64) -> usize {
 /// A number with few digits.
 #[must_use]
 pub fn short(value: f64) -> String {
-    let text = format!("{value:.3}");
-    let text = text.trim_end_matches('0').trim_end_matches('.');
-    if value != 0.0 && (text == "0" || value.abs() >= 1e5) {
+    if value != 0.0 && !(1e-4..1e5).contains(&value.abs()) {
         return format!("{value:.1e}");
     }
-    text.to_owned()
+    let decimals = decimals(value).saturating_sub(1);
+    let text = format!("{value:.decimals$}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// A number with four decimal places, or if `size`, the number that it is compared with, is below
+/// 0.01 with as many as show four significant digits of that.
+#[must_use]
+pub fn figure(value: f64, size: f64) -> String {
+    let decimals = decimals(size);
+    format!("{value:.decimals$}")
+}
+
+/// The decimal places that show four significant digits of a small number, and at least four.
+#[must_use]
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "between 4 and 20"
+)]
+pub fn decimals(size: f64) -> usize {
+    let size = size.abs();
+    match size > 0.0 && size < 0.01 {
+        true => (3.0 - size.log10().floor()).clamp(4.0, 20.0) as usize,
+        false => 4,
+    }
 }
 
 #[cfg(test)]
@@ -916,6 +939,9 @@ mod tests {
         assert_eq!(log.ticks, [(0.5, "0.5".to_owned()), (5.0, "5".to_owned())]);
         assert!((log.place(5.0_f64.sqrt() * 0.5_f64.sqrt()) - 0.5).abs() < 1e-9);
         assert_eq!(short(1e-5), "1.0e-5");
+        assert_eq!([short(0.004_123), short(0.005)], ["0.00412", "0.005"]);
+        assert_eq!(figure(-1.4e-5, 0.001_712), "-0.000014");
+        assert_eq!([figure(0.5, 0.5), figure(0.0, 0.0)], ["0.5000", "0.0000"]);
     }
 
     #[test]

@@ -41,6 +41,19 @@ pub enum Error {
         /// Whether a run with `resume` continues from the releases.
         resumable: bool,
     },
+    /// The model was released and is in place, but its internal results could not be computed or
+    /// written.
+    #[error(
+        "{error}; the model is complete in {}, and what it cost stays spent: use it as it is, only internal results are missing",
+        model.display()
+    )]
+    Unmeasured {
+        /// The error that ended the measurement.
+        #[source]
+        error: Box<Self>,
+        /// Path of the model.
+        model: PathBuf,
+    },
     /// The released steps of a run did not converge. Determined from releases alone.
     #[error(
         "the run diverged: its released steps are large and oscillate, or are not finite. Its budget is spent, and {} holds what was \
@@ -367,7 +380,7 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Param(_) | Self::Usage(_) | Self::Unread(_) => ErrorKind::Setting,
-            Self::AfterPayment { error, .. } => error.kind(),
+            Self::AfterPayment { error, .. } | Self::Unmeasured { error, .. } => error.kind(),
             Self::Budget(_) => ErrorKind::Budget,
             Self::GaussianLedger { .. }
             | Self::OtherUsers { .. }

@@ -6,6 +6,7 @@ use dp_multitask::{
     FactorModel, Fitted, LocalBias, NoisyCounts, Scoring, constant_predictions,
     user_mean_predictions,
 };
+use dp_page::figure;
 use serde::Serialize;
 
 use crate::error::Result;
@@ -445,9 +446,9 @@ fn coverage(name: &str, lists: &Lists, n_items: usize) -> MetricRow {
     }
 }
 
-/// A metric with four decimal places.
+/// A metric with four decimal places, or more if it is small.
 pub(crate) fn shown(value: Option<f64>) -> String {
-    value.map_or_else(|| "- (nothing held out)".to_owned(), |v| format!("{v:.4}"))
+    value.map_or_else(|| "- (nothing held out)".to_owned(), |v| figure(v, v))
 }
 
 impl Metrics {

@@ -320,7 +320,10 @@ impl PriorTable {
 ///
 /// # Errors
 /// [`Error::Read`], and [`Error::Model`] for a file without ids.
-pub(crate) fn read_user_ids(path: &Path) -> Result<(BTreeSet<String>, bool)> {
+pub(crate) fn read_user_ids(
+    path: &Path,
+    user_column: Option<&str>,
+) -> Result<(BTreeSet<String>, bool)> {
     let bytes = std::fs::read(path).map_err(|e| Error::read(path, e))?;
     let wrong = |reason: String| Error::model(path, format!("not a list of users: {reason}"));
     let mut lines = csv::ReaderBuilder::new();
@@ -329,7 +332,11 @@ pub(crate) fn read_user_ids(path: &Path) -> Result<(BTreeSet<String>, bool)> {
     for (at, line) in lines.records().enumerate() {
         let line = line.map_err(|e| wrong(e.to_string()))?;
         match (at, &line[0], line.len()) {
-            (0, name, 1) if is_usual_column(name, ColumnRole::User) => has_header = true,
+            (0, name, 1)
+                if is_usual_column(name, ColumnRole::User) || Some(name) == user_column =>
+            {
+                has_header = true;
+            }
             (_, "", 1) => {}
             (_, id, 1) => _ = ids.insert(id.to_owned()),
             (_, _, n) => {
@@ -357,7 +364,7 @@ impl OptIn {
     /// # Errors
     /// Those of [`read_user_ids`].
     pub(crate) fn read(path: &Path) -> Result<Self> {
-        let (ids, _) = read_user_ids(path)?;
+        let (ids, _) = read_user_ids(path, None)?;
         Ok(Self {
             keys: ids.iter().map(|id| user_key(id)).collect(),
             sha256: dp_accounting::sha256_hex(&serde_json::to_vec(&ids)?),

@@ -19,7 +19,7 @@
 
 use std::fmt;
 
-use dp_page::Table;
+use dp_page::{Table, decimals, figure};
 use dp_personalize::ClassScores;
 use serde::{Deserialize, Serialize};
 
@@ -214,7 +214,10 @@ impl Estimate {
 
     fn interval(&self) -> String {
         match (self.lower, self.upper) {
-            (Some(lower), Some(upper)) => format!("{lower:.4} to {upper:.4}"),
+            (Some(lower), Some(upper)) => {
+                let of = |end| figure(end, self.value);
+                format!("{} to {}", of(lower), of(upper))
+            }
             _ => "-".to_owned(),
         }
     }
@@ -576,14 +579,16 @@ impl fmt::Display for Verdict {
             Outcome::Undecided => write!(f, "not shown to be better or worse than {baseline}")?,
             Outcome::Worse => write!(f, "do not ship this: {baseline} is better")?,
         }
+        let size = self.baseline_value;
         let model = self
             .model
-            .map_or_else(|| "not finite".to_owned(), |m| format!("{m:.4}"));
-        write!(f, " ({metric} {model} against {:.4}", self.baseline_value)?;
+            .map_or_else(|| "not finite".to_owned(), |m| figure(m, size));
+        write!(f, " ({metric} {model} against {}", figure(size, size))?;
         if let (Some(gain), Some([lower, upper])) = (self.gain, self.interval) {
             write!(
                 f,
-                "; gain {gain:+.4}, 95 % interval {lower:+.4} to {upper:+.4}"
+                "; gain {gain:+.n$}, 95 % interval {lower:+.n$} to {upper:+.n$}",
+                n = decimals(size)
             )?;
         }
         write!(f, ")")

@@ -187,6 +187,25 @@ fn scale_of<'a>(users: impl Iterator<Item = &'a [f32]>, bound: f64, is_given: bo
     }
 }
 
+/// Share of ratings outside their declared range from which a warning says so.
+const OUTSIDE: f64 = 0.05;
+
+/// Warning about ratings outside the range that the settings state.
+pub(crate) fn of_range(ratings: &Ratings, [low, high]: [f64; 2], remedy: &str) -> Option<String> {
+    let rows = ratings.interactions().expose().users();
+    let (mut n, mut n_outside) = (0_usize, 0_usize);
+    for row in rows {
+        n += row.len();
+        let values = row.values().iter().copied().map(f64::from);
+        n_outside += values.filter(|y| *y < low || *y > high).count();
+    }
+    (n_outside as f64 > OUTSIDE * n as f64).then(|| {
+        format!(
+            "{n_outside} of {n} ratings are outside {low} to {high}, the range that the settings state (`rating_range`), and are clipped in training: {remedy}"
+        )
+    })
+}
+
 /// Warnings about item feature columns that follow the ratings.
 pub(crate) fn of_items(items: &ItemTable, ratings: &Ratings) -> Vec<String> {
     let table = ratings.interactions().expose();

@@ -17,7 +17,7 @@ use dp_personal::settings::{
     LedgerUpgradeSettings, NightlyEraseSettings, NightlyInitRowsSettings, NightlyInitSettings,
     NightlyPublishSettings, NightlyRunRowsSettings, NightlyRunSettings, NightlyStatusSettings,
     PersonalizeSettings, PredictSettings, PublishSettings, RecommendSettings, ReportSettings,
-    SynthSettings, TrainSettings, TuneSettings, VerifySettings,
+    SimilarSettings, SynthSettings, TrainSettings, TuneSettings, VerifySettings,
 };
 
 /// Train recommenders with differential privacy for each user's whole data, check and audit their
@@ -126,6 +126,7 @@ Examples:
   dp verify dp-model
   dp publish dp-model to-publish
   dp recommend --model dp-model --history my-ratings.csv
+  dp similar --model dp-model Alien
   dp evaluate ratings.csv.gz --model dp-model --non-private
   dp report dp-model --title Alien
   dp personalize visits.csv --user-col clinic --target-col days --rank 2 --epsilon 1 --delta 1e-5 --no-ledger
@@ -159,8 +160,10 @@ pub(crate) enum Command {
     Evaluate(Flags<EvaluateSettings>),
     /// Write report pages about runs: one of released values, and a separate internal one
     Report(Flags<ReportSettings>),
-    /// Recommend items to one user from that user's own ratings, locally
+    /// Recommend items to one user or many, each from their own ratings alone, locally
     Recommend(Flags<RecommendSettings>),
+    /// List the items most similar to others, by their released factors
+    Similar(Flags<SimilarSettings>),
     /// Copy exactly the files that a certificate covers, for publication
     Publish(Flags<PublishSettings>),
     /// Recompute a certificate from its list of releases
@@ -200,6 +203,7 @@ impl Command {
             Self::Evaluate(_) => "evaluate",
             Self::Report(_) => "report",
             Self::Recommend(_) => "recommend",
+            Self::Similar(_) => "similar",
             Self::Publish(_) => "publish",
             Self::Verify(_) => "verify",
             Self::Nightly(of) => match of.command {

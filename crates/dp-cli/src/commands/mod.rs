@@ -14,4 +14,4 @@ pub(crate) use runs::{
     tune,
 };
 pub(crate) use tools::{completions, demo, evidence, publish, report, synth, verify};
-pub(crate) use users::{predict, recommend};
+pub(crate) use users::{predict, recommend, similar};

@@ -1,9 +1,11 @@
-//! Commands for one or a few users that continue from released values.
+//! Commands for single users, or for many one by one, that continue from released values.
 
 use dp_personal::multitask::Provenance;
-use dp_personal::settings::{PredictSettings, RecommendSettings};
+use dp_personal::output::decimals;
+use dp_personal::settings::{PredictSettings, RecommendSettings, SimilarSettings};
 use dp_personal::workflows::predict::{self, Predictions};
 use dp_personal::workflows::recommend::{self, Recommendations};
+use dp_personal::workflows::similar::{self, SimilarTo};
 use serde_json::{Map, Value, json};
 
 use crate::args::Flags;
@@ -11,24 +13,16 @@ use crate::error::{Error, Result};
 use crate::screen::{print, print_json, warn};
 
 pub(crate) fn recommend(flags: &Flags<RecommendSettings>) -> Result<()> {
+    if flags.settings.user_col.is_some() {
+        return recommend_to_all(flags);
+    }
     let found = recommend::recommend(&flags.settings)?;
     if flags.json {
-        return print_json(&json!({
-            "provenance": found.provenance,
-            "n_history": found.n_history,
-            "n_unknown_items": found.n_unknown_items,
-            "orders_alike": found.orders_alike,
-            "min_rating": found.min_rating,
-            "recommendations": ranked(&found),
-        }));
+        let mut object = object(&found);
+        object["n_unknown_items"] = json!(found.n_unknown_items);
+        return print_json(&object);
     }
-    match found.provenance {
-        Provenance::Private => {}
-        Provenance::SeededNoise => warn("this model is not private: its noise was seeded"),
-        Provenance::NonPrivate | Provenance::NotTrained => {
-            warn("this model is not private: it has no noise");
-        }
-    }
+    warn_of(found.provenance);
     if found.says_nothing {
         return print(
             "nothing to rank by: this model has no item biases (--score-model plain) and did not learn any of \
@@ -36,6 +30,59 @@ pub(crate) fn recommend(flags: &Flags<RecommendSettings>) -> Result<()> {
         );
     }
     print(&ranking(&found))
+}
+
+/// One line of csv for each recommendation, or one of JSON for each user.
+fn recommend_to_all(flags: &Flags<RecommendSettings>) -> Result<()> {
+    if !flags.json {
+        let heads = ["user", "rank", "item", "title", "score", "low", "high"];
+        print_csv(&heads, [].into_iter())?;
+    }
+    let mut is_first = true;
+    recommend::recommend_to_all(&flags.settings, |user, found| {
+        if flags.json {
+            let mut object = object(&found);
+            object["user"] = json!(user);
+            return print(&format!("{object}\n"));
+        }
+        if std::mem::take(&mut is_first) {
+            warn_of(found.provenance);
+        }
+        print_csv(&[], csv_lines(user, found))
+    })
+}
+
+fn csv_lines(user: &str, found: Recommendations) -> impl Iterator<Item = Vec<String>> {
+    (1..).zip(found.items).map(|(rank, item)| {
+        let [low, high] = match item.interval {
+            Some(ends) => ends.map(|end| end.to_string()),
+            None => Default::default(),
+        };
+        let (rank, score) = (rank.to_string(), item.score.to_string());
+        let title = item.title.unwrap_or_default();
+        vec![user.to_owned(), rank, item.id, title, score, low, high]
+    })
+}
+
+fn warn_of(provenance: Provenance) {
+    match provenance {
+        Provenance::Private => {}
+        Provenance::SeededNoise => warn("this model is not private: its noise was seeded"),
+        Provenance::NonPrivate | Provenance::NotTrained => {
+            warn("this model is not private: it has no noise");
+        }
+    }
+}
+
+fn object(found: &Recommendations) -> Value {
+    json!({
+        "provenance": found.provenance,
+        "n_history": found.n_history,
+        "n_outside_range": found.n_outside_range,
+        "orders_alike": found.orders_alike,
+        "min_rating": found.min_rating,
+        "recommendations": ranked(found),
+    })
 }
 
 fn ranked(found: &Recommendations) -> Vec<Value> {
@@ -85,6 +132,12 @@ fn ranking(found: &Recommendations) -> String {
     let width = widest.unwrap_or(0).max("item".len());
     let value = if found.implicit { "score" } else { "rating" };
     let has_intervals = found.items.iter().any(|item| item.interval.is_some());
+    // small ratings need more decimal places
+    let sizes = found.items.iter().map(|item| match item.interval {
+        Some([low, high]) => (high - low) / 2.0,
+        None => item.score.abs(),
+    });
+    let n = decimals(sizes.fold(0.0, f64::max)) - 2;
     let head = if has_intervals { "  95 % interval" } else { "" };
     text.push_str(&format!(
         "\nrank  {value:>6}{head}  {:<width$}  title\n",
@@ -93,16 +146,63 @@ fn ranking(found: &Recommendations) -> String {
     for (rank, item) in (1..).zip(&found.items) {
         let title = item.title.as_deref().unwrap_or("");
         let interval = item.interval.map_or_else(String::new, |[low, high]| {
-            format!("  {:>13}", format!("{low:.2} to {high:.2}"))
+            format!("  {:>13}", format!("{low:.n$} to {high:.n$}"))
         });
         let line = format!(
-            "{rank:>4}  {:>6.2}{interval}  {:<width$}  {title}",
+            "{rank:>4}  {:>6.n$}{interval}  {:<width$}  {title}",
             item.score, item.id
         );
         text.push_str(line.trim_end());
         text.push('\n');
     }
     text
+}
+
+pub(crate) fn similar(flags: &Flags<SimilarSettings>) -> Result<()> {
+    let found = similar::similar(&flags.settings)?;
+    if let Some(reason) = found.no_tastes {
+        warn(reason);
+    }
+    if flags.json {
+        let items = found.found.iter().map(|of| {
+            let similar = of.items.iter().map(|near| {
+                json!({"item": near.id, "title": near.title, "cosine": near.cosine, "stddev": near.stddev})
+            });
+            json!({
+                "item": of.id,
+                "title": of.title,
+                "is_above_noise": of.is_above_noise,
+                "similar": similar.collect::<Vec<_>>(),
+            })
+        });
+        return print_json(&json!({ "items": items.collect::<Vec<_>>() }));
+    }
+    let texts: Vec<String> = found.found.iter().map(similar_to).collect();
+    print(&texts.join("\n"))
+}
+
+fn similar_to(of: &SimilarTo) -> String {
+    let named = |id: &str, title: &Option<String>| match title {
+        Some(title) => format!("{id}  {title}"),
+        None => id.to_owned(),
+    };
+    let name = named(&of.id, &of.title);
+    if !of.is_above_noise {
+        return format!(
+            "{name}\n  nothing: its taste factors are within their noise, so similar items would be random\n"
+        );
+    }
+    let lines = of.items.iter().map(|near| {
+        let stddev = near
+            .stddev
+            .map_or_else(String::new, |stddev| format!(" \u{b1} {stddev:.2}"));
+        format!(
+            "  {:>5.2}{stddev}  {}\n",
+            near.cosine,
+            named(&near.id, &near.title)
+        )
+    });
+    format!("{name}\n{}", lines.collect::<String>())
 }
 
 pub(crate) fn predict(flags: &Flags<PredictSettings>) -> Result<()> {
@@ -158,10 +258,13 @@ fn lines(found: &Predictions) -> impl Iterator<Item = Vec<String>> {
     })
 }
 
+/// Prints lines of csv, under a header if there is one.
 fn print_csv(heads: &[&str], lines: impl Iterator<Item = Vec<String>>) -> Result<()> {
     let write = || {
         let mut writer = csv::Writer::from_writer(Vec::new());
-        writer.write_record(heads)?;
+        if !heads.is_empty() {
+            writer.write_record(heads)?;
+        }
         for line in lines {
             writer.write_record(line)?;
         }

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use crate::support::{Run, Sandbox, USER, catalogue, ratings};
+use crate::support::{Run, Sandbox, USER, catalogue, ratings, words};
 
 /// The program without the environment of the other tests: no ledger is chosen yet.
 fn unsaid(sandbox: &Sandbox, args: &[&str]) -> Run {
@@ -109,6 +109,26 @@ fn two_files_of_one_name_are_not_charged_to_one_ledger() {
     counted(&sandbox, "other/ratings.csv", &["--same-data-set"]).exits(0);
     counted(&sandbox, "other/ratings.csv", &[]).exits(0);
     counted(&sandbox, "ratings.csv", &[]).exits(0);
+}
+
+/// Whose data they are does not depend on the catalogue, which may be a wrong one.
+#[test]
+fn a_run_that_left_all_records_out_binds_its_ledger_to_their_users() {
+    let common = "ratings.csv --epsilon 1 --delta 1e-5 --ledger l.ledger --ledger-epsilon 20 --force --data-set all";
+    for command in ["train --items", "federate --no-split --items"] {
+        let sandbox = Sandbox::with_ratings();
+        sandbox.write("wrong.csv", "item,genres\n0,A\n1,B\n2,A\n");
+        sandbox.write("items.csv", catalogue(25));
+        let run = |line: String| {
+            let line = format!("{line} {common}");
+            sandbox.run_with(&words(&line), &[("DP_ITEM_IDS_ARE_PUBLIC", "0")])
+        };
+        run(format!("{command} wrong.csv")).exits(0);
+        run("train --items items.csv".to_owned()).exits(0);
+        let strangers = ratings(40, 25, 10).replace(USER, "somebody-else-");
+        sandbox.write("ratings.csv", strangers);
+        run(format!("{command} wrong.csv")).exits(5);
+    }
 }
 
 #[test]

@@ -74,6 +74,13 @@ fn ratings_that_are_not_used_are_told_before_anything_is_paid() {
         text.replacen("rating\n", "movie_rating\n", 1),
     );
     sandbox.train(loud).exits(0).says(&[&told("movie_rating")]);
+    sandbox.write("ratings.csv", text.replacen("rating\n", "Sterne\n", 1));
+    sandbox.train(loud).exits(0).says(&[&told("Sterne")]);
+    let declared = [loud, &["--rating-col", "week"]].concat();
+    sandbox.write("ratings.csv", text.replacen("rating\n", "week\n", 1));
+    sandbox.train(&declared).exits(0).says(&[
+        "column week of ratings.csv is named by --rating-col, and its values are not used",
+    ]);
     // without a header no line of the file is shown
     let bare = text.split_once('\n').unwrap().1.replace(',', "::");
     let bare = bare.replace(|c: char| !(c.is_ascii_digit() || ":.\n".contains(c)), "");

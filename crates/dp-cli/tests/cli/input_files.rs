@@ -261,14 +261,14 @@ fn a_bad_catalogue_is_refused_like_bad_ratings() {
     ] {
         sandbox.write("items.csv", text);
         let run = train().says(&[part]);
-        // neither flag is about a catalogue
-        assert!(!run.stderr.contains("--item-col"), "{}", run.stderr);
+        // its columns have fixed names
+        assert!(!run.stderr.contains("give it with"), "{}", run.stderr);
         assert!(!run.stderr.contains("names its columns"), "{}", run.stderr);
     }
     sandbox.write("items.csv", "item,item_id\na,b\n");
     train().says(&[
         "items.csv:1: more than one item column",
-        "rename them in its header",
+        "rename the column in the header of this file; --item-col names a column of the ratings, not of this table of items",
     ]);
     assert_eq!(sandbox.names(), ["items.csv", "ratings.csv"]);
 }

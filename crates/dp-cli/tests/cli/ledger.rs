@@ -376,3 +376,29 @@ fn what_was_noted_and_raised_is_shown() {
     assert_eq!(about, ["budget", "exploration"]);
     assert!(notes.iter().all(|note| note["time"].is_string()));
 }
+
+#[test]
+fn as_many_equal_runs_fit_as_their_epsilon_was_asked_for() {
+    for kind in ["gaussian", "mixed"] {
+        let sandbox = Sandbox::with_ratings();
+        let line = format!(
+            "ledger create l.ledger --data-set ratings.csv --epsilon 4 --delta 1e-5 --kind {kind} --runs 30 --json"
+        );
+        let made = sandbox.dp(&words(&line)).exits(0).json();
+        let epsilon = made["left"]["epsilon_of_each"].as_f64().unwrap();
+        assert!((0.5..0.62).contains(&epsilon), "{kind}: {epsilon}");
+        let run = format!(
+            "train ratings.csv --epsilon {epsilon} --delta 1e-5 --ledger l.ledger --method biases --no-split"
+        );
+        sandbox.dp(&words(&run)).exits(0);
+        let shown = sandbox.dp(&words("ledger show l.ledger --runs 29 --json"));
+        let shown = shown.exits(0).json();
+        assert_eq!(shown["left"]["runs_like_the_last"], 29.0, "{kind}");
+        let again = shown["left"]["epsilon_of_each"].as_f64().unwrap();
+        assert!((again / epsilon - 1.0).abs() < 1e-3, "{kind}: {again}");
+        let shown = sandbox
+            .dp(&words("ledger show l.ledger --runs 29"))
+            .exits(0);
+        shown.prints(&["at delta 1e-5 for each of 29 equal runs"]);
+    }
+}

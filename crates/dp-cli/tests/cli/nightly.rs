@@ -1256,3 +1256,47 @@ fn nights_of_rows_and_of_ratings_are_not_mixed_up() {
         assert!(!sandbox.exists("other") && !sandbox.exists(".other.begun"));
     }
 }
+
+#[test]
+fn the_owner_is_told_of_ratings_outside_the_range_and_of_what_item_biases_alone_reach() {
+    let sandbox = begun();
+    night(&sandbox, 0, "").exits(0);
+    let internal = || sandbox.text("state/model-internal/internal.md");
+    let outside = "are outside 1 to 3, the range that the settings state";
+    let biases = "item biases (of this model, without the rest)";
+    assert!(!internal().contains(outside) && internal().contains(biases));
+    fs::remove_dir_all(sandbox.path("state")).unwrap();
+    let line =
+        "nightly init state --items items.csv --lifetime-epsilon 4 --delta 1e-5 --rating-range 1,3";
+    sandbox.run(&words(line)).exits(0);
+    let run = night(&sandbox, 0, "").exits(0);
+    assert!(internal().contains(outside), "{}", internal());
+    assert!(!run.stdout.contains("outside") && run.stderr.is_empty());
+    let shown = sandbox.run(&words("nightly status state --show-internal"));
+    shown.exits(0).prints(&[outside, "create a new state"]);
+}
+
+#[test]
+fn a_night_says_whose_horizon_has_passed() {
+    let sandbox = begun();
+    let said = "users first seen on night 0 or before have used their budget for 30 nights";
+    let before = night(&sandbox, 0, "").exits(0).stdout;
+    assert!(!before.contains("have used their budget"), "{before}");
+    let told = night(&sandbox, 30, "").exits(0);
+    told.prints(&[said, "only users who came later"]);
+    let status = sandbox.run(&words("nightly status state")).exits(0);
+    status.prints(&["users first seen on night 1 or before"]);
+}
+
+#[test]
+fn the_header_of_a_list_of_erased_users_may_be_the_column_of_the_state() {
+    let sandbox = begun();
+    let text = ratings(300, 25, 10).replacen("user", "Kunde", 1);
+    sandbox.write("ratings.csv", text);
+    night(&sandbox, 0, "--user-col Kunde").exits(0);
+    sandbox.write("list.csv", format!("Kunde\n{USER}8\n"));
+    let erase = sandbox.run(&words("nightly erase state --list list.csv"));
+    erase
+        .exits(0)
+        .prints(&["marked as erased: 1 (", "is its header"]);
+}

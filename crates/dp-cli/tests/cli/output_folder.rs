@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::support::{Run, Sandbox, catalogue, names_in, ratings, words};
+use crate::support::{Run, Sandbox, USER, catalogue, names_in, ratings, words};
 
 const FILES: [&str; 8] = [
     "certificate.json",
@@ -228,6 +228,28 @@ fn a_full_disk_leaves_no_half_written_model_and_the_spend_stays_spent() {
     assert_eq!(n_paid(), 4);
     assert_eq!(names_in(&sandbox.path("dp-model")), FILES);
     assert_eq!(sandbox.names()[..2], ["dp-model", "dp-model-internal"]);
+}
+
+#[test]
+#[cfg(unix)]
+fn a_full_disk_after_the_release_is_told_with_the_model_that_was_paid_for() {
+    let sandbox = Sandbox::new();
+    let long = format!("{USER}{}-", "u".repeat(400));
+    sandbox.write("ratings.csv", ratings(1500, 25, 10).replace(USER, &long));
+    let args = words("--ledger l.ledger --ledger-epsilon 1");
+    train_with_little_space(&sandbox, "400", &args)
+        .exits(7)
+        .says(&[
+            "internal-users.csv: ",
+            "the model is complete in dp-model, and what it cost stays spent",
+            "there is nothing to resume",
+            "dp evaluate --save",
+        ]);
+    sandbox
+        .dp(&words("verify dp-model --ledger l.ledger"))
+        .exits(0);
+    let evaluate = words("evaluate ratings.csv --model dp-model --save --ledger l.ledger");
+    sandbox.dp(&evaluate).exits(0);
 }
 
 #[test]

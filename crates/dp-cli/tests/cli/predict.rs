@@ -125,6 +125,29 @@ fn rows_come_back_in_their_order_with_their_users() {
 }
 
 #[test]
+fn users_are_told_apart_by_the_column_of_training() {
+    let sandbox = with_model(&[]);
+    let rows = sandbox.text("data.csv").replacen("user", "Patient", 1);
+    sandbox.write("data.csv", rows);
+    let named = words("--user-col Patient --force --epsilon 10 --no-split");
+    personalize(&sandbox, &named).exits(0);
+    let history = HISTORY
+        .replace("target,", "Patient,target,")
+        .replace("\n1.5", "\nann,1.5");
+    let history = history
+        .replace("\n-0.5", "\nbob,-0.5")
+        .replace("\n0.5", "\nann,0.5");
+    sandbox.write("me.csv", history.replace("\n2.5", "\nann,2.5"));
+    sandbox.write("new.csv", "a,b,c,d,e,f,Patient\n1,0,0,0,0,0,bob\n");
+    let named = predict(&sandbox, &words("--rows new.csv --user-col Patient"));
+    let unnamed = predict(&sandbox, &words("--rows new.csv")).exits(0);
+    assert!(unnamed.stdout.contains("bob,") && unnamed.stderr.is_empty());
+    assert_eq!(unnamed.stdout, named.exits(0).stdout);
+    sandbox.write("me.csv", HISTORY); // of one user, without the column
+    predict(&sandbox, &[]).exits(0).prints(&["\n,6,"]);
+}
+
+#[test]
 fn ranges_and_classes_of_the_model_are_used() {
     let sandbox = with_model(&["--target-range", "-1,1", "--feature-range", "-2,2"]);
     sandbox.write("new.csv", "a,b,c,d,e,f\n900,900,-900,0,0,0\n");

@@ -387,3 +387,138 @@ fn intervals_are_those_of_the_released_noise() {
         .exits(0)
         .prints(&["95 % interval", " to "]);
 }
+
+#[test]
+fn predictions_stay_within_the_declared_range_and_odd_histories_are_told() {
+    let sandbox = with_history("item,rating\nitem-3,5\nitem-4,1\n");
+    let declared = words(
+        "train ratings.csv --items items.csv --epsilon 20 --delta 1e-5 --dim 3 --rating-range 1,5 --force",
+    );
+    sandbox.dp(&declared).exits(0);
+    let usual = recommend(&sandbox, &["--json"]).exits(0);
+    assert_eq!(
+        (usual.stderr.as_str(), &usual.json()["n_outside_range"]),
+        ("", &0.into())
+    );
+    sandbox.write("me.csv", "item,rating\nitem-3,200\nitem-4,-50\nitem-5,5\n");
+    let odd = recommend(&sandbox, &["--json", "-k", "22"]).exits(0);
+    let odd = odd
+        .says(&["2 of 3 ratings in me.csv are outside 1 to 5"])
+        .json();
+    let mut n_clipped = 0;
+    for row in odd["recommendations"].as_array().unwrap() {
+        let [low, high] = [0, 1].map(|end| row["interval"][end].as_f64().unwrap());
+        let score = row["predicted_rating"].as_f64().unwrap();
+        assert!(
+            1.0 <= low && low <= score && score <= high && high <= 5.0,
+            "{row}"
+        );
+        n_clipped += usize::from(score >= 5.0 || score <= 1.0);
+    }
+    assert!(n_clipped > 0, "{odd}");
+    // a learned scale has no ends, but what is far from it is told
+    let learned = words("train ratings.csv --items items.csv --epsilon 20 --delta 1e-5 --force");
+    sandbox.dp(&learned).exits(0);
+    let said = "2 of 3 ratings in me.csv are outside";
+    recommend(&sandbox, &[])
+        .exits(0)
+        .says(&[said, "the scale of ratings that the model learned"]);
+}
+
+#[test]
+fn every_user_of_a_table_gets_what_that_user_would_get_alone() {
+    let sandbox = with_history("item,rating\nitem-3,5\nitem-4,1\n");
+    let line = |file: &str, more: &str| {
+        let line =
+            format!("recommend --model dp-model --history {file} -k 3 --user-col Kunde {more}");
+        sandbox.dp(&words(&line)).exits(0).stdout
+    };
+    let ann = "ann,item-3,5\nann,item-4,1\n";
+    sandbox.write("ann.csv", format!("Kunde,item,rating\n{ann}"));
+    // a user with unknown items alone comes last
+    sandbox.write(
+        "all.csv",
+        format!("Kunde,item,rating\neve,vinyl-1,3\nbob,item-3,1\n{ann}bob,item-9,5\n"),
+    );
+    let (alone, all) = (line("ann.csv", ""), line("all.csv", ""));
+    let of = |text: &str, user: &str| -> Vec<String> {
+        let lines = text.lines().filter(|line| line.starts_with(user));
+        lines.map(str::to_owned).collect()
+    };
+    assert_eq!(of(&all, "user,"), ["user,rank,item,title,score,low,high"]);
+    assert_eq!(of(&all, "ann,"), of(&alone, "ann,"));
+    let users = all.lines().map(|line| line.split(',').next().unwrap());
+    let users: Vec<&str> = users.skip(1).step_by(3).collect();
+    assert_eq!(users, ["bob", "ann", "eve"]);
+    let own = recommend(&sandbox, &["--json", "-k", "3"]).exits(0).json();
+    let lines = line("all.csv", "--json");
+    let of_all: Vec<Value> = lines
+        .lines()
+        .map(|l| serde_json::from_str(l).unwrap())
+        .collect();
+    assert_eq!(of_all[1]["user"], "ann");
+    assert_eq!(of_all[1]["recommendations"], own["recommendations"]);
+    // without the column it is an error that names it
+    let refused = words("recommend --model dp-model --history both.csv");
+    sandbox.write("both.csv", "user,item,rating\nann,item-3,5\nbob,item-3,1\n");
+    sandbox.dp(&refused).exits(4).says(&["--user-col"]);
+}
+
+#[test]
+fn similar_items_are_those_of_the_released_tastes() {
+    let sandbox = with_history("item,rating\n");
+    let similar = |more: &str| sandbox.dp(&words(&format!("similar --model dp-model {more}")));
+    let json = similar("item-3 item-4 -k 24 --json").exits(0).json();
+    let found = json["items"].as_array().unwrap();
+    assert_eq!(
+        (&found[0]["item"], &found[1]["item"]),
+        (&"item-3".into(), &"item-4".into())
+    );
+    let mut n_shown = 0;
+    for of in found {
+        let near = of["similar"].as_array().unwrap();
+        assert_eq!(of["is_above_noise"], !near.is_empty());
+        let cosines: Vec<f64> = near.iter().map(|n| n["cosine"].as_f64().unwrap()).collect();
+        assert!(cosines.is_sorted_by(|a, b| a >= b), "{cosines:?}");
+        assert!(near.iter().all(|n| n["item"] != of["item"]));
+        n_shown += near.len();
+    }
+    assert!(n_shown > 0, "{json}");
+    let text = similar("item-3").exits(0).stdout;
+    assert!(text.starts_with("item-3  Title 3\n"), "{text}");
+    similar("Metropolis")
+        .exits(2)
+        .says(&["ITEM Metropolis: no item has this id"]);
+    let biases = words(
+        "train ratings.csv --items items.csv --epsilon 20 --delta 1e-5 --method biases --force",
+    );
+    sandbox.dp(&biases).exits(0);
+    similar("item-3")
+        .exits(0)
+        .says(&["only item biases were learned"]);
+}
+
+#[test]
+fn small_ratings_are_shown_with_significant_digits() {
+    let sandbox = with_history("item,rating\nitem-3,0.004\n");
+    let small = |line: &str| match line.rsplit_once(',') {
+        Some((ids, rating)) if rating.len() == 1 => format!("{ids},0.00{rating}\n"),
+        _ => format!("{line}\n"),
+    };
+    let text = ratings(300, 25, 10).lines().map(small).collect::<String>();
+    sandbox.write("ratings.csv", text);
+    let train = words(
+        "train ratings.csv --items items.csv --epsilon 20 --delta 1e-5 --force --show-internal",
+    );
+    let run = sandbox.dp(&train).exits(0);
+    let verdict = run.stdout.lines().find(|line| line.starts_with("verdict"));
+    let verdict = verdict.unwrap();
+    assert!(
+        verdict.contains("RMSE 0.00") && !verdict.contains("+0.0000,"),
+        "{verdict}"
+    );
+    let first = recommend(&sandbox, &["-k", "1"]).exits(0).stdout;
+    let first = first.lines().last().unwrap().to_owned();
+    let score = first.split_whitespace().nth(1).unwrap();
+    assert!(score.len() >= "0.0042".len(), "{first}");
+}

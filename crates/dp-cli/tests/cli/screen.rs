@@ -5,7 +5,7 @@ use std::process::Stdio;
 use crate::support::{Run, Sandbox, words};
 
 /// All there are.
-const COMMANDS: [&str; 20] = [
+const COMMANDS: [&str; 21] = [
     "demo",
     "train",
     "tune",
@@ -26,6 +26,7 @@ const COMMANDS: [&str; 20] = [
     "evaluate",
     "report",
     "ledger",
+    "similar",
 ];
 
 #[test]

@@ -68,6 +68,12 @@ fn odd_candidates_are_refused_before_the_data_is_read() {
             "--dim does not go with --method biases",
         ),
         ("method=am-ssp", "am-ssp"),
+        ("rating-range=1,10", "as in rating-range=1..5"),
+        (
+            "rating-range=10..1",
+            "--rating-range takes a number and a larger one",
+        ),
+        ("dim=2", "give two or more"),
     ] {
         tune(&sandbox, &["--try", candidate]).exits(2).says(&[says]);
     }
@@ -138,4 +144,21 @@ fn neither_help_nor_settings_offer_what_tune_refuses() {
         let line = ["--try", "dim=1", flag, value];
         tune(&sandbox, &line).exits(2).says(&[flag]);
     }
+}
+
+#[test]
+fn candidates_may_have_ranges() {
+    let sandbox = Sandbox::with_ratings();
+    let candidates = ["--try", "rating-range=1..5", "--try", "rating-range=0..10"];
+    tune(&sandbox, &candidates).exits(0);
+    let report = sandbox.value("dp-model/report.json");
+    let chosen = report["comparison"]["chosen"].as_u64().unwrap();
+    let center = [3.0, 5.0][usize::try_from(chosen).unwrap()];
+    assert_eq!(report["settings"]["label_center"], center);
+    // the range is known to whoever uses the model
+    sandbox.write("me.csv", "item,rating\nitem-3,-50\n");
+    let recommend = sandbox.dp(&["recommend", "--model", "dp-model", "--history", "me.csv"]);
+    recommend
+        .exits(0)
+        .says(&["1 of 1 ratings in me.csv are outside"]);
 }

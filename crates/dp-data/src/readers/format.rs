@@ -223,7 +223,7 @@ impl Columns {
             item: header.find(ColumnRole::Item, columns.item.as_deref())?,
             rating: (!format.without_ratings).then(rating).transpose()?,
             unread_rating: match format.without_ratings {
-                true => header.find_alike(ColumnRole::Rating),
+                true => header.find_ratings(),
                 false => None,
             },
         };
@@ -376,11 +376,11 @@ impl<'t, 'a> Header<'t, 'a> {
         })
     }
 
-    /// The first column whose name ends in a usual name of this role, or its plural, as a word:
-    /// `my_rating`, `movieRating` or `Ratings`, but not `rating_time` or `operating`.
-    fn find_alike(&self, role: ColumnRole) -> Option<usize> {
+    /// The first column whose name ends in a word for ratings, or its plural, as a word:
+    /// `my_rating`, `movieRating` or `Stars`, but not `rating_time` or `operating`.
+    fn find_ratings(&self) -> Option<usize> {
         let is_alike = |name: &String| {
-            usual_names(role).iter().any(|usual| {
+            WORDS_FOR_RATINGS.iter().any(|usual| {
                 let singular = name.trim_end_matches(['s', 'S']);
                 let Some(at) = singular.len().checked_sub(usual.len()) else {
                     return false;
@@ -435,6 +435,18 @@ pub fn is_usual_column(name: &str, role: ColumnRole) -> bool {
     let mut usual = usual_names(role).iter();
     usual.any(|usual| name.eq_ignore_ascii_case(usual))
 }
+
+/// Names of columns that look like ratings.
+const WORDS_FOR_RATINGS: [&str; 8] = [
+    "rating",
+    "score",
+    "star",
+    "grade",
+    "mark",
+    "bewertung",
+    "bewertungen",
+    "sterne",
+];
 
 const fn usual_names(role: ColumnRole) -> &'static [&'static str] {
     match role {

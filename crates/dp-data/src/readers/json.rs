@@ -38,6 +38,7 @@ impl<'a> JsonReader<'a> {
             line: self.line,
             column: self.column,
             expected,
+            name: None,
         }
     }
 

@@ -1,5 +1,6 @@
 //! Files with ratings of many users.
 
+use std::collections::HashSet;
 use std::io::Read;
 
 use dp_core::{DroppedRecords, InteractionsBuilder, Scratch, SpillingBuilder};
@@ -157,6 +158,8 @@ fn read_in_parts(
 /// Records as they are in the file, with ids already numbered.
 struct Collected {
     users: Interner,
+    /// Users with a record of an item outside the catalogue.
+    of_other_items: Interner,
     items: Items,
     records: SpillingBuilder,
     n_outside_catalogue: usize,
@@ -167,6 +170,7 @@ impl Collected {
         let n_items = catalogue.as_ref().map_or(usize::MAX, ItemCatalogue::len);
         Self {
             users: Interner::default(),
+            of_other_items: Interner::default(),
             items: catalogue.map_or_else(|| Items::Found(Interner::default()), Items::Declared),
             records: InteractionsBuilder::new(n_items).on_disk(scratch),
             n_outside_catalogue: 0,
@@ -182,15 +186,18 @@ impl Collected {
             .items
             .number(item_id)
             .map_err(|expected| table.malformed(columns.item, expected))?;
-        let Some(item) = item else {
-            self.n_outside_catalogue += 1;
-            return Ok(());
+        let users = match item {
+            Some(_) => &mut self.users,
+            None => &mut self.of_other_items,
         };
-        let user = self
-            .users
+        let user = users
             .number(user_id)
             .map_err(|expected| table.malformed(user_column, expected))?;
-        Ok(self.records.push(user, item, value)?)
+        match item {
+            Some(item) => self.records.push(user, item, value)?,
+            None => self.n_outside_catalogue += 1,
+        }
+        Ok(())
     }
 
     /// Reads the rest of the lines in parts of about `size` bytes, if this is a text.
@@ -225,6 +232,7 @@ impl Collected {
     /// Numbers the ids of a part in the order of its records, and adds these.
     fn push_part(&mut self, part: &Part, columns: Columns) -> Result<(), PartError> {
         let mut users = vec![None; part.users.len()];
+        let mut others = users.clone();
         let mut items = vec![None; part.items.len()];
         let mut numbered = Vec::new();
         let mut start = 0;
@@ -237,10 +245,15 @@ impl Collected {
                     None => self.n_outside_catalogue += 1,
                 }
             }
+            let column = columns.user.unwrap_or_default();
+            let failed = |expected| PartError::Id(start, column, expected);
+            let key = || part.users.key(user);
+            if numbered.len() < n {
+                let found = self.of_other_items.number_of(key(), &mut others);
+                found.map_err(failed)?;
+            }
             if !numbered.is_empty() {
-                let found = self.users.number_of(part.users.key(user), &mut users);
-                let column = columns.user.unwrap_or_default();
-                let user = found.map_err(|expected| PartError::Id(start, column, expected))?;
+                let user = self.users.number_of(key(), &mut users).map_err(failed)?;
                 self.records.push_run(user, &numbered)?;
             }
             start += n;
@@ -259,13 +272,12 @@ impl Collected {
             n_outside_catalogue: self.n_outside_catalogue,
             dropped,
         };
-        Ok(Ratings::assemble(
-            interactions,
-            self.users.into_ids(),
-            catalogue,
-            catalogue_source,
-            summary,
-        ))
+        let ids = self.users.into_ids();
+        let with_rows: HashSet<&String> = ids.iter().collect();
+        let mut left_out = self.of_other_items.into_ids();
+        left_out.retain(|id| !with_rows.contains(id));
+        let ratings = Ratings::assemble(interactions, ids, catalogue, catalogue_source, summary);
+        Ok(ratings.with_left_out_users(left_out))
     }
 }
 
@@ -291,6 +303,7 @@ impl PartError {
                 line: line + record + 1,
                 column: column + 1,
                 expected,
+                name: None,
             },
             Self::Core(error) => error.into(),
         }

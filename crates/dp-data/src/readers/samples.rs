@@ -5,7 +5,7 @@ use std::io::Read;
 use super::format::Header;
 use super::memory::TableSource;
 use super::table::{Input, Interner, Table, table_from};
-use crate::{ColumnRole, Result, SampleTable, SampleUser};
+use crate::{ColumnRole, Error, Expected, Result, SampleTable, SampleUser};
 
 /// Which columns of a csv or tsv file are read. A given name must match exactly; columns without a
 /// given name are found by their usual names, ignoring case.
@@ -102,12 +102,36 @@ fn read_table(input: Input<'_>, name: String, columns: &SampleColumns) -> Result
     let mut collected = Collected::default();
     let mut row = Vec::with_capacity(features.len() + 1);
     while table.advance()? {
-        places.read(&table, &mut row)?;
+        let read = places.read(&table, &mut row);
+        read.map_err(|error| with_name(error, &places, &features))?;
         collected.push(&table, places.user, &row)?;
     }
     Ok(collected
         .into_table(features, target)
         .with_users_from(users))
+}
+
+/// The error of a feature that is no number, with the name of its column.
+fn with_name(error: Error, places: &Places, features: &[String]) -> Error {
+    match error {
+        Error::Malformed {
+            path,
+            line,
+            column,
+            expected: expected @ Expected::Number(ColumnRole::Feature),
+            ..
+        } => {
+            let at = places.features.iter().position(|at| at + 1 == column);
+            Error::Malformed {
+                path,
+                line,
+                column,
+                expected,
+                name: at.map(|at| features[at].clone()),
+            }
+        }
+        other => other,
+    }
 }
 
 /// Positions of the columns within a line.
@@ -208,7 +232,6 @@ impl Collected {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Error, Expected};
 
     fn read(text: &str, columns: &SampleColumns) -> Result<SampleTable> {
         read_samples_from(text.as_bytes(), "t.csv", columns)
@@ -292,7 +315,7 @@ mod tests {
             let found = read(text, &SampleColumns::default()).err().unwrap();
             assert_eq!(
                 found.to_string(),
-                "t.csv:2:2: expected a number for the feature"
+                "t.csv:2:2: expected a number for the feature in column x"
             );
         }
     }

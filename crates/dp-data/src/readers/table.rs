@@ -352,6 +352,7 @@ impl<'a> Table<'a> {
             line: self.line_number(),
             column: column + 1,
             expected,
+            name: None,
         }
     }
 

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::model_file::{SHARED, shared_bytes};
 use super::personal_report::CLASS_FIGURES;
 use super::release::{counted, internal_of, user_csv};
+use super::statement::fact;
 use super::{ByRound, ChartData, Headline, InternalRun, Release, RoundLine, RunReport, Seconds};
 use crate::error::{Error, Result};
 use crate::evaluate::shown;
@@ -19,7 +20,7 @@ use crate::federated::{
     alpha_value, users_choose,
 };
 use crate::personal::{ClassFigures, Inputs};
-use crate::quality::{Metric, Quality, TestedUser};
+use crate::quality::{Metric, Outcome, Quality, TestedUser, Verdict};
 
 /// The releases of a run.
 pub(crate) struct FederatedRelease<'a> {
@@ -325,6 +326,21 @@ impl RunReport for FederatedReport<'_> {
             ]),
             ..internal_of(self.release, self.seconds)
         }
+    }
+
+    /// What a grid can be replaced by, if released metrics do not show that it was worth its budget.
+    fn facts(&self) -> Vec<(String, String)> {
+        let n_runs = self.alphas().iter().filter(|alpha| **alpha > 0.0).count();
+        let run = self.release.run();
+        let metrics = &self.release.certificate.metrics;
+        let verdict = run.metric_release().and_then(|of| of.verdict(metrics));
+        let is_better = |of: &Verdict| of.outcome == Outcome::Better;
+        let text = format!(
+            "the budget was divided among {n_runs} runs, and released metrics do not show that they beat own rows alone: a single alpha has the whole \
+             budget, as with --alpha-grid inf --rounds 100"
+        );
+        let is_told = n_runs > 1 && verdict.is_some_and(|verdict| !is_better(&verdict));
+        is_told.then(|| fact("", text)).into_iter().collect()
     }
 
     /// For training users, with their own choice if they average over fits, otherwise with the

@@ -16,6 +16,7 @@ mod train_report;
 
 pub(crate) use audit_report::{AuditReport, SampledAuditReport};
 pub use dp_accounting::{rounded_down, rounded_up};
+pub use dp_page::decimals;
 pub(crate) use exploration_report::{ExplorationReport, FrontierPoint};
 pub(crate) use federated_report::{FederatedRelease, FederatedReport, ITEM_FEATURES};
 pub use folder::folder_of;

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::path::Path;
 
 use dp_accounting::{Certificate, Making, ReleasedMetric, Status};
-use dp_page::{Block, Table, terminal};
+use dp_page::{Block, Table, figure, terminal};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -290,10 +290,12 @@ pub(crate) trait RunReport {
 fn metric_facts(metrics: &[ReleasedMetric]) -> impl Iterator<Item = (String, String)> {
     metrics.iter().enumerate().map(|(at, of)| {
         let head = if at == 0 { "metrics" } else { "" };
-        let (lower, upper, percent) = (of.lower, of.upper, 100.0 * of.confidence);
+        let percent = 100.0 * of.confidence;
+        let [value, lower, upper] =
+            [of.value, of.lower, of.upper].map(|number| figure(number, of.value));
         let words = format!(
-            "{}, {}: {:.4}, {percent:.0} % interval {lower:.4} to {upper:.4}",
-            of.metric, of.method, of.value
+            "{}, {}: {value}, {percent:.0} % interval {lower} to {upper}",
+            of.metric, of.method
         );
         fact(head, words)
     })

@@ -16,6 +16,7 @@ use super::{CERTIFICATE, Comparison, Seconds};
 use crate::error::{Error, Result};
 use crate::metric_release::MetricRelease;
 use crate::quality::{QualityTables, Verdict};
+use crate::workflows::private_run::GIVEN;
 
 /// Released values of a run, in addition to its certificate.
 pub(crate) const RELEASED: &str = "report.json";
@@ -272,6 +273,28 @@ impl ReleasedRun {
     /// The settings of the run's release of held-out metrics.
     pub(crate) fn metric_release(&self) -> Option<MetricRelease> {
         MetricRelease::of_public(self.run.as_ref()?)
+    }
+
+    /// The range of ratings, if the operator declared it.
+    pub(crate) fn declared_range(&self) -> Option<[f64; 2]> {
+        let range = |of: &Value| {
+            let ends = [of.get(0)?.as_f64()?, of.get(1)?.as_f64()?];
+            ends.is_sorted().then_some(ends)
+        };
+        let of_run = || range(&self.run.as_ref()?[GIVEN]["rating_range"]);
+        // nights of ratings, and the chosen candidate of `dp tune`, have it among their settings
+        let chosen = (self.comparison.as_ref()).and_then(|of| of.candidates.get(of.chosen));
+        let is_set =
+            self.command == "nightly" || chosen.is_some_and(|of| of.contains("rating-range="));
+        let settings = self.settings.get("base").unwrap_or(&self.settings);
+        let of_settings = || {
+            let [center, bound] =
+                ["label_center", "label_bound"].map(|name| settings[name].as_f64());
+            let (center, half) = (center?, 2.0 * bound?);
+            let is_rated = settings["feedback"] == "explicit";
+            (is_set && is_rated).then_some([center - half, center + half])
+        };
+        of_settings().or_else(of_run)
     }
 
     /// What was held out, if the run recorded it.

@@ -14,6 +14,6 @@ mod runs;
 pub(crate) use internal::internal_page;
 pub(crate) use items::item_table;
 pub(crate) use model_card::model_card;
-pub(crate) use nearest::Wanted;
+pub(crate) use nearest::{Wanted, above_noise};
 pub(crate) use released::released_page;
 pub(crate) use run::{Model, ReportedRun};

@@ -55,7 +55,7 @@ impl Wanted {
 
     /// The item with that id, or with that title, or else the one with the largest count whose
     /// title contains the name.
-    fn find(
+    pub(crate) fn find(
         &self,
         name: &str,
         catalogue: &ItemCatalogue,
@@ -77,7 +77,7 @@ impl Wanted {
             .reduce(|a, b| if count(b) > count(a) { b } else { a })
             .ok_or_else(|| {
                 Error::Usage(format!(
-                    "--title {name}: no item has this id or a title that contains it"
+                    "`titles` {name}: no item has this id or a title that contains it"
                 ))
             })
     }
@@ -167,7 +167,7 @@ pub(super) fn nearest(run: &ReportedRun<'_>, wanted: &Wanted) -> Result<Option<S
 
 /// Whether each item may have neighbours: it has taste factors, which are above their noise if
 /// standard errors are known, and its released count, if there is one, is above the noise.
-fn above_noise(model: &FactorModel, counts: Option<&NoisyCounts>) -> Vec<bool> {
+pub(crate) fn above_noise(model: &FactorModel, counts: Option<&NoisyCounts>) -> Vec<bool> {
     let is_counted = |item: usize| {
         counts.is_none_or(|counts| is_above(counts.values()[item], counts.noise_stddev()))
     };

@@ -73,12 +73,16 @@ settings! {
         delta: f64 = { value_name: "D", range: Range::open_unit() },
         /// gaussian (Gaussian releases, added up exactly) or mixed (any mechanism)
         kind: LedgerKind = { value_name: "KIND", default: "gaussian" },
+        /// Also print the epsilon of each of N equal runs that the total pays for
+        runs: Option<usize> = { value_name: "N", range: Range::from(1.0) },
     }
 
     /// Settings to show a ledger.
     struct LedgerShowSettings {
         /// The ledger; it is only read
         file: PathBuf = { positional: true },
+        /// Also print the epsilon of each of N equal runs that what is left pays for
+        runs: Option<usize> = { value_name: "N", range: Range::from(1.0) },
     }
 
     /// Settings to rewrite a ledger with the newest version, another kind or a larger total.

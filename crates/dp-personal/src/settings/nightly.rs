@@ -138,7 +138,7 @@ settings! {
         state: PathBuf = { positional: true, value_name: "STATE" },
         /// Their ids, as in the data; other users of this machine may see them
         users: Option<Vec<String>> = { positional: true, value_name: "USER", one_of: "erased" },
-        /// File with their ids, one on each line after an optional header `user`
+        /// File with their ids, one a line; a header is `user` or the state's user column
         list: Option<PathBuf> = { value_name: "FILE", one_of: "erased" },
     }
 

@@ -399,12 +399,18 @@ settings! {
         no_ledger: bool = { conflicts: ["ledger"] },
     }
 
-    /// Recommendations for one user.
+    /// Recommendations for one user or many.
     struct RecommendSettings {
         /// Folder written by `dp train`
         model: PathBuf = { value_name: "DIR" },
-        /// The user's own ratings: a table with columns item and rating
+        /// Own ratings of one user, or with `user_col` of many: columns item and rating
         history: TableSource = { value_name: "FILE" },
+        /// Recommend to every user of the history, by the ids in this column
+        user_col: Option<String> = { value_name: "NAME", usual: "one user" },
+        /// Name of the item column
+        item_col: Option<String> = { value_name: "NAME", usual: "`item`, `item_id`, `movieId`, ..." },
+        /// Name of the rating column
+        rating_col: Option<String> = { value_name: "NAME", usual: "`rating`" },
         /// Further items to rank, with the feature columns of the model's items
         items: Option<PathBuf> = { value_name: "FILE" },
         /// Implicit feedback: lowest rating that counts as positive

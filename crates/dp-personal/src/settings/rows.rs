@@ -244,7 +244,7 @@ settings! {
         /// Rows to predict, without target
         rows: Option<TableSource> = { value_name: "FILE", usual: "none: prints the users' coefficients" },
         /// Name of the user column
-        user_col: Option<String> = { value_name: "NAME", usual: "`user`, `userId`, `user_id` or none" },
+        user_col: Option<String> = { value_name: "NAME", usual: "that of training, a usual one, or none" },
         /// Classes: none (equal rows) or balanced (equal classes)
         class_weight: ClassWeight = { value_name: "WEIGHT", default: "none" },
     }

@@ -99,6 +99,16 @@ settings! {
         force: bool = {},
     }
 
+    /// Settings to list similar items.
+    struct SimilarSettings {
+        /// Folder written by `dp train`
+        model: PathBuf = { value_name: "DIR" },
+        /// Items by id or part of the title
+        titles: Vec<String> = { positional: true, value_name: "ITEM" },
+        /// How many similar items to list for each
+        count: usize = { short: 'k', value_name: "K", default: "10", range: Range::from(1.0) },
+    }
+
     /// Settings of pages about runs.
     struct ReportSettings {
         /// Folders of trained models; the first is described, the others are compared

@@ -129,9 +129,17 @@ pub(crate) fn read(
             "{source} has no header and is read as a file of MovieLens: user, item, rating, time. If its columns are others, name them with `header`"
         ));
     }
-    if let Some(column) = ratings.unread_rating_column() {
+    let declared = columns
+        .rating_col
+        .as_deref()
+        .filter(|_| !feedback.needs_values());
+    if let Some(column) = declared.or(ratings.unread_rating_column()) {
+        let looks = match declared {
+            Some(_) => "is named by `rating_col`, and its values are not used",
+            None => "looks like ratings and is not used",
+        };
         warn(&format!(
-            "column {column} of {source} looks like ratings and is not used: with `feedback` implicit every record counts as positive; set `min_rating` \
+            "column {column} of {source} {looks}: with `feedback` implicit every record counts as positive; set `min_rating` \
              to count only high ratings, or use `feedback` explicit to learn the ratings"
         ));
     }

@@ -16,6 +16,7 @@ pub mod publish;
 pub mod recommend;
 pub mod recompute;
 pub mod report;
+pub mod similar;
 pub mod synth;
 pub mod train;
 pub mod tune;

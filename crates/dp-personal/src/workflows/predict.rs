@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use dp_data::{SampleColumns, SampleTable, SampleUser, TableSource};
+use dp_data::{ColumnRole, Expected, SampleColumns, SampleTable, SampleUser, TableSource};
 use dp_fedsgd::Provenance as SharedProvenance;
 use dp_personalize::{Provenance, Subspace};
 use serde_json::{Value, json};
@@ -14,6 +14,7 @@ use crate::federated::{chosen, folded_in, offered, users_choose};
 use crate::output::{ReleasedShared, SHARED, SUBSPACE, read_shared, read_subspace, warn};
 use crate::personal::{Inputs, OwnFit, Personal, Task, Users};
 use crate::settings::{ClassWeight, PredictSettings};
+use crate::workflows::private_run::user_column_of;
 use crate::workflows::verify::refuse_uncertified;
 
 /// A user's personal model.
@@ -87,6 +88,8 @@ pub fn predict(args: &PredictSettings) -> Result<Predictions> {
 pub struct LinearModel {
     learned: Learned,
     inputs: Inputs,
+    /// The column of users' ids in training, if the certificate names it.
+    user_column: Option<String>,
 }
 
 impl LinearModel {
@@ -98,8 +101,12 @@ impl LinearModel {
     pub fn read(folder: impl AsRef<Path>) -> Result<Self> {
         let folder = folder.as_ref();
         let (learned, inputs) = Learned::read(folder)?;
-        refuse_uncertified(folder)?;
-        Ok(Self { learned, inputs })
+        let certificate = refuse_uncertified(folder)?;
+        Ok(Self {
+            learned,
+            inputs,
+            user_column: user_column_of(&certificate).map(str::to_owned),
+        })
     }
 
     /// Columns, ranges and task.
@@ -130,8 +137,42 @@ impl LinearModel {
         }
     }
 
-    /// Fits users' personal models to their own labelled rows, locally. Nothing is spent. Without a
-    /// user column all rows belong to one user.
+    /// A table with the columns of the training data. Its user column is the given one, otherwise
+    /// that of training, otherwise one with a usual name, otherwise none: all rows then belong to
+    /// one user.
+    fn read_samples(
+        &self,
+        source: &TableSource,
+        user_col: Option<&str>,
+        with_target: bool,
+    ) -> Result<SampleTable> {
+        let read =
+            |user_col| dp_data::read_samples(source, &columns(user_col, &self.inputs, with_target));
+        let lacks_it = |error: &dp_data::Error| {
+            matches!(
+                error,
+                dp_data::Error::UnknownColumn {
+                    role: ColumnRole::User,
+                    is_ambiguous: false,
+                    ..
+                } | dp_data::Error::Malformed {
+                    expected: Expected::Header,
+                    ..
+                }
+            )
+        };
+        Ok(match (user_col, self.user_column.as_deref()) {
+            (None, Some(in_training)) => match read(Some(in_training)) {
+                Err(error) if lacks_it(&error) => read(None)?,
+                read => read?,
+            },
+            _ => read(user_col)?,
+        })
+    }
+
+    /// Fits users' personal models to their own labelled rows, locally. Nothing is spent. Without
+    /// `user_col`, users are told apart by the column of training if the table has it, and
+    /// otherwise by one with a usual name; without either all rows belong to one user.
     ///
     /// For classes with [`ClassWeight::Balanced`], a user's odds of the positive class are
     /// multiplied by `no / yes`, the numbers of negative and positive rows of the user: the
@@ -155,8 +196,7 @@ impl LinearModel {
             let reason = "`class_weight` is for models of classes, and this one predicts a number";
             return Err(Error::Usage(reason.to_owned()));
         }
-        let columns = columns(user_col, &self.inputs, true);
-        let history = dp_data::read_samples(history, &columns)?;
+        let history = self.read_samples(&history.into(), user_col, true)?;
         OwnModels::fit(&self.inputs, &self.learned, &history, class_weight)
     }
 
@@ -175,7 +215,7 @@ impl LinearModel {
     ) -> Result<Vec<(String, f64)>> {
         let rows = rows.into();
         let name = rows.to_string();
-        let table = dp_data::read_samples(&rows, &columns(user_col, &self.inputs, false))?;
+        let table = self.read_samples(&rows, user_col, false)?;
         if *table.n_not_finite().expose() > 0 {
             let reason = "a row holds an empty field or a number that is NaN or infinite: nothing can be predicted from it";
             return Err(Error::model(Path::new(&rows.to_string()), reason));

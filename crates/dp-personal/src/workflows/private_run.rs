@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use dp_accounting::{Error as AccountingError, Plan, sha256_hex};
+use dp_accounting::{Certificate, Error as AccountingError, Plan, sha256_hex};
 use dp_core::{Adjacency, ApproxDp, Interactions, Private, UserSamples};
 use dp_data::TableSource;
 use dp_mechanism::{
@@ -432,9 +432,19 @@ impl Clock {
 /// header its number.
 pub(crate) fn unit_of(user_column: Option<&str>) -> String {
     match user_column {
-        Some(name) => format!("a user is whoever shares a value of the column `{name}`"),
+        Some(name) => format!("{UNIT}`{name}`"),
         None => "a user is whoever shares a value of the user column".to_owned(),
     }
+}
+
+const UNIT: &str = "a user is whoever shares a value of the column ";
+
+/// The column of users' ids that a certificate names.
+pub(crate) fn user_column_of(certificate: &Certificate) -> Option<&str> {
+    let units = certificate.assumptions.iter();
+    let mut named =
+        units.filter_map(|of| of.strip_prefix(UNIT)?.strip_prefix('`')?.strip_suffix('`'));
+    named.next()
 }
 
 /// Refuses to resume a run that was begun with other inputs, and names them.
@@ -646,8 +656,8 @@ fn certified_after<M>(mut fitted: Fitted<M>, account: &Account, run: &str) -> Fi
     let certificate = fitted
         .certificate
         .after_explorations(&account.explorations(run));
-    let certificate = (account.doubts().into_iter())
-        .fold(certificate, dp_accounting::Certificate::with_assumption);
+    let certificate =
+        (account.doubts().into_iter()).fold(certificate, Certificate::with_assumption);
     fitted.certificate = if account.has_file() {
         certificate
     } else {
@@ -759,7 +769,7 @@ mod tests {
     #[test]
     fn a_ledger_that_loses_releases_while_their_model_is_measured_keeps_it_back() {
         let (error, is_in_place) = while_measured(|_| ());
-        assert!(matches!(error, Some(Error::Cancelled)) && is_in_place);
+        assert!(matches!(error, Some(Error::Unmeasured { .. })) && is_in_place);
         let rolled_back = |ledger: &Path| {
             let text = fs::read_to_string(ledger).unwrap();
             let older: String = text.split_inclusive('\n').take(2).collect();

@@ -1,10 +1,14 @@
-//! `dp recommend`: folds one user in, locally, and ranks the items that the user has not rated.
+//! `dp recommend`: folds users in, locally and one by one, and ranks the items that each has not
+//! rated.
 
 use std::path::Path;
 
 use dp_core::{Interactions, InteractionsBuilder, UserRow};
-use dp_data::{ColumnRole, Expected, ItemCatalogue, RatingsColumns, RatingsFormat, TableSource};
-use dp_multitask::{FactorModel, PersonalModel, Provenance, ScoreModel};
+use dp_data::{
+    ColumnRole, Expected, ItemCatalogue, Ratings, RatingsColumns, RatingsFormat, TableSource,
+};
+use dp_multitask::{FactorModel, PersonalModel, Provenance, RatingScale, ScoreModel};
+use rayon::prelude::*;
 
 use crate::error::{Error, Result};
 use crate::output::{self, RELEASED, ReleasedRun, warn};
@@ -19,10 +23,11 @@ pub struct Recommended {
     pub id: String,
     /// Its title, if the catalogue has one.
     pub title: Option<String>,
-    /// Its predicted rating, or with implicit feedback its score.
+    /// Its predicted rating, clipped to the declared range of ratings, or with implicit feedback its
+    /// score.
     pub score: f64,
-    /// Ends of the 95 % interval of the score that accounts for the mechanism's noise, if the model
-    /// has standard errors.
+    /// Ends of the 95 % interval of the score that accounts for the mechanism's noise, clipped like
+    /// it, if the model has standard errors.
     pub interval: Option<[f64; 2]>,
 }
 
@@ -45,8 +50,12 @@ pub struct Recommendations {
     /// Number of the user's ratings that the fold-in used, including those below the minimum
     /// rating.
     pub n_history: usize,
-    /// Number of the user's ratings of items that the model does not know.
+    /// Number of the user's ratings of items that the model does not know. Not counted, and 0, for
+    /// the users of [`recommend_to_all`].
     pub n_unknown_items: usize,
+    /// Number of the user's ratings outside the declared range of ratings, or far from a learned
+    /// scale.
+    pub n_outside_range: usize,
     /// The minimum rating that counted as positive: the requested one, otherwise that of training;
     /// none if ratings are values, or every record is a positive.
     pub min_rating: Option<f64>,
@@ -60,22 +69,60 @@ pub struct Recommendations {
 /// # Privacy
 /// The recommendations depend on the user's own ratings, and are for that user alone.
 pub fn recommend(args: &RecommendSettings) -> Result<Recommendations> {
+    let (model, columns) = opened(args)?;
+    let own = model.personalize(&args.history, columns, args.min_rating)?;
+    model.recommendations(args, &own)
+}
+
+/// Number of users whose recommendations are computed at once.
+const AT_ONCE: usize = 512;
+
+/// Folds every user of a table in, locally, and ranks the items that the user has not rated. `each`
+/// is called with the id and the recommendations of one user after the other, in the order in which
+/// they begin in the table; users who have only items that the model does not know come last.
+///
+/// # Errors
+/// As [`recommend`], and those of `each`.
+///
+/// # Privacy
+/// The recommendations to a user depend on that user's own ratings and no other user's, and are for
+/// that user alone.
+pub fn recommend_to_all<E: From<Error>>(
+    args: &RecommendSettings,
+    mut each: impl FnMut(&str, Recommendations) -> Result<(), E>,
+) -> Result<(), E> {
+    let (model, columns) = opened(args)?;
+    let (ratings, min_rating) = model.read_all(&args.history, columns, args.min_rating)?;
+    let table = ratings.interactions().expose();
+    let mut nobody = InteractionsBuilder::new(table.n_items());
+    nobody.ensure_users(1);
+    let nobody = nobody.build().0;
+    let known = ratings.user_ids().expose().iter().zip(table.users());
+    let others = ratings.left_out_users().expose().iter();
+    let users: Vec<_> = known.chain(others.map(|id| (id, nobody.user(0)))).collect();
+    for some in users.chunks(AT_ONCE) {
+        let recommended = some.par_iter().map(|(_, row)| {
+            let own = model.own_tastes(*row, 0, min_rating)?;
+            model.recommendations(args, &own)
+        });
+        let recommended = recommended.collect::<Result<Vec<_>>>()?;
+        for ((id, _), found) in some.iter().zip(recommended) {
+            each(id, found)?;
+        }
+    }
+    Ok(())
+}
+
+/// The model, and the columns of the history.
+fn opened(args: &RecommendSettings) -> Result<(Recommender, RatingsColumns)> {
     dp_core::params::at_least_one("count", args.count)?;
+    let columns = RatingsColumns {
+        user: args.user_col.clone(),
+        item: args.item_col.clone(),
+        rating: args.rating_col.clone(),
+    };
     let model = Recommender::read(&args.model, args.items.as_deref())?;
-    let own = model.personalize(&args.history, RatingsColumns::default(), args.min_rating)?;
-    Ok(Recommendations {
-        items: match args.rank_by {
-            RankBy::Score => model.recommend(&own, args.count)?,
-            RankBy::Lower => model.recommend_by_lower(&own, args.count)?,
-        },
-        implicit: model.is_implicit(),
-        says_nothing: own.says_nothing,
-        orders_alike: own.orders_alike,
-        provenance: model.factors().provenance(),
-        n_history: own.rated.len(),
-        n_unknown_items: own.n_unknown_items,
-        min_rating: own.min_rating,
-    })
+    Ok((model, columns))
 }
 
 /// Released item factors with their items.
@@ -96,6 +143,11 @@ pub struct Recommender {
     catalogue: ItemCatalogue,
     /// The minimum rating that was positive in training, if the run recorded it.
     min_rating: Option<f64>,
+    /// The range of ratings, if it was declared.
+    range: Option<[f64; 2]>,
+    /// Ratings outside this are unlike those of training: the range, or otherwise far from a learned
+    /// scale.
+    usual: Option<[f64; 2]>,
 }
 
 /// One user's personal part of a model, computed from the user's own records: private to that user.
@@ -109,6 +161,7 @@ pub struct OwnTastes {
     /// Indices of the items that the user has rated, in increasing order.
     rated: Vec<u32>,
     n_unknown_items: usize,
+    n_outside_range: usize,
     says_nothing: bool,
     orders_alike: bool,
     min_rating: Option<f64>,
@@ -116,7 +169,7 @@ pub struct OwnTastes {
 
 impl OwnTastes {
     /// The user's vector, which is private: the score of an item is its inner product with the
-    /// item's row of the factors, plus [`offset`](Self::offset).
+    /// item's row of the factors, plus [`offset`](Self::offset), before it is clipped.
     #[must_use]
     pub fn vector(&self) -> Vec<f64> {
         self.model.vector()
@@ -172,6 +225,8 @@ impl Recommender {
         let mut model = output::read_model(folder)?;
         refuse_uncertified(folder)?;
         let run: Option<ReleasedRun> = output::read_run_file(folder, RELEASED)?;
+        let range = run.as_ref().and_then(ReleasedRun::declared_range);
+        let usual = range.or_else(|| run.as_ref()?.rating_scale.and_then(usual_of));
         let held_out = run.and_then(|run| run.held_out());
         let min_rating = held_out.and_then(|of| of.min_rating);
         if let Some(items) = items {
@@ -182,6 +237,8 @@ impl Recommender {
             factors,
             catalogue,
             min_rating,
+            range,
+            usual,
         })
     }
 
@@ -217,27 +274,81 @@ impl Recommender {
         columns: RatingsColumns,
         min_rating: Option<f64>,
     ) -> Result<OwnTastes> {
+        let source: TableSource = history.into();
+        let (history, min_rating) = self.read_as(&source, columns, min_rating, |format| {
+            read_history(source.clone(), format, &self.catalogue)
+        })?;
+        let own = self.own_tastes(history.table.user(0), history.n_unknown_items, min_rating)?;
+        if let (Some([low, high]), 1..) = (self.usual, own.n_outside_range) {
+            let what = match self.range {
+                Some(_) => "the range of ratings that the model was trained for",
+                None => "which is far around the scale of ratings that the model learned",
+            };
+            let [low, high] = [low, high].map(dp_page::short);
+            warn(&format!(
+                "{} of {} ratings in {source} are outside {low} to {high}, {what}: recommendations from them mean little",
+                own.n_outside_range,
+                own.rated.len()
+            ));
+        }
+        Ok(own)
+    }
+
+    /// The ratings of all users of a table, restricted to the catalogue, and the minimum rating that
+    /// counts as positive.
+    fn read_all(
+        &self,
+        source: &TableSource,
+        columns: RatingsColumns,
+        min_rating: Option<f64>,
+    ) -> Result<(Ratings, Option<f64>)> {
+        self.read_as(source, columns, min_rating, |format| {
+            let catalogue = self.catalogue.clone();
+            Ok(dp_data::read_ratings_with_catalogue(
+                source, format, catalogue,
+            )?)
+        })
+    }
+
+    /// What `read` reads from a table in the format that fits the model, and the minimum rating that
+    /// counts as positive.
+    fn read_as<T>(
+        &self,
+        source: &TableSource,
+        columns: RatingsColumns,
+        min_rating: Option<f64>,
+        read: impl Fn(&RatingsFormat) -> Result<T>,
+    ) -> Result<(T, Option<f64>)> {
         let implicit = self.is_implicit();
         let format = RatingsFormat::default().with_columns(columns);
-        let source: TableSource = history.into();
-        let mut least = min_rating.or(self.min_rating.filter(|_| implicit));
-        let read = |format: &RatingsFormat| read_history(source.clone(), format, &self.catalogue);
-        let history = match (implicit, least, min_rating) {
-            (true, None, _) => read(&format.without_ratings())?,
+        let least = min_rating.or(self.min_rating.filter(|_| implicit));
+        Ok(match (implicit, least, min_rating) {
+            (true, None, _) => (read(&format.without_ratings())?, None),
             (true, Some(in_training), None) => match read(&format) {
                 Err(error) if has_no_ratings(&error) => {
                     warn(&format!(
                         "{source} has no rating column: every record in it counts as positive, where training counted only ratings of {in_training} or more"
                     ));
-                    least = None;
-                    read(&format.without_ratings())?
+                    (read(&format.without_ratings())?, None)
                 }
-                history => history?,
+                history => (history?, least),
             },
-            _ => read(&format)?,
+            _ => (read(&format)?, least),
+        })
+    }
+
+    /// One user's personal part, from the user's row.
+    fn own_tastes(
+        &self,
+        row: UserRow<'_>,
+        n_unknown_items: usize,
+        min_rating: Option<f64>,
+    ) -> Result<OwnTastes> {
+        let implicit = self.is_implicit();
+        let outside = |value: &f32| {
+            let (value, usual) = (f64::from(*value), self.usual);
+            usual.is_some_and(|[low, high]| !(low..=high).contains(&value))
         };
-        let min_rating = least;
-        let row = history.table.user(0);
         let liked = liked(row, min_rating, implicit, self.catalogue.len())?;
         let model = self.factors.fold_in(liked.user(0))?;
         let has_tastes = model.factor().iter().any(|v| v.abs() > 0.0);
@@ -252,7 +363,8 @@ impl Recommender {
         Ok(OwnTastes {
             model,
             rated: row.items().to_vec(),
-            n_unknown_items: history.n_unknown_items,
+            n_unknown_items,
+            n_outside_range: row.values().iter().filter(|value| outside(value)).count(),
             says_nothing,
             orders_alike: dim == 1 || rates_alike,
             min_rating,
@@ -293,24 +405,67 @@ impl Recommender {
         Ok(best.collect())
     }
 
+    /// One user's recommendations, as these settings rank them.
+    fn recommendations(
+        &self,
+        args: &RecommendSettings,
+        own: &OwnTastes,
+    ) -> Result<Recommendations> {
+        Ok(Recommendations {
+            items: match args.rank_by {
+                RankBy::Score => self.recommend(own, args.count)?,
+                RankBy::Lower => self.recommend_by_lower(own, args.count)?,
+            },
+            implicit: self.is_implicit(),
+            says_nothing: own.says_nothing,
+            orders_alike: own.orders_alike,
+            provenance: self.factors.provenance(),
+            n_history: own.rated.len(),
+            n_unknown_items: own.n_unknown_items,
+            n_outside_range: own.n_outside_range,
+            min_rating: own.min_rating,
+        })
+    }
+
+    /// A predicted rating within the declared range of ratings.
+    fn clipped(&self, score: f64) -> f64 {
+        let range = self.range;
+        range.map_or(score, |[low, high]| score.clamp(low, high))
+    }
+
     fn recommended(&self, own: &OwnTastes, item: u32, score: f64) -> Recommended {
         let item = item as usize;
         let error = self.factors.predict_stddev(&own.model, item);
         Recommended {
             id: self.catalogue.ids()[item].clone(),
             title: self.catalogue.title(item).map(str::to_owned),
-            score,
-            interval: error.map(|error| [score - QUANTILE * error, score + QUANTILE * error]),
+            score: self.clipped(score),
+            interval: error.map(|error| {
+                let ends = [score - QUANTILE * error, score + QUANTILE * error];
+                ends.map(|end| self.clipped(end))
+            }),
         }
     }
 
-    /// The predicted rating of an item, or with implicit feedback its score; `None` for an item
+    /// The predicted rating of an item, clipped to the declared range of ratings, or with implicit
+    /// feedback its score; `None` for an item
     /// that the model does not know.
     #[must_use]
     pub fn predict(&self, own: &OwnTastes, item: &str) -> Option<f64> {
         let item = self.catalogue.index(item)?;
-        Some(self.factors.predict(&own.model, item))
+        Some(self.clipped(self.factors.predict(&own.model, item)))
     }
+}
+
+/// Number of units around the centre of a learned scale within which ratings are usual: three times
+/// the half range of ratings from 1 to 5, whose unit is 1.
+const USUAL_UNITS: f64 = 6.0;
+
+/// Where ratings on a learned scale are, unless it has long tails.
+fn usual_of(scale: RatingScale) -> Option<[f64; 2]> {
+    let far = USUAL_UNITS * scale.unit;
+    let is_known = scale.center_is_learnt && scale.unit_is_learnt && !scale.has_long_tails;
+    is_known.then_some([scale.center - far, scale.center + far])
 }
 
 /// Whether a table was refused because it lacks a rating column, including tables with only one

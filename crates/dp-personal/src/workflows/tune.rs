@@ -67,6 +67,7 @@ fn checked(args: &TuneSettings) -> Result<Checked> {
     if let Some(text) = unsupported {
         return Err(Error::Usage(text.to_owned()));
     }
+    refuse_single(&args.choice)?;
     let metrics = metric_release_of(&args.train, &fits)?;
     let tuning = Tuning::new(fits.clone(), how)?;
     // neither noise nor cost depends on the number of items
@@ -178,6 +179,7 @@ pub fn audit(args: &AuditTuneSettings, watch: &mut dyn Watch) -> Result<AuditOut
     let target = audited.target.guarantee.target()?;
     let how = comparison_settings(&args.choice);
     let (_, fits) = candidates(&run, how, target)?;
+    refuse_single(&args.choice)?;
     let metrics = metric_release_of(&run.train, &fits)?;
     let metrics = metrics.as_ref();
     let tuning = Tuning::new(fits.clone(), how)?;
@@ -283,6 +285,17 @@ fn candidates(
     Ok((methods, fits))
 }
 
+/// Comparing a single candidate would waste the share of the comparison.
+fn refuse_single(choice: &ChoiceSettings) -> Result<()> {
+    match choice.candidates.len() {
+        1 => {
+            let text = "`candidates`: there is one, and comparing it with nothing would still cost its share of the budget; give two or more, or train with these settings by `dp train`";
+            Err(Error::Usage(text.to_owned()))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Two candidates with the same settings would waste budget.
 fn refuse_alike(own: &[String], fits: &[MatrixFactorization]) -> Result<()> {
     for (at, fit) in fits.iter().enumerate() {
@@ -318,7 +331,9 @@ fn with_settings(
     for setting in text.split(',').map(str::trim).filter(|s| !s.is_empty()) {
         let (key, value) = setting
             .split_once('=')
-            .ok_or_else(|| wrong("settings are NAME=VALUE, separated by commas"))?;
+            .ok_or_else(|| {
+                wrong("settings are NAME=VALUE, separated by commas; a range is written as in rating-range=1..5")
+            })?;
         let key = key.trim();
         let Some(known) = own_settings().find(|setting| setting.key() == key) else {
             let keys: Vec<String> = own_settings().map(|setting| setting.key()).collect();
@@ -329,7 +344,13 @@ fn with_settings(
             let text = format!("{key} is given twice; expected each setting once");
             return Err(wrong(&text));
         }
-        own = own.with(known.name, value.trim());
+        // commas separate settings, so two dots separate the numbers of a list
+        let values: Vec<&str> = match known.delimiter {
+            Some(_) => value.split("..").collect(),
+            None => vec![value],
+        };
+        let values = values.into_iter().map(str::trim);
+        own = values.fold(own, |own, value| own.with(known.name, value));
     }
     let own: CandidateSettings = own.settings().map_err(|error| wrong(&error.to_string()))?;
     let method = own.method.unwrap_or(train.target.method).meant();

@@ -115,16 +115,16 @@ pub(crate) fn checked_certificate(folder: &Path) -> Result<(Certificate, Privacy
     Ok((certificate, statement))
 }
 
-/// Returns an error for a model folder without a certificate that holds and covers its files:
+/// The certificate of a model folder; an error for one without a certificate that holds and covers its files:
 /// without one, nothing shows that the model is private.
-pub(crate) fn refuse_uncertified(folder: &Path) -> Result<()> {
+pub(crate) fn refuse_uncertified(folder: &Path) -> Result<Certificate> {
     if fs::symlink_metadata(folder.join(CERTIFICATE)).is_err() {
         let reason = format!(
             "holds a model without its {CERTIFICATE}, so nothing shows that the model is private; copy the whole folder, as `dp publish` does, or name the `out` of the run"
         );
         return Err(Error::model(folder, reason));
     }
-    checked_certificate(folder).map(|_| ())
+    checked_certificate(folder).map(|(certificate, _)| certificate)
 }
 
 /// A certificate whose values have all been recomputed; the rest of the program only repeats them.

@@ -179,3 +179,21 @@ fn seeds_repeat_and_the_order_of_users_does_not_show() {
     federate(&sandbox, &["--insecure-seed", "8", "--out", "c"]).exits(0);
     assert!(first != sandbox.read("c/shared.safetensors"));
 }
+
+#[test]
+fn a_grid_that_released_metrics_do_not_speak_for_is_told() {
+    let sandbox = sandbox();
+    let run = |grid| {
+        let line = format!(
+            "--epsilon 0.3 --release-metrics 0.2 --metric-bound 2 --force --alpha-grid {grid}"
+        );
+        federate(&sandbox, &words(&line)).exits(0).stdout
+    };
+    let many = run("0,1,10,inf");
+    let told = [
+        "divided among 3 runs",
+        "a single alpha has the whole budget",
+    ];
+    assert!(told.iter().all(|part| many.contains(part)), "{many}");
+    assert!(!run("inf").contains("divided among"));
+}

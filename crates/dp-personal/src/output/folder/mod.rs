@@ -417,8 +417,12 @@ impl OutputFolder {
         }
         let done = work(&self);
         may_move(&self.staging)?;
+        let model = self.target.clone();
         self.commit()?;
-        done
+        done.map_err(|error| Error::Unmeasured {
+            error: Box::new(error),
+            model,
+        })
     }
 
     /// Moves old folders away and new ones in, the internal one first; if one cannot be moved, all

@@ -22,7 +22,6 @@ use crate::federated::{
 use crate::metric_release::{LearntUnit, OwnMetrics};
 use crate::personal::Inputs;
 use crate::watch::Watched;
-use crate::workflows::ledger::HasUsers;
 use crate::workflows::private_run::HasTable;
 
 /// Public settings of all runs and of the choice among them.
@@ -93,7 +92,7 @@ pub(super) struct TrainingData {
 impl Rows {
     pub(super) fn of(source: Source, devices: Option<Box<dyn Devices>>) -> Result<Self> {
         let mut users = UserSamplesBuilder::new(1, 1)?;
-        for (number, id) in (0..).zip(source.user_ids().expose()) {
+        for (number, id) in (0..).zip(source.row_ids().expose()) {
             users.set_id(number, dp_data::user_key(id));
         }
         Ok(Self {

@@ -159,6 +159,19 @@ impl Source {
     }
 }
 
+impl Source {
+    /// The ids of the users who have rows, in their order.
+    pub(super) fn row_ids(&self) -> Private<Vec<&str>> {
+        match self {
+            Self::Rows(table) => table.user_ids(),
+            Self::Ratings(rated) => {
+                let ids = rated.0.user_ids().expose().iter();
+                Private::new(ids.map(String::as_str).collect())
+            }
+        }
+    }
+}
+
 impl HasUsers for Source {
     fn user_ids(&self) -> Private<Vec<&str>> {
         match self {

@@ -63,13 +63,14 @@ type UserHash = [u8; 16];
 
 /// Data with users.
 pub(crate) trait HasUsers {
-    /// The ids of its users.
+    /// The ids of its users, also of those whose records a run leaves out.
     fn user_ids(&self) -> Private<Vec<&str>>;
 }
 
 impl HasUsers for Ratings {
     fn user_ids(&self) -> Private<Vec<&str>> {
         let ids = self.user_ids().expose().iter();
+        let ids = ids.chain(self.left_out_users().expose());
         Private::new(ids.map(String::as_str).collect())
     }
 }

@@ -41,7 +41,7 @@ pub fn create(args: &LedgerCreateSettings) -> Result<LedgerReport> {
         binding::refuse_leftovers(&args.file)?;
     }
     drop(Ledger::create(&args.file, &args.data_set, budget)?);
-    report(&args.file)
+    report_with(&args.file, args.runs)
 }
 
 /// What was spent from a ledger, for what and when, what is left, and what would be left after
@@ -50,7 +50,7 @@ pub fn create(args: &LedgerCreateSettings) -> Result<LedgerReport> {
 /// # Errors
 /// When the file is not a complete ledger, or cannot be read.
 pub fn show(args: &LedgerShowSettings) -> Result<LedgerReport> {
-    report(&args.file)
+    report_with(&args.file, args.runs)
 }
 
 /// Rewrites a ledger with the newest version, and with another kind or a larger total if these are
@@ -216,6 +216,11 @@ impl LedgerKind {
 }
 
 fn report(path: &Path) -> Result<LedgerReport> {
+    report_with(path, None)
+}
+
+/// The report, with the epsilon of each of `n_runs` equal runs.
+fn report_with(path: &Path, n_runs: Option<usize>) -> Result<LedgerReport> {
     let (found, age) = binding::audit(path)?;
     if age == Age::Older {
         let path = path.display();
@@ -223,7 +228,10 @@ fn report(path: &Path) -> Result<LedgerReport> {
             "{path} was truncated or is an older copy: restore the newest one; runs with this one are refused"
         ));
     }
-    let shown = Shown::of(&found, path, age);
+    let shown = Shown {
+        n_runs,
+        ..Shown::of(&found, path, age)
+    };
     Ok(LedgerReport {
         json: shown.json(),
         text: terminal(&shown.blocks()),
@@ -253,6 +261,8 @@ struct Shown<'a> {
     path: &'a Path,
     runs: Vec<PaidRun<'a>>,
     age: Age,
+    /// Number of equal runs for which the rest of the budget is to be divided.
+    n_runs: Option<usize>,
 }
 
 impl<'a> Shown<'a> {
@@ -273,6 +283,7 @@ impl<'a> Shown<'a> {
             path,
             runs: runs.collect(),
             age,
+            n_runs: None,
         }
     }
 
@@ -286,6 +297,15 @@ impl<'a> Shown<'a> {
         let epsilon = |left| epsilon_left(budget, left, budget.target().delta);
         let after = self.found.left_after_another();
         (epsilon(self.found.balance.left()), after.map(epsilon))
+    }
+
+    /// The largest epsilon, at the ledger's delta, of each of the requested number of equal Gaussian
+    /// runs that the rest of the budget pays for together; none for a ledger of one run.
+    fn of_each(&self) -> Option<(usize, f64)> {
+        let (n, budget) = (self.n_runs?, &self.found.budget);
+        let is_open = self.found.successor.is_none() && budget.kind() != BudgetKind::Schedule;
+        let left = self.found.balance.left() / n as f64;
+        is_open.then(|| (n, epsilon_left(budget, left, budget.target().delta)))
     }
 
     /// How many more runs like the last one the budget permits.
@@ -359,6 +379,11 @@ impl<'a> Shown<'a> {
                 };
                 fact("left", format!("epsilon {left}{next}, {more:.0} would fit"));
             }
+        }
+        if let Some((n, epsilon)) = self.of_each() {
+            let (epsilon, delta) = (rounded_down(epsilon), total.delta);
+            let text = format!("epsilon {epsilon} at delta {delta:e} for each of {n} equal runs");
+            fact("", text);
         }
         fact("spent", self.spent());
         fact(
@@ -521,6 +546,7 @@ impl<'a> Shown<'a> {
                 "epsilon": left,
                 "runs_like_the_last": self.more(),
                 "epsilon_after_one": after,
+                "epsilon_of_each": self.of_each().and_then(|(_, epsilon)| rounded_down(epsilon).parse::<f64>().ok()),
             },
             "n_releases": found.releases.len(),
             "n_held": found.held.len(),

@@ -31,8 +31,8 @@ use dp_accounting::{Ledger, LifetimeState, Making, Pace, Plan, PrivacyStatement,
 use dp_core::{ApproxDp, Interactions, InteractionsBuilder, Private, params};
 use dp_data::{FeatureVocabulary, ItemCatalogue, TableSource, user_key};
 use dp_mechanism::{NoiseSource, PacedLifetime, ReleaseList, Run, Trainer};
-use dp_multitask::{FactorModel, Fitted, NightState, NightlyFactorization, NightlyParams};
-use dp_page::{Block, terminal};
+use dp_multitask::{FactorModel, Fitted, NightState, NightlyFactorization, NightlyParams, Scoring};
+use dp_page::{Block, figure, terminal};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -47,7 +47,7 @@ use super::publish::{Published, publish as publish_folder, refuse_nested};
 use super::train::ADJACENCY;
 use crate::columns::pair;
 use crate::error::{Error, Result};
-use crate::evaluate::Evaluation;
+use crate::evaluate::{Baseline, Evaluation};
 use crate::item_features::read_columns;
 use crate::output::{
     Aside, Headline, HeldOutBy, INTERNAL, INTERNAL_PAGE, InternalRun, OutputFolder, RELEASED,
@@ -355,6 +355,14 @@ impl State {
         }
     }
 
+    /// The name of the column of user ids, if one is known; in a file without header a column has a
+    /// number, which may be an id.
+    fn user_column_name(&self) -> Option<&str> {
+        let given = self.columns.user_col.as_ref();
+        let name = self.user_column.as_ref().or(given)?;
+        Some(name.as_str()).filter(|name| name.parse::<u64>().is_err())
+    }
+
     fn write_settings(&self, folder: &Path) -> Result<()> {
         replace_files(folder, &[(SETTINGS, pretty(self)?, false)], &[])
     }
@@ -453,6 +461,16 @@ impl State {
                 None => "the first stage".to_owned(),
             },
         }
+    }
+
+    /// Whose data a night no longer uses, if there can be such users: from the public horizon alone.
+    fn past_horizon(&self, night: u32) -> Option<String> {
+        let horizon = self.pace.horizon();
+        let last = night.checked_sub(horizon)?;
+        Some(format!(
+            "users first seen on night {last} or before have used their budget for {horizon} nights and add nothing: only users who came later \
+             can add to the model, and without any it learns nothing new"
+        ))
     }
 
     /// Tonight's number by the calendar.
@@ -981,6 +999,22 @@ pub(crate) fn by_catalogue(model: &FactorModel, numbers: &[u32]) -> Result<Facto
     Ok(ordered.with_standard_errors(in_order(errors, &largest))?)
 }
 
+/// The item biases of a model of ratings that has more: post-processing.
+fn biases_alone(model: &FactorModel) -> Result<Option<FactorModel>> {
+    let scoring = *model.scoring();
+    if scoring.dim == 1 || scoring.unobserved_weight.is_some() {
+        return Ok(None);
+    }
+    let rows = model.item_factors().chunks_exact(scoring.dim);
+    let alone = Scoring {
+        dim: 1,
+        n_effects: 0,
+        ..scoring
+    };
+    let biases = rows.map(|row| row[0]).collect();
+    Ok(Some(FactorModel::new(alone, biases, model.provenance())?))
+}
+
 /// The settings recorded with a night's release.
 #[derive(Debug, Clone, Serialize)]
 struct NightSettings {
@@ -1167,11 +1201,20 @@ pub fn run(args: &NightlyRunSettings, watch: &mut dyn Watch) -> Result<NightlyRe
         prior: None,
         run: Some(&public),
     };
-    let warnings = warnings::of_ratings(release.ratings, state.target.delta);
+    let mut warnings = warnings::of_ratings(release.ratings, state.target.delta);
+    let range = settings.rating_range();
+    warnings.extend(range.and_then(|range| {
+        let remedy = "a state keeps its range, so create a new state with the right one";
+        warnings::of_range(release.ratings, range, remedy)
+    }));
+    let biases = biases_alone(&release.fitted.model)?;
+    let biases = biases
+        .as_ref()
+        .map(|of| Baseline::Model("item biases (of this model, without the rest)", of));
     let measured = || {
         Ok(TrainReport {
             release: &release,
-            metrics: Evaluation::measure(release.fitted, &split, &[])?,
+            metrics: Evaluation::measure(release.fitted, &split, biases.as_slice())?,
             by_round: None,
             seconds: Seconds {
                 load,
@@ -1506,6 +1549,7 @@ impl State {
             ),
         };
         let mut facts = vec![fact("night", night)];
+        facts.extend(self.past_horizon(settings.night).map(|text| fact("", text)));
         let target = ApproxDp {
             epsilon: settings.lifetime_epsilon,
             delta: certificate.target.delta,
@@ -1678,6 +1722,8 @@ pub fn status(args: &NightlyStatusSettings) -> Result<NightlyReport> {
         ),
         fact("next night", state.next_night(kept.as_ref())),
     ];
+    let next = found.last_night.map_or(today, |last| today.max(last + 1));
+    facts.extend(state.past_horizon(next).map(|text| fact("", text)));
     if !args.show_internal && folder.join(HISTORY).exists() {
         let text = format!(
             "held-out errors by night are in {} (internal; --show-internal shows them)",
@@ -1696,12 +1742,13 @@ pub fn status(args: &NightlyStatusSettings) -> Result<NightlyReport> {
     for of in figures.iter().rev().take(SHOWN).rev() {
         let name = format!("night {}", of.night);
         let against = match (&of.baseline, of.baseline_value) {
-            (Some(name), Some(value)) => format!("; {name} {value:.4}"),
+            (Some(name), Some(value)) => format!("; {name} {}", figure(value, value)),
             _ => String::new(),
         };
         let text = format!(
-            "{} {:.4}{against} (internal: not to be published)",
-            of.metric, of.value
+            "{} {}{against} (internal: not to be published)",
+            of.metric,
+            figure(of.value, of.value)
         );
         facts.push(fact(&name, text));
     }
@@ -1749,10 +1796,11 @@ pub fn status(args: &NightlyStatusSettings) -> Result<NightlyReport> {
 /// missing, older or changed.
 pub fn erase(args: &NightlyEraseSettings) -> Result<NightlyReport> {
     let folder = &args.state;
+    let state = State::open(folder)?;
     let mut users: BTreeSet<_> = args.users.iter().flatten().cloned().collect();
     let mut first = "";
     if let Some(list) = &args.list {
-        let (listed, header) = read_user_ids(list)?;
+        let (listed, header) = read_user_ids(list, state.user_column_name())?;
         users.extend(listed);
         first = match header {
             true => " (the first line of the list is its header)",
@@ -1761,7 +1809,6 @@ pub fn erase(args: &NightlyEraseSettings) -> Result<NightlyReport> {
             }
         };
     }
-    let state = State::open(folder)?;
     let plan = state.plan()?;
     let account = open_account(
         &state.ledger(folder),
