@@ -8,10 +8,13 @@ use serde_json::{Map, Value, json};
 
 use crate::args::Flags;
 use crate::error::{Error, Result};
-use crate::screen::{print, print_json, warn};
+use crate::screen::{note, print, print_json, warn};
 
 pub(crate) fn recommend(flags: &Flags<RecommendSettings>) -> Result<()> {
     let found = recommend::recommend(&flags.settings)?;
+    note(
+        "this list is for its user alone: it is computed from the user's own records, which no guarantee covers here",
+    );
     if flags.json {
         return print_json(&json!({
             "provenance": found.provenance,
@@ -107,6 +110,9 @@ fn ranking(found: &Recommendations) -> String {
 
 pub(crate) fn predict(flags: &Flags<PredictSettings>) -> Result<()> {
     let found = predict::predict(&flags.settings)?;
+    note(
+        "each user's lines are for that user alone: they are computed from the user's own records, which no guarantee covers here",
+    );
     if flags.json {
         return print_json(&json!({
             "provenance": found.provenance,
