@@ -106,7 +106,7 @@ pub(crate) enum NightlyCommand {
         override_usage = "dp nightly erase [OPTIONS] <STATE> <USER>...\n       dp nightly erase [OPTIONS] <STATE> --list <FILE>"
     )]
     Erase(Flags<NightlyEraseSettings>),
-    /// Copy exactly the files that the latest model's certificate covers, for publication
+    /// Copy what the latest model's certificate covers and write its pages anew, for publication
     Publish(Flags<NightlyPublishSettings>),
 }
 
@@ -161,7 +161,7 @@ pub(crate) enum Command {
     Report(Flags<ReportSettings>),
     /// Recommend items to one user from that user's own ratings, locally
     Recommend(Flags<RecommendSettings>),
-    /// Copy exactly the files that a certificate covers, for publication
+    /// Copy what a certificate covers and write its pages anew, for publication
     Publish(Flags<PublishSettings>),
     /// Recompute a certificate from its list of releases
     Verify(Flags<VerifySettings>),
