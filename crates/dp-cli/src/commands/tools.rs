@@ -147,7 +147,8 @@ pub(crate) fn verify(flags: &Flags<VerifySettings>) -> Result<()> {
         return Ok(());
     }
     let files = if found.files_compared {
-        "the model is the one that the certificate was issued for"
+        "the model is the one that the certificate was issued for\n\
+         pages such as the model card were compared with manifest.json only: publish those that dp publish writes"
     } else {
         "model not compared: give the folder to compare it too"
     };
