@@ -67,7 +67,7 @@ impl<'a> ReportedRun<'a> {
 
     /// A finished run with everything that is known of it.
     pub(crate) fn read(folder: &Path) -> Result<Self> {
-        let run = Self::read_released(folder)?;
+        let run = Self::of_checked(folder, checked_certificate(folder)?)?;
         let evaluation = evaluation(folder, &run.certificate)?;
         let internal = internal(folder, &run.certificate)?;
         Ok(Self {
@@ -86,11 +86,13 @@ impl<'a> ReportedRun<'a> {
         }
     }
 
-    /// The released part of a finished run. Recomputes the certificate and compares the model with
-    /// it, so that no page repeats a claim that does not hold.
-    pub(crate) fn read_released(folder: &Path) -> Result<Self> {
+    /// The released part of a finished run whose certificate was recomputed and compared with its
+    /// model, so that no page repeats a claim that does not hold.
+    pub(crate) fn of_checked(
+        folder: &Path,
+        (certificate, statement): (Certificate, PrivacyStatement),
+    ) -> Result<Self> {
         tracing::info!(folder = %folder.display(), "reading a run");
-        let (certificate, statement) = checked_certificate(folder)?;
         let model: Option<Model<'_>> = if folder.join(FACTORS).exists() {
             let (model, items) = read_model(folder)?;
             Some((Cow::Owned(model), Cow::Owned(items)))

@@ -111,11 +111,10 @@ fn pages(
 
 /// The released pages of a finished run that have these names, written anew for that run alone.
 pub(super) fn pages_anew(
-    folder: &Path,
+    run: ReportedRun<'_>,
     has: impl Fn(&str) -> bool,
 ) -> Result<Vec<(String, Vec<u8>)>> {
-    let (run, wanted) = (ReportedRun::read_released(folder)?, Wanted::default());
-    let mut files = Vec::new();
+    let (mut files, wanted) = (Vec::new(), Wanted::default());
     if has(HTML) {
         let table = item_table(&run, &wanted)?;
         files.extend(table.map(|table| (ITEM_TABLE.to_owned(), table)));
