@@ -38,7 +38,7 @@ pub(crate) enum Error {
     Broken,
     #[error("the audit had too little power to support or refute the claim")]
     Inconclusive,
-    #[error("{0}")]
+    #[error("{}", worse(.0))]
     Worse(Verdict),
     #[error(transparent)]
     Param(#[from] ParamError),
@@ -65,6 +65,15 @@ pub(crate) enum Error {
     Print(std::io::Error),
     #[error("cannot write the result as JSON: {0}")]
     Json(#[from] serde_json::Error),
+}
+
+/// A verdict that was not paid for has no figures here: standard error may be forwarded.
+fn worse(verdict: &Verdict) -> String {
+    match verdict.is_released {
+        true => verdict.to_string(),
+        false => "do not ship this: the best baseline is better (by how much: internal.md in the internal folder). \
+                  This message and the exit code follow from private data: do not publish them".to_owned(),
+    }
 }
 
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;

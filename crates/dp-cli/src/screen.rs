@@ -88,6 +88,13 @@ pub(crate) fn warn(text: &str) {
     }
 }
 
+/// Prints who may see the result, or something else that is no reason for concern, to standard error.
+pub(crate) fn note(text: &str) {
+    if !is_quiet() {
+        say(&format!("note: {text}"));
+    }
+}
+
 /// Prints the error of a command, its causes and a hint to standard error, one line each.
 pub(crate) fn print_error(error: &Error, command: &str) {
     if matches!(error, Error::Refused | Error::Helped) {

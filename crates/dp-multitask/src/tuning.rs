@@ -221,7 +221,7 @@ impl Trainer for Tuning {
                 "anyone",
             )
             .assumption(
-                "neither the candidates nor any other setting was made by looking at this data set (the \
+                "the candidates and all other settings were not chosen by looking at this data set (the \
                  rules behind the defaults come from MovieLens, Jester and InstEval)",
             )
             .not_covered("personal models: each is seen by its own user only (joint DP)")

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use dp_accounting::{Ledger, Status};
 use dp_data::{ColumnRole, ItemCatalogue, Ratings, is_usual_column, user_key};
+use dp_mechanism::Provenance;
 use dp_multitask::{FactorModel, ItemPrior, ScoreModel};
 
 use crate::error::{Error, Result};
@@ -38,7 +39,7 @@ enum Origin {
     /// A model whose releases the ledger of the run paid for.
     Paid { certificate: String },
     /// A model that the operator declares public.
-    Declared,
+    Declared(Provenance),
     /// Ratings of users who are not protected.
     OptIn { n_listed: usize, sha256: String },
 }
@@ -146,8 +147,9 @@ impl PriorTable {
                 folder.display()
             ))
         };
+        let (model, items) = read_model(folder)?;
         let origin = if is_public {
-            Origin::Declared
+            Origin::Declared(model.provenance())
         } else {
             if !folder.join(CERTIFICATE).exists() {
                 return Err(refused("it has no certificate".to_owned()));
@@ -180,7 +182,6 @@ impl PriorTable {
                 certificate: certificate.digest,
             }
         };
-        let (model, items) = read_model(folder)?;
         let scoring = model.scoring();
         if scoring.unobserved_weight.is_some() || scoring.score_model == ScoreModel::Plain {
             let text = "`prior` is a model of likes: it must be one of ratings";
@@ -205,8 +206,17 @@ impl PriorTable {
             Origin::Paid { certificate } => format!(
                 "{table} is the model of certificate {certificate}, whose assumptions hold; the ledger of this run paid for its releases"
             ),
-            Origin::Declared => {
-                format!("{table} is a model that is public, as the operator declares")
+            Origin::Declared(provenance) => {
+                let unprotected = match provenance {
+                    Provenance::Private => "",
+                    Provenance::SeededNoise => {
+                        ", although its own noise was seeded and it promises its users no privacy"
+                    }
+                    Provenance::NonPrivate | Provenance::NotTrained => {
+                        ", although it was made without noise and promises its users no privacy"
+                    }
+                };
+                format!("{table} is a model that is public, as the operator declares{unprotected}")
             }
             Origin::OptIn { n_listed, sha256 } => format!(
                 "{n_listed} listed users (SHA-256 of the sorted ids {sha256}) agreed to contribute without protection: none of them is among the \

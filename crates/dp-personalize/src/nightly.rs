@@ -194,8 +194,7 @@ impl Trainer for NightlySubspace {
     }
 
     fn describe(&self, certificate: CertificateBuilder) -> CertificateBuilder {
-        let output =
-            "basis of the shared subspace of every night, every night's noisy sums, settings";
+        let output = "all nights of a user's lifetime together: basis of the shared subspace and noisy sums of every night, settings";
         let certificate = describe(certificate, output);
         let assumed = self.assumptions.iter().cloned();
         assumed.fold(certificate, CertificateBuilder::assumption)

@@ -21,7 +21,10 @@ fn rounded(value: f64, toward: fn(f64) -> f64) -> String {
         return format!("{value}");
     }
     let mut magnitude = log10_floor(value);
-    let mut digits = toward(value * 10_f64.powi(DIGITS - 1 - magnitude));
+    // one power alone is infinite for the smallest floats
+    let shift = DIGITS - 1 - magnitude;
+    let first = shift.min(300);
+    let mut digits = toward(value * 10_f64.powi(first) * 10_f64.powi(shift - first));
     if digits >= 10_f64.powi(DIGITS) {
         magnitude += 1;
         digits /= 10.0;
@@ -58,6 +61,7 @@ mod tests {
             (0.000_123_456, "0.00012346", "0.00012345"),
             (1.000_01e-9, "1.0001e-9", "1.0000e-9"),
             (123_456.0, "1.2346e5", "1.2345e5"),
+            (1.0e-320, "9.9999e-321", "9.9998e-321"),
             (9.999_99, "10.000", "9.9999"),
             (99_999.5, "1.0000e5", "99999"),
         ] {

@@ -106,7 +106,7 @@ pub(crate) enum NightlyCommand {
         override_usage = "dp nightly erase [OPTIONS] <STATE> <USER>...\n       dp nightly erase [OPTIONS] <STATE> --list <FILE>"
     )]
     Erase(Flags<NightlyEraseSettings>),
-    /// Copy exactly the files that the latest model's certificate covers, for publication
+    /// Copy what the latest model's certificate covers and write its pages anew, for publication
     Publish(Flags<NightlyPublishSettings>),
 }
 
@@ -164,7 +164,7 @@ pub(crate) enum Command {
     Recommend(Flags<RecommendSettings>),
     /// List the items most similar to others, by their released factors
     Similar(Flags<SimilarSettings>),
-    /// Copy exactly the files that a certificate covers, for publication
+    /// Copy what a certificate covers and write its pages anew, for publication
     Publish(Flags<PublishSettings>),
     /// Recompute a certificate from its list of releases
     Verify(Flags<VerifySettings>),

@@ -20,10 +20,13 @@ use serde_json::{Value, json};
 use crate::args::{Cli, CompletionsArgs, Flags};
 use crate::error::{Error, Result};
 use crate::progress::Bar;
-use crate::screen::{print, print_json, print_summary, warn};
+use crate::screen::{note, print, print_json, print_summary, warn};
 
 pub(crate) fn evidence(flags: &Flags<EvidenceSettings>) -> Result<()> {
     let made = evidence::evidence(&flags.settings)?;
+    note(
+        "the table is not private: whoever sees it may learn about the ratings that it was made from, which have to be public",
+    );
     let (path, n_items) = (made.path.display().to_string(), made.n_items);
     if flags.json {
         return print_json(&json!({
@@ -144,7 +147,8 @@ pub(crate) fn verify(flags: &Flags<VerifySettings>) -> Result<()> {
         return Ok(());
     }
     let files = if found.files_compared {
-        "the model is the one that the certificate was issued for"
+        "the model is the one that the certificate was issued for\n\
+         pages such as the model card were compared with manifest.json only: publish those that dp publish writes"
     } else {
         "model not compared: give the folder to compare it too"
     };

@@ -10,13 +10,16 @@ use serde_json::{Map, Value, json};
 
 use crate::args::Flags;
 use crate::error::{Error, Result};
-use crate::screen::{print, print_json, warn};
+use crate::screen::{note, print, print_json, warn};
 
 pub(crate) fn recommend(flags: &Flags<RecommendSettings>) -> Result<()> {
     if flags.settings.user_col.is_some() {
         return recommend_to_all(flags);
     }
     let found = recommend::recommend(&flags.settings)?;
+    note(
+        "this list is for its user alone: it is computed from the user's own records, which no guarantee covers here",
+    );
     if flags.json {
         let mut object = object(&found);
         object["n_unknown_items"] = json!(found.n_unknown_items);
@@ -207,6 +210,9 @@ fn similar_to(of: &SimilarTo) -> String {
 
 pub(crate) fn predict(flags: &Flags<PredictSettings>) -> Result<()> {
     let found = predict::predict(&flags.settings)?;
+    note(
+        "each user's lines are for that user alone: they are computed from the user's own records, which no guarantee covers here",
+    );
     if flags.json {
         return print_json(&json!({
             "provenance": found.provenance,

@@ -181,3 +181,20 @@ fn without_a_ledger_whoever_is_shown_figures_is_told_that_nothing_notes_it() {
     let shown = printed(&sandbox, "--model dp-model").exits(0);
     shown.says(&["no ledger records that figures"]);
 }
+
+#[test]
+fn candidates_are_not_said_to_be_unlooked_at_either() {
+    let sandbox = Sandbox::with_ratings();
+    let ledger = "--epsilon 1 --delta 1e-5 --ledger l.ledger --ledger-epsilon 4";
+    let tune = format!("tune ratings.csv --try dim=2 --try dim=3 {ledger} --out");
+    dp(&sandbox, &format!("{tune} first"));
+    let said = "the candidates and all other settings were not chosen by looking at this data set";
+    assert!(certificate(&sandbox, "first").contains(said));
+    dp(
+        &sandbox,
+        &format!("train ratings.csv {ledger} --out look --show-internal"),
+    );
+    dp(&sandbox, &format!("{tune} second"));
+    let second = certificate(&sandbox, "second");
+    assert!(!second.contains(said) && second.contains("the choice of settings"));
+}

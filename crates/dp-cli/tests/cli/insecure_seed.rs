@@ -1,6 +1,8 @@
 //! Repeatable noise is marked as not private wherever it is shown.
 
-use crate::support::{Sandbox, ratings};
+use dp_accounting::{Certificate, Status};
+
+use crate::support::{Sandbox, ratings, words};
 
 const FACTORS: &str = "item_factors.safetensors";
 
@@ -113,4 +115,39 @@ fn a_seeded_certificate_cannot_be_edited_into_a_private_one() {
         .dp(&["verify", "edited.json"])
         .exits(6)
         .says(&["does not hold"]);
+}
+
+#[test]
+fn a_certificate_that_denies_it_is_refused() {
+    let sandbox = seeded();
+    sandbox.train(&["--out", "other"]).exits(0);
+    let two = words("train ratings.csv --epsilon 2 --delta 1e-5 --out two");
+    sandbox.dp(&two).exits(0);
+    let certificate = |folder: &str| {
+        let text = sandbox.text(&format!("{folder}/certificate.json"));
+        Certificate::from_json(&text).unwrap()
+    };
+    let refused = |folder: &str, parts: &[&str]| {
+        sandbox.dp(&["verify", folder]).exits(6).says(parts);
+        sandbox.dp(&["publish", folder, "x"]).exits(6).says(parts);
+        assert!(!sandbox.exists("x"));
+    };
+    // the guarantee of a private run for the files of this one; adding to it renews its digest
+    let mut denied = certificate("dp-model");
+    denied.status = Status::Private;
+    denied.guarantee = certificate("other").guarantee;
+    sandbox.issue("dp-model", &denied.with_not_covered("nothing"));
+    refused("dp-model", &[FACTORS, "its noise was seeded"]);
+    // the same with a model of another run
+    let mut denied = certificate("dp-model");
+    let file = sandbox.read(&format!("other/{FACTORS}"));
+    denied.artifacts.retain(|of| of.name != FACTORS);
+    sandbox.write(&format!("dp-model/{FACTORS}"), &file);
+    sandbox.issue("dp-model", &denied.with_artifact(FACTORS, &file));
+    refused("dp-model", &["report.json", "was seeded"]);
+    // the report of a run with another target
+    let mut denied = certificate("two");
+    denied.artifacts = certificate("other").artifacts;
+    sandbox.issue("other", &denied.with_not_covered("nothing"));
+    refused("other", &["report.json", "another target"]);
 }

@@ -351,8 +351,18 @@ fn what_was_noted_and_raised_is_shown() {
     let (spent, rest) = spent.split_once(" of ").unwrap();
     assert!(rest.starts_with(&format!("{spent})")), "{}", shown.stdout);
 
+    let as_json = || {
+        sandbox
+            .dp(&["ledger", "show", "l.ledger", "--json"])
+            .exits(0)
+            .json()
+    };
+    let made = as_json();
+    assert!(made["rewritten"].is_null());
     let upgrade = ["ledger", "upgrade", "l.ledger", "--epsilon", "3"];
     let upgraded = sandbox.dp(&upgrade).exits(0).stdout;
+    assert_eq!(as_json()["created"], made["created"]);
+    assert!(as_json()["rewritten"].is_string() && upgraded.contains(", upgraded or merged "));
     let said = "epsilon 1, delta 1e-5 (gaussian) until then, epsilon 3, delta 1e-5 from then on; the old ledger is kept as ";
     assert!(upgraded.contains(said), "{upgraded}");
     let more = ["--ledger", "l.ledger", "--show-internal", "--force"];
@@ -401,4 +411,17 @@ fn as_many_equal_runs_fit_as_their_epsilon_was_asked_for() {
             .exits(0);
         shown.prints(&["at delta 1e-5 for each of 29 equal runs"]);
     }
+}
+
+#[test]
+fn a_total_that_promises_little_is_warned_of_when_it_is_set() {
+    let sandbox = Sandbox::new();
+    let warned = ["epsilon 100 is above 20", "delta 9e-1 is above 1e-3"];
+    let create = words("ledger create l.ledger --data-set d --epsilon 100 --delta 0.9");
+    sandbox.dp(&create).exits(0).says(&warned);
+    let upgrade = words("ledger upgrade l.ledger --epsilon 101");
+    sandbox
+        .dp(&upgrade)
+        .exits(0)
+        .says(&["epsilon 101 is above 20"]);
 }

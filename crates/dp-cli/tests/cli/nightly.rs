@@ -54,6 +54,7 @@ fn a_lifetime_is_paid_for_once_and_every_night_has_a_model() {
         let recomputed = words("verify state/model --recompute");
         sandbox.dp(&recomputed).exits(0);
     }
+    states_a_lifetime(&sandbox);
     let guarantee = sandbox.value("state/model/certificate.json")["guarantee"].clone();
     let replaced = guarantee["epsilon_replace"].as_f64().unwrap();
     let replaced = dp_accounting::rounded_up(replaced);
@@ -842,8 +843,17 @@ fn the_status_shows_errors_by_night_to_the_owner() {
         hidden.contains("internal-nights.csv") && !hidden.contains("RMSE"),
         "{hidden}"
     );
+    let noted = || {
+        let ledger = sandbox.dp(&["ledger", "show", "state/ledger"]);
+        ledger
+            .exits(0)
+            .stdout
+            .contains("errors by night shown by dp nightly status")
+    };
+    assert!(!noted());
     let found = sandbox.run(&words("nightly status state --show-internal --json"));
     let found = found.exits(0).json();
+    assert!(noted());
     let figures = found["internal_by_night"].as_array().unwrap();
     assert_eq!(figures.len(), 2);
     assert_eq!(
@@ -869,6 +879,7 @@ fn the_status_shows_errors_by_night_to_the_owner() {
     let said = format!("; {baseline} {value:.4} (internal: not to be published)");
     assert!(shown.contains(&said), "{shown}");
     assert!(shown.contains("RMSE test 0.7500 (internal"), "{shown}");
+    night(&sandbox, 2, "").exits(0);
 }
 
 #[test]
@@ -1182,6 +1193,7 @@ fn a_shared_subspace_is_paid_for_once_and_every_night_has_one() {
         assert_eq!(sandbox.read("state/model/subspace.safetensors"), model);
         sandbox.dp(&verify).exits(0).prints(&["bit for bit"]);
     }
+    states_a_lifetime(&sandbox);
     let status = sandbox.run(&words("nightly status state --json --show-internal"));
     let status = status.exits(0).json();
     assert_eq!(
@@ -1299,4 +1311,65 @@ fn the_header_of_a_list_of_erased_users_may_be_the_column_of_the_state() {
     erase
         .exits(0)
         .prints(&["marked as erased: 1 (", "is its header"]);
+}
+
+#[test]
+fn a_ledger_that_lacks_nights_of_a_model_did_not_pay_for_it() {
+    let sandbox = begun();
+    night(&sandbox, 0, "").exits(0);
+    night(&sandbox, 1, "").exits(0);
+    let ledger = sandbox.text("state/ledger");
+    for (n_nights, code) in [(0, 6), (1, 6), (2, 0)] {
+        let mut left = n_nights + 1;
+        let lines = ledger.split_inclusive('\n').take_while(|line| {
+            left -= usize::from(line.starts_with("{\"night\""));
+            left > 0
+        });
+        sandbox.write("cut.ledger", lines.collect::<String>());
+        let verify = words("verify state/model --ledger cut.ledger");
+        let found = sandbox.dp(&verify).exits(code);
+        if code == 6 {
+            let said = format!("made of 2 nights, and the ledger has {n_nights} of its lifetime");
+            found.says(&[&said]);
+        }
+    }
+}
+
+#[test]
+fn certificates_of_nights_name_what_was_looked_at_before_their_lifetime_began() {
+    let sandbox = begun();
+    let claim = "not chosen by looking";
+    let ledger = "--ledger l.ledger --data-set d";
+    let train = format!("train ratings.csv --epsilon 1 --delta 1e-5 {ledger} --ledger-epsilon 9");
+    let certificate = || sandbox.text("state/model/certificate.json");
+    for (look, is_claimed) in [("", true), ("--show-internal", false)] {
+        fs::remove_dir_all(sandbox.path("state")).unwrap();
+        let line = format!("{train} --force {look}");
+        sandbox.run(&words(&line)).exits(0);
+        init(&sandbox, ledger).exits(0);
+        night(&sandbox, 0, "").exits(0);
+        assert_eq!(certificate().contains(claim), is_claimed);
+        let is_named = certificate().contains("figures that a run printed");
+        assert_eq!(is_named, !is_claimed);
+        // the settings of all nights were chosen before this look
+        let line = format!("{train} --force --show-internal");
+        sandbox.run(&words(&line)).exits(0);
+        night(&sandbox, 1, "").exits(0);
+        assert_eq!(certificate().contains(claim), is_claimed);
+        for name in ["l.ledger", "l.ledger.key", "l.ledger.users"] {
+            fs::remove_file(sandbox.path(name)).unwrap();
+        }
+    }
+}
+
+/// The statements that certificates of all nights have.
+fn states_a_lifetime(sandbox: &Sandbox) {
+    let verified = sandbox.dp(&["verify", "state/model"]).exits(0);
+    verified.prints(&[
+        "all nights of a user's lifetime together",
+        "it is the 30 nights from the first on which a user is seen",
+        "on which days there was a night, and when",
+        "internal report: ",
+        "a person keeps one user id for the lifetime",
+    ]);
 }

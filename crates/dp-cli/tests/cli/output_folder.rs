@@ -168,6 +168,27 @@ fn what_a_killed_run_left_is_cleared_away() {
 
 /// `dp train` under a limit on the size of any file it writes, as a full disk is met: the write
 /// fails half-way. In blocks of 512 or 1024 bytes, as the shell likes.
+#[test]
+fn whoever_completes_a_killed_run_records_what_its_ledger_has() {
+    let sandbox = Sandbox::with_ratings();
+    sandbox.train(&["--ledger", "l.ledger"]).exits(0);
+    let certificate = sandbox.text("dp-model/certificate.json");
+    killed(&sandbox, "found", &certificate);
+    // written before the payment
+    let mut users = sandbox.value("l.ledger.users");
+    users["seen"]["n_releases"] = 0.into();
+    users["seen"]["last_release"] = serde_json::Value::Null;
+    sandbox.write("l.ledger.users", users.to_string());
+    let again = ["--ledger", "l.ledger", "--out", "found"];
+    sandbox.train(&again).exits(7);
+    assert_eq!(sandbox.value("l.ledger.users")["seen"]["n_releases"], 12);
+    let ledger = sandbox.text("l.ledger");
+    let older: String = ledger.split_inclusive('\n').take(3).collect();
+    sandbox.write("l.ledger", older);
+    let verify = ["verify", "found/certificate.json", "--ledger", "l.ledger"];
+    sandbox.dp(&verify).exits(5);
+}
+
 #[cfg(unix)]
 pub(crate) fn train_with_little_space(sandbox: &Sandbox, blocks: &str, more: &[&str]) -> Run {
     let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\"");

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::support::{Sandbox, catalogue};
+use crate::support::{Sandbox, catalogue, words};
 
 /// A sandbox with ratings, and with public ratings of the same items by other users.
 fn with_public() -> Sandbox {
@@ -327,9 +327,16 @@ fn an_earlier_model_is_a_prior_if_the_ledger_paid_for_it_or_it_is_declared_publi
         .exits(0);
     let certificate = sandbox.text("third/certificate.json");
     assert!(
-        certificate.contains("is a model that is public, as the operator declares"),
+        certificate.contains("is a model that is public, as the operator declares\""),
         "{certificate}"
     );
+    // whoever declares a model public that never was private is quoted in full
+    let declared =
+        words("--no-ledger --prior seeded --items items.csv --prior-is-public --out fourth");
+    sandbox.train(&declared).exits(0);
+    let caveat = "as the operator declares, although its own noise was seeded";
+    assert!(sandbox.text("fourth/certificate.json").contains(caveat));
+    assert!(sandbox.text("fourth/model-card.md").contains(caveat));
 }
 
 #[test]

@@ -222,3 +222,41 @@ fn a_copy_that_exists_is_told_without_flags_that_the_command_lacks() {
     assert!(!run.stderr.contains("--out"), "{}", run.stderr);
     run.says(&["choose another folder for the output, or pass --force"]);
 }
+
+#[test]
+fn a_list_that_was_edited_publishes_nothing_of_its_own() {
+    let sandbox = Sandbox::with_model();
+    sandbox.dp(&["report", "dp-model"]).exits(0);
+    let list = sandbox.value("dp-model/manifest.json");
+    let listed = |name: &str, text: &str| {
+        let mut list = list.clone();
+        list["files"][name] = dp_accounting::sha256_hex(text.as_bytes()).into();
+        sandbox.write("dp-model/manifest.json", list.to_string());
+        sandbox.write(&format!("dp-model/{name}"), text);
+    };
+    // pages follow from the certificate, whatever they say
+    for name in [
+        "model-card.md",
+        "report.md",
+        "report.html",
+        "report-items.csv",
+    ] {
+        let own = sandbox.read(&format!("dp-model/{name}"));
+        listed(name, "RMSE 0.9 for zqx-user-7");
+        sandbox
+            .dp(&["publish", "dp-model", "copy", "--force"])
+            .exits(0);
+        assert!(!sandbox.text(&format!("copy/{name}")).contains("zqx-user-7"));
+        sandbox.dp(&["verify", "copy"]).exits(0);
+        sandbox.write(&format!("dp-model/{name}"), own);
+    }
+    // nothing else has the name of a file of a model
+    listed("notes.txt", "zqx-user-7");
+    for command in [&["verify", "dp-model"][..], &["publish", "dp-model", "x"]] {
+        sandbox
+            .dp(command)
+            .exits(6)
+            .says(&["notes.txt", "no file of a model"]);
+    }
+    assert!(!sandbox.exists("x"));
+}

@@ -79,12 +79,21 @@ fn a_model_that_is_worse_than_a_free_baseline_can_fail_the_command_and_that_is_n
     let run = sandbox
         .dp(&words(&format!("{run} --out second --fail-if-worse")))
         .exits(9)
-        .says(&["do not ship this: ", "is better (RMSE"]);
-    run.prints(&["do not ship this", "internal, do not publish"]);
-    assert!(
-        !run.stdout
-            .contains("not covered by the guarantee: do not publish")
-    );
+        .says(&[
+            "do not ship this: the best baseline is better",
+            "do not publish",
+        ]);
+    run.prints(&["verdict     in second-internal/internal.md"]);
+    let verdict = sandbox.value("second-internal/internal.json")["verdict"].clone();
+    for figure in ["model", "baseline_value", "gain"] {
+        let figure = format!("{:.4}", verdict[figure].as_f64().unwrap().abs());
+        assert!(!run.stderr.contains(&figure) && !run.stdout.contains(&figure));
+    }
+    let json = sandbox.dp(&words(&format!(
+        "{NOISY} --json --out json --fail-if-worse"
+    )));
+    let json = json.exits(9).json();
+    assert!(json["verdict"].is_null() && json["internal"].is_null());
     sandbox.dp(&["verify", "second"]).exits(0);
     assert_eq!(
         sandbox.value("second-internal/internal.json")["verdict"]["outcome"],
@@ -386,7 +395,7 @@ fn rows_have_a_verdict_too() {
         );
         let run = sandbox.dp(&words(&line)).exits(code);
         if code == 9 {
-            run.says(&["do not ship this: own", "is better (RMSE"]);
+            run.says(&["do not ship this: the best baseline is better"]);
         }
         let internal = sandbox.value(&format!("{command}-internal/internal.json"));
         assert_eq!(internal["verdict"]["outcome"] == "worse", code == 9);
@@ -459,7 +468,7 @@ fn classes_have_auc_log_loss_and_recalls_with_intervals() {
             "{command} rows.csv --task classification --epsilon 5 --delta 1e-5 {more} --out {command} --json --show-internal"
         );
         let json = sandbox.dp(&words(&line)).exits(0).json();
-        assert_eq!(json["verdict"]["metric"], "error rate");
+        assert_eq!(json["internal"]["verdict"]["metric"], "error rate");
         // accuracy, while the table has the error rate
         let internal = sandbox.value(&format!("{command}-internal/internal.json"));
         let headline = &internal["headline"];

@@ -32,7 +32,9 @@ fn items(json: &Value) -> Vec<String> {
 #[test]
 fn only_items_not_yet_rated_are_ranked_best_first() {
     let sandbox = with_history("item,rating\nitem-3,5\nitem-4,1\nitem-20,4\n");
-    let json = recommend(&sandbox, &["-k", "25", "--json"]).exits(0).json();
+    let run = recommend(&sandbox, &["-k", "25", "--json"]).exits(0);
+    let json = run.json();
+    run.says(&["note: this list is for its user alone"]);
     let found = items(&json);
     assert_eq!(found.len(), 22);
     for rated in ["item-3", "item-4", "item-20"] {

@@ -17,7 +17,7 @@ fn a_fresh_certificate_holds_as_folder_and_as_file() {
     assert!(
         folder
             .stdout
-            .contains("the model is the one that the certificate was issued for")
+            .contains("the model is the one that the certificate was issued for\npages such as the model card were compared with manifest.json only")
     );
     let file = sandbox
         .dp(&["verify", "dp-model/certificate.json"])

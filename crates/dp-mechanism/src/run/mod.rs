@@ -681,6 +681,11 @@ impl<'a> Run<'a> {
         let builder = builder.not_made(rest.unwrap_or_default());
         let builder = builder.releases(first.records);
         let mut builder = describe(builder).not_covered("total running time");
+        if self.last_night.is_some() {
+            builder = builder
+                .assumption("a person keeps one user id for the lifetime: ages of users follow ids")
+                .not_covered("on which days there was a night, and when");
+        }
         for assumption in self.assumptions.into_iter().chain(others) {
             builder = builder.assumption(assumption);
         }

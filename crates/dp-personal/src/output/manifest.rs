@@ -7,22 +7,35 @@ use std::path::Path;
 use dp_accounting::Certificate;
 use serde::{Deserialize, Serialize};
 
-use super::{CERTIFICATE, pretty};
+use super::{
+    CERTIFICATE, FACTORS, ITEM_FEATURES, ITEM_VECTORS, ITEMS, RELEASED, RELEASES, SHARED, SUBSPACE,
+    pretty,
+};
 use crate::error::{Error, Result};
+use crate::item_features::{FEATURE_WEIGHTS, FEATURES};
+use crate::prior::PRIOR;
+use crate::report::PAGES;
+use crate::workflows::nightly::ORDER;
 
 /// Lists all released files of a folder except itself.
 pub(crate) const MANIFEST: &str = "manifest.json";
 const SCHEMA_VERSION: u32 = 1;
 /// Folders with certificates of this version or newer always have a list.
 const LISTED_SCHEMA: u32 = 3;
-/// Released files in addition to those of the certificate, in folders of earlier versions, which
-/// have no list.
-const UNLISTED: [&str; 5] = [
-    "report.md",
-    "report.html",
-    "report-items.csv",
-    "features.svg",
-    "coefficients.svg",
+/// The files that a certificate may cover, apart from itself.
+const COVERED: [&str; 12] = [
+    FACTORS,
+    ITEMS,
+    SUBSPACE,
+    SHARED,
+    ITEM_VECTORS,
+    ITEM_FEATURES,
+    FEATURE_WEIGHTS,
+    FEATURES,
+    PRIOR,
+    ORDER,
+    RELEASED,
+    RELEASES,
 ];
 /// Prefix of the names of files that must not be published.
 pub(crate) const INTERNAL_PREFIX: &str = "internal";
@@ -92,8 +105,8 @@ impl Manifest {
     /// in it.
     ///
     /// # Errors
-    /// When a file of the list is missing or differs, or the list belongs to another certificate or
-    /// is missing.
+    /// When a file of the list is missing or differs, or is none that a model has; when the list
+    /// belongs to another certificate or is missing.
     pub(crate) fn released_files(
         folder: &Path,
         certificate: &Certificate,
@@ -114,9 +127,23 @@ impl Manifest {
         }
         let (mut files, mut others) = (Vec::new(), Vec::new());
         let artifacts = certificate.artifacts.iter().map(|file| file.name.as_str());
-        let mut missing: Vec<&str> = artifacts.collect();
+        let mut missing: Vec<&str> = artifacts.clone().collect();
         if let Some(of) = &manifest {
             missing.extend(of.files.keys().map(String::as_str));
+        }
+        // anybody can edit the list: what it adds to the certificate has the name of a page
+        let is_of_a_model = |name: &&str| {
+            PAGES.contains(name)
+                || *name == CERTIFICATE
+                || COVERED.contains(name) && artifacts.clone().any(|of| of == *name)
+        };
+        if let Some(name) = missing.iter().find(|name| !is_of_a_model(name)) {
+            return Err(Error::Artifact {
+                path: folder.join(name),
+                reason: format!(
+                    "{MANIFEST} or the certificate lists it, and it is no file of a model: remove it, and restore the original list"
+                ),
+            });
         }
         let failed = |e| Error::read(folder, e);
         for entry in fs::read_dir(folder).map_err(failed)? {
@@ -127,7 +154,7 @@ impl Manifest {
             }
             let listed = |of: &Self| of.files.contains_key(&name);
             let is_known = manifest.as_ref().map_or_else(
-                || missing.contains(&name.as_str()) || UNLISTED.contains(&name.as_str()),
+                || missing.contains(&name.as_str()) || PAGES.contains(&name.as_str()),
                 listed,
             );
             let is_file = entry.file_type().map_err(failed)?.is_file();

@@ -29,7 +29,7 @@ pub(crate) use manifest::{INTERNAL_PREFIX, MANIFEST, Manifest};
 pub(crate) use model_file::{
     CERTIFICATE, FACTORS, ITEM_VECTORS, ITEMS, MODEL_FILES, ReleasedShared, SHARED, SUBSPACE,
     catalogue_sha256, model_files, read_model, read_shared, read_subspace, shared_bytes,
-    subspace_bytes,
+    subspace_bytes, without_privacy,
 };
 pub(crate) use personal_report::{PersonalRelease, PersonalReport, SubspaceBy};
 pub(crate) use release::{Release, RunReport, Seconds, no_split};

@@ -201,6 +201,20 @@ fn read_header<T: DeserializeOwned>(bytes: &[u8], command: &str, newest: u32) ->
     serde_json::from_str(text).map_err(bad)
 }
 
+/// What the header of a model says of its noise, if that gives no privacy; none for other files.
+pub(crate) fn without_privacy(bytes: &[u8]) -> Option<&'static str> {
+    #[derive(Deserialize)]
+    struct Header {
+        provenance: Provenance,
+    }
+    let header: Header = read_header(bytes, "dp", u32::MAX).ok()?;
+    match header.provenance {
+        Provenance::SeededNoise => Some("that its noise was seeded"),
+        Provenance::NonPrivate => Some("that it has no noise"),
+        Provenance::Private | Provenance::NotTrained => None,
+    }
+}
+
 fn has_tensor(bytes: &[u8], name: &str) -> Result<bool, String> {
     let tensors = SafeTensors::deserialize(bytes).map_err(not_safetensors)?;
     Ok(tensors.names().contains(&name))

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::error::{Error, Result};
 use crate::quality::{Quality, Verdict};
-use crate::report::{Model, ReportedRun, Wanted, internal_page, model_card, released_page};
+use crate::report::{Model, ReportedRun, internal_page, pages_of};
 use crate::settings::OutputSettings;
 use crate::workflows::private_run::GIVEN;
 
@@ -122,14 +122,11 @@ pub(crate) trait Release {
             manifest.add_hashed(RELEASES, sha256);
         }
         let run = ReportedRun::ending(folder, certificate, released, self.factors())?;
-        files.extend(model_card(&run)?);
-        let page = released_page(&[run], &Wanted::default())?;
-        files.push(("report.md", page.markdown().into_bytes()));
-        let figures = page.figures();
-        files.extend(figures.map(|(name, svg)| (name, svg.into_bytes())));
-        for (name, bytes) in &files {
-            folder.write(name, bytes)?;
-            manifest.add(name, bytes);
+        let files = files.into_iter();
+        let files = files.map(|(name, bytes)| (name.to_owned(), bytes));
+        for (name, bytes) in files.chain(pages_of(run)?) {
+            folder.write(&name, &bytes)?;
+            manifest.add(&name, &bytes);
         }
         folder.write(MANIFEST, &manifest.to_bytes()?)
     }
@@ -184,14 +181,16 @@ pub(crate) trait RunReport {
         let is_paid = output.metrics.release_metrics.is_some();
         let words = match self.verdict(output) {
             Some(verdict) if verdict.is_released => format!("{verdict}, by released metrics"),
-            Some(verdict) => format!("{verdict}: internal, do not publish"),
+            Some(verdict) if output.show_internal => {
+                format!("{verdict}: internal, do not publish")
+            }
             None if holds_nothing_out(self.release()) => {
                 "none: no ratings were held out (--no-split)".to_owned()
             }
             None if is_paid || output.reveals_internal() => {
                 "none: no baseline, or too few held-out records".to_owned()
             }
-            None => format!(
+            _ => format!(
                 "in {}: whether the model beats the best baseline",
                 internal_folder_of(&output.out)
                     .join(INTERNAL_PAGE)
@@ -245,8 +244,10 @@ pub(crate) trait RunReport {
                 object["internal"]["quality"] = json!(quality.tables());
             }
         }
-        if let Some(verdict) = self.verdict(output) {
-            object["verdict"] = json!(verdict);
+        match self.verdict(output) {
+            Some(verdict) if verdict.is_released => object["verdict"] = json!(verdict),
+            Some(verdict) if output.show_internal => object["internal"]["verdict"] = json!(verdict),
+            _ => {}
         }
         object
     }

@@ -297,6 +297,14 @@ impl ReleasedRun {
         of_settings().or_else(of_run)
     }
 
+    /// Number of nights that the model was made of; none for a run of another command.
+    pub(crate) fn n_nights(&self) -> Option<usize> {
+        let settings = &self.settings;
+        let found = settings.get("n_nights");
+        let found = found.or_else(|| settings.pointer("/method/n_nights"))?;
+        usize::try_from(found.as_u64()?).ok()
+    }
+
     /// What was held out, if the run recorded it.
     pub(crate) fn held_out(&self) -> Option<HeldOutBy> {
         serde_json::from_value(self.settings.get(HELD_OUT)?.clone()).ok()

@@ -65,11 +65,34 @@ impl<'a> ReportedRun<'a> {
         })
     }
 
-    /// Recomputes the certificate and compares the model with it, so that no page repeats a claim
-    /// that does not hold.
+    /// A finished run with everything that is known of it.
     pub(crate) fn read(folder: &Path) -> Result<Self> {
+        let run = Self::of_checked(folder, checked_certificate(folder)?)?;
+        let evaluation = evaluation(folder, &run.certificate)?;
+        let internal = internal(folder, &run.certificate)?;
+        Ok(Self {
+            ledger: ledger_of(internal.as_ref()),
+            internal,
+            evaluation,
+            ..run
+        })
+    }
+
+    /// The same with charts in files next to the page.
+    pub(crate) fn with_figures(self) -> Self {
+        Self {
+            has_figures: true,
+            ..self
+        }
+    }
+
+    /// The released part of a finished run whose certificate was recomputed and compared with its
+    /// model, so that no page repeats a claim that does not hold.
+    pub(crate) fn of_checked(
+        folder: &Path,
+        (certificate, statement): (Certificate, PrivacyStatement),
+    ) -> Result<Self> {
         tracing::info!(folder = %folder.display(), "reading a run");
-        let (certificate, statement) = checked_certificate(folder)?;
         let model: Option<Model<'_>> = if folder.join(FACTORS).exists() {
             let (model, items) = read_model(folder)?;
             Some((Cow::Owned(model), Cow::Owned(items)))
@@ -84,8 +107,6 @@ impl<'a> ReportedRun<'a> {
                 return Err(Error::model(&folder.join(RELEASED), reason));
             }
         }
-        let evaluation = evaluation(folder, &certificate)?;
-        let internal = internal(folder, &certificate)?;
         Ok(Self {
             name: match &released {
                 // every state of nights has its model in a folder of the same name
@@ -98,9 +119,9 @@ impl<'a> ReportedRun<'a> {
             statement,
             model,
             released,
-            ledger: ledger_of(internal.as_ref()),
-            internal,
-            evaluation,
+            ledger: Vec::new(),
+            internal: None,
+            evaluation: None,
             has_figures: false,
         })
     }

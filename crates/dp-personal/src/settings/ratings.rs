@@ -239,7 +239,7 @@ settings! {
         show_internal: bool = { shapes: Shapes::Nothing },
         /// Which held-out metrics are released.
         metrics: MetricSettings = flatten,
-        /// Exit with code 9 if the best baseline is better; prints the verdict
+        /// Exit with code 9 if a baseline is better; private without --release-metrics
         fail_if_worse: bool = { conflicts: ["no_split"], shapes: Shapes::Nothing },
         /// Reproducible noise for tests: NOT PRIVATE, and marked so; no `ledger`
         insecure_seed: Option<u64> = { value_name: "N", conflicts: ["ledger"] },

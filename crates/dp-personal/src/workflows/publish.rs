@@ -5,9 +5,11 @@ use std::{fs, io};
 
 use dp_accounting::Status;
 
+use super::report::pages_anew;
 use super::verify::checked_certificate;
 use crate::error::{Error, Result};
 use crate::output::{CERTIFICATE, MANIFEST, Manifest, OutputFolder, internal_folder_of};
+use crate::report::{PAGES, ReportedRun};
 use crate::settings::PublishSettings;
 
 /// What was published.
@@ -20,8 +22,8 @@ pub struct Published {
 }
 
 /// Checks the certificate of a release folder as [`verify`](super::verify::verify) does, and copies
-/// exactly the files that it covers, with a list of their hashes, to a folder that appears
-/// completely or not at all.
+/// the files that it covers, with a list of their hashes, to a folder that appears completely or
+/// not at all. The pages of the folder are written anew from these files.
 ///
 /// # Errors
 /// When the certificate does not verify, promises no privacy or belongs to other files; when the
@@ -29,15 +31,20 @@ pub struct Published {
 pub fn publish(args: &PublishSettings) -> Result<Published> {
     let (from, to) = (&args.model, &args.dest);
     refuse_nested(from, to)?;
-    let (certificate, statement) = checked_certificate(from)?;
-    if let Status::NotPrivate { reason } = statement.status {
+    let run = ReportedRun::of_checked(from, checked_certificate(from)?)?;
+    if let Status::NotPrivate { reason } = run.statement.status {
         let path = from.join(CERTIFICATE);
         return Err(Error::NotPublished { path, reason });
     }
-    let (files, left_out) = Manifest::released_files(from, &certificate)?;
+    let (mut files, left_out) = Manifest::released_files(from, &run.certificate)?;
+    let mut manifest = Manifest::of(&run.certificate);
+    // no hash in the certificate covers the pages, so they are not copied
+    let pages = pages_anew(run, |name| files.iter().any(|(of, _)| of == name))?;
+    files.retain(|(name, _)| !PAGES.contains(&name.as_str()));
+    files.extend(pages);
+    files.sort();
     let is_empty = fs::read_dir(to).is_ok_and(|mut entries| entries.next().is_none());
     let folder = OutputFolder::create_released(to, args.force || is_empty)?;
-    let mut manifest = Manifest::of(&certificate);
     for (name, bytes) in &files {
         folder.write(name, bytes)?;
         manifest.add(name, bytes);

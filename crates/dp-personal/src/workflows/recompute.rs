@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use dp_accounting::{Certificate, Plan};
+use dp_accounting::{Certificate, Plan, Status};
 use dp_core::{ApproxDp, Interactions, InteractionsBuilder, Private, UserSamplesBuilder};
 use dp_data::ItemCatalogue;
 use dp_mechanism::{Error as KernelError, Fitted, ReleaseList, Run, Trainer};
@@ -68,7 +68,7 @@ pub(crate) fn recompute(
         );
         return cannot(because);
     }
-    let settings = released.as_ref().map(|released| released.settings.clone());
+    let n_nights = released.as_ref().and_then(ReleasedRun::n_nights);
     let Some(public) = released.and_then(|released| released.run) else {
         let because = format!("{RELEASED} does not say which public inputs shaped the run");
         return cannot(because);
@@ -81,7 +81,7 @@ pub(crate) fn recompute(
         folder,
         list,
         public,
-        settings: settings.unwrap_or_default(),
+        n_nights,
     };
     let rebuilt = match replay.model() {
         Ok(rebuilt) => rebuilt,
@@ -106,6 +106,13 @@ pub(crate) fn recompute(
         let what = format!(
             "release {} of {} is not that of the certificate",
             same + 1,
+            replay.list.display()
+        );
+        return Ok(Recomputed::Differs { what });
+    }
+    if certificate.status == Status::Private && rebuilt.releases.status != Status::Private {
+        let what = format!(
+            "{} says that noise was seeded, and the certificate promises privacy",
             replay.list.display()
         );
         return Ok(Recomputed::Differs { what });
@@ -171,8 +178,7 @@ struct Replay<'a> {
     folder: &'a Path,
     list: PathBuf,
     public: Value,
-    /// The settings recorded with the release.
-    settings: Value,
+    n_nights: Option<usize>,
 }
 
 impl Replay<'_> {
@@ -324,13 +330,7 @@ impl Replay<'_> {
     }
 
     fn nights(&self) -> Result<Rebuilt> {
-        let settings = &self.settings;
-        let n_nights = settings
-            .get("n_nights")
-            .or_else(|| settings.pointer("/method/n_nights"));
-        let n_nights = n_nights.and_then(Value::as_u64);
-        let n_nights = n_nights.and_then(|n| usize::try_from(n).ok());
-        let n_nights = n_nights.ok_or_else(|| self.wrong("no number of nights"))?;
+        let n_nights = (self.n_nights).ok_or_else(|| self.wrong("no number of nights"))?;
         if let Ok(rows) = self.get::<RowNights>("settings") {
             return self.nights_of_rows(&rows, n_nights);
         }

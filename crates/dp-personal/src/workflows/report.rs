@@ -10,13 +10,16 @@ use crate::output::{
     self, CERTIFICATE, MANIFEST, Manifest, Replacement, internal_folder_of, make_internal_folder,
     read_certificate, replace_files,
 };
-use crate::report::{ReportedRun, Wanted, internal_page, item_table, released_page};
+use crate::report::{
+    HTML, ITEM_TABLE, MARKDOWN, ReportedRun, Wanted, internal_page, item_table, pages_of,
+    released_page,
+};
 use crate::settings::ReportSettings;
 use crate::workflows::ledger::note_exploration_of;
 
 /// All file names that the command may write. It owns them: files that it does not write this time
 /// are removed, so that pages of different runs are not mixed.
-const PAGES: [&str; 3] = ["report.html", "report.md", "report-items.csv"];
+const PAGES: [&str; 3] = [HTML, MARKDOWN, ITEM_TABLE];
 const INTERNAL_PAGES: [&str; 2] = ["internal.html", INTERNAL_PAGE];
 
 /// The pages that were written.
@@ -94,15 +97,32 @@ fn pages(
 ) -> Result<Vec<Replacement<'static>>> {
     let released = released_page(runs, wanted)?;
     let mut files: Vec<Replacement<'static>> = vec![
-        ("report.html", released.html().into_bytes(), false),
-        ("report.md", released.markdown().into_bytes(), false),
+        (HTML, released.html().into_bytes(), false),
+        (MARKDOWN, released.markdown().into_bytes(), false),
     ];
-    files.extend(item_table(&runs[0], wanted)?.map(|table| ("report-items.csv", table, false)));
+    files.extend(item_table(&runs[0], wanted)?.map(|table| (ITEM_TABLE, table, false)));
     let with_internal = args.out.is_none() || args.internal;
     if let Some(page) = internal_page(runs).filter(|_| with_internal) {
         files.push(("internal.html", page.html().into_bytes(), true));
         files.push((INTERNAL_PAGE, page.markdown().into_bytes(), true));
     }
+    Ok(files)
+}
+
+/// The released pages of a finished run that have these names, written anew for that run alone.
+pub(super) fn pages_anew(
+    run: ReportedRun<'_>,
+    has: impl Fn(&str) -> bool,
+) -> Result<Vec<(String, Vec<u8>)>> {
+    let (mut files, wanted) = (Vec::new(), Wanted::default());
+    if has(HTML) {
+        let table = item_table(&run, &wanted)?;
+        files.extend(table.map(|table| (ITEM_TABLE.to_owned(), table)));
+        let page = released_page(std::slice::from_ref(&run), &wanted)?;
+        files.push((HTML.to_owned(), page.html().into_bytes()));
+    }
+    files.extend(pages_of(run.with_figures())?);
+    files.retain(|(name, _)| has(name));
     Ok(files)
 }
 

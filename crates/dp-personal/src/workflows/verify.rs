@@ -5,8 +5,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use dp_accounting::{Certificate, PrivacyStatement};
-use dp_core::DpEvent;
+use dp_accounting::{Certificate, LedgerSummary, PrivacyStatement, Status};
+use dp_core::{ApproxDp, DpEvent};
 use dp_mechanism::Grid;
 use dp_pubfeat::AmImplicitSsp;
 use serde_json::Value;
@@ -20,6 +20,7 @@ use crate::output::{
 use crate::prior::PRIOR;
 use crate::settings::VerifySettings;
 use crate::workflows::ledger::audit_current;
+use crate::workflows::private_run::GIVEN;
 use crate::workflows::recompute::{Recomputed, recompute};
 
 /// A certificate whose values have all been recomputed.
@@ -70,6 +71,9 @@ pub fn verify(args: &VerifySettings) -> Result<Verified> {
             path: path.clone(),
             source,
         })?;
+        if files_compared {
+            compare_nights(&args.certificate, &certificate, &paid)?;
+        }
         replaced_by = paid.successor;
     }
     let recomputed = match args.recompute {
@@ -111,7 +115,10 @@ fn refuse_other_files(folder: &Path, certificate: &Certificate) -> Result<()> {
 pub(crate) fn checked_certificate(folder: &Path) -> Result<(Certificate, PrivacyStatement)> {
     let (certificate, statement) = recomputed(&folder.join(CERTIFICATE))?;
     compare_files(folder, &certificate)?;
-    compare_noise(folder, &certificate)?;
+    if let Some(released) = output::read_run_file(folder, RELEASED)? {
+        compare_run(folder, &certificate, &released)?;
+        compare_noise(folder, &certificate, &released)?;
+    }
     Ok((certificate, statement))
 }
 
@@ -176,8 +183,67 @@ pub(crate) fn compare_files(folder: &Path, certificate: &Certificate) -> Result<
         certificate
             .verify_artifact(name, &bytes)
             .map_err(|_| does_not_belong("its hash is not in the certificate".to_owned()))?;
+        if let (Status::Private, Some(unprotected)) =
+            (&certificate.status, output::without_privacy(&bytes))
+        {
+            return Err(does_not_belong(format!(
+                "its header says {unprotected}, and the certificate promises privacy"
+            )));
+        }
     }
     Ok(())
+}
+
+/// Compares the certificate with what `report.json` says of the run: its target, its data set and
+/// whether its noise was seeded. Files of earlier versions say nothing.
+fn compare_run(folder: &Path, certificate: &Certificate, released: &ReleasedRun) -> Result<()> {
+    let Some(run) = &released.run else {
+        return Ok(());
+    };
+    let refused = |reason: &str| {
+        Err(Error::Artifact {
+            path: folder.join(RELEASED),
+            reason: reason.to_owned(),
+        })
+    };
+    if certificate.status == Status::Private && !run[GIVEN]["insecure_seed"].is_null() {
+        return refused("the noise of its run was seeded, and the certificate promises privacy");
+    }
+    let target: Option<ApproxDp> = serde_json::from_value(run["target"].clone()).ok();
+    let is_near = |a: f64, b: f64| (a - b).abs() <= SAME * b;
+    // some plans aim a rounding error below the target
+    let has_target = target.is_none_or(|of| {
+        is_near(of.epsilon, certificate.target.epsilon)
+            && is_near(of.delta, certificate.target.delta)
+    });
+    let data_set = run["data_set"].as_str();
+    match has_target && data_set.is_none_or(|of| of == certificate.data_set_id) {
+        true => Ok(()),
+        false => refused("its run has another target or data set than the certificate"),
+    }
+}
+
+/// Compares the number of nights that the model was made of with those in the ledger that paid for
+/// their lifetime: nights that a model lacks were lost in crashes, but none is made without its
+/// line.
+fn compare_nights(folder: &Path, certificate: &Certificate, paid: &LedgerSummary) -> Result<()> {
+    let released: Option<ReleasedRun> = output::read_run_file(folder, RELEASED)?;
+    let Some(n_made) = released.as_ref().and_then(ReleasedRun::n_nights) else {
+        return Ok(());
+    };
+    let is_own = |id: &String| certificate.releases.iter().any(|of| of.release_id == *id);
+    let own = paid.nights.iter().filter(|(id, _)| is_own(id));
+    let numbers = own.flat_map(|(_, nights)| nights.iter().filter_map(|night| night.number));
+    let n_paid = numbers.count();
+    if n_paid >= n_made {
+        return Ok(());
+    }
+    Err(Error::Artifact {
+        path: folder.join(RELEASED),
+        reason: format!(
+            "the model is made of {n_made} nights, and the ledger has {n_paid} of its lifetime: it is an older copy, or was cut; verify with the newest one"
+        ),
+    })
 }
 
 /// The label of the release of noisy counts; for a candidate, after its name.
@@ -190,12 +256,8 @@ const SAME: f64 = 1e-9;
 /// Compares the noise that `report.json` states for its counts with that of their release in the
 /// certificate and the bound on votes in the settings. Counts without either are refused; runs
 /// without counts are not compared.
-fn compare_noise(folder: &Path, certificate: &Certificate) -> Result<()> {
-    let released: Option<ReleasedRun> = output::read_run_file(folder, RELEASED)?;
-    let Some((released, counts)) = released
-        .as_ref()
-        .and_then(|of| Some((of, of.counts.as_ref()?)))
-    else {
+fn compare_noise(folder: &Path, certificate: &Certificate, released: &ReleasedRun) -> Result<()> {
+    let Some(counts) = &released.counts else {
         return Ok(());
     };
     let does_not_belong = |reason: String| Error::Artifact {

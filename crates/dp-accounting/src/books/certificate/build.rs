@@ -97,6 +97,15 @@ impl Certificate {
         self
     }
 
+    /// Adds an output that the guarantee covers, and recomputes the digest.
+    #[must_use]
+    pub fn with_released_output(mut self, what: impl Into<String>, to: impl Into<String>) -> Self {
+        let (what, to) = (what.into(), to.into());
+        self.released.push(ReleasedOutput { what, to });
+        self.digest = verify::digest_of(&self);
+        self
+    }
+
     /// Adds an output that the guarantee does not cover, and recomputes the digest.
     #[must_use]
     pub fn with_not_covered(mut self, output: impl Into<String>) -> Self {

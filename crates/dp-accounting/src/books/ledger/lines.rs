@@ -70,6 +70,14 @@ pub(super) struct Header {
     pub(super) created: u64,
 }
 
+impl Header {
+    /// When the first of the ledgers that this one continues was created, as far as it is known.
+    pub(super) fn since(&self) -> u64 {
+        let earlier = self.follows.iter().map(|of| of.created);
+        earlier.fold(self.created, u64::min)
+    }
+}
+
 /// A ledger whose spends are continued in this one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Followed {

@@ -234,9 +234,9 @@ impl Ledger {
         let chain = mend(&mut store, found.chain, &found.tail)?;
         Ok(Self {
             budget: found.budget,
+            created: found.header.since(),
             data_set_id: found.header.data_set,
             schema_version: found.header.schema_version,
-            created: found.header.created,
             chain,
             contents: found.contents,
             run: None,
@@ -497,6 +497,14 @@ impl Ledger {
     #[must_use]
     pub fn notes(&self) -> &[LedgerNote] {
         &self.contents.notes
+    }
+
+    /// The notes that are not later than the line that charged a release; all of them if the time
+    /// of that line is not known.
+    pub fn notes_before(&self, release_id: &str) -> impl Iterator<Item = &LedgerNote> {
+        let charged = self.contents.get(release_id).and_then(|entry| entry.time);
+        let notes = self.contents.notes.iter();
+        notes.filter(move |note| charged.is_none_or(|charged| note.time <= charged))
     }
 
     /// The time for new lines, if lines of this version have one.

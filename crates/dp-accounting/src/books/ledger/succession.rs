@@ -306,7 +306,8 @@ fn rewritten(old: &[Ledger], budget: Budget) -> Result<String> {
                     epsilon: budget.target().epsilon,
                     delta: budget.target().delta,
                     reason:
-                        "two of the ledgers have a release in common, so one is a copy of the other"
+                        "two of the ledgers have a release in common, so one is a copy of the other, and each could spend the whole budget: \
+                         go on with the newer one, and count the other as a second ledger"
                             .to_owned(),
                 });
             }

@@ -33,8 +33,11 @@ pub struct LedgerSummary {
     pub data_set_id: String,
     /// The budget.
     pub budget: Budget,
-    /// When the file was created, in nanoseconds since 1970.
+    /// When the ledger was created, or the first of those that it continues, in nanoseconds since
+    /// 1970.
     pub created: u64,
+    /// When it was rewritten last, by an upgrade or a merge.
+    pub rewritten: Option<u64>,
     /// Every charged release, in order, whether handed out or not.
     pub releases: Vec<ReleaseRecord>,
     /// Ids of the releases that are held: charged, and not handed out yet.
@@ -71,7 +74,7 @@ impl LedgerSummary {
     pub(super) fn of(bytes: &[u8], path: &Path) -> Result<Self> {
         let replayed = replay(bytes).map_err(|bad| corrupt(path, bad.0))?;
         check_version(&replayed, path)?;
-        let contents = replayed.contents;
+        let (contents, header) = (replayed.contents, replayed.header);
         let (held, taken) = (contents.ids(Standing::Held), contents.ids(Standing::Taken));
         let nights = contents.entries.iter();
         let nights = nights.filter_map(|entry| {
@@ -93,10 +96,11 @@ impl LedgerSummary {
             })
             .unzip();
         Ok(Self {
-            schema_version: replayed.header.schema_version,
-            data_set_id: replayed.header.data_set,
+            created: header.since(),
+            rewritten: (!header.follows.is_empty()).then_some(header.created),
+            schema_version: header.schema_version,
+            data_set_id: header.data_set,
             budget: replayed.budget,
-            created: replayed.header.created,
             held,
             taken,
             releases,

@@ -22,6 +22,7 @@ use crate::federated::{
 use crate::metric_release::{LearntUnit, OwnMetrics};
 use crate::personal::Inputs;
 use crate::watch::Watched;
+use crate::workflows::personalize::INTERNAL_REPORT;
 use crate::workflows::private_run::HasTable;
 
 /// Public settings of all runs and of the choice among them.
@@ -153,7 +154,7 @@ impl Trainer for AllRuns {
                 "anyone",
             )
             .not_covered("local parameters, which stay with their users")
-            .not_covered("internal report: errors of users and data-handling counts")
+            .not_covered(INTERNAL_REPORT)
             .tuning_included(has_choice);
         if has_choice {
             builder = builder.released_output("which alpha was chosen", "anyone");

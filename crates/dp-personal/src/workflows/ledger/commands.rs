@@ -18,6 +18,7 @@ use crate::settings::{
     LedgerAcceptRollbackSettings, LedgerCreateSettings, LedgerKind, LedgerMergeSettings,
     LedgerShowSettings, LedgerUpgradeSettings,
 };
+use crate::warnings;
 use crate::workflows::train::ADJACENCY;
 
 /// Contents of a ledger.
@@ -37,11 +38,19 @@ pub struct LedgerReport {
 pub fn create(args: &LedgerCreateSettings) -> Result<LedgerReport> {
     let total = ApproxDp::target(args.epsilon, args.delta)?;
     let budget = args.kind.budget(total)?;
+    warn_of(total);
     if !args.file.exists() {
         binding::refuse_leftovers(&args.file)?;
     }
     drop(Ledger::create(&args.file, &args.data_set, budget)?);
     report_with(&args.file, args.runs)
+}
+
+/// Warns of a total that promises little.
+fn warn_of(total: ApproxDp) {
+    for text in warnings::of_settings(total, None) {
+        warn(&text);
+    }
 }
 
 /// What was spent from a ledger, for what and when, what is left, and what would be left after
@@ -81,6 +90,7 @@ pub fn upgrade(args: &LedgerUpgradeSettings) -> Result<LedgerReport> {
         Some(kind) if !stays => kind.budget(target)?.kind(),
         _ => found.budget.kind(),
     };
+    warn_of(target);
     let kept = Ledger::upgrade(&args.file, kind, target)?;
     note_raise(&args.file, (&found, &kept), target)?;
     let mut report = report(&args.file)?;
@@ -165,6 +175,7 @@ pub fn merge(args: &LedgerMergeSettings) -> Result<LedgerReport> {
         _ if stays => first,
         kind => kind.unwrap_or(LedgerKind::Mixed).budget(target)?.kind(),
     };
+    warn_of(target);
     if args.out.symlink_metadata().is_err() {
         binding::refuse_leftovers(&args.out)?;
     }
@@ -402,9 +413,12 @@ impl<'a> Shown<'a> {
         fact(
             "ledger",
             format!(
-                "{}, made {}, version {}",
+                "{}, made {}{}, version {}",
                 self.path.display(),
                 minute(found.created),
+                found.rewritten.map_or_else(String::new, |time| {
+                    format!(", upgraded or merged {}", minute(time))
+                }),
                 found.schema_version
             ),
         );
@@ -535,6 +549,7 @@ impl<'a> Shown<'a> {
             "ledger": self.path.display().to_string(),
             "schema_version": found.schema_version,
             "created": second(found.created),
+            "rewritten": found.rewritten.map(second),
             "data_set": found.data_set_id,
             "adjacency": budget.adjacency(),
             "kind": LedgerKind::of(budget.kind()).map_or("one run", LedgerKind::name),

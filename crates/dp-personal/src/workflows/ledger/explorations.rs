@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use dp_accounting::{Error as AccountingError, Ledger};
+use dp_accounting::{Error as AccountingError, Ledger, LedgerNote};
 
 use super::{Account, BoundAccount, record, refuse_older_copy};
 use crate::error::Result;
@@ -20,17 +20,27 @@ fn by_run(run: &str) -> String {
     format!("{BY_RUN}{run}")
 }
 
+/// What was looked at, by the notes among these that say so.
+fn kinds<'a>(notes: impl Iterator<Item = &'a LedgerNote>) -> Vec<&'a str> {
+    let texts = notes.filter(|note| note.name == EXPLORATION);
+    let texts = texts.map(|note| note.text.as_str());
+    texts
+        .map(|text| text.rsplit_once(BY_RUN).map_or(text, |(kind, _)| kind))
+        .collect()
+}
+
 impl Account {
     /// Explorations of this data set by other runs than the one with this name, as far as the
     /// ledger records them.
     pub(crate) fn explorations(&self, run: &str) -> Vec<&str> {
         let notes = self.ledger.iter().flat_map(Ledger::notes);
-        let all = notes.filter(|note| note.name == EXPLORATION);
-        let others = all.filter(|note| !note.text.ends_with(&by_run(run)));
-        let texts = others.map(|note| note.text.as_str());
-        texts
-            .map(|text| text.rsplit_once(BY_RUN).map_or(text, |(kind, _)| kind))
-            .collect()
+        kinds(notes.filter(|note| !note.text.ends_with(&by_run(run))))
+    }
+
+    /// Explorations of this data set before the ledger paid for this release.
+    pub(crate) fn explorations_before(&self, release_id: &str) -> Vec<&str> {
+        let ledgers = self.ledger.iter();
+        kinds(ledgers.flat_map(|ledger| ledger.notes_before(release_id)))
     }
 
     /// The absolute path of the file.

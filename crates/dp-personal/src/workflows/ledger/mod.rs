@@ -408,7 +408,7 @@ pub(crate) fn is_paid_by_ledger<'a>(assumptions: impl IntoIterator<Item = &'a st
 
 /// Refuses a model that a killed run left if its ledger does not have all of its releases: the run
 /// was paid for, and the current file lacks the payment. A folder without a certificate was not
-/// paid for.
+/// paid for. Otherwise records the state of the ledger next to it, as that run would have done.
 pub(crate) fn refuse_unpaid(args: &LedgerSettings, left: &Path) -> Result<()> {
     let path = left.join(CERTIFICATE);
     if !path.exists() {
@@ -424,12 +424,20 @@ pub(crate) fn refuse_unpaid(args: &LedgerSettings, left: &Path) -> Result<()> {
             false => Ok(()),
         };
     };
-    let audited = Ledger::audit(ledger).and_then(|found| found.covers(&certificate));
-    audited.map_err(|source| Error::ReleasesMissing {
+    let audited =
+        Ledger::audit(ledger).and_then(|found| found.covers(&certificate).map(|()| found));
+    let found = audited.map_err(|source| Error::ReleasesMissing {
         ledger: ledger.to_owned(),
         model: left.to_owned(),
         source: Box::new(source),
-    })
+    })?;
+    // whoever has the ledger open records its state
+    if let Ok(opened) = Ledger::open(ledger, &found.data_set_id, found.budget.adjacency())
+        && refuse_older_copy(ledger, &opened).is_ok()
+    {
+        record(ledger, &opened);
+    }
+    Ok(())
 }
 
 impl Drop for BoundAccount {

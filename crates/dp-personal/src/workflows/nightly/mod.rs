@@ -41,7 +41,9 @@ pub(crate) use self::rows::RowNights;
 pub use self::rows::{init_rows, run_rows};
 use super::input::{HeldOut, read, read_again};
 use super::items::Nobody;
-use super::ledger::{Account, BoundAccount, Comparison, HasUsers, is_bound, names_users};
+use super::ledger::{
+    Account, BoundAccount, Comparison, HasUsers, is_bound, names_users, note_exploration,
+};
 use super::private_run::{Clock, name_in_ledger, run_name, unit_of};
 use super::publish::{Published, publish as publish_folder, refuse_nested};
 use super::train::ADJACENCY;
@@ -77,7 +79,7 @@ pub(crate) const MODEL: &str = "model";
 const FIRST_SEEN: &str = "first-seen";
 /// The order of items and their features, stored with a model if the catalogue grew or there are
 /// features.
-const ORDER: &str = "item_order.csv";
+pub(crate) const ORDER: &str = "item_order.csv";
 const HISTORY: &str = "internal-nights.csv";
 const ERASURES: &str = "internal-erasures.csv";
 /// Number of nights whose metrics `dp nightly status` prints.
@@ -1353,7 +1355,7 @@ where
     let before = list.paid_before().len();
     let (id, store) = (state.release_id.clone(), folder.join(FIRST_SEEN));
     let noise = &mut NoiseSource::operating_system();
-    let fitted = account.lifetime(
+    let mut fitted = account.lifetime(
         |ledger| {
             let lifetime = PacedLifetime::resume(ledger, id, store)?;
             Ok(match was_restored {
@@ -1379,6 +1381,16 @@ where
         },
     )?;
     let is_new = fitted.n_releases > before;
+    // settings were chosen when the state was made: who looked later did not choose them
+    let looked = account.explorations_before(&state.release_id);
+    let certificate = fitted.certificate.after_explorations(&looked);
+    fitted.certificate = certificate.with_released_output(
+        format!(
+            "how many nights there were, and the pace of a lifetime: it is the {} nights from the first on which a user is seen, after which the user's data are not used",
+            state.pace.horizon()
+        ),
+        "anyone",
+    );
     Ok((fitted, is_new))
 }
 
@@ -1683,12 +1695,18 @@ pub fn status(args: &NightlyStatusSettings) -> Result<NightlyReport> {
         Some(last) if last == today => "made".to_owned(),
         _ => "not made yet".to_owned(),
     };
-    let figures = history(folder);
-    let figures = if args.show_internal {
-        figures
-    } else {
-        Vec::new()
+    let figures = match args.show_internal {
+        true => history(folder),
+        false => Vec::new(),
     };
+    if !figures.is_empty() {
+        let noted = note_exploration(
+            &state.ledger(folder),
+            Some(&state.data_set),
+            "errors by night shown by dp nightly status",
+        );
+        noted.map_err(|error| in_nights(folder, error))?;
+    }
     let mut facts = vec![
         fact(
             "nights",

@@ -20,7 +20,7 @@ use crate::personal::{Column, Inputs, Ranges, Task, columns_of, shares_of};
 use crate::settings::{ColumnSettings, NightlyInitRowsSettings, NightlyRunRowsSettings};
 use crate::warnings;
 use crate::watch::{Watch, go_on};
-use crate::workflows::personalize::{HeldOut, check_rank};
+use crate::workflows::personalize::{HeldOut, INTERNAL_REPORT, check_rank};
 use crate::workflows::private_run::{Clock, unit_of};
 use crate::workflows::train::ADJACENCY;
 
@@ -209,7 +209,8 @@ pub fn run_rows(args: &NightlyRunRowsSettings, watch: &mut dyn Watch) -> Result<
     keep(folder, made)?;
     let told = state.made((made.last_night(), made.n_nights(), made.moved()), &plan)?;
     let public = state.public();
-    let fitted: Fitted<Subspace> = fitted.map(|made| made.subspace);
+    let mut fitted: Fitted<Subspace> = fitted.map(|made| made.subspace);
+    fitted.certificate = fitted.certificate.with_not_covered(INTERNAL_REPORT);
     let release = PersonalRelease {
         fitted: &fitted,
         inputs: &rows.inputs,

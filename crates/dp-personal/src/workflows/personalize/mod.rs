@@ -24,6 +24,9 @@ use crate::workers::Place;
 use crate::workflows::private_run::{Clock, Opened, Opening};
 
 const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
+/// What certificates of models of labelled rows do not cover.
+pub(crate) const INTERNAL_REPORT: &str =
+    "internal report: errors of users and data-handling counts";
 
 /// Results of a run.
 #[derive(Debug, Clone)]
@@ -181,7 +184,6 @@ fn with_assumptions(mut fitted: Fitted<Subspace>, assumed: Vec<String>) -> Fitte
     let certificate = assumed
         .into_iter()
         .fold(fitted.certificate, Certificate::with_assumption);
-    fitted.certificate =
-        certificate.with_not_covered("internal report: errors of users and data-handling counts");
+    fitted.certificate = certificate.with_not_covered(INTERNAL_REPORT);
     fitted
 }
