@@ -201,7 +201,7 @@ pub(crate) fn of_range(ratings: &Ratings, [low, high]: [f64; 2], remedy: &str) -
     }
     (n_outside as f64 > OUTSIDE * n as f64).then(|| {
         format!(
-            "{n_outside} of {n} ratings are outside {low} to {high}, the range that the settings state (`rating_range`), and are clipped in training: {remedy}"
+            "{n_outside} of {n} ratings are outside {low} to {high}, the range that the settings state (`rating_range`): {remedy}"
         )
     })
 }

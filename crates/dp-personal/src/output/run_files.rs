@@ -279,13 +279,13 @@ impl ReleasedRun {
     pub(crate) fn declared_range(&self) -> Option<[f64; 2]> {
         let range = |of: &Value| {
             let ends = [of.get(0)?.as_f64()?, of.get(1)?.as_f64()?];
-            ends.is_sorted().then_some(ends)
+            Some(ends)
         };
         let of_run = || range(&self.run.as_ref()?[GIVEN]["rating_range"]);
         // nights of ratings, and the chosen candidate of `dp tune`, have it among their settings
         let chosen = (self.comparison.as_ref()).and_then(|of| of.candidates.get(of.chosen));
         let is_set =
-            self.command == "nightly" || chosen.is_some_and(|of| of.contains("rating-range="));
+            self.command == "nightly" || chosen.is_some_and(|of| of.contains("rating-range"));
         let settings = self.settings.get("base").unwrap_or(&self.settings);
         let of_settings = || {
             let [center, bound] =
@@ -294,7 +294,8 @@ impl ReleasedRun {
             let is_rated = settings["feedback"] == "explicit";
             (is_set && is_rated).then_some([center - half, center + half])
         };
-        of_settings().or_else(of_run)
+        let found = of_settings().or_else(of_run);
+        found.filter(|[low, high]| low <= high)
     }
 
     /// Number of nights that the model was made of; none for a run of another command.

@@ -405,7 +405,7 @@ settings! {
         model: PathBuf = { value_name: "DIR" },
         /// Own ratings of one user, or with `user_col` of many: columns item and rating
         history: TableSource = { value_name: "FILE" },
-        /// Recommend to every user of the history, by the ids in this column
+        /// Recommend to every user of the history; the column of their ids
         user_col: Option<String> = { value_name: "NAME", usual: "one user" },
         /// Name of the item column
         item_col: Option<String> = { value_name: "NAME", usual: "`item`, `item_id`, `movieId`, ..." },

@@ -78,8 +78,8 @@ pub fn recommend(args: &RecommendSettings) -> Result<Recommendations> {
 const AT_ONCE: usize = 512;
 
 /// Folds every user of a table in, locally, and ranks the items that the user has not rated. `each`
-/// is called with the id and the recommendations of one user after the other, in the order in which
-/// they begin in the table; users who have only items that the model does not know come last.
+/// is called with the id and the recommendations of one user after the other, in the order of their
+/// first records; users who have only items that the model does not know come last.
 ///
 /// # Errors
 /// As [`recommend`], and those of `each`.
