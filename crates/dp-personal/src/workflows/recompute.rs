@@ -431,10 +431,9 @@ mod tests {
     use crate::watch::Silent;
     use crate::workflows::train::train;
 
-    #[test]
-    fn a_model_of_other_numerics_or_another_processor_cannot_be_recomputed() {
-        let dir = tempfile::tempdir().unwrap();
-        let [data, out] = ["ratings.csv", "model"].map(|at| dir.path().join(at));
+    /// Trains a model in this folder, and returns its certificate and its list.
+    fn trained(dir: &Path, more: &[(&str, &str)]) -> (PathBuf, Certificate, PathBuf) {
+        let [data, out] = ["ratings.csv", "model"].map(|at| dir.join(at));
         let rows = (0..40).map(|row| format!("{},{},3\n", row / 4, row % 5));
         let rows = "user,item,rating\n".to_owned() + &rows.collect::<String>();
         fs::write(&data, rows).unwrap();
@@ -445,12 +444,33 @@ mod tests {
             .with("item_ids_are_public", "true")
             .with("epsilon", "1")
             .with("delta", "1e-5");
+        let given = (more.iter()).fold(given, |given, (name, value)| given.with(name, *value));
         let settings: TrainSettings = given.settings().unwrap();
         train(&settings, &mut Silent).unwrap();
         let written = out.join(output::CERTIFICATE);
-        let mut certificate = output::read_certificate(&written).unwrap();
-        let list = Some(internal_folder_of(&out).join(INTERNAL_RELEASES));
-        let by = |certificate: &_| recompute(&out, list.as_deref(), certificate).unwrap();
+        let certificate = output::read_certificate(&written).unwrap();
+        let list = internal_folder_of(&out).join(INTERNAL_RELEASES);
+        (out, certificate, list)
+    }
+
+    #[test]
+    fn a_list_of_seeded_noise_makes_no_private_model() {
+        let dir = tempfile::tempdir().unwrap();
+        let (out, mut certificate, list) = trained(dir.path(), &[("insecure_seed", "1")]);
+        let by = |certificate: &_| recompute(&out, Some(&list), certificate).unwrap();
+        assert!(matches!(by(&certificate), Recomputed::Same { .. }));
+        certificate.status = Status::Private;
+        let Recomputed::Differs { what } = by(&certificate) else {
+            panic!("{:?}", by(&certificate));
+        };
+        assert!(what.contains("noise was seeded"), "{what}");
+    }
+
+    #[test]
+    fn a_model_of_other_numerics_or_another_processor_cannot_be_recomputed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (out, mut certificate, list) = trained(dir.path(), &[]);
+        let by = |certificate: &_| recompute(&out, Some(&list), certificate).unwrap();
         let same = by(&certificate);
         assert!(matches!(same, Recomputed::Same { .. }), "{same:?}");
         // of another processor, as long as its model is the same
