@@ -307,7 +307,7 @@ fn check_forward(items: &[u32], n_items: usize, dim: usize, out: &[f64]) -> Resu
 /// let mut builder = ItemFeaturesBuilder::new(2, &[3, 4])?; // 3 genres, 4 people
 /// builder.push(0, 2, 1.0)?;
 /// builder.push(0, 5, 1.0)?;
-/// let rng = &mut chacha20::ChaCha20Rng::seed_from_u64(1);
+/// let rng = &mut rand_chacha::ChaCha20Rng::seed_from_u64(1);
 /// let encoder = TwoLayerEncoder::random(builder.build().into(), 8, rng)?;
 /// assert_eq!(encoder.parameters().len(), (3 + 4 + 2 * 8 + 1) * 8);
 /// # Ok::<(), dp_pubfeat::Error>(())

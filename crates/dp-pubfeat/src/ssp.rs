@@ -75,7 +75,7 @@ impl SspParams {
 /// use rand::SeedableRng;
 ///
 /// let set_up = PublicFeatureTask { n_users: 1500, n_items: 60, items_per_user: 15, ..PublicFeatureTask::new(40) };
-/// let made = set_up.generate(&mut chacha20::ChaCha20Rng::seed_from_u64(1))?;
+/// let made = set_up.generate(&mut rand_chacha::ChaCha20Rng::seed_from_u64(1))?;
 /// let mut builder = ItemFeaturesBuilder::new(60, &[40])?;
 /// for &(item, feature) in &made.features {
 ///     builder.push(item, feature, 1.0)?;

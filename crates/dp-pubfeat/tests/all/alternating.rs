@@ -1,7 +1,7 @@
 //! AM-SSP: ratings without users' vectors, unseen users, unseen items.
 
-use chacha20::ChaCha20Rng;
-use chacha20::rand_core::SeedableRng;
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::SeedableRng;
 use dp_core::{Interactions, Private};
 use dp_data::{GeneratedLabels, PublicFeatureTask};
 use dp_mechanism::NoiseSource;

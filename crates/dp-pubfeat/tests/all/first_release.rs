@@ -1,8 +1,8 @@
 //! The first release of every fit as integers, recovered from the input of a learner or the
 //! movement of an encoder.
 
-use chacha20::ChaCha20Rng;
-use chacha20::rand_core::SeedableRng;
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::SeedableRng;
 use dp_accounting::Plan;
 use dp_core::{Adjacency, DpEvent, Interactions, Private};
 use dp_mechanism::{GramGrids, Grid, NoiseSource};

@@ -1,8 +1,8 @@
 //! Fits approach the true parameters, with examples that lack features and with every kind of
 //! encoder.
 
-use chacha20::ChaCha20Rng;
-use chacha20::rand_core::SeedableRng;
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::SeedableRng;
 use dp_core::{ApproxDp, Interactions, Private};
 use dp_data::{GeneratedLabels, PublicFeatureData, PublicFeatureTask};
 use dp_mechanism::NoiseSource;

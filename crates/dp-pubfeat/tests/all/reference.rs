@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use chacha20::ChaCha20Rng;
-use chacha20::rand_core::SeedableRng;
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::SeedableRng;
 use dp_core::InteractionsBuilder;
 use dp_mechanism::{Grid, gram_contribution, vector_contribution};
 use dp_pubfeat::{

@@ -1,7 +1,7 @@
 //! Inputs that do not fit together are refused with a typed error before data is read.
 
-use chacha20::ChaCha20Rng;
-use chacha20::rand_core::SeedableRng;
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::SeedableRng;
 use dp_accounting::{Budget, Ledger};
 use dp_core::{Adjacency, Interactions, InteractionsBuilder, Private};
 use dp_mechanism::NoiseSource;

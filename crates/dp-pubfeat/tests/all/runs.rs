@@ -3,8 +3,8 @@
 
 use std::ops::ControlFlow;
 
-use chacha20::ChaCha20Rng;
-use chacha20::rand_core::SeedableRng;
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::SeedableRng;
 use dp_accounting::{Budget, Ledger};
 use dp_core::{Adjacency, Interactions, Private};
 use dp_mechanism::TrainerCheck;

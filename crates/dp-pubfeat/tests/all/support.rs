@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use chacha20::ChaCha20Rng;
-use chacha20::rand_core::SeedableRng;
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::SeedableRng;
 use dp_accounting::{Budget, Ledger, Plan, Spend};
 use dp_core::{Adjacency, ApproxDp, Interactions, InteractionsBuilder, Private};
 use dp_data::{PublicFeatureData, PublicFeatureTask};

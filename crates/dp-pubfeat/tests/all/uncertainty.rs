@@ -1,7 +1,7 @@
 //! Standard errors of item vectors: coverage where the truth is known.
 
-use chacha20::ChaCha20Rng;
-use chacha20::rand_core::SeedableRng;
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::SeedableRng;
 use dp_core::{Interactions, InteractionsBuilder, Private};
 use dp_data::{GeneratedLabels, PublicFeatureTask};
 use dp_linalg::cholesky_in_place;
