@@ -1,7 +1,5 @@
 //! AM-SSP: ratings without users' vectors, unseen users, unseen items.
 
-use rand_chacha::ChaCha20Rng;
-use rand_chacha::rand_core::SeedableRng;
 use dp_core::{Interactions, Private};
 use dp_data::{GeneratedLabels, PublicFeatureTask};
 use dp_mechanism::NoiseSource;
@@ -9,6 +7,8 @@ use dp_pubfeat::{
     AmSsp, AmSspParams, Descent, DpSgdParams, EncoderDescent, ItemFeatures, LinearEncoder,
     ObservedSums, Optimiser, ProblemSetup, PublicEncoder, StatisticsLearner, Trainer, UserStep,
 };
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::SeedableRng;
 use std::sync::Arc;
 
 use crate::support::{ADD_REMOVE, made, observed, pay};

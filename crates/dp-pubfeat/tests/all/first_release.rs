@@ -1,8 +1,6 @@
 //! The first release of every fit as integers, recovered from the input of a learner or the
 //! movement of an encoder.
 
-use rand_chacha::ChaCha20Rng;
-use rand_chacha::rand_core::SeedableRng;
 use dp_accounting::Plan;
 use dp_core::{Adjacency, DpEvent, Interactions, Private};
 use dp_mechanism::{GramGrids, Grid, NoiseSource};
@@ -12,6 +10,8 @@ use dp_pubfeat::{
     PriorVariances, ProblemSetup, PublicEncoder, ResidualSspParams, Result, SampledSspParams,
     SspContribution, SspParams, StatisticsLearner, Trainer,
 };
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::SeedableRng;
 
 use crate::support::{DIM, N_ITEMS, features, look, observed, pay, ridge, target};
 

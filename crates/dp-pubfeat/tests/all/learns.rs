@@ -1,8 +1,6 @@
 //! Fits approach the true parameters, with examples that lack features and with every kind of
 //! encoder.
 
-use rand_chacha::ChaCha20Rng;
-use rand_chacha::rand_core::SeedableRng;
 use dp_core::{ApproxDp, Interactions, Private};
 use dp_data::{GeneratedLabels, PublicFeatureData, PublicFeatureTask};
 use dp_mechanism::NoiseSource;
@@ -12,6 +10,8 @@ use dp_pubfeat::{
     SampledSspParams, SspParams, StatisticsLearner, Trainer, TwoLayerEncoder, ValueDescent,
     ValueDescentParams,
 };
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::SeedableRng;
 
 use crate::support::{ADD_REMOVE, made, pay};
 

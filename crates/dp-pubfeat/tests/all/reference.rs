@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use rand_chacha::ChaCha20Rng;
-use rand_chacha::rand_core::SeedableRng;
 use dp_core::InteractionsBuilder;
 use dp_mechanism::{Grid, gram_contribution, vector_contribution};
 use dp_pubfeat::{
@@ -12,6 +10,8 @@ use dp_pubfeat::{
     PooledStatistics, ProblemSetup, PublicEncoder, ResidualContribution, RidgeNoise, SparseKernel,
     SspContribution, StatisticsLearner, TwoLayerEncoder, ValueDescent, ValueDescentParams,
 };
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::SeedableRng;
 
 use crate::support::{DIM, features, setup, table};
 

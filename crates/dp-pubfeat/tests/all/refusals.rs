@@ -1,7 +1,5 @@
 //! Inputs that do not fit together are refused with a typed error before data is read.
 
-use rand_chacha::ChaCha20Rng;
-use rand_chacha::rand_core::SeedableRng;
 use dp_accounting::{Budget, Ledger};
 use dp_core::{Adjacency, Interactions, InteractionsBuilder, Private};
 use dp_mechanism::NoiseSource;
@@ -11,6 +9,8 @@ use dp_pubfeat::{
     RidgeNoise, SampledSspParams, SspParams, StatisticsLearner, Trainer, ValueDescent,
     ValueDescentParams,
 };
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::SeedableRng;
 
 use crate::support::{
     ADD_REMOVE, DIM, N_ITEMS, am_ssp, features, fit, kernel, observed, pay, ridge, setup, table,

@@ -3,8 +3,6 @@
 
 use std::ops::ControlFlow;
 
-use rand_chacha::ChaCha20Rng;
-use rand_chacha::rand_core::SeedableRng;
 use dp_accounting::{Budget, Ledger};
 use dp_core::{Adjacency, Interactions, Private};
 use dp_mechanism::TrainerCheck;
@@ -15,6 +13,8 @@ use dp_pubfeat::{
     ProtectedUnit, PublicEncoder, ResidualSspParams, Result, Round, Run, RunFolder, SspParams,
     StatisticsLearner, Trainer,
 };
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::SeedableRng;
 use sha2::{Digest, Sha256};
 
 use crate::am_residual::{prior, rounds};

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use rand_chacha::ChaCha20Rng;
-use rand_chacha::rand_core::SeedableRng;
 use dp_accounting::{Budget, Ledger, Plan, Spend};
 use dp_core::{Adjacency, ApproxDp, Interactions, InteractionsBuilder, Private};
 use dp_data::{PublicFeatureData, PublicFeatureTask};
@@ -12,6 +10,8 @@ use dp_pubfeat::{
     ItemFeatures, ItemFeaturesBuilder, KernelRidge, NoiseSource, Observed, ObservedSums, Observer,
     Optimiser, ProblemSetup, RidgeNoise, Run, SampledSspParams, Trainer, UserStep,
 };
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::SeedableRng;
 
 pub(crate) const DIM: usize = 3;
 pub(crate) const N_ITEMS: usize = 12;

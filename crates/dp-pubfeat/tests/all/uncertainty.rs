@@ -1,7 +1,5 @@
 //! Standard errors of item vectors: coverage where the truth is known.
 
-use rand_chacha::ChaCha20Rng;
-use rand_chacha::rand_core::SeedableRng;
 use dp_core::{Interactions, InteractionsBuilder, Private};
 use dp_data::{GeneratedLabels, PublicFeatureTask};
 use dp_linalg::cholesky_in_place;
@@ -11,6 +9,8 @@ use dp_pubfeat::{
     ItemStatistics, KernelRidge, LevelStep, PriorVariances, ProblemSetup, RidgeNoise, SparseKernel,
     SspParams, StatisticsLearner, Trainer,
 };
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::SeedableRng;
 use rand_distr::{Distribution, StandardNormal};
 
 use crate::support::{ADD_REMOVE, made, pay};
