@@ -134,7 +134,7 @@ pub(crate) fn interruptible<T: Send + 'static>(
 fn is_cancelled(error: &Error) -> bool {
     match error {
         Error::Cancelled => true,
-        Error::AfterPayment { error, .. } => is_cancelled(error),
+        Error::AfterPayment { error, .. } | Error::Unmeasured { error, .. } => is_cancelled(error),
         _ => false,
     }
 }

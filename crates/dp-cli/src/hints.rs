@@ -45,7 +45,7 @@ fn hint(error: &WorkflowError, command: &str) -> Option<String> {
             "make the same night again: it costs nothing more, and writes them"
         }
         WorkflowError::Unmeasured { .. } => {
-            "do not train again, which would cost as much again: there is nothing to resume. For ratings, `dp evaluate --save` measures the model on the records that the run held out"
+            "do not train again, which would cost as much again: there is nothing to resume. For models of `dp train` and `dp tune`, `dp evaluate --save` measures them on the records that the run held out; nothing measures others again"
         }
         WorkflowError::Budget(shortfall) => return Some(shortfall_hint(shortfall)),
         WorkflowError::Accounting(error)

@@ -81,15 +81,10 @@ impl NonPrivateAls {
         let scoring = self.scoring();
         let table = data.expose();
         let by_item = table.item_major();
-        let mut factors = initial_factors(
-            table.n_items(),
-            self.dim,
-            0.1 * self.label_unit,
-            self.init_seed,
-        )?;
+        let mut factors = initial_factors(table.n_items(), self.dim, 0.1, self.init_seed)?;
         for _ in 0..self.n_rounds {
             let users = UserSide::solve(table, &factors, &scoring, self.penalties())?;
-            users.item_step(by_item, self.l2_penalty, &mut factors)?;
+            users.item_step(by_item, self.ridge(), &mut factors)?;
         }
         FactorModel::new(scoring, factors, Provenance::NonPrivate)
     }
@@ -111,10 +106,16 @@ impl NonPrivateAls {
     const fn penalties(&self) -> UserPenalties {
         UserPenalties {
             offset: self.l2_penalty,
-            // taste factors of items are in the unit of the labels, those of users have none
-            factor: self.l2_penalty * self.label_unit * self.label_unit,
+            factor: self.l2_penalty,
             factor_per_record: 0.0,
         }
+    }
+
+    /// Ridges of an item's bias, in the unit of the labels, and of its taste factors, which have none:
+    /// those of users have it.
+    const fn ridge(&self) -> [f64; 2] {
+        let unit = self.label_unit;
+        [self.l2_penalty, self.l2_penalty * unit * unit]
     }
 
     /// The same settings on the scale of a table of ratings: their mean, and the standard deviation
@@ -262,13 +263,13 @@ impl UserSide {
     fn item_step(
         &self,
         by_item: &dp_core::ItemMajor,
-        l2_penalty: f64,
+        ridge: [f64; 2],
         item_factors: &mut [f64],
     ) -> Result<()> {
         parallel::try_for_each(
             item_factors.chunks_mut(self.dim).enumerate(),
             || ItemScratch::new(self.dim),
-            |scratch, (item, factor)| scratch.solve(self, by_item.item(item), l2_penalty, factor),
+            |scratch, (item, factor)| scratch.solve(self, by_item.item(item), ridge, factor),
         )?;
         Ok(())
     }
@@ -295,7 +296,7 @@ impl ItemScratch {
         &mut self,
         users: &UserSide,
         entries: &[dp_core::ItemEntry],
-        l2_penalty: f64,
+        [of_bias, of_tastes]: [f64; 2],
         factor: &mut [f64],
     ) -> Result<(), dp_linalg::Error> {
         let dim = users.dim;
@@ -310,8 +311,8 @@ impl ItemScratch {
             .add_gathered_with_rhs(&users.factors, &self.users, None, &self.labels)?;
         self.gram.write_full(&mut self.matrix)?;
         factor.copy_from_slice(self.gram.rhs());
-        for diagonal in self.matrix.iter_mut().step_by(dim + 1) {
-            *diagonal += l2_penalty;
+        for (at, diagonal) in self.matrix.iter_mut().step_by(dim + 1).enumerate() {
+            *diagonal += if at == 0 { of_bias } else { of_tastes };
         }
         if let Some(unobserved) = &users.unobserved {
             unobserved.add_to(&mut self.matrix, factor);

@@ -346,6 +346,10 @@ impl Evaluation {
             let is_last = dim == last.dim() && factors == last.item_factors();
             let model = match is_last {
                 true => last.clone(),
+                false if last.typical_user().is_some() => {
+                    FactorModel::new(scoring, factors, last.provenance())?
+                        .with_counts(last.counts().cloned())
+                }
                 false => FactorModel::new(scoring, factors, last.provenance())?,
             };
             values.push(match held_out {

@@ -196,14 +196,26 @@ pub(crate) fn of_range(ratings: &Ratings, [low, high]: [f64; 2], remedy: &str) -
     let (mut n, mut n_outside) = (0_usize, 0_usize);
     for row in rows {
         n += row.len();
-        let values = row.values().iter().copied().map(f64::from);
-        n_outside += values.filter(|y| *y < low || *y > high).count();
+        n_outside += row
+            .values()
+            .iter()
+            .filter(|y| is_outside(**y, [low, high]))
+            .count();
     }
     (n_outside as f64 > OUTSIDE * n as f64).then(|| {
         format!(
             "{n_outside} of {n} ratings are outside {low} to {high}, the range that the settings state (`rating_range`): {remedy}"
         )
     })
+}
+
+/// Whether a rating, which is single, is outside a range.
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "the ends as a rating of that value is"
+)]
+pub(crate) fn is_outside(rating: f32, [low, high]: [f64; 2]) -> bool {
+    rating < low as f32 || rating > high as f32
 }
 
 /// Warnings about item feature columns that follow the ratings.

@@ -41,8 +41,12 @@ fn recommend_to_all(flags: &Flags<RecommendSettings>) -> Result<()> {
         let heads = ["user", "rank", "item", "title", "score", "low", "high"];
         print_csv(&heads, [].into_iter())?;
     }
-    let mut is_first = true;
+    note(
+        "each user's list is for that user alone: it is computed from the user's own records, which no guarantee covers here",
+    );
+    let (mut is_first, mut n_outside) = (true, 0);
     recommend::recommend_to_all(&flags.settings, |user, found| {
+        n_outside += found.n_outside_range;
         if flags.json {
             let mut object = object(&found);
             object["user"] = json!(user);
@@ -52,7 +56,15 @@ fn recommend_to_all(flags: &Flags<RecommendSettings>) -> Result<()> {
             warn_of(found.provenance);
         }
         print_csv(&[], csv_lines(user, found))
-    })
+    })?;
+    if n_outside > 0 {
+        warn(&format!(
+            "{n_outside} ratings in {} are outside the range that the model was trained for, or far around the scale that it learned: \
+             recommendations from them mean little",
+            flags.settings.history
+        ));
+    }
+    Ok(())
 }
 
 fn csv_lines(user: &str, found: Recommendations) -> impl Iterator<Item = Vec<String>> {

@@ -166,8 +166,6 @@ fn what_a_killed_run_left_is_cleared_away() {
     sandbox.dp(&["verify", "dp-model"]).exits(0);
 }
 
-/// `dp train` under a limit on the size of any file it writes, as a full disk is met: the write
-/// fails half-way. In blocks of 512 or 1024 bytes, as the shell likes.
 #[test]
 fn whoever_completes_a_killed_run_records_what_its_ledger_has() {
     let sandbox = Sandbox::with_ratings();
@@ -189,6 +187,8 @@ fn whoever_completes_a_killed_run_records_what_its_ledger_has() {
     sandbox.dp(&verify).exits(5);
 }
 
+/// `dp train` under a limit on the size of any file it writes, as a full disk is met: the write
+/// fails half-way. In blocks of 512 or 1024 bytes, as the shell likes.
 #[cfg(unix)]
 pub(crate) fn train_with_little_space(sandbox: &Sandbox, blocks: &str, more: &[&str]) -> Run {
     let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\"");

@@ -21,6 +21,10 @@ use crate::{ColumnRole, Error, Expected, Result, SampleTable, SampleUser};
 pub struct SampleColumns {
     /// Column of user ids.
     pub user: Option<String>,
+    /// A name that the column of user ids may have besides the usual ones, and then takes
+    /// precedence.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub usual_user: Option<String>,
     /// Column of the value to be predicted.
     pub target: Option<String>,
     /// Columns of the features.
@@ -144,10 +148,13 @@ struct Places {
 impl Places {
     /// The positions, and the names of the features.
     fn find(header: &Header<'_, '_>, columns: &SampleColumns) -> Result<(Self, Vec<String>)> {
-        let user = header.find_once(ColumnRole::User, columns.user.as_deref());
+        let usual = columns.usual_user.as_deref();
+        let usual = usual.filter(|name| header.has(ColumnRole::User, Some(name)));
+        let name = columns.user.as_deref().or(usual);
+        let user = header.find_once(ColumnRole::User, name);
         let user = match user {
-            // a column that was requested by name must exist
-            Err(_) if columns.user_is_optional && columns.user.is_none() => None,
+            // a column that was requested by name, or is there, must be one
+            Err(_) if columns.user_is_optional && name.is_none() => None,
             found => Some(found?),
         };
         let target = (!columns.without_target)

@@ -97,7 +97,12 @@ fn errors_grow_with_the_scale_of_ratings_and_nothing_else() {
             .collect()
     };
     let own = errors(1.0, 0.0);
-    for (scale, offset) in [(8.0, 0.0), (0.125, -1.0), (16.0, 32.0)] {
+    for (scale, offset) in [
+        (8.0, 0.0),
+        (0.125, -1.0),
+        (4096.0, 1024.0),
+        (2_f32.powi(-14), 0.0),
+    ] {
         for (a, b) in own.iter().zip(errors(scale, offset)) {
             approx::assert_abs_diff_eq!(*a, b, epsilon = 1e-6);
         }

@@ -187,7 +187,7 @@ pub(crate) trait RunReport {
             None if holds_nothing_out(self.release()) => {
                 "none: no ratings were held out (--no-split)".to_owned()
             }
-            None if is_paid || output.reveals_internal() => {
+            None if is_paid || output.show_internal => {
                 "none: no baseline, or too few held-out records".to_owned()
             }
             _ => format!(

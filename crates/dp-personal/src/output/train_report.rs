@@ -236,7 +236,7 @@ impl<S: TrainSettings> RunReport for TrainReport<'_, S> {
         let ranged = self.release.params.rating_range().filter(|_| !is_learnt);
         let ranged = ranged.map(|[low, high]| {
             let ratings = table.users().flat_map(|row| row.values());
-            let outside = ratings.filter(|&&y| f64::from(y) < low || f64::from(y) > high);
+            let outside = ratings.filter(|y| warnings::is_outside(**y, [low, high]));
             (
                 format!("ratings outside {low} to {high}"),
                 outside.count() as u64,

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use dp_data::{ColumnRole, Expected, SampleColumns, SampleTable, SampleUser, TableSource};
+use dp_data::{SampleColumns, SampleTable, SampleUser, TableSource};
 use dp_fedsgd::Provenance as SharedProvenance;
 use dp_personalize::{Provenance, Subspace};
 use serde_json::{Value, json};
@@ -146,28 +146,11 @@ impl LinearModel {
         user_col: Option<&str>,
         with_target: bool,
     ) -> Result<SampleTable> {
-        let read =
-            |user_col| dp_data::read_samples(source, &columns(user_col, &self.inputs, with_target));
-        let lacks_it = |error: &dp_data::Error| {
-            matches!(
-                error,
-                dp_data::Error::UnknownColumn {
-                    role: ColumnRole::User,
-                    is_ambiguous: false,
-                    ..
-                } | dp_data::Error::Malformed {
-                    expected: Expected::Header,
-                    ..
-                }
-            )
+        let columns = SampleColumns {
+            usual_user: self.user_column.clone(),
+            ..columns(user_col, &self.inputs, with_target)
         };
-        Ok(match (user_col, self.user_column.as_deref()) {
-            (None, Some(in_training)) => match read(Some(in_training)) {
-                Err(error) if lacks_it(&error) => read(None)?,
-                read => read?,
-            },
-            _ => read(user_col)?,
-        })
+        Ok(dp_data::read_samples(source, &columns)?)
     }
 
     /// Fits users' personal models to their own labelled rows, locally. Nothing is spent. Without
@@ -238,6 +221,7 @@ pub(crate) fn columns(user_col: Option<&str>, inputs: &Inputs, with_target: bool
     let names = inputs.features.iter().map(|column| column.name.clone());
     SampleColumns {
         user: user_col.map(str::to_owned),
+        usual_user: None,
         target: Some(inputs.target.name.clone()),
         features: Some(names.collect()),
         user_is_optional: true,

@@ -7,13 +7,14 @@ use dp_core::{Interactions, InteractionsBuilder, UserRow};
 use dp_data::{
     ColumnRole, Expected, ItemCatalogue, Ratings, RatingsColumns, RatingsFormat, TableSource,
 };
-use dp_multitask::{FactorModel, PersonalModel, Provenance, RatingScale, ScoreModel};
+use dp_multitask::{FactorModel, NoisyCounts, PersonalModel, Provenance, RatingScale, ScoreModel};
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
 use crate::output::{self, RELEASED, ReleasedRun, warn};
 use crate::quality::QUANTILE;
 use crate::settings::{RankBy, RecommendSettings};
+use crate::warnings::is_outside;
 use crate::workflows::verify::refuse_uncertified;
 
 /// A recommended item.
@@ -143,6 +144,8 @@ pub struct Recommender {
     catalogue: ItemCatalogue,
     /// The minimum rating that was positive in training, if the run recorded it.
     min_rating: Option<f64>,
+    /// The released counts of the items, if the run made any.
+    counts: Option<NoisyCounts>,
     /// The range of ratings, if it was declared.
     range: Option<[f64; 2]>,
     /// Ratings outside this are unlike those of training: the range, or otherwise far from a learned
@@ -227,19 +230,27 @@ impl Recommender {
         let run: Option<ReleasedRun> = output::read_run_file(folder, RELEASED)?;
         let range = run.as_ref().and_then(ReleasedRun::declared_range);
         let usual = range.or_else(|| run.as_ref()?.rating_scale.and_then(usual_of));
-        let held_out = run.and_then(|run| run.held_out());
+        let held_out = run.as_ref().and_then(ReleasedRun::held_out);
+        let counts = run.and_then(|run| run.counts);
         let min_rating = held_out.and_then(|of| of.min_rating);
         if let Some(items) = items {
             model = crate::item_features::with_new_items(folder, model, items)?;
         }
         let (factors, catalogue) = model;
+        // new items have none
+        let counts = counts.filter(|of| of.values().len() == factors.n_items());
         Ok(Self {
+            counts,
             factors,
             catalogue,
             min_rating,
             range,
             usual,
         })
+    }
+
+    pub(super) const fn counts(&self) -> Option<&NoisyCounts> {
+        self.counts.as_ref()
     }
 
     /// The factors, with rows in the order of the catalogue.
@@ -345,10 +356,7 @@ impl Recommender {
         min_rating: Option<f64>,
     ) -> Result<OwnTastes> {
         let implicit = self.is_implicit();
-        let outside = |value: &f32| {
-            let (value, usual) = (f64::from(*value), self.usual);
-            usual.is_some_and(|[low, high]| !(low..=high).contains(&value))
-        };
+        let outside = |value: &f32| (self.usual).is_some_and(|usual| is_outside(*value, usual));
         let liked = liked(row, min_rating, implicit, self.catalogue.len())?;
         let model = self.factors.fold_in(liked.user(0))?;
         let has_tastes = model.factor().iter().any(|v| v.abs() > 0.0);

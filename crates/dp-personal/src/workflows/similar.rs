@@ -43,7 +43,7 @@ pub struct SimilarItems {
 }
 
 /// The items most similar to the requested ones by cosine similarity of their taste factors. Items
-/// within their noise are left out, since their direction is random.
+/// within their noise, as far as it is known, are left out, since their direction is random.
 ///
 /// # Errors
 /// When the folder holds no certified model, or no item has such an id or title.
@@ -54,7 +54,7 @@ pub fn similar(args: &SimilarSettings) -> Result<SimilarItems> {
     dp_core::params::at_least_one("count", args.count)?;
     let model = Recommender::read(&args.model, None)?;
     let (factors, catalogue) = (model.factors(), model.catalogue());
-    let (wanted, counts) = (Wanted::default(), factors.counts());
+    let (wanted, counts) = (Wanted::default(), model.counts());
     let above = above_noise(factors, counts);
     let title = |item: usize| catalogue.title(item).map(str::to_owned);
     let near = |of: &SimilarItem| Similar {

@@ -234,7 +234,7 @@ impl Ledger {
         let chain = mend(&mut store, found.chain, &found.tail)?;
         Ok(Self {
             budget: found.budget,
-            created: found.header.since(),
+            created: found.header.created,
             data_set_id: found.header.data_set,
             schema_version: found.header.schema_version,
             chain,

@@ -21,7 +21,7 @@ use crate::ranking::{K, N_BUCKETS};
 use crate::settings::EvaluateSettings;
 use crate::workflows::input::hold_out_users;
 
-/// Lengths and ridges of the model without privacy, and the share of training records that choose
+/// Lengths, besides a longer one of the defaults, and ridges of the model without privacy, and the share of training records that choose
 /// among them.
 const LENGTHS: [usize; 4] = [2, 5, 17, 33];
 const RIDGES: [f64; 3] = [3.0, 10.0, 30.0];
@@ -354,16 +354,20 @@ impl Parts {
         loss: impl Fn(&FactorModel, [&Private<Interactions>; 2]) -> Result<f64>,
     ) -> Result<FactorModel> {
         let train = self.train.expose();
-        // records by user and item, so that no order in the file matters
         let part = |user: usize, item: u32, _: f32| {
             usize::from((user + item as usize).is_multiple_of(KEPT))
         };
         let parts = train.partition(2, part).map_err(dp_data::Error::from)?;
         let mut parts = parts.into_iter().map(Private::new);
+        let lengths: Vec<usize> = LENGTHS
+            .iter()
+            .copied()
+            .chain((als.dim > LENGTHS[3]).then_some(als.dim))
+            .collect();
         let (Some(known), Some(kept)) = (parts.next(), parts.next()) else {
             return Ok(als.fit(&self.train)?);
         };
-        let best = als.best_among(&LENGTHS, &RIDGES, &known, |model| {
+        let best = als.best_among(&lengths, &RIDGES, &known, |model| {
             loss(model, [&known, &kept])
         })?;
         Ok(best.fit(&self.train)?)

@@ -470,8 +470,8 @@ impl State {
         let horizon = self.pace.horizon();
         let last = night.checked_sub(horizon)?;
         Some(format!(
-            "users first seen on night {last} or before have used their budget for {horizon} nights and add nothing: only users who came later \
-             can add to the model, and without any it learns nothing new"
+            "users first seen on night {last} or before, if any, have used their budget for {horizon} nights and add nothing: only users who came \
+             later can add to the model, and without any it learns nothing new"
         ))
     }
 
@@ -1699,7 +1699,15 @@ pub fn status(args: &NightlyStatusSettings) -> Result<NightlyReport> {
         true => history(folder),
         false => Vec::new(),
     };
-    if !figures.is_empty() {
+    let internal: Result<Option<InternalRun>> = match args.show_internal {
+        true => read_run_file(&internal_folder_of(&folder.join(MODEL)), INTERNAL),
+        false => Ok(None),
+    };
+    let warnings = match internal {
+        Ok(internal) => internal.map_or_else(Vec::new, |internal| internal.aside.warnings),
+        Err(error) => vec![error.to_string()],
+    };
+    if !figures.is_empty() || !warnings.is_empty() {
         let noted = note_exploration(
             &state.ledger(folder),
             Some(&state.data_set),
@@ -1749,14 +1757,6 @@ pub fn status(args: &NightlyStatusSettings) -> Result<NightlyReport> {
         );
         facts.push(fact("errors", text));
     }
-    let internal: Result<Option<InternalRun>> = match args.show_internal {
-        true => read_run_file(&internal_folder_of(&folder.join(MODEL)), INTERNAL),
-        false => Ok(None),
-    };
-    let warnings = match internal {
-        Ok(internal) => internal.map_or_else(Vec::new, |internal| internal.aside.warnings),
-        Err(error) => vec![error.to_string()],
-    };
     for of in figures.iter().rev().take(SHOWN).rev() {
         let name = format!("night {}", of.night);
         let against = match (&of.baseline, of.baseline_value) {
