@@ -1291,7 +1291,8 @@ fn the_owner_is_told_of_ratings_outside_the_range_and_of_what_item_biases_alone_
 #[test]
 fn a_night_says_whose_horizon_has_passed() {
     let sandbox = begun();
-    let said = "users first seen on night 0 or before, if any, have used their budget for 30 nights";
+    let said =
+        "users first seen on night 0 or before, if any, have used their budget for 30 nights";
     let before = night(&sandbox, 0, "").exits(0).stdout;
     assert!(!before.contains("have used their budget"), "{before}");
     let told = night(&sandbox, 30, "").exits(0);
