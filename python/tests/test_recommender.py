@@ -626,7 +626,7 @@ def test_errors_say_what_to_do(tmp_path: Path, recommender: dp.PrivateRecommende
 
 
 def test_too_little_data_for_tastes_is_a_warning(recommender: dp.PrivateRecommender, ratings: Ratings) -> None:
-    with pytest.warns(dp.DpWarning, match=r"Too little data for taste factors.*`dim=3` would learn two") as warned:
+    with pytest.warns(dp.DpWarning, match=r"Too little data for taste factors.*`dim=3` learns two") as warned:
         recommender.set_params(epsilon=0.5).fit(ratings)
     assert warned[0].filename == __file__
     with warnings.catch_warnings():

@@ -132,7 +132,7 @@ pub(crate) fn read(
     let declared = columns
         .rating_col
         .as_deref()
-        .filter(|_| !feedback.needs_values());
+        .filter(|_| !feedback.needs_values() && source.file().is_some());
     if let Some(column) = declared.or(ratings.unread_rating_column()) {
         let looks = match declared {
             Some(_) => "is named by `rating_col`, and its values are not used",
