@@ -92,16 +92,24 @@ fn rows_without_users_are_of_the_only_user() {
     assert!((of_only[0] - of_only[1]).abs() > 3.0, "{of_only:?}");
 }
 
+/// The history as four rows of ann and two of bob, with this user column.
+fn of_ann_and_bob(column: &str) -> String {
+    let owners = [
+        ("1.5", "ann"),
+        ("-0.5", "bob"),
+        ("0.5", "ann"),
+        ("2.5", "ann"),
+    ];
+    let named = HISTORY.replace("target,", &format!("{column},target,"));
+    owners.iter().fold(named, |history, (target, owner)| {
+        history.replace(&format!("\n{target}"), &format!("\n{owner},{target}"))
+    })
+}
+
 #[test]
 fn rows_come_back_in_their_order_with_their_users() {
     let sandbox = with_model(&[]);
-    let history = HISTORY
-        .replace("target,", "user,target,")
-        .replace("\n1.5", "\nann,1.5");
-    let history = history
-        .replace("\n-0.5", "\nbob,-0.5")
-        .replace("\n0.5", "\nann,0.5");
-    sandbox.write("me.csv", history.replace("\n2.5", "\nann,2.5"));
+    sandbox.write("me.csv", of_ann_and_bob("user"));
     sandbox.write(
         "new.csv",
         "user,a,b,c,d,e,f\nbob,1,0,0,0,0,0\nann,1,0,0,0,0,0\nnobody,1,0,0,0,0,0\nbob,0,0,0,0,0,0\n",
@@ -131,13 +139,7 @@ fn users_are_told_apart_by_the_column_of_training() {
     sandbox.write("data.csv", rows);
     let named = words("--user-col Patient --force --epsilon 10 --no-split");
     personalize(&sandbox, &named).exits(0);
-    let history = HISTORY
-        .replace("target,", "Patient,target,")
-        .replace("\n1.5", "\nann,1.5");
-    let history = history
-        .replace("\n-0.5", "\nbob,-0.5")
-        .replace("\n0.5", "\nann,0.5");
-    sandbox.write("me.csv", history.replace("\n2.5", "\nann,2.5"));
+    sandbox.write("me.csv", of_ann_and_bob("Patient"));
     sandbox.write("new.csv", "a,b,c,d,e,f,Patient\n1,0,0,0,0,0,bob\n");
     let named = predict(&sandbox, &words("--rows new.csv --user-col Patient"));
     let unnamed = predict(&sandbox, &words("--rows new.csv")).exits(0);

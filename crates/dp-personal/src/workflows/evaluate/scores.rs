@@ -21,10 +21,11 @@ use crate::ranking::{K, N_BUCKETS};
 use crate::settings::EvaluateSettings;
 use crate::workflows::input::hold_out_users;
 
-/// Lengths, besides a longer one of the defaults, and ridges of the model without privacy, and the share of training records that choose
-/// among them.
+/// Lengths of the factors without privacy, besides a longer one of the defaults.
 const LENGTHS: [usize; 4] = [2, 5, 17, 33];
+/// Ridges without privacy.
 const RIDGES: [f64; 3] = [3.0, 10.0, 30.0];
+/// One in so many training records chooses among them.
 const KEPT: usize = 10;
 
 /// The metrics of one method: a number, or none if nothing is held out, under the name of each
@@ -359,11 +360,8 @@ impl Parts {
         };
         let parts = train.partition(2, part).map_err(dp_data::Error::from)?;
         let mut parts = parts.into_iter().map(Private::new);
-        let lengths: Vec<usize> = LENGTHS
-            .iter()
-            .copied()
-            .chain((als.dim > LENGTHS[3]).then_some(als.dim))
-            .collect();
+        let longer = Some(als.dim).filter(|dim| !LENGTHS.contains(dim));
+        let lengths: Vec<usize> = LENGTHS.into_iter().chain(longer).collect();
         let (Some(known), Some(kept)) = (parts.next(), parts.next()) else {
             return Ok(als.fit(&self.train)?);
         };
