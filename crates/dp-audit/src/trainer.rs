@@ -171,22 +171,19 @@ where
     T: Trainer<Data = UserSamples>,
     T::Error: std::error::Error + Send + Sync + 'static,
 {
-    /// A trainer on users' rows, at most `max_rows` of `n_features` numbers, calibrated to
-    /// `target`.
+    /// A trainer on users' rows in tables of the public shape of `samples`, calibrated to `target`.
     ///
     /// # Errors
     /// [`Error::Trainer`] if there is no such plan.
     pub fn on_samples(
         trainer: T,
-        (n_features, max_rows): (usize, usize),
+        samples: &UserSamples,
         target: ApproxDp,
         adjacency: Adjacency,
     ) -> Result<Self> {
-        let plan = trainer
-            .plan(n_features, target, adjacency)
-            .map_err(failed)?;
-        let samples =
-            move |table: &Interactions| samples_of(table, n_features, max_rows).map(Box::new);
+        let plan = trainer.plan(trainer.width(samples), target, adjacency);
+        let (plan, shape) = (plan.map_err(failed)?, samples.without_users());
+        let samples = move |table: &Interactions| samples_of(table, &shape).map(Box::new);
         Ok(Self::on(trainer, plan, samples))
     }
 }
@@ -433,16 +430,17 @@ fn fill_vector(
 }
 
 /// The same users with their rows; users without rows are kept.
-pub(crate) fn samples_of(
-    data: &Interactions,
-    n_features: usize,
-    max_rows: usize,
-) -> Result<UserSamples> {
-    let mut builder = UserSamplesBuilder::new(n_features, max_rows)?;
+pub(crate) fn samples_of(data: &Interactions, shape: &UserSamples) -> Result<UserSamples> {
+    let mut builder = UserSamplesBuilder::like(shape);
+    let n_features = shape.n_features();
     for (user, row) in (0..).zip(data.users()) {
         builder.push(user, &vec![f32::NAN; n_features], 0.0)?; // makes the user known even without rows
-        for (x, y) in SampleRows::of(row, n_features).iter() {
+        let rows = SampleRows::of(row, n_features);
+        for (x, y) in rows.iter() {
             builder.push(user, x, y)?;
+        }
+        if let Some([mean, deviation]) = rows.level().filter(|_| shape.has_levels()) {
+            builder.set_level(user, mean, deviation);
         }
     }
     Ok(builder.build().0)

@@ -16,6 +16,11 @@ use crate::{
 /// depend on the number under which the user was added, because numbers given in order of
 /// appearance shift when a user is removed.
 ///
+/// Rows are often centred at their user's means. [`UserSamplesBuilder::with_levels`] keeps what
+/// that removes: two more rows at the end whose features are all 0, which are not among the
+/// [rows](SampleRows::iter). Their labels are the mean of the user's labels and 1 plus their
+/// standard deviation ([`SampleRows::level`]).
+///
 /// `n_features` and `max_rows` are public; everything else is private.
 ///
 /// # Examples
@@ -37,6 +42,7 @@ pub struct UserSamples {
     table: Private<Interactions>,
     n_features: usize,
     max_rows: usize,
+    has_levels: bool,
 }
 
 impl UserSamples {
@@ -56,6 +62,19 @@ impl UserSamples {
     #[must_use]
     pub const fn max_rows(&self) -> usize {
         self.max_rows
+    }
+
+    /// Number of rows for which the table has room in each user's feature vector, those of levels
+    /// included. Public.
+    #[must_use]
+    pub const fn n_places(&self) -> usize {
+        self.max_rows + if self.has_levels { N_LEVEL_ROWS } else { 0 }
+    }
+
+    /// Whether the table has room for users' [levels](SampleRows::level). Public.
+    #[must_use]
+    pub const fn has_levels(&self) -> bool {
+        self.has_levels
     }
 
     /// Assigns each user to one of `n_parts` tables, as [`Interactions::deal`] does.
@@ -119,6 +138,17 @@ impl<'a> SampleRows<'a> {
         }
     }
 
+    /// Mean and standard deviation of the user's labels, as set by
+    /// [`UserSamplesBuilder::set_level`]; none if they were not set. In a table without levels the
+    /// answer means nothing.
+    #[must_use]
+    pub fn level(self) -> Option<[f32; 2]> {
+        let mut rows = self.cells.rchunks_exact(self.n_features + 1);
+        let deviation = *rows.next()?.last()?;
+        let mean = *rows.next()?.last()?;
+        (deviation >= 1.0).then_some([mean, deviation - 1.0])
+    }
+
     /// The usable rows. Rows whose features are all 0 carry no information and are skipped.
     pub fn iter(self) -> impl Iterator<Item = (&'a [f32], f32)> + Clone {
         let rows = self.cells.chunks_exact(self.n_features + 1);
@@ -162,6 +192,8 @@ pub struct UserSamplesBuilder {
     users: std::collections::BTreeMap<u32, Vec<f32>>,
     /// Ids set by [`set_id`](Self::set_id).
     ids: Vec<(u32, u128)>,
+    /// Set by [`set_level`](Self::set_level); none if the table has no levels.
+    levels: Option<Vec<(u32, [f32; 2])>>,
     dropped: DroppedRecords,
 }
 
@@ -179,8 +211,43 @@ impl UserSamplesBuilder {
             max_rows,
             users: std::collections::BTreeMap::new(),
             ids: Vec::new(),
+            levels: None,
             dropped: DroppedRecords::default(),
         })
+    }
+
+    /// An empty collection for samples of this public shape.
+    #[must_use]
+    pub fn like(samples: &UserSamples) -> Self {
+        Self {
+            n_features: samples.n_features,
+            max_rows: samples.max_rows,
+            users: std::collections::BTreeMap::new(),
+            ids: Vec::new(),
+            levels: samples.has_levels.then(Vec::new),
+            dropped: DroppedRecords::default(),
+        }
+    }
+
+    /// A table with room for users' levels.
+    #[must_use]
+    pub fn with_levels(mut self) -> Self {
+        self.levels = Some(Vec::new());
+        self
+    }
+
+    /// Sets mean and standard deviation of the labels of a user's rows, from before they were
+    /// centred; the last ones count. Values that are not finite and negative deviations are left
+    /// out, and so are all without [`with_levels`](Self::with_levels).
+    pub fn set_level(&mut self, user: u32, mean: f32, deviation: f32) {
+        self.users.entry(user).or_default();
+        if let Some(levels) = &mut self.levels
+            && mean.is_finite()
+            && deviation.is_finite()
+            && deviation >= 0.0
+        {
+            levels.push((user, [mean, deviation]));
+        }
     }
 
     /// Adds one row of a user. If the row is left out, the user still becomes known.
@@ -210,10 +277,23 @@ impl UserSamplesBuilder {
     #[must_use]
     pub fn build(self) -> (UserSamples, DroppedRecords) {
         let width = self.max_rows * (self.n_features + 1);
-        let mut table = InteractionsBuilder::new(1).with_feature_dim(width);
+        let n_more = if self.levels.is_some() {
+            N_LEVEL_ROWS
+        } else {
+            0
+        };
+        let wider = width + n_more * (self.n_features + 1);
+        let mut levels: std::collections::BTreeMap<_, _> =
+            self.levels.into_iter().flatten().collect();
+        let mut table = InteractionsBuilder::new(1).with_feature_dim(wider);
         for (user, mut cells) in self.users {
             cells.resize(width, 0.0);
             table.insert(user, 0, place(&cells));
+            cells.resize(wider, 0.0);
+            if let Some([mean, deviation]) = levels.remove(&user) {
+                cells[wider - self.n_features - 2] = mean;
+                cells[wider - 1] = 1.0 + deviation;
+            }
             table.insert_features(user, &cells);
         }
         for (user, id) in self.ids {
@@ -223,10 +303,14 @@ impl UserSamplesBuilder {
             table: Private::new(table.build().0),
             n_features: self.n_features,
             max_rows: self.max_rows,
+            has_levels: n_more > 0,
         };
         (samples, self.dropped)
     }
 }
+
+/// Rows at the end of a table with levels that hold them.
+const N_LEVEL_ROWS: usize = 2;
 
 /// Hashes a user's rows to a number spread over [0, 1).
 #[allow(
@@ -270,6 +354,34 @@ mod tests {
         assert_eq!(samples.rows(0).iter().count(), 0);
         let rows: Vec<_> = samples.rows(1).iter().map(|(x, _)| x[0]).collect();
         assert_eq!(rows, [0.0, 1.0]);
+    }
+
+    #[test]
+    fn levels_stay_beside_the_rows() {
+        let build = |levels: bool| {
+            let builder = UserSamplesBuilder::new(1, 2).unwrap();
+            let mut builder = if levels {
+                builder.with_levels()
+            } else {
+                builder
+            };
+            for (user, mean) in [(4, 0.5), (6, f32::NAN), (8, -0.25)] {
+                builder.push(user, &[1.0], 2.0).unwrap();
+                builder.set_level(user, mean, 0.25);
+            }
+            builder.build().0
+        };
+        let (with, without) = (build(true), build(false));
+        assert!(with.has_levels() && !without.has_levels());
+        let levels: Vec<_> = with.users().map(SampleRows::level).collect();
+        assert_eq!(levels, [Some([0.5, 0.25]), None, Some([-0.25, 0.25])]);
+        for user in 0..3 {
+            assert!(with.rows(user).iter().eq(without.rows(user).iter()));
+            assert_eq!(
+                with.rows(user).batch(1 << 20),
+                without.rows(user).batch(1 << 20)
+            );
+        }
     }
 
     #[test]

@@ -26,6 +26,7 @@ mod single_model;
 mod small;
 mod subspace;
 mod theory;
+mod user_prior;
 mod user_rows;
 mod weighed;
 
@@ -52,6 +53,7 @@ pub use residual::{
 pub use single_model::{SingleModel, SingleModelParams, SingleModelStatistics};
 pub use subspace::Subspace;
 pub use theory::UtilityRates;
+pub use user_prior::{LevelSums, PriorVotes, UserLevels, UserPrior};
 pub use weighed::{OwnLevel, SharedParts, WeighedFit};
 
 // Types from lower-level crates that a fit needs.

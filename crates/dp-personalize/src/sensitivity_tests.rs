@@ -11,10 +11,11 @@ use dp_mechanism::{
 use crate::embedding::{SspUser, StepUsers};
 use crate::init::{ProjectorSum, SamplePairs};
 use crate::residual::Public;
+use crate::user_prior::N_VOTES;
 use crate::{
-    ConvexLoss, DirectionMoments, DpGdEmbedding, Provenance, ResidualEnergy, ResidualStep, RowUse,
-    SingleModelParams, SingleModelStatistics, SspEmbedding, SspMatrix, SspRhs, Subspace,
-    SubspaceGradients, SymmetricNoise,
+    ConvexLoss, DirectionMoments, DpGdEmbedding, LevelSums, OwnLevel, PriorVotes, Provenance,
+    ResidualEnergy, ResidualStep, RowUse, SingleModelParams, SingleModelStatistics, SspEmbedding,
+    SspMatrix, SspRhs, Subspace, SubspaceGradients, SymmetricNoise, UserLevels, WeighedFit,
 };
 
 const DIM: usize = 3;
@@ -56,7 +57,7 @@ fn users() -> Vec<Vec<([f32; DIM], f32)>> {
 
 /// All users except `gone`.
 fn samples(gone: Option<usize>) -> UserSamples {
-    let mut builder = UserSamplesBuilder::new(DIM, ROWS).unwrap();
+    let mut builder = UserSamplesBuilder::new(DIM, ROWS).unwrap().with_levels();
     for (user, rows) in (0..).zip(users()) {
         if gone == Some(user as usize) {
             continue;
@@ -65,6 +66,16 @@ fn samples(gone: Option<usize>) -> UserSamples {
         for (x, y) in rows {
             builder.push(user, &x, y).unwrap();
         }
+        // the fourth user, who has no rows, has no level either
+        let levels = [
+            (1e38, 0.0),
+            (-0.6, 0.8),
+            (0.0, 1e38),
+            (f32::NAN, 0.0),
+            (1.0, 1.0),
+        ];
+        let (mean, deviation) = levels[user as usize % levels.len()];
+        builder.set_level(user, mean, deviation);
     }
     builder.build().0
 }
@@ -314,6 +325,30 @@ fn algorithm_3_and_the_single_model_move_by_one_bounded_share() {
         max_rows: ROWS,
     };
     check_vector(9, 2.0_f64.sqrt(), &single);
+}
+
+#[test]
+fn levels_and_votes_move_by_one_bounded_share() {
+    let sums = LevelSums { n_features: DIM };
+    check_vector(3, LevelSums::clip_norm(), &sums);
+    let axis = Subspace::spanned_by(DIM, 1, &[1.0, 0.5, 0.0], Provenance::NonPrivate).unwrap();
+    let levels = UserLevels {
+        mean: 0.2,
+        deviation: Some(0.4),
+    };
+    for (level, levels) in [
+        (OwnLevel::Free, Some(levels)),
+        (OwnLevel::Free, None),
+        (OwnLevel::Near, None),
+        (OwnLevel::None, None),
+    ] {
+        let votes = PriorVotes {
+            fit: WeighedFit::new(ConvexLoss::Squared, level).unwrap(),
+            subspace: &axis,
+            levels,
+        };
+        check_vector(N_VOTES, PriorVotes::clip_norm(), &votes);
+    }
 }
 
 #[test]

@@ -5,8 +5,8 @@ use dp_core::{ParamError, ShapeError, params};
 use dp_linalg::symmetric_eigen;
 use dp_mechanism::{Provenance, Round, Run};
 
-use crate::Result;
 use crate::small::{inner, norm};
+use crate::{Result, UserPrior};
 
 /// The shared representation: an orthonormal basis `U`, shape `(dim, rank)`. User `j`'s model is
 /// `theta_j = U v_j` with the user's own `v_j`.
@@ -31,10 +31,12 @@ pub struct Subspace {
     provenance: Provenance,
     #[serde(skip)]
     share_errors: Option<Vec<f64>>,
+    #[serde(skip)]
+    user_prior: Option<UserPrior>,
 }
 
-/// The same basis, bit for bit, of the same origin. Standard errors are not compared: a file and a
-/// round have none.
+/// The same basis, bit for bit, of the same origin. Standard errors and the users' prior are not
+/// compared: a round has neither.
 impl PartialEq for Subspace {
     fn eq(&self, other: &Self) -> bool {
         let of = |s: &Self| (s.dim, s.rank, s.provenance);
@@ -94,6 +96,7 @@ impl Subspace {
             basis,
             provenance,
             share_errors: None,
+            user_prior: None,
         })
     }
 
@@ -184,6 +187,7 @@ impl Subspace {
                 .collect(),
             provenance,
             share_errors: None,
+            user_prior: None,
         })
     }
 
@@ -263,6 +267,19 @@ impl Subspace {
     #[must_use]
     pub fn share_errors(&self) -> Option<&[f64]> {
         self.share_errors.as_deref()
+    }
+
+    /// The prior of users' own fits, if one was released with the subspace.
+    #[must_use]
+    pub const fn user_prior(&self) -> Option<&UserPrior> {
+        self.user_prior.as_ref()
+    }
+
+    /// The same subspace with this prior of users' own fits. It is not part of [`serde`]'s form.
+    #[must_use]
+    pub fn with_user_prior(mut self, prior: Option<UserPrior>) -> Self {
+        self.user_prior = prior;
+        self
     }
 
     pub(crate) fn with_share_errors(mut self, errors: Option<Vec<f64>>) -> Self {

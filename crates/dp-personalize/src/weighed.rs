@@ -7,22 +7,30 @@ use dp_linalg::{cholesky_in_place, cholesky_solve_in_place, symmetric_eigen};
 use crate::design::{read_rows, take_off_means};
 use crate::embedding::ConvexLoss;
 use crate::small::inner;
-use crate::{PersonalModel, Result, Subspace};
+use crate::user_prior::N_VOTES;
+use crate::{PersonalModel, Result, Subspace, UserLevels, UserPrior};
 
 /// Candidate prior variances of the own part's score at an average row, in units of the noise.
-const SIGNALS: [f64; 9] = [1e-2, 0.1, 1.0, 10.0, 1e2, 1e3, 1e4, 1e6, 1e8];
+pub(crate) const SIGNALS: [f64; N_STRENGTHS] = [1e-2, 0.1, 1.0, 10.0, 1e2, 1e3, 1e4, 1e6, 1e8];
+pub(crate) const N_STRENGTHS: usize = 9;
 /// The same for the logistic loss, in logits: for separable classes larger values would add no
 /// information.
 const LOGISTIC_SIGNALS: [f64; 7] = [1e-2, 0.1, 1.0, 10.0, 1e2, 1e3, 1e4];
 /// Candidate ratios of the prior standard deviation of coefficients within the subspace to that of
 /// coefficients outside.
 const TILTS: [f64; 3] = [3.0, 10.0, 30.0];
+/// Kinds of own part with a subspace: none, two that use nothing shared, within the subspace, near it.
+pub(crate) const N_SHAPES: usize = 4 + TILTS.len();
 /// Candidate weights on a shared model.
 const WEIGHTS: [f64; 2] = [0.5, 1.0];
 /// Prior variance of a level that is near the shared model's, in units of the noise.
 const LEVEL: f64 = 100.0;
 /// The same for the logistic loss, where 5 is a probability of .993.
 const LOGISTIC_LEVEL: f64 = 25.0;
+/// The place among own parts of the one that is within the subspace.
+const IN_SUBSPACE: usize = 2;
+/// Degrees of freedom of the prior of the variance of a user's labels, if the typical one is known.
+const VARIANCE_FREEDOM: f64 = 2.0;
 /// Number of rows that are used if there are more features than this.
 const MOST_ROWS: usize = 256;
 /// Directions with a smaller share of the largest squared singular value are considered rounding
@@ -37,7 +45,7 @@ const NEWTON_STEPS: usize = 100;
 pub enum OwnLevel {
     /// There is none: scores depend on the features only.
     None,
-    /// All levels are equally likely.
+    /// All levels are equally likely, unless it is known [where they lie](SharedParts::prior).
     Free,
     /// Near that of the shared model, and near 0 without one.
     Near,
@@ -51,6 +59,9 @@ pub struct SharedParts<'a> {
     /// Coefficients of whole models, such as the rounds of one run; the last is used unchanged if
     /// there are no rows to weight fits by.
     pub models: &'a [&'a [f64]],
+    /// Weights of the fits, and where levels lie, learned from all users: for the squared loss, with
+    /// a subspace and without shared models.
+    pub prior: Option<&'a UserPrior>,
 }
 
 /// A user's personal model: the mean of many fits, each weighted by the marginal likelihood of the
@@ -140,6 +151,11 @@ impl WeighedFit {
         }
         PersonalModel::of_coefficients(vec![0.0; own.dim])
     }
+
+    /// The user's votes on the prior, in three vectors one after the other; none if the rows say nothing.
+    pub(crate) fn votes(&self, shared: &SharedParts<'_>, rows: SampleRows<'_>) -> Option<Vec<f64>> {
+        OwnRows::read(rows, shared, *self).votes(shared)
+    }
 }
 
 /// The rows of a user, centred if there is a level.
@@ -152,6 +168,8 @@ struct OwnRows {
     means: Vec<f64>,
     /// Scores of the shared models at every row.
     scores: Vec<Vec<f64>>,
+    /// What was learned from all users, if it applies.
+    prior: Option<UserPrior>,
 }
 
 /// Coefficients `T v` of an own part, with one coordinate for each direction of the rows.
@@ -166,6 +184,23 @@ struct Shape {
     back: Vec<f64>,
     /// Mean squared norm of a row.
     length: f64,
+    /// The share of what features can explain that lies in the directions of the rows.
+    seen: f64,
+}
+
+impl Shape {
+    /// Sum of the squared norms of the rows.
+    fn trace(&self) -> f64 {
+        self.sizes.iter().map(|size| size * size).sum()
+    }
+}
+
+/// What the level adds to a likelihood, and its value at the mean row.
+struct LevelPart {
+    quadratic: f64,
+    log: f64,
+    freedom: f64,
+    level: f64,
 }
 
 /// One model for the user's rows.
@@ -177,6 +212,15 @@ struct Candidate {
     own: Option<(usize, Vec<f64>)>,
     /// The level at the mean row.
     level: f64,
+    /// Indices of strength and share of levels.
+    place: (usize, usize),
+}
+
+impl Candidate {
+    /// The kind of own part: none first, then the shapes.
+    fn kind(&self) -> usize {
+        self.own.as_ref().map_or(0, |(shape, _)| shape + 1)
+    }
 }
 
 impl OwnRows {
@@ -205,6 +249,8 @@ impl OwnRows {
             OwnLevel::None => vec![0.0; dim],
             _ => take_off_means(&mut x, dim.max(1)),
         };
+        let has_prior =
+            of.loss == ConvexLoss::Squared && shared.models.is_empty() && shared.subspace.is_some();
         Self {
             of,
             dim,
@@ -212,16 +258,23 @@ impl OwnRows {
             y,
             means,
             scores,
+            prior: shared.prior.filter(|_| has_prior).cloned(),
         }
+    }
+
+    /// Where users' levels lie, if it is known and this one is free.
+    fn level(&self) -> Option<UserLevels> {
+        let prior = self.prior.as_ref()?;
+        prior.levels().filter(|_| self.of.level == OwnLevel::Free)
     }
 
     fn rows(&self) -> impl Iterator<Item = &[f64]> {
         self.x.chunks_exact(self.dim.max(1))
     }
 
-    /// The mean of all candidates; none if there are none.
-    fn weighed(&self, shared: &SharedParts<'_>) -> Option<PersonalModel> {
-        let free = usize::from(self.of.level == OwnLevel::Free);
+    /// All kinds of own part, and all candidates; none if the rows cannot tell them apart.
+    fn candidates(&self, shared: &SharedParts<'_>) -> Option<(Vec<Shape>, Vec<Candidate>)> {
+        let free = usize::from(self.of.level == OwnLevel::Free && self.level().is_none());
         if self.y.len() <= free {
             return None;
         }
@@ -237,7 +290,62 @@ impl OwnRows {
             }
         }
         candidates.retain(|of| of.log_likelihood.is_finite());
+        Some((shapes, candidates))
+    }
+
+    /// The mean of all candidates; none if there are none.
+    fn weighed(&self, shared: &SharedParts<'_>) -> Option<PersonalModel> {
+        let (shapes, candidates) = self.candidates(shared)?;
         self.mean_of(shared, &shapes, &candidates)
+    }
+
+    /// Sums of the weights over candidates with the same kind, with the same strength and with the
+    /// same share of levels.
+    fn votes(&self, shared: &SharedParts<'_>) -> Option<Vec<f64>> {
+        let (shapes, candidates) = self.candidates(shared)?;
+        let mut votes = vec![0.0; N_VOTES];
+        for (of, weight) in candidates.iter().zip(self.weights(&shapes, &candidates)?) {
+            let (strength, correlation) = of.place;
+            votes[of.kind()] += weight;
+            if of.own.is_some() {
+                votes[N_SHAPES + strength] += weight;
+            }
+            if self.level().is_some() {
+                votes[N_SHAPES + N_STRENGTHS + correlation] += weight;
+            }
+        }
+        let length = |at: usize| shapes.get(at).map_or(0.0, Shape::trace);
+        votes[N_VOTES - 1] = (length(IN_SUBSPACE) / length(0)).min(1.0);
+        votes.iter().all(|vote| vote.is_finite()).then_some(votes)
+    }
+
+    /// Weights by prior and likelihood, with a sum of 1.
+    fn weights(&self, shapes: &[Shape], candidates: &[Candidate]) -> Option<Vec<f64>> {
+        let is_shared = |of: &Candidate| {
+            let own = of.own.as_ref();
+            of.base.is_some() || own.is_some_and(|(shape, _)| shapes[*shape].uses_shared)
+        };
+        let n_shared = candidates.iter().filter(|of| is_shared(of)).count();
+        let n_own = candidates.len() - n_shared;
+        let log = |of: &Candidate| {
+            let prior = match &self.prior {
+                Some(prior) => {
+                    let (strength, correlation) = of.place;
+                    let of_own = of.own.as_ref().map_or(1.0, |_| prior.strengths()[strength]);
+                    let of_level = self
+                        .level()
+                        .map_or(1.0, |_| prior.correlations()[correlation]);
+                    (prior.kinds()[of.kind()] * of_own * of_level).ln()
+                }
+                None => -((if is_shared(of) { n_shared } else { n_own }) as f64).ln(),
+            };
+            of.log_likelihood + prior
+        };
+        let logs: Vec<f64> = candidates.iter().map(log).collect();
+        let best = logs.iter().copied().max_by(f64::total_cmp)?;
+        let weights: Vec<f64> = logs.iter().map(|log| (log - best).exp()).collect();
+        let total: f64 = weights.iter().sum();
+        Some(weights.into_iter().map(|weight| weight / total).collect())
     }
 
     /// Their mean, weighted by prior and likelihood.
@@ -247,23 +355,10 @@ impl OwnRows {
         shapes: &[Shape],
         candidates: &[Candidate],
     ) -> Option<PersonalModel> {
-        let is_shared = |of: &Candidate| {
-            let own = of.own.as_ref();
-            of.base.is_some() || own.is_some_and(|(shape, _)| shapes[*shape].uses_shared)
-        };
-        let n_shared = candidates.iter().filter(|of| is_shared(of)).count();
-        let n_own = candidates.len() - n_shared;
-        let log = |of: &Candidate| {
-            let n = if is_shared(of) { n_shared } else { n_own };
-            of.log_likelihood - (n as f64).ln()
-        };
-        let best = candidates.iter().map(log).max_by(f64::total_cmp)?;
-        let weights: Vec<f64> = candidates.iter().map(|of| (log(of) - best).exp()).collect();
-        let total: f64 = weights.iter().sum();
+        let weights = self.weights(shapes, candidates)?;
         let mut inside: Vec<_> = shapes.iter().map(|of| vec![0.0; of.n_directions]).collect();
         let (mut coefficients, mut level) = (vec![0.0; self.dim], 0.0);
         for (of, weight) in candidates.iter().zip(weights) {
-            let weight = weight / total;
             level += weight * of.level;
             if let Some((model, c)) = of.base {
                 let w = coefficients.iter_mut().zip(shared.models[model]);
@@ -289,6 +384,10 @@ impl OwnRows {
         let last = shared.models.last();
         let coefficients = last.map_or_else(|| vec![0.0; self.dim], |w| w.to_vec());
         let model = PersonalModel::of_coefficients(coefficients);
+        if let Some(prior) = self.prior.as_ref().filter(|_| self.level().is_some()) {
+            let mean = self.y.iter().sum::<f64>() / self.y.len().max(1) as f64;
+            return model.at_level(prior.shrunk(mean, self.y.len()));
+        }
         if self.of.level != OwnLevel::Free || self.y.is_empty() {
             return model;
         }
@@ -317,7 +416,10 @@ impl OwnRows {
             })
             .collect();
         let scaled = |x: &mut [f64]| x.iter_mut().zip(&scales).for_each(|(x, s)| *x *= s);
-        let mut shapes = vec![self.shape(false, &|_| ()), self.shape(false, &scaled)];
+        let mut shapes = vec![
+            self.shape(false, (d as f64, None), &|_| ()),
+            self.shape(false, (d as f64, None), &scaled),
+        ];
         if let Some(subspace) = subspace {
             let rank = subspace.rank();
             // (a I + b U U^T) x
@@ -330,15 +432,35 @@ impl OwnRows {
                     *x = a * *x + b * inner(&inside, u);
                 }
             };
-            shapes.push(self.shape(true, &|x| pulled(x, 0.0, 1.0)));
-            let tilted = |r: f64| self.shape(true, &|x| pulled(x, 1.0, r - 1.0));
+            let (inside, outside) = (rank as f64, (d - rank) as f64);
+            let length = squares.iter().sum::<f64>() / m;
+            let even = inside / d as f64;
+            let share = self
+                .prior
+                .as_ref()
+                .and_then(UserPrior::share)
+                .unwrap_or(even);
+            let usual = |r: f64, s: f64| Some((r * r * share + s * s * (1.0 - share)) * length);
+            let within = (inside, usual(1.0, 0.0));
+            shapes.push(self.shape(true, within, &|x| pulled(x, 0.0, 1.0)));
+            let tilted = |r: f64| {
+                let trace = inside * r * r + outside;
+                let n = trace * trace / (inside * r.powi(4) + outside);
+                self.shape(true, (n, usual(r, 1.0)), &|x| pulled(x, 1.0, r - 1.0))
+            };
             shapes.extend(TILTS.map(tilted));
         }
         shapes
     }
 
-    /// The rows transformed by a symmetric `T`.
-    fn shape(&self, uses_shared: bool, through: &dyn Fn(&mut [f64])) -> Shape {
+    /// The rows transformed by a symmetric `T` with `n_free` directions, `(tr T^2)^2 / tr T^4`. Where few rows may happen to be alike in
+    /// what `T` keeps, `usual` is the length of rows of the same total length without a preferred direction; it counts as much as one row.
+    fn shape(
+        &self,
+        uses_shared: bool,
+        (n_free, usual): (f64, Option<f64>),
+        through: &dyn Fn(&mut [f64]),
+    ) -> Shape {
         let (m, d) = (self.y.len(), self.dim);
         let mut a = self.x.clone();
         a.chunks_exact_mut(d.max(1)).for_each(through);
@@ -361,13 +483,15 @@ impl OwnRows {
             }
         }
         let trace: f64 = products.iter().step_by(n + 1).sum();
+        let own = trace / m as f64;
         let mut shape = Shape {
             uses_shared,
             n_directions: 0,
             sizes: Vec::new(),
             columns: Vec::new(),
             back: Vec::new(),
-            length: trace / m as f64,
+            length: usual.map_or(own, |usual| own + usual / m as f64),
+            seen: 0.0,
         };
         let eigen = match symmetric_eigen(&products, n) {
             Ok(eigen) if trace.is_normal() => eigen,
@@ -394,6 +518,7 @@ impl OwnRows {
             shape.sizes.push(size);
             shape.n_directions += 1;
         }
+        shape.seen = (shape.n_directions as f64 / n_free).min(1.0);
         shape
     }
 
@@ -413,57 +538,109 @@ impl OwnRows {
         // labels have single precision
         let floor = NEGLIGIBLE * inner(&self.y, &self.y) + f64::MIN_POSITIVE;
         let as_it_is = -0.5 * m * (inner(&left, &left) + floor).ln();
-        let (mut level, mut quadratic, mut log, mut freedom) = (0.0, floor, 0.0, m);
-        if self.of.level != OwnLevel::None {
-            level = take_off_means(&mut left, 1)[0];
-        }
-        match self.of.level {
-            OwnLevel::None => (),
-            OwnLevel::Free => freedom -= 1.0,
-            OwnLevel::Near => {
-                let shrunk = 1.0 + LEVEL * m;
-                quadratic += m * level * level / shrunk;
-                log = -0.5 * shrunk.ln();
-                level *= LEVEL * m / shrunk;
-            }
-        }
-        quadratic += inner(&left, &left);
-        let mut push = |log_likelihood, own, level| {
+        let mean = match self.of.level {
+            OwnLevel::None => 0.0,
+            _ => take_off_means(&mut left, 1)[0],
+        };
+        let apart = floor + inner(&left, &left);
+        let mut push = |log_likelihood, own, level, place| {
             out.push(Candidate {
                 log_likelihood,
                 base,
                 own,
                 level,
+                place,
             });
         };
         if self.of.level == OwnLevel::Near && base.is_some() {
-            push(as_it_is, None, 0.0);
+            push(as_it_is, None, 0.0, (0, 0));
         }
-        if !quadratic.is_finite() {
+        if !(apart + mean * mean).is_finite() {
             return; // a shared model that overflows
         }
-        push(log - 0.5 * freedom * quadratic.ln(), None, level);
+        for (at, of) in self.levels_of(mean, 0.0, 0.0).into_iter().enumerate() {
+            let log = of.log - 0.5 * of.freedom * (apart + of.quadratic).ln();
+            push(log, None, of.level, (0, at));
+        }
         for (at, shape) in shapes.iter().enumerate().filter(|of| of.1.n_directions > 0) {
             let columns = shape.columns.chunks_exact(self.y.len()).zip(&shape.sizes);
             let pulls: Vec<f64> = columns.map(|(c, size)| inner(c, &left) / size).collect();
-            for signal in SIGNALS {
+            for (strength, signal) in SIGNALS.into_iter().enumerate() {
                 let ridge = shape.length / signal;
-                let (mut explained, mut logs) = (0.0, 0.0);
+                let (mut explained, mut logs, mut known) = (0.0, 0.0, 0.0);
                 let directions = shape.sizes.iter().zip(&pulls);
                 let own = directions.map(|(size, pull)| {
                     let square = size * size;
-                    explained += pull * pull * square / (square + ridge);
+                    let kept = square / (square + ridge);
+                    explained += pull * pull * kept;
                     logs += (square / ridge).ln_1p();
+                    known += kept * square;
                     pull * size / (square + ridge)
                 });
-                let own = own.collect();
-                let quadratic = if explained < quadratic {
-                    (quadratic - explained).max(floor)
-                } else {
-                    floor
+                let own: Vec<f64> = own.collect();
+                let known = shape.seen * known / shape.trace();
+                for (which, of) in self.levels_of(mean, signal, known).into_iter().enumerate() {
+                    let quadratic = apart + of.quadratic;
+                    let quadratic = if explained < quadratic {
+                        (quadratic - explained).max(floor)
+                    } else {
+                        floor
+                    };
+                    let log = of.log - 0.5 * logs - 0.5 * of.freedom * quadratic.ln();
+                    push(log, Some((at, own.clone())), of.level, (strength, which));
+                }
+            }
+        }
+    }
+
+    /// The levels that are possible at the mean row, given the mean of the labels and an own part that explains `signal` noise variances of
+    /// a score, of which the rows determine the share `known`.
+    ///
+    /// With a prior `N(mu, tau^2)` of levels at average features, in noise variances:
+    ///
+    /// ```text
+    /// mean of m labels ~ N(mu, A + B),  A = tau^2,  B = (1 + s (1 - known)) / m
+    /// ```
+    ///
+    /// since the mean row of the user is not average, by a score of which nothing is known but the variance. `tau^2` is in units of the
+    /// variance of the user's labels, which is `1 + s`.
+    fn levels_of(&self, mean: f64, signal: f64, known: f64) -> Vec<LevelPart> {
+        let m = self.y.len() as f64;
+        let near = |centre: f64, between: f64, within: f64| {
+            let variance = m * (between + within);
+            let off = mean - centre;
+            LevelPart {
+                quadratic: m * off * off / variance,
+                log: -0.5 * variance.ln(),
+                freedom: m,
+                level: centre + off * between / (between + within),
+            }
+        };
+        let flat = |level: f64, freedom: f64| LevelPart {
+            quadratic: 0.0,
+            log: 0.0,
+            freedom,
+            level,
+        };
+        match (self.of.level, self.level()) {
+            (OwnLevel::None, _) => vec![flat(0.0, m)],
+            (OwnLevel::Near, _) => vec![near(0.0, LEVEL, 1.0 / m)],
+            (OwnLevel::Free, None) => vec![flat(mean, m - 1.0)],
+            (OwnLevel::Free, Some(levels)) => {
+                let within = signal.mul_add(1.0 - known.min(1.0), 1.0) / m;
+                let usual = levels
+                    .deviation
+                    .map(|s| VARIANCE_FREEDOM * s * s / (1.0 + signal));
+                let of = |ratio| {
+                    let mut of = near(levels.mean, ratio * (1.0 + signal), within);
+                    if let Some(usual) = usual {
+                        of.quadratic += usual;
+                        of.log += 0.5 * VARIANCE_FREEDOM * usual.ln();
+                        of.freedom += VARIANCE_FREEDOM;
+                    }
+                    of
                 };
-                let likelihood = log - 0.5 * logs - 0.5 * freedom * quadratic.ln();
-                push(likelihood, Some((at, own)), level);
+                UserPrior::ratios().map(of).collect()
             }
         }
     }
@@ -499,6 +676,7 @@ impl OwnRows {
                     own.truncate(n);
                     (at, own)
                 }),
+                place: (0, 0),
             });
         };
         if base.is_some() && has_level {
@@ -715,6 +893,116 @@ mod tests {
         }
     }
 
+    /// The same with a prior of levels and of the variance of labels, of which the rows tell what the directions of the own part leave:
+    /// covariance `I + A A^T / l + (t + s (1 - known) / m) 1 1^T`, with two more degrees of freedom.
+    #[test]
+    fn likelihoods_with_known_levels_are_those_of_the_gaussian_prior() {
+        let data = samples(&made(1, 5, &[2.0, -1.0, 0.3], 0.5));
+        let plane = Subspace::spanned_by(3, 1, &[1.0, 0.4, 0.2], Provenance::NonPrivate).unwrap();
+        let levels = UserLevels {
+            mean: 1.0,
+            deviation: Some(0.7),
+        };
+        let prior = UserPrior::even(Some(levels));
+        let shared = SharedParts {
+            subspace: Some(&plane),
+            prior: Some(&prior),
+            models: &[],
+        };
+        let own = own_rows(&data, ConvexLoss::Squared, OwnLevel::Free, &shared);
+        let shapes = own.shapes(Some(&plane));
+        let mut found = Vec::new();
+        own.squared(None, &shapes, &mut found);
+        let ratios: Vec<f64> = UserPrior::ratios().collect();
+        assert_eq!(found.len(), (1 + 6 * SIGNALS.len()) * ratios.len());
+        let n = 5;
+        for of in &found {
+            let (strength, correlation) = of.place;
+            let mut signal = 0.0;
+            let mut kernel = vec![0.0; n * n];
+            kernel.iter_mut().step_by(n + 1).for_each(|k| *k += 1.0);
+            let mut left = 1.0;
+            if let Some((at, _)) = of.own {
+                let shape = &shapes[at];
+                signal = SIGNALS[strength];
+                let ridge = shape.length / signal;
+                for column in shape.columns.chunks_exact(n) {
+                    for (i, line) in kernel.chunks_exact_mut(n).enumerate() {
+                        let line = line.iter_mut().zip(column);
+                        line.for_each(|(k, c)| *k += column[i] * c / ridge);
+                    }
+                }
+                let squares = shape.sizes.iter().map(|size| size * size);
+                let kept: f64 = squares.map(|q| q * q / (q + ridge)).sum();
+                left = 1.0 - shape.seen * kept / shape.trace();
+            }
+            let between = ratios[correlation] * (1.0 + signal);
+            let within = signal * left / n as f64;
+            kernel.iter_mut().for_each(|k| *k += between + within);
+            let off: Vec<f64> = own.y.iter().map(|y| y - levels.mean).collect();
+            let (log, dual) = determinant_and_solution(&kernel, &off);
+            let usual = VARIANCE_FREEDOM * 0.49 / (1.0 + signal);
+            let quadratic = inner(&dual, &off) + usual;
+            let freedom = n as f64 + VARIANCE_FREEDOM;
+            let expected =
+                -0.5 * log - 0.5 * freedom * quadratic.ln() + 0.5 * VARIANCE_FREEDOM * usual.ln();
+            // rounding of the dense matrix grows with its condition number
+            let rounding = 1e-14 * (between * n as f64 + signal) + 1e-9;
+            let off_by = (of.log_likelihood - expected).abs();
+            assert!(
+                off_by < 1e2 * rounding,
+                "{expected} {off_by} {signal} {between}"
+            );
+            let level = levels.mean + between * dual.iter().sum::<f64>();
+            assert!((of.level - level).abs() < 1e2 * rounding * (1.0 + between));
+        }
+    }
+
+    /// Users of whom nothing but the mean of the labels is known, and users with many rows.
+    #[test]
+    fn levels_of_users_with_few_rows_are_near_those_of_others() {
+        let plane = Subspace::spanned_by(3, 1, &[1.0, 0.4, 0.2], Provenance::NonPrivate).unwrap();
+        let level = |mean: f64, n: usize| {
+            let levels = UserLevels {
+                mean,
+                deviation: Some(1.0),
+            };
+            let prior = UserPrior::even(Some(levels));
+            let shared = SharedParts {
+                subspace: Some(&plane),
+                prior: Some(&prior),
+                models: &[],
+            };
+            let fit = WeighedFit::new(ConvexLoss::Squared, OwnLevel::Free).unwrap();
+            // labels are 3 and noise
+            let data = samples(&made(7, n, &[0.0, 0.0, 0.0], 1.0));
+            fit.fit(&shared, data.rows(0)).predict(&[0.0; 3])
+        };
+        assert!((level(2.0, 200) - 3.0).abs() < 0.3);
+        let few = [level(2.0, 1), level(2.0, 3)];
+        assert!(
+            few.iter().all(|level| (2.0..3.6).contains(level)),
+            "{few:?}"
+        );
+        // far from all others, a user is believed
+        assert!(level(-40.0, 3) > 1.0);
+        let prior = UserPrior::even(Some(UserLevels {
+            mean: 2.0,
+            deviation: None,
+        }));
+        assert!((prior.shrunk(7.0, 0) - 2.0).abs() < 1e-12);
+        // the mean of c n / (1 - c + c n)
+        let shares = [0.05, 0.2, 0.5, 0.8, 0.95, 0.9999];
+        let share = |n: f64| {
+            shares
+                .iter()
+                .map(|c| n * c / (1.0 - c + n * c))
+                .sum::<f64>()
+                / 6.0
+        };
+        assert!((prior.shrunk(7.0, 3) - (2.0 + 5.0 * share(3.0))).abs() < 1e-9);
+    }
+
     /// Computed through rows and through features, all shapes reproduce the rows that they were
     /// computed from.
     #[test]
@@ -798,12 +1086,14 @@ mod tests {
                 of(&SharedParts {
                     subspace: None,
                     models: &[w],
+                    ..SharedParts::default()
                 })
             };
             let subspace = |w: &[f64]| {
                 of(&SharedParts {
                     subspace: Some(&line(w)),
                     models: &[],
+                    ..SharedParts::default()
                 })
             };
             alone += of(&SharedParts::default());
@@ -828,6 +1118,7 @@ mod tests {
         let shared = SharedParts {
             subspace: None,
             models: &w,
+            ..SharedParts::default()
         };
         for loss in [ConvexLoss::Squared, ConvexLoss::Logistic] {
             for level in [OwnLevel::None, OwnLevel::Free, OwnLevel::Near] {
@@ -867,6 +1158,7 @@ mod tests {
                 let shared = SharedParts {
                     subspace: None,
                     models: &models,
+                    ..SharedParts::default()
                 };
                 let model = fit.fit(&shared, data.rows(0));
                 let pairs = model.coefficients().iter().zip(alone.coefficients());

@@ -1,5 +1,5 @@
 use dp_accounting::Plan;
-use dp_core::{Interactions, UserSamples, params};
+use dp_core::{Interactions, UserSamples, UserSamplesBuilder, params};
 use dp_fedsgd::{
     BatchReduction, Client, ClientPolicy, ClientRecord, ClipSchedule, HeldBatches, LocalTraining,
     Participation, PersonalizedObjective, PpSgd, PpSgdModel, PpSgdTrainer, RoundMessage,
@@ -81,7 +81,8 @@ impl<'a, O: PersonalizedObjective> AuditedTrainer<PpSgdTrainer<'a, O>, PpSgdOrac
             batch_size,
         };
         let trainer = AuditedTrainer::on(fit.with(objective), plan, move |table| {
-            let samples = samples_of(table, n_features, max_rows)?;
+            let shape = UserSamplesBuilder::new(n_features, max_rows)?.build().0;
+            let samples = samples_of(table, &shape)?;
             let batches = HeldBatches::owning(samples, batch_size).map_err(failed)?;
             Ok(Box::new(batches) as Box<dyn UserBatches + 'a>)
         });
@@ -206,7 +207,11 @@ impl<'a, O: PersonalizedObjective> PpSgdOracle<'a, O> {
 
     /// What each user of a table contributes in each round in which all users take part.
     fn answers_of_all(&self, run: &SgdRun, table: &Interactions) -> Result<Vec<Vec<Entries>>> {
-        let samples = samples_of(table, self.objective.n_features(), self.max_rows)?;
+        let n_features = self.objective.n_features();
+        let shape = UserSamplesBuilder::new(n_features, self.max_rows)?
+            .build()
+            .0;
+        let samples = samples_of(table, &shape)?;
         let batches = HeldBatches::new(&samples, self.batch_size).map_err(failed)?;
         let users = 0..table.n_users();
         users

@@ -140,14 +140,19 @@ fn audited(trainer: &impl AuditedRun, canaries: &Canaries, n_runs: usize) -> Run
     audit_run(trainer, canaries, &runs, NoiseSource::operating_system).unwrap()
 }
 
+/// Samples without users, of the shape of an audit.
+fn nobody(dim: usize) -> UserSamples {
+    UserSamplesBuilder::new(dim, MAX_ROWS).unwrap().build().0
+}
+
 fn alt_min(settings: AltMinParams, dim: usize, adjacency: Adjacency) -> AuditedTrainer<AltMin> {
-    let (fit, shape) = (settings.check().unwrap(), (dim, MAX_ROWS));
-    AuditedTrainer::on_samples(fit, shape, target(4.0), adjacency).unwrap()
+    let (fit, shape) = (settings.check().unwrap(), nobody(dim));
+    AuditedTrainer::on_samples(fit, &shape, target(4.0), adjacency).unwrap()
 }
 
 fn residual(dim: usize, adjacency: Adjacency) -> AuditedTrainer<ResidualAltMin> {
-    let (fit, shape) = (refinement().check().unwrap(), (dim, MAX_ROWS));
-    AuditedTrainer::on_samples(fit, shape, target(4.0), adjacency).unwrap()
+    let (fit, shape) = (refinement().check().unwrap(), nobody(dim));
+    AuditedTrainer::on_samples(fit, &shape, target(4.0), adjacency).unwrap()
 }
 
 /// Canaries use at least 0.98 of the claim under add/remove, and the releases have the charged
@@ -326,8 +331,8 @@ fn no_user_moves_the_first_release_of_refinement_further_than_paid_for() {
             ..refinement()
         };
         let fit = params.check().unwrap();
-        let (shape, adjacency) = ((DIM, MAX_ROWS), Adjacency::AddRemoveUser);
-        let trainer = AuditedTrainer::on_samples(fit, shape, target(4.0), adjacency).unwrap();
+        let (shape, adjacency) = (nobody(DIM), Adjacency::AddRemoveUser);
+        let trainer = AuditedTrainer::on_samples(fit, &shape, target(4.0), adjacency).unwrap();
         let audit = audit_sensitivity(data.table().expose(), &everybody, |data, noise| {
             Ok(trainer.train(data, one.table().expose(), noise)?.remove(0))
         })

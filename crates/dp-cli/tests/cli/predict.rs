@@ -219,7 +219,7 @@ fn models_and_rows_that_cannot_be_used_are_refused() {
     }
     let text = String::from_utf8_lossy(&whole).into_owned();
     for (from, to) in [
-        (r#"schema_version\":2"#, r#"schema_version\":7"#),
+        (r#"schema_version\":3"#, r#"schema_version\":7"#),
         (r#"rank\":1"#, r#"rank\":2"#),
         (r#"sparse\":0"#, r#"sparse\":7"#),
     ] {
@@ -252,9 +252,44 @@ fn users_weigh_unless_penalties_are_given_and_older_readers_are_told() {
         String::from_utf8_lossy(&bytes).into_owned()
     };
     let weighed = header(&[]);
-    assert!(weighed.contains(r#"schema_version\":2"#) && weighed.contains(r#"l2_penalties\":[]"#));
+    assert!(weighed.contains(r#"schema_version\":3"#) && weighed.contains(r#"l2_penalties\":[]"#));
     let given = header(&["--l2-penalty", "0.1,1"]);
     assert!(
         given.contains(r#"schema_version\":1"#) && given.contains(r#"l2_penalties\":[0.1,1.0]"#)
     );
+}
+
+/// With a range of the target, users' levels are released: who has no rows gets their mean, and who has one is near it.
+#[test]
+fn users_with_no_row_or_one_are_near_the_mean_of_users() {
+    let sandbox = Sandbox::new();
+    let mut data = "user,a,b,target\n".to_owned();
+    for user in 0..400_u32 {
+        for row in 0..6_u32 {
+            let at = |k: u32| f64::from((user * 7 + row * k + k * k) % 19) / 9.0 - 1.0;
+            let target = 70.0 + f64::from(user % 5) + 3.0 * at(3) + 8.0 * at(11);
+            data += &format!("u{user},{},{},{target}\n", at(3), at(5));
+        }
+    }
+    sandbox.write("data.csv", data);
+    let line = "personalize data.csv --rank 1 --epsilon 5 --delta 1e-6 --no-ledger --no-split --target-range 0,100";
+    sandbox.dp(&words(line)).exits(0);
+    sandbox.write("me.csv", "user,a,b,target\nann,0,0,95\n");
+    sandbox.write("new.csv", "user,a,b\nann,0,0\nnobody,0,0\n");
+    let line = "predict --model dp-model --history me.csv --rows new.csv";
+    let answer = sandbox.dp(&words(line)).exits(0).stdout;
+    let answers: Vec<f64> = answer
+        .lines()
+        .skip(1)
+        .map(|line| line.rsplit(',').next().unwrap().parse().unwrap())
+        .collect();
+    // the mean is 72; its noise has a standard deviation of about one percent of the half range
+    assert!((answers[1] - 72.0).abs() < 5.0, "{answers:?}");
+    // most of the variance is within users, so one row moves the level by less than half
+    assert!(answers[0] > answers[1] && answers[0] < 84.0, "{answers:?}");
+    let report = sandbox.text("dp-model/report.md");
+    for title in ["What features explain", "How levels differ"] {
+        assert!(report.contains(title), "{report}");
+    }
+    sandbox.dp(&words("verify dp-model")).exits(0);
 }

@@ -64,10 +64,9 @@ fn targets_that_protect_hardly_anybody_are_told_on_the_screen_and_in_the_report(
         ))
         .exits(0);
     assert!(!run.stderr.contains("warning"), "{}", run.stderr);
-    assert_eq!(
-        sandbox.value("dp-model/report.json")["warnings"],
-        Value::Null
-    );
+    // a warning about released counts, which depends on their noise, may be there
+    let warned = sandbox.value("dp-model/report.json")["warnings"].to_string();
+    assert!(!warned.contains("is above"), "{warned}");
 }
 
 #[test]

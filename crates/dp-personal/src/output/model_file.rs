@@ -8,7 +8,7 @@ use dp_data::ItemCatalogue;
 use dp_fedsgd::SharedModel;
 use dp_mechanism::Provenance;
 use dp_multitask::{FactorModel, ScoreModel, Scoring};
-use dp_personalize::Subspace;
+use dp_personalize::{Subspace, UserPrior};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -249,8 +249,9 @@ pub(crate) const SUBSPACE: &str = "subspace.safetensors";
 
 /// Name of the one tensor, shape `(dim, rank)`, f64, an orthonormal basis.
 const BASIS: &str = "basis";
-/// Schema 2 leaves the regularisation of personal fits to the users.
-const SUBSPACE_SCHEMA: u32 = 2;
+/// Schema 2 leaves the regularisation of personal fits to the users. Schema 3 has a prior of
+/// these fits.
+const SUBSPACE_SCHEMA: u32 = 3;
 
 /// What a reader needs in addition to the basis. All of it is public.
 #[derive(Serialize, Deserialize)]
@@ -259,19 +260,22 @@ struct SubspaceHeader {
     provenance: Provenance,
     rank: usize,
     inputs: Inputs,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    user_prior: Option<UserPrior>,
 }
 
 /// The bytes of the file.
 pub(crate) fn subspace_bytes(subspace: &Subspace, inputs: &Inputs) -> Result<Vec<u8>> {
     let header = SubspaceHeader {
-        schema_version: if inputs.users_weigh() {
-            SUBSPACE_SCHEMA
-        } else {
-            1
+        schema_version: match (inputs.users_weigh(), subspace.user_prior()) {
+            (true, Some(_)) => SUBSPACE_SCHEMA,
+            (true, None) => 2,
+            (false, _) => 1,
         },
         provenance: subspace.provenance(),
         rank: subspace.rank(),
         inputs: inputs.clone(),
+        user_prior: subspace.user_prior().cloned(),
     };
     let shape = [subspace.dim(), subspace.rank()];
     let tensors = [(BASIS, shape, subspace.basis().to_vec())];
@@ -290,7 +294,8 @@ pub(crate) fn read_subspace(folder: &Path) -> Result<(Subspace, Inputs)> {
         let basis = read_matrix(&bytes, BASIS, |shape| shape == [dim, rank], &expected)?;
         let subspace = Subspace::spanned_by(dim, rank, &basis, header.provenance)
             .map_err(|e| e.to_string())?;
-        Ok((subspace, header.inputs))
+        let prior = header.user_prior.filter(|_| header.inputs.has_prior());
+        Ok((subspace.with_user_prior(prior), header.inputs))
     };
     read().map_err(|reason: String| Error::model(&path, reason))
 }

@@ -132,7 +132,7 @@ impl Release for PersonalRelease<'_> {
             (None, _) => "",
         };
         let shares = shares.into_iter();
-        vec![ChartData {
+        let mut charts = vec![ChartData {
             title: "Features in the subspace".to_owned(),
             note: format!(
                 "share of each feature's direction that lies in the released subspace, from 0 to 1: the diagonal of U U^T{errors_are}"
@@ -142,8 +142,44 @@ impl Release for PersonalRelease<'_> {
                 .map(|(_, (name, share))| (name, vec![Some(share)]))
                 .collect(),
             standard_errors,
-        }]
+        }];
+        let weights = |title: &str, note: String, weights: Vec<(f64, f64)>| ChartData {
+            title: title.to_owned(),
+            note,
+            series: vec!["weight".to_owned()],
+            rows: weights
+                .into_iter()
+                .map(|(share, weight)| (percent(share), vec![Some(weight)]))
+                .collect(),
+            standard_errors: Vec::new(),
+        };
+        if let Some(prior) = model.user_prior() {
+            charts.push(weights(
+                "What features explain",
+                "how users' votes weight shares of the variance of a user's labels that the features may explain: the prior of users' own fits".to_owned(),
+                prior.explained().collect(),
+            ));
+            if let Some(levels) = prior.levels() {
+                let mean = self.inputs.answer(levels.mean);
+                charts.push(weights(
+                    "How levels differ",
+                    format!("how users' votes weight shares of the variance of labels that may lie between users, whose mean level is {mean:.4}"),
+                    prior.between().collect(),
+                ));
+            }
+        }
+        charts
     }
+}
+
+/// A share in percent, with as many digits as tell it from 100.
+fn percent(share: f64) -> String {
+    let (mut n_digits, mut step) = (0, 0.0095);
+    while 1.0 - share < step && n_digits < 6 {
+        n_digits += 1;
+        step *= 0.1;
+    }
+    format!("{:.n_digits$} %", 100.0 * share)
 }
 
 /// All results of a run, with released and internal parts kept separate.

@@ -7,8 +7,8 @@ use dp_core::{Adjacency, ApproxDp};
 use dp_data::SplitUser;
 use dp_mechanism::NoiseSource;
 use dp_personalize::{
-    NonPrivateAltMin, PersonalModel, Provenance, SharedParts, SingleModelParams, Subspace, Trainer,
-    own_data_model, zero_model,
+    LevelSums, NonPrivateAltMin, PersonalModel, PriorVotes, Provenance, SharedParts,
+    SingleModelParams, Subspace, Trainer, WeighedFit, own_data_model, zero_model,
 };
 use rand::{RngExt, SeedableRng};
 use rayon::prelude::*;
@@ -48,6 +48,7 @@ impl Baselines {
     pub fn new(
         train: &Users,
         private: &Subspace,
+        fit: Option<WeighedFit>,
         plan: &Plan,
         random_seed: u64,
         noise: &mut NoiseSource,
@@ -62,9 +63,22 @@ impl Baselines {
             // whether these can be solved depends on the data, so a failure must not be visible
             single: single_model(train, dim, plan.target(), plan.adjacency(), noise).ok(),
             private: private.clone(),
-            non_private: non_private.fit(train.samples()).ok(),
+            non_private: non_private.fit(train.samples()).ok().map(|subspace| {
+                // of exact votes, where the run released noisy ones
+                let prior = private.user_prior().zip(fit).map(|(prior, fit)| {
+                    let levels = prior.levels().and(LevelSums::non_private(train.samples()));
+                    let votes = PriorVotes {
+                        fit,
+                        subspace: &subspace,
+                        levels,
+                    };
+                    votes.non_private(train.samples())
+                });
+                subspace.with_user_prior(prior)
+            }),
             everything,
-            random: random_subspace(dim, rank, random_seed)?,
+            random: random_subspace(dim, rank, random_seed)?
+                .with_user_prior(private.user_prior().cloned()),
         })
     }
 

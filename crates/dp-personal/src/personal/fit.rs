@@ -1,14 +1,15 @@
 //! How the shared subspace is learned.
 
-use dp_accounting::{CertificateBuilder, Requests};
-use dp_core::{Adjacency, UserSamples};
+use dp_accounting::{CertificateBuilder, ReleaseRequest, Requests};
+use dp_core::{Adjacency, UserSamples, params};
 use dp_mechanism::{Run, Trainer};
 use dp_personalize::{
-    AltMin, AltMinParams, ConvexLoss, DpGdEmbedding, Embedding, Initialisation, ResidualAltMin,
-    ResidualAltMinParams, RowSplit, Subspace, UserBatches,
+    AltMin, AltMinParams, ConvexLoss, DpGdEmbedding, Embedding, Initialisation, LevelSums,
+    PriorVotes, ResidualAltMin, ResidualAltMinParams, RowSplit, Subspace, UserBatches, WeighedFit,
 };
 use serde::{Deserialize, Serialize};
 
+use super::inputs::Inputs;
 use crate::error::Result;
 
 /// Methods to learn a subspace.
@@ -43,11 +44,44 @@ pub struct MethodSettings {
     pub learning_rate: f64,
     /// Ridge of users' personal models during gradient steps.
     pub l2_penalty: f64,
+    /// What is released for the prior of users' own fits, if anything is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prior: Option<PriorShares>,
 }
 
-/// A method with validated settings.
+/// Shares of the budget for the prior of users' own fits.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PriorShares {
+    /// For the mean of [users' levels](LevelSums), if levels are the users' own and have a public range.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub level: Option<f64>,
+    /// For [users' votes](PriorVotes).
+    pub votes: f64,
+}
+
+impl Default for PriorShares {
+    /// A twentieth for each.
+    fn default() -> Self {
+        Self {
+            level: Some(0.05),
+            votes: 0.05,
+        }
+    }
+}
+
+/// A method with validated settings, and what is released before it.
 #[derive(Debug)]
-pub enum Fit {
+pub struct Fit {
+    /// How the subspace is learned.
+    pub subspace: SubspaceFit,
+    /// What is released for the prior of users' own fits, and these fits.
+    prior: Option<(PriorShares, WeighedFit)>,
+}
+
+/// How the subspace is learned.
+#[derive(Debug)]
+pub enum SubspaceFit {
     /// Residual steps.
     Residual(ResidualAltMin),
     /// All others.
@@ -65,6 +99,7 @@ impl MethodSettings {
             gradient_clip: 1.0,
             learning_rate: 1.0,
             l2_penalty: 0.1,
+            prior: None,
         }
     }
 
@@ -78,17 +113,34 @@ impl MethodSettings {
         }
     }
 
-    /// The method with validated settings.
+    /// The method with validated settings, for users who fit their models as these inputs say.
     ///
     /// # Errors
     /// When settings are out of range or conflict.
-    pub fn check(self) -> Result<Fit> {
+    pub fn check(self, inputs: &Inputs) -> Result<Fit> {
+        let prior = match self.prior {
+            Some(shares) => {
+                let level = shares.level.unwrap_or(0.0);
+                params::open_unit("share of the votes", shares.votes)?;
+                params::finite_non_negative("share of the levels", level)?;
+                params::open_unit("shares of the prior", shares.votes + level)?;
+                Some((shares, inputs.weighed_fit()?))
+            }
+            None => None,
+        };
+        Ok(Fit {
+            subspace: self.subspace()?,
+            prior,
+        })
+    }
+
+    fn subspace(self) -> Result<SubspaceFit> {
         if self.method == Method::Residual {
             let params = ResidualAltMinParams {
                 n_steps: self.n_steps(),
                 ..ResidualAltMinParams::new(self.rank)
             };
-            return Ok(Fit::Residual(params.check()?));
+            return Ok(SubspaceFit::Residual(params.check()?));
         }
         let n_rounds = self.n_steps();
         if self.method == Method::Alternating {
@@ -96,7 +148,7 @@ impl MethodSettings {
                 n_rounds,
                 ..AltMinParams::section_6(self.rank).isometric()
             };
-            return Ok(Fit::AltMin(Box::new(params.check()?)));
+            return Ok(SubspaceFit::AltMin(Box::new(params.check()?)));
         }
         let gradient = DpGdEmbedding {
             loss: self.loss,
@@ -113,7 +165,7 @@ impl MethodSettings {
             batches: UserBatches::All,
             rows: RowSplit::Shared,
         };
-        Ok(Fit::AltMin(Box::new(params.check()?)))
+        Ok(SubspaceFit::AltMin(Box::new(params.check()?)))
     }
 }
 
@@ -123,51 +175,80 @@ impl Fit {
     /// # Errors
     /// When they have too few.
     pub fn check_rows(&self, max_rows: usize) -> Result<()> {
-        match self {
-            Self::Residual(_) => Ok(()),
-            Self::AltMin(fit) => Ok(fit.check_rows(max_rows)?),
+        match &self.subspace {
+            SubspaceFit::Residual(_) => Ok(()),
+            SubspaceFit::AltMin(fit) => Ok(fit.check_rows(max_rows)?),
         }
     }
 }
 
-/// Delegates to the method.
+/// The mean of users' levels if it is released, the method, and users' votes if there are any.
 impl Trainer for Fit {
     type Data = UserSamples;
     type Model = Subspace;
     type Error = dp_personalize::Error;
 
     fn width(&self, samples: &UserSamples) -> usize {
-        match self {
-            Self::Residual(fit) => fit.width(samples),
-            Self::AltMin(fit) => fit.width(samples),
-        }
+        samples.n_features()
     }
 
     fn requests(&self, width: usize, adjacency: Adjacency) -> dp_personalize::Result<Requests> {
-        match self {
-            Self::Residual(fit) => fit.requests(width, adjacency),
-            Self::AltMin(fit) => fit.requests(width, adjacency),
-        }
+        let of_method = match &self.subspace {
+            SubspaceFit::Residual(fit) => fit.requests(width, adjacency),
+            SubspaceFit::AltMin(fit) => fit.requests(width, adjacency),
+        }?;
+        Ok(match (&self.prior, of_method) {
+            (Some((shares, _)), Requests::Shares(others)) => {
+                let total: f64 = others.iter().map(|of| of.budget_share).sum();
+                let rest = 1.0 - shares.votes - shares.level.unwrap_or(0.0);
+                let others = others.into_iter().map(|of| ReleaseRequest {
+                    budget_share: of.budget_share * rest / total,
+                    ..of
+                });
+                let level = shares.level.map(LevelSums::request);
+                let votes = [PriorVotes::request(shares.votes)];
+                Requests::Shares(level.into_iter().chain(others).chain(votes).collect())
+            }
+            (_, others) => others,
+        })
     }
 
     fn n_accounts(&self) -> usize {
-        match self {
-            Self::Residual(fit) => fit.n_accounts(),
-            Self::AltMin(fit) => fit.n_accounts(),
+        match &self.subspace {
+            SubspaceFit::Residual(fit) => fit.n_accounts(),
+            SubspaceFit::AltMin(fit) => fit.n_accounts(),
         }
     }
 
     fn describe(&self, certificate: CertificateBuilder) -> CertificateBuilder {
-        match self {
-            Self::Residual(fit) => fit.describe(certificate),
-            Self::AltMin(fit) => fit.describe(certificate),
+        let certificate = match &self.subspace {
+            SubspaceFit::Residual(fit) => fit.describe(certificate),
+            SubspaceFit::AltMin(fit) => fit.describe(certificate),
+        };
+        match self.prior {
+            Some(_) => certificate.released_output("prior of users' own fits", "anyone"),
+            None => certificate,
         }
     }
 
     fn train(&self, samples: &UserSamples, run: &mut Run<'_>) -> dp_personalize::Result<Subspace> {
-        match self {
-            Self::Residual(fit) => fit.train(samples, run),
-            Self::AltMin(fit) => fit.train(samples, run),
-        }
+        let levels = match self.prior {
+            Some((PriorShares { level: Some(_), .. }, _)) => LevelSums::release(samples, run)?,
+            _ => None,
+        };
+        let subspace = match &self.subspace {
+            SubspaceFit::Residual(fit) => fit.train(samples, run),
+            SubspaceFit::AltMin(fit) => fit.train(samples, run),
+        }?;
+        let Some((_, fit)) = self.prior else {
+            return Ok(subspace);
+        };
+        let votes = PriorVotes {
+            fit,
+            subspace: &subspace,
+            levels,
+        };
+        let prior = votes.release(samples, run)?;
+        Ok(subspace.with_user_prior(Some(prior)))
     }
 }

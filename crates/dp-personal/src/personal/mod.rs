@@ -17,7 +17,7 @@ pub use baselines::{
     Baselines, errors_in_subspace, errors_of_users, reserve_in_memory, whole_space,
 };
 pub use columns::{Ranges, columns_of, shares_of, task_of};
-pub use fit::{Fit, Method, MethodSettings};
+pub use fit::{Fit, Method, MethodSettings, PriorShares, SubspaceFit};
 pub use inputs::{Column, Inputs, Intercept, Task};
 pub use methods::{ClassFigures, Errors, MethodName, UserErrors, scored};
 pub use users::{OwnFit, Personal, Users};

@@ -16,11 +16,26 @@ pub struct Users {
     centers: Vec<Center>,
 }
 
+impl Inputs {
+    /// Whether users' own fits can have a prior that is learned from all users.
+    pub fn has_prior(&self) -> bool {
+        self.task == Task::Regression && self.users_weigh()
+    }
+
+    /// Whether it includes where users' levels lie: these are their own, and between -1 and 1.
+    pub fn has_level_prior(&self) -> bool {
+        self.has_prior() && self.intercept == Intercept::Own && self.target.range.is_some()
+    }
+}
+
 /// The user's own means, or zeros if levels are not the user's own.
 #[derive(Clone)]
 struct Center {
     x: Vec<f64>,
     y: f64,
+    /// Standard deviation of the labels.
+    deviation: f64,
+    n_rows: usize,
 }
 
 impl Users {
@@ -63,6 +78,10 @@ impl Users {
         Self::new(inputs, [history.unwrap_or(&nobody)].into_iter(), max_rows)
     }
 
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "tables of samples are in single precision"
+    )]
     fn with_keys<'a>(
         inputs: &Inputs,
         histories: impl Iterator<Item = &'a SampleUser>,
@@ -70,10 +89,15 @@ impl Users {
         key: impl Fn(&SampleUser) -> Option<u128>,
     ) -> Result<Self> {
         let dim = inputs.dim();
-        let new = || UserSamplesBuilder::new(dim, max_rows);
-        let (mut builder, mut centers) = (new()?, Vec::new());
+        let (mut builder, mut centers) = (UserSamplesBuilder::new(dim, max_rows)?, Vec::new());
+        if inputs.has_level_prior() {
+            builder = builder.with_levels();
+        }
         for (number, history) in (0..).zip(histories) {
             let (rows, center) = framed(inputs, history, max_rows);
+            if center.n_rows > 0 {
+                builder.set_level(number, center.y as f32, center.deviation as f32);
+            }
             centers.push(center);
             if let Some(key) = key(history) {
                 builder.set_id(number, key);
@@ -107,7 +131,7 @@ impl Users {
 
     /// The same from coefficients of centred rows.
     pub fn with_coefficients(&self, user: usize, coefficients: Vec<f64>) -> Personal {
-        let Center { x, y } = self.centers[user].clone();
+        let Center { x, y, .. } = self.centers[user].clone();
         Personal { coefficients, x, y }
     }
 
@@ -132,7 +156,8 @@ impl Users {
             OwnFit::Weighed(weighed) => {
                 let shared = SharedParts {
                     subspace: Some(subspace),
-                    ..SharedParts::default()
+                    prior: subspace.user_prior(),
+                    models: &[],
                 };
                 self.weighed(user, weighed, &shared)
             }
@@ -141,9 +166,20 @@ impl Users {
 
     /// The user's weighted mean of fits with and without the shared part.
     pub fn weighed(&self, user: usize, fit: &WeighedFit, shared: &SharedParts<'_>) -> Personal {
-        let model = fit.fit(shared, self.rows(user));
+        let Center { y, n_rows, .. } = self.centers[user];
+        let prior = shared.prior.map(|prior| prior.minus(y));
+        let shared = SharedParts {
+            prior: prior.as_ref(),
+            ..*shared
+        };
+        let rows = self.rows(user);
+        let model = fit.fit(&shared, rows);
         let mut personal = self.personal(user, &model);
-        personal.y += model.level();
+        // centred features of 0, as those of an only row, are no rows of a table
+        personal.y += match &prior {
+            Some(prior) if rows.iter().next().is_none() => prior.shrunk(0.0, n_rows),
+            _ => model.level(),
+        };
         personal
     }
 }
@@ -188,7 +224,16 @@ fn framed(inputs: &Inputs, history: &SampleUser, max_rows: usize) -> (Vec<f32>, 
         }
     }
     let y = mean.pop().unwrap_or(0.0);
-    (cells, Center { x: mean, y })
+    let rows = cells.chunks_exact(dim + 1);
+    let n_rows = rows.len();
+    let squares: f64 = rows.map(|row| f64::from(row[dim]).powi(2)).sum();
+    let center = Center {
+        x: mean,
+        y,
+        deviation: (squares / n_rows.max(1) as f64).sqrt(),
+        n_rows,
+    };
+    (cells, center)
 }
 
 /// One user's model: visible to that user alone.

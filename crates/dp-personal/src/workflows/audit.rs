@@ -222,9 +222,14 @@ impl Trials {
     }
 }
 
+/// The mean label of planted users, beyond every range.
+const FAR: f32 = 1e30;
+
 /// Users with rows, and planted users whose rows are along axes that no other user has.
 pub(crate) struct PlantedRows {
     pub(crate) canaries: Canaries,
+    /// Samples of the same shape, without users.
+    pub(crate) nobody: UserSamples,
     /// Number of features in a row, including those axes.
     pub(crate) dim: usize,
 }
@@ -245,25 +250,38 @@ impl PlantedRows {
         let n_users = users.table().expose().n_users();
         let most = (0..n_users).map(|user| users.rows(user).iter().count());
         let max_rows = most.max().unwrap_or(0).max(n_rows);
-        let mut base = UserSamplesBuilder::new(dim, max_rows)?;
+        let new = |max_rows| {
+            let builder = UserSamplesBuilder::new(dim, max_rows)?;
+            Ok::<_, Error>(match users.has_levels() {
+                true => builder.with_levels(),
+                false => builder,
+            })
+        };
+        let mut base = new(max_rows)?;
         for user in 0..n_users {
             let number = u32::try_from(user).unwrap_or(u32::MAX);
             base.push(number, &vec![f32::NAN; dim], 0.0)
                 .map_err(dp_audit::Error::from)?; // known even without rows
-            for (x, y) in users.rows(user).iter() {
+            let rows = users.rows(user);
+            if let Some([mean, deviation]) = rows.level().filter(|_| users.has_levels()) {
+                base.set_level(number, mean, deviation);
+            }
+            for (x, y) in rows.iter() {
                 let mut longer = x.to_vec();
                 longer.resize(dim, 0.0);
                 base.push(number, &longer, y)
                     .map_err(dp_audit::Error::from)?;
             }
         }
-        let mut alone = UserSamplesBuilder::new(dim, max_rows)?;
+        let nobody = new(users.max_rows())?.build().0;
+        let mut alone = new(max_rows)?;
         for canary in 0..n_canaries {
+            let number = u32::try_from(canary).unwrap_or(u32::MAX);
+            alone.set_level(number, FAR, FAR);
             for at in 0..n_rows {
                 let (length, label) = row(at);
                 let mut x = vec![0.0; dim];
                 x[common + canary * axes_each + at % axes_each] = length;
-                let number = u32::try_from(canary).unwrap_or(u32::MAX);
                 alone
                     .push(number, &x, label)
                     .map_err(dp_audit::Error::from)?;
@@ -271,7 +289,11 @@ impl PlantedRows {
         }
         let table = |rows: UserSamplesBuilder| rows.build().0.table().expose().clone();
         let canaries = Canaries::of_users(Private::new(table(base)), table(alone))?;
-        Ok(Self { canaries, dim })
+        Ok(Self {
+            canaries,
+            nobody,
+            dim,
+        })
     }
 }
 

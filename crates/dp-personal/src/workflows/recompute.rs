@@ -371,10 +371,8 @@ impl Replay<'_> {
     }
 
     fn subspace(&self) -> Result<Rebuilt> {
-        let (fit, inputs) = (
-            self.get::<MethodSettings>("settings")?.check()?,
-            self.inputs()?,
-        );
+        let inputs = self.inputs()?;
+        let fit = self.get::<MethodSettings>("settings")?.check(&inputs)?;
         let nobody = UserSamplesBuilder::new(inputs.dim(), self.get("max_rows")?)?;
         let fitted = self.replay(&fit, &nobody.build().0, inputs.dim())?;
         let bytes = subspace_bytes(&fitted.model, &inputs)?;

@@ -266,21 +266,21 @@ impl VectorContribution for SspRhs<'_> {
 /// Every user's personal model, clip factors and weighted sum of rows at one subspace.
 pub(crate) struct ShareCache {
     index: PerUser<()>,
-    /// Personal models followed by clip factors, shape `(n_users, rank + max_rows)`. NaN in a model
+    /// Personal models followed by clip factors, shape `(n_users, rank + n_places)`. NaN in a model
     /// marks a user who is not in the step.
     models: Vec<f64>,
     /// Weighted sums of rows, shape `(n_users, dim)`.
     pulled: Vec<f32>,
     dim: usize,
     rank: usize,
-    max_rows: usize,
+    n_places: usize,
 }
 
 impl ShareCache {
     /// The contributions of all users, if they fit into memory.
     pub(super) fn of(step: &SspUser<'_>, samples: &UserSamples) -> Option<Self> {
         let (dim, rank) = (samples.n_features(), step.subspace.rank());
-        let (n_users, n) = (samples.users().len(), rank + samples.max_rows());
+        let (n_users, n) = (samples.users().len(), rank + samples.n_places());
         if !fits(samples, 4 * dim + 8 * n) {
             return None;
         }
@@ -290,7 +290,7 @@ impl ShareCache {
             pulled: vec![0.0; n_users * dim],
             dim,
             rank,
-            max_rows: samples.max_rows(),
+            n_places: samples.n_places(),
         };
         let models = cache.models.chunks_mut(USERS_PER_TASK * n);
         let pulled = cache.pulled.chunks_mut(USERS_PER_TASK * dim);
@@ -315,7 +315,7 @@ impl ShareCache {
     /// The entry of the user with this row.
     fn find(&self, user: UserRow<'_>) -> Option<CachedShare<'_>> {
         let at = self.index.place(user.key())?;
-        let (dim, n) = (self.dim, self.rank + self.max_rows);
+        let (dim, n) = (self.dim, self.rank + self.n_places);
         let (own, factors) = self.models[at * n..(at + 1) * n].split_at(self.rank);
         Some(CachedShare {
             own,

@@ -4,7 +4,7 @@
 use std::ops::{ControlFlow, Range};
 
 use dp_accounting::{Ledger, Plan, Spend};
-use dp_core::UserSamples;
+use dp_core::{UserSamples, UserSamplesBuilder};
 use dp_mechanism::{Error as KernelError, TrainerCheck};
 use dp_personalize::{
     AltMinParams, Candidates, Error, ExponentialSelectionParams, Initialisation, Observer, Payer,
@@ -168,4 +168,38 @@ fn a_replay_makes_nothing() {
         ended,
         Err(Error::Mechanism(KernelError::EndOfList))
     ));
+}
+
+/// Levels lie behind a user's rows, and no method may read them as one.
+#[test]
+fn levels_beside_the_rows_change_no_subspace() {
+    let samples = made(60, 0.5).samples;
+    let (dim, max_rows) = (samples.n_features(), samples.max_rows());
+    let mut builder = UserSamplesBuilder::new(dim, max_rows)
+        .unwrap()
+        .with_levels();
+    for (user, rows) in (0..).zip(samples.users()) {
+        for (x, y) in rows.iter() {
+            builder.push(user, x, y).unwrap();
+        }
+        builder.set_level(user, 1e30, 1e30);
+    }
+    let with = builder.build().0;
+    let same = |name: &str, learned: &dyn Fn(&UserSamples) -> Subspace| {
+        assert_eq!(learned(&with), learned(&samples), "{name}");
+    };
+    for (at, settings) in variants().into_iter().enumerate() {
+        let trainer = settings.check().unwrap();
+        same(&format!("variant {at}"), &|samples| {
+            fit(&trainer, samples, target(5.0), ADJACENCIES[0])
+                .unwrap()
+                .model
+        });
+    }
+    let trainer = ResidualAltMinParams::new(2).check().unwrap();
+    same("residual", &|samples| {
+        fit(&trainer, samples, target(5.0), ADJACENCIES[0])
+            .unwrap()
+            .model
+    });
 }

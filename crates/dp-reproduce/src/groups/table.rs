@@ -106,11 +106,11 @@ impl Cell {
         let train = users(false)?;
         let mut noise = NoiseSource::insecure_seeded(seed.wrapping_mul(SEED_STRIDE));
         let target = ApproxDp::target(epsilon, DELTA)?;
-        let fit = self.settings.check()?;
+        let fit = self.settings.check(&self.inputs)?;
         let plan = fit.plan(self.inputs.dim(), target, ADJACENCY)?;
         let run = Run::new(&plan, reserve_in_memory(&plan)?, &mut noise)?;
         let fitted = fit.run(train.samples(), run)?;
-        let baselines = Baselines::new(&train, &fitted.model, &plan, seed, &mut noise)?;
+        let baselines = Baselines::new(&train, &fitted.model, None, &plan, seed, &mut noise)?;
         let errors = errors_of_users(&self.inputs, &users(true)?, split, &baselines)?;
         Ok([false, true].map(|held_out| Errors::of(&self.inputs, &errors, held_out)))
     }

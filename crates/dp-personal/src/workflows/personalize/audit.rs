@@ -8,7 +8,7 @@ use super::held_out::HeldOut;
 use super::settings::Settings;
 use crate::error::{Error, Result};
 use crate::metric_release::{with_audited_metrics, with_metrics};
-use crate::personal::{Fit, Task};
+use crate::personal::{SubspaceFit, Task};
 use crate::settings::AuditPersonalizeSettings;
 use crate::watch::{Watch, go_on};
 use crate::workflows::audit::{AuditOutcome, Audited, PlantedRows, Trials};
@@ -41,9 +41,9 @@ pub fn audit(args: &AuditPersonalizeSettings, watch: &mut dyn Watch) -> Result<A
     let max_rows = run.run.columns.max_rows;
     let held_out = HeldOut::new(&run.held_out, max_rows, &inputs, table)?;
     settings.plan(&inputs, target, ADJACENCY)?; // refuses numbers of features that are not supported
-    let axes_each = match settings.fit {
-        Fit::Residual(_) => 2,
-        Fit::AltMin(_) => 1,
+    let axes_each = match settings.fit.subspace {
+        SubspaceFit::Residual(_) => 2,
+        SubspaceFit::AltMin(_) => 1,
     };
     let room = settings.most_features().saturating_sub(inputs.dim()) / axes_each;
     if trials.n_canaries > room {
@@ -60,21 +60,16 @@ pub fn audit(args: &AuditPersonalizeSettings, watch: &mut dyn Watch) -> Result<A
     };
     let size = (trials.n_canaries, axes_each, n_rows);
     let planted = PlantedRows::new(held_out.train().samples(), size, row)?;
-    let shape = (planted.dim, args.run.columns.max_rows);
     let metrics = settings.metrics.as_ref();
     let whole = with_metrics(&settings.fit, metrics, target);
     let (plan, canaries) = (
         whole.plan(planted.dim, target, ADJACENCY)?,
         &planted.canaries,
     );
-    let trainer: Box<dyn AuditedRun> = match settings.fit {
-        Fit::Residual(fit) => with_audited_metrics(metrics, &plan, canaries, |plan| {
-            Ok(AuditedTrainer::on_samples(fit, shape, target, ADJACENCY)?.with_plan(plan))
-        })?,
-        Fit::AltMin(fit) => with_audited_metrics(metrics, &plan, canaries, |plan| {
-            Ok(AuditedTrainer::on_samples(*fit, shape, target, ADJACENCY)?.with_plan(plan))
-        })?,
-    };
+    let trainer: Box<dyn AuditedRun> = with_audited_metrics(metrics, &plan, canaries, |plan| {
+        let audited = AuditedTrainer::on_samples(settings.fit, &planted.nobody, target, ADJACENCY)?;
+        Ok(audited.with_plan(plan))
+    })?;
     let what = Audited {
         data: Some(&args.run.data),
         dim: Some(args.run.rank),

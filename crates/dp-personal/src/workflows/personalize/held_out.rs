@@ -4,7 +4,7 @@ use dp_accounting::Plan;
 use dp_core::Private;
 use dp_data::{SampleTable, SplitUser};
 use dp_mechanism::NoiseSource;
-use dp_personalize::{Observer, Provenance, Round, Subspace};
+use dp_personalize::{Observer, Provenance, Round, Subspace, UserPrior};
 
 use crate::error::Result;
 use crate::metric_release::OwnMetrics;
@@ -61,10 +61,16 @@ impl HeldOut {
 
     /// The error of personal fits after rounds, as [`measure`](Self::measure) computes it for the
     /// last; none if no rounds were stored.
-    pub(super) fn by_round(&self, inputs: &Inputs, rounds: Rounds) -> Result<Option<ByRound>> {
+    pub(super) fn by_round(
+        &self,
+        inputs: &Inputs,
+        rounds: Rounds,
+        prior: Option<&UserPrior>,
+    ) -> Result<Option<ByRound>> {
         let users = self.all.as_ref().unwrap_or(&self.train);
         let (mut numbers, mut values) = (Vec::new(), [Vec::new(), Vec::new()]);
         for (round, subspace) in rounds.into_subspaces()? {
+            let subspace = subspace.with_user_prior(prior.cloned());
             let users = errors_in_subspace(inputs, users, self.split.expose(), &subspace)?;
             numbers.push(round);
             for (held_out, values) in [false, true].into_iter().zip(&mut values) {
@@ -135,7 +141,14 @@ impl HeldOut {
                 .map(|user| UserErrors::none(user, n_features))
                 .collect());
         }
-        let baselines = Baselines::new(&self.train, private, plan, 0, noise)?;
+        let baselines = Baselines::new(
+            &self.train,
+            private,
+            inputs.weighed_fit().ok(),
+            plan,
+            0,
+            noise,
+        )?;
         let users = self.all.as_ref().unwrap_or(&self.train);
         errors_of_users(inputs, users, split, &baselines)
     }

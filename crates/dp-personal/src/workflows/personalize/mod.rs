@@ -150,7 +150,7 @@ pub fn personalize_at(
         Ok(PersonalReport {
             release: &release,
             users: held_out.measure(&inputs, &fitted.model, &plan, &mut noise)?,
-            by_round: held_out.by_round(&inputs, rounds)?,
+            by_round: held_out.by_round(&inputs, rounds, fitted.model.user_prior())?,
             n_left_out,
             seconds: Seconds {
                 load,

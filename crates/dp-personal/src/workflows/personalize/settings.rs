@@ -9,8 +9,8 @@ use dp_personalize::ConvexLoss;
 use crate::error::{Error, Result};
 use crate::metric_release::{MetricRelease, with_metrics};
 use crate::personal::{
-    Column, Fit, Inputs, Intercept, Method, MethodName, MethodSettings, Ranges, Task, columns_of,
-    shares_of, task_of,
+    Column, Fit, Inputs, Intercept, Method, MethodName, MethodSettings, PriorShares, Ranges, Task,
+    columns_of, shares_of, task_of,
 };
 use crate::settings::{PersonalModelSettings, PersonalizeSettings, TaskKind};
 
@@ -32,16 +32,25 @@ pub(super) struct Settings {
 impl Settings {
     pub(super) fn new(args: &PersonalizeSettings) -> Result<Self> {
         let model = &args.run.model;
-        let method = method_of(model, args.run.rank)?;
         let ranges = Ranges::new(&args.run.ranges)?;
+        let draft = draft_of(args)?;
+        let target = ranges.target_of(args.run.columns.target_col.as_deref());
+        let mut with_range = draft.clone();
+        with_range.target.range = target;
+        let mut method = method_of(model, args.run.rank)?;
+        let usual = PriorShares::default();
+        method.prior = with_range.has_prior().then(|| PriorShares {
+            level: usual.level.filter(|_| with_range.has_level_prior()),
+            ..usual
+        });
         let columns = columns_of(&args.run.columns, ColumnRole::Target)?;
         shares_of(args.held_out.no_split, args.held_out.shares.given())?;
-        let fit = method.check().map_err(by_setting)?;
+        let fit = method.check(&draft).map_err(by_setting)?;
         fit.check_rows(args.run.columns.max_rows)
             .map_err(by_setting)?;
         Ok(Self {
             columns,
-            draft: draft_of(args)?,
+            draft,
             metrics: MetricRelease::of_rows(
                 &args.output.metrics,
                 model.task,
@@ -65,6 +74,13 @@ impl Settings {
     pub(super) fn inputs(&self, table: &SampleTable) -> Result<Inputs> {
         let inputs = self.ranges.inputs(&self.draft, table)?;
         inputs.check().map_err(Error::Usage)?;
+        let has_level = self.method.prior.is_some_and(|prior| prior.level.is_some());
+        if has_level && !inputs.has_level_prior() {
+            return Err(Error::Usage(format!(
+                "the target is {}, and `bounds` has no range for it but for another column that is usually a target: name it in `target_col`",
+                inputs.target.name
+            )));
+        }
         Ok(inputs)
     }
 

@@ -1,0 +1,407 @@
+//! The prior of users' own fits, learned from all users by two small releases.
+
+use dp_accounting::ReleaseRequest;
+use dp_core::{ParamError, ReplaceFactor, SampleRows, UserRow, UserSamples};
+use dp_mechanism::{Run, SparseBuffer, VectorContribution};
+use serde::{Deserialize, Serialize};
+
+use crate::weighed::{N_SHAPES, N_STRENGTHS, SIGNALS};
+use crate::{Result, SharedParts, Subspace, WeighedFit};
+
+/// Candidate shares of the variance between users' levels in the variance of labels,
+/// `c = tau^2 / (tau^2 + sigma^2)` (the intraclass correlation).
+const CORRELATIONS: [f64; 6] = [0.05, 0.2, 0.5, 0.8, 0.95, 0.9999];
+/// Standard deviations of its noise that the number of users must exceed for their mean to be used.
+const CLEAR: f64 = 3.0;
+/// Keeps rounding from pushing a contribution over its bound.
+const INSIDE: f64 = 1.0 - 1e-9;
+
+/// Length of the users' votes.
+pub(crate) const N_VOTES: usize = N_SHAPES + N_STRENGTHS + CORRELATIONS.len() + 1;
+
+/// Where the labels of users lie.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UserLevels {
+    /// The mean of users' levels.
+    pub mean: f64,
+    /// A typical standard deviation of one user's labels, if it is known.
+    pub deviation: Option<f64>,
+}
+
+/// The sum of `(1, a, s)` over users, with `a` the mean of a user's own labels and `s` their standard deviation (divisor: the number of rows),
+/// scaled to `a^2 + s^2 <= 1` where it is larger.
+///
+/// Labels between -1 and 1 are never scaled: `a^2 + s^2` is the mean of their squares.
+///
+/// # Privacy
+/// `||(1, a, s)|| <= sqrt 2`, whatever the rows are: the L2 sensitivity under adding or removing one
+/// user with all rows; twice that under replacement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LevelSums {
+    /// Length of the features.
+    pub n_features: usize,
+}
+
+impl LevelSums {
+    const LABEL: &'static str = "users' levels";
+    const N_COORDINATES: usize = 3;
+
+    /// The release as a share of the budget.
+    #[must_use]
+    pub fn request(share: f64) -> ReleaseRequest {
+        let n_draws = Self::N_COORDINATES as u64;
+        ReleaseRequest::new(Self::LABEL, share, ReplaceFactor::Two, n_draws)
+    }
+
+    /// The bound on a user's norm.
+    #[must_use]
+    pub fn clip_norm() -> f64 {
+        2.0_f64.sqrt()
+    }
+
+    /// Where levels lie, from samples that [have](UserSamples::has_levels) them; none if the number of users does not stand
+    /// out from the noise, and without a deviation if that does not.
+    ///
+    /// # Errors
+    /// When the run is over, or does not pay for it.
+    pub fn release(samples: &UserSamples, run: &mut Run<'_>) -> Result<Option<UserLevels>> {
+        let sums = Self {
+            n_features: samples.n_features(),
+        };
+        let shape = (Self::N_COORDINATES, Self::clip_norm());
+        let released = run.vector(samples.table(), shape, &sums)?;
+        Ok(levels_of(&released.values(), released.noise_stddev()))
+    }
+
+    /// The same of exact sums: not private.
+    #[must_use]
+    pub fn non_private(samples: &UserSamples) -> Option<UserLevels> {
+        let sums = Self {
+            n_features: samples.n_features(),
+        };
+        let mut total = [0.0; Self::N_COORDINATES];
+        for own in samples.users().filter_map(|rows| sums.of_user(rows)) {
+            total.iter_mut().zip(own).for_each(|(sum, x)| *sum += x);
+        }
+        levels_of(&total, 0.0)
+    }
+
+    fn of_user(self, rows: SampleRows<'_>) -> Option<[f64; 3]> {
+        let [mean, deviation] = rows.level()?.map(f64::from);
+        let length = mean.hypot(deviation).max(1.0);
+        Some([1.0, mean / length, deviation / length])
+    }
+}
+
+/// Levels from their sums.
+fn levels_of(sums: &[f64], noise: f64) -> Option<UserLevels> {
+    let &[n, means, deviations] = sums else {
+        return None;
+    };
+    (n > CLEAR * noise).then(|| UserLevels {
+        mean: (means / n).clamp(-1.0, 1.0),
+        deviation: (deviations > CLEAR * noise).then(|| (deviations / n).min(1.0)),
+    })
+}
+
+impl VectorContribution for LevelSums {
+    type Scratch = ();
+
+    fn scratch(&self) {}
+
+    fn contribute(&self, user: UserRow<'_>, (): &mut (), out: &mut SparseBuffer) {
+        let own = self.of_user(SampleRows::of(user, self.n_features));
+        for (at, x) in (0..).zip(own.into_iter().flatten()) {
+            out.push(at, INSIDE * x);
+        }
+    }
+}
+
+/// The sum of users' votes on the prior of their own fits: how likely a user's own rows make each kind of own part, each strength, and each
+/// share of levels in the variance, from the same candidates as in [`WeighedFit`] with equal weights.
+///
+/// ```text
+/// c_u = (p_u(kind), p_u(strength), p_u(correlation), z_u)
+///
+/// p_u   numbers that are not negative, each of the three with a sum of at most 1
+/// z_u   ||X U||^2 / ||X||^2 of the user's centred rows, at most 1
+/// ```
+///
+/// A user without usable rows adds nothing.
+///
+/// # Privacy
+/// Each of the three has an L2 norm of at most its sum, so `||c_u|| <= 2`, whatever the rows are:
+/// the L2 sensitivity under adding or removing one user with all rows; twice that under replacement. A vote depends on the user's own rows and on
+/// earlier releases.
+#[allow(
+    missing_debug_implementations,
+    reason = "released values; print those instead"
+)]
+pub struct PriorVotes<'a> {
+    /// How users fit.
+    pub fit: WeighedFit,
+    /// The released subspace.
+    pub subspace: &'a Subspace,
+    /// The released levels of users, if rows were centred and these are known.
+    pub levels: Option<UserLevels>,
+}
+
+impl PriorVotes<'_> {
+    const LABEL: &'static str = "users' votes on the prior";
+
+    /// The release as a share of the budget.
+    #[must_use]
+    pub fn request(share: f64) -> ReleaseRequest {
+        ReleaseRequest::new(Self::LABEL, share, ReplaceFactor::Two, N_VOTES as u64)
+    }
+
+    /// The bound on a user's norm.
+    #[must_use]
+    pub fn clip_norm() -> f64 {
+        2.0
+    }
+
+    fn of_user(&self, rows: SampleRows<'_>) -> Option<Vec<f64>> {
+        let prior =
+            UserPrior::even(self.levels).minus(rows.level().map_or(0.0, |[mean, _]| mean.into()));
+        let shared = SharedParts {
+            subspace: Some(self.subspace),
+            prior: Some(&prior),
+            models: &[],
+        };
+        self.fit.votes(&shared, rows)
+    }
+
+    /// The prior that all users voted for.
+    ///
+    /// # Errors
+    /// When the run is over, or does not pay for it.
+    pub fn release(&self, samples: &UserSamples, run: &mut Run<'_>) -> Result<UserPrior> {
+        let released = run.vector(samples.table(), (N_VOTES, Self::clip_norm()), self)?;
+        Ok(UserPrior::voted(
+            self,
+            &released.values(),
+            released.noise_stddev(),
+        ))
+    }
+
+    /// The same of exact sums: not private.
+    #[must_use]
+    pub fn non_private(&self, samples: &UserSamples) -> UserPrior {
+        let mut sums = vec![0.0; N_VOTES];
+        for votes in samples.users().filter_map(|rows| self.of_user(rows)) {
+            sums.iter_mut()
+                .zip(votes)
+                .for_each(|(sum, vote)| *sum += vote);
+        }
+        UserPrior::voted(self, &sums, 1.0)
+    }
+}
+
+impl VectorContribution for PriorVotes<'_> {
+    type Scratch = ();
+
+    fn scratch(&self) {}
+
+    fn contribute(&self, user: UserRow<'_>, (): &mut (), out: &mut SparseBuffer) {
+        let rows = SampleRows::of(user, self.subspace.dim());
+        for (at, vote) in (0..).zip(self.of_user(rows).into_iter().flatten()) {
+            out.push(at, INSIDE * vote);
+        }
+    }
+}
+
+/// The prior of users' own fits: released, and the same for everybody.
+///
+/// A user's [`WeighedFit`] weights its candidates by it, and takes the level of a user as
+///
+/// ```text
+/// level ~ N(mean, tau^2),   tau^2 = sigma^2 c / (1 - c),   c = .05, .2, .5, .8, .95, .9999
+/// ```
+///
+/// with `sigma^2` the variance of the labels of one user, which itself has an inverse chi-squared prior of two
+/// degrees of freedom around the typical deviation, if that is known.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Unchecked")]
+pub struct UserPrior {
+    levels: Option<UserLevels>,
+    kinds: Vec<f64>,
+    strengths: Vec<f64>,
+    correlations: Vec<f64>,
+    share: Option<f64>,
+}
+
+/// As stored in a file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Unchecked {
+    levels: Option<UserLevels>,
+    kinds: Vec<f64>,
+    strengths: Vec<f64>,
+    correlations: Vec<f64>,
+    share: Option<f64>,
+}
+
+impl TryFrom<Unchecked> for UserPrior {
+    type Error = ParamError;
+
+    fn try_from(read: Unchecked) -> Result<Self, ParamError> {
+        let expected =
+            "positive weights with a sum of 1, as many as there are candidates, and finite levels";
+        let wrong = |name, value| {
+            Err(ParamError {
+                name,
+                value,
+                expected,
+            })
+        };
+        let blocks = [
+            ("kinds", &read.kinds, N_SHAPES),
+            ("strengths", &read.strengths, N_STRENGTHS),
+            ("correlations", &read.correlations, CORRELATIONS.len()),
+        ];
+        for (name, weights, n) in blocks {
+            let sum: f64 = weights.iter().sum();
+            let positive = weights.iter().all(|w| *w > 0.0);
+            if weights.len() != n || !positive || (sum - 1.0).abs() > 1e-6 {
+                return wrong(name, sum);
+            }
+        }
+        if let Some(levels) = read.levels {
+            let deviation = levels.deviation.unwrap_or(1.0);
+            if !levels.mean.is_finite() || !deviation.is_finite() || deviation <= 0.0 {
+                return wrong("levels", levels.mean);
+            }
+        }
+        Ok(Self {
+            levels: read.levels,
+            kinds: read.kinds,
+            strengths: read.strengths,
+            correlations: read.correlations,
+            share: read.share.filter(|share| (0.0..=1.0).contains(share)),
+        })
+    }
+}
+
+/// Weights in proportion to these.
+fn weights(of: &[f64]) -> Vec<f64> {
+    let sum: f64 = of.iter().sum();
+    of.iter().map(|w| w / sum).collect()
+}
+
+impl UserPrior {
+    /// The weights of a user who knows nothing of others: half for own parts that use nothing shared.
+    #[must_use]
+    pub fn even(levels: Option<UserLevels>) -> Self {
+        // none, alike in coefficients, alike in features; within the subspace, and near it
+        let n = N_STRENGTHS as f64;
+        let near = 0.25 * 2.0_f64.mul_add(n, 1.0);
+        Self {
+            levels,
+            kinds: weights(&[1.0, n, n, near, near, near, near]),
+            strengths: weights(&SIGNALS.map(|s| s.sqrt() / (1.0 + s))),
+            correlations: weights(&[1.0; CORRELATIONS.len()]),
+            share: None,
+        }
+    }
+
+    /// In proportion to votes as far as these exceed their noise.
+    fn voted(by: &PriorVotes<'_>, votes: &[f64], noise: f64) -> Self {
+        let (kinds, rest) = votes.split_at(N_SHAPES);
+        let (strengths, rest) = rest.split_at(N_STRENGTHS);
+        let (correlations, means) = rest.split_at(CORRELATIONS.len());
+        let n: f64 = kinds.iter().sum();
+        let inside = means.first().copied().unwrap_or(0.0);
+        let is_clear = n > CLEAR * noise && inside > CLEAR * noise;
+        let even = Self::even(by.levels);
+        // what a vote exceeds its noise by, and as much as two standard deviations of the noise without votes
+        let weights = |votes: &[f64], even: &[f64]| {
+            let raised = votes.iter().zip(even);
+            let raised = raised.map(|(vote, even)| (vote - noise).max(0.0) + 2.0 * noise * even);
+            weights(&raised.collect::<Vec<_>>())
+        };
+        Self {
+            levels: by.levels,
+            kinds: weights(kinds, &even.kinds),
+            strengths: weights(strengths, &even.strengths),
+            correlations: weights(correlations, &even.correlations),
+            share: is_clear.then(|| (inside / n).min(1.0)),
+        }
+    }
+
+    /// Where users' levels lie; none if that may be anywhere.
+    #[must_use]
+    pub const fn levels(&self) -> Option<UserLevels> {
+        self.levels
+    }
+
+    /// Weights of the kinds of own part, in the order of [`WeighedFit`].
+    #[must_use]
+    pub fn kinds(&self) -> &[f64] {
+        &self.kinds
+    }
+
+    /// Weights of the strengths of own parts.
+    #[must_use]
+    pub fn strengths(&self) -> &[f64] {
+        &self.strengths
+    }
+
+    /// Weights of the shares of levels in the variance of labels.
+    #[must_use]
+    pub fn correlations(&self) -> &[f64] {
+        &self.correlations
+    }
+
+    /// The usual share of the subspace in the squared length of a user's centred rows, if it is known.
+    #[must_use]
+    pub const fn share(&self) -> Option<f64> {
+        self.share
+    }
+
+    /// Shares of the variance of a user's labels that features may explain, `s / (1 + s)`, with their weights.
+    pub fn explained(&self) -> impl Iterator<Item = (f64, f64)> {
+        let shares = SIGNALS.into_iter().map(|s| s / (1.0 + s));
+        shares.zip(self.strengths.iter().copied())
+    }
+
+    /// Shares of the variance of labels that may lie between users, `c`, with their weights.
+    pub fn between(&self) -> impl Iterator<Item = (f64, f64)> {
+        CORRELATIONS
+            .into_iter()
+            .zip(self.correlations.iter().copied())
+    }
+
+    /// The same prior for labels minus `shift`.
+    #[must_use]
+    pub fn minus(&self, shift: f64) -> Self {
+        Self {
+            levels: self.levels.map(|levels| UserLevels {
+                mean: levels.mean - shift,
+                ..levels
+            }),
+            ..self.clone()
+        }
+    }
+
+    /// Candidate variances of levels, in units of the variance of one user's labels.
+    pub(crate) fn ratios() -> impl Iterator<Item = f64> {
+        CORRELATIONS.into_iter().map(|c| c / (1.0 - c))
+    }
+
+    /// The level of a user of whose labels only the mean and their number are known: the mean of users for one without rows.
+    #[must_use]
+    pub fn shrunk(&self, mean: f64, n_rows: usize) -> f64 {
+        let Some(levels) = self.levels else {
+            return mean;
+        };
+        let n = n_rows as f64;
+        let shares = Self::ratios().map(|ratio| n * ratio / n.mul_add(ratio, 1.0));
+        let share: f64 = shares
+            .zip(&self.correlations)
+            .map(|(share, w)| share * w)
+            .sum();
+        levels.mean + share * (mean - levels.mean)
+    }
+}
