@@ -143,13 +143,15 @@ impl Release for PersonalRelease<'_> {
                 .collect(),
             standard_errors,
         }];
+        // three digits, as many as a bar shows
+        let rounded = |weight: f64| Some((1e3 * weight).round() / 1e3);
         let weights = |title: &str, note: String, weights: Vec<(f64, f64)>| ChartData {
             title: title.to_owned(),
             note,
             series: vec!["weight".to_owned()],
             rows: weights
                 .into_iter()
-                .map(|(share, weight)| (percent(share), vec![Some(weight)]))
+                .map(|(share, weight)| (percent(share), vec![rounded(weight)]))
                 .collect(),
             standard_errors: Vec::new(),
         };
