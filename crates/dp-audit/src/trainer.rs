@@ -70,6 +70,7 @@ pub struct AuditedTrainer<T: Trainer, O = ()> {
     plan: Plan,
     data: Box<MakeData<T::Data>>,
     oracle: O,
+    shared: Vec<String>,
 }
 
 /// Converts the table used by an audit to a trainer's data.
@@ -202,6 +203,7 @@ impl<T: Trainer> AuditedTrainer<T> {
             plan,
             data: Box::new(data),
             oracle: (),
+            shared: Vec::new(),
         }
     }
 
@@ -213,11 +215,19 @@ impl<T: Trainer> AuditedTrainer<T> {
             plan: self.plan,
             data: self.data,
             oracle,
+            shared: self.shared,
         }
     }
 }
 
 impl<T: Trainer, O> AuditedTrainer<T, O> {
+    /// The same, with releases of these labels [shared](AuditedRun::is_shared) by all canaries.
+    #[must_use]
+    pub fn sharing(mut self, labels: &[&str]) -> Self {
+        self.shared = labels.iter().map(|label| (*label).to_owned()).collect();
+        self
+    }
+
     /// The same with a given plan, such as a part of a longer run's plan.
     #[must_use]
     pub fn with_plan(self, plan: Plan) -> Self {
@@ -318,6 +328,10 @@ where
     T::Error: std::error::Error + Send + Sync + 'static,
     O: Oracle<T::Model>,
 {
+    fn is_shared(&self, label: &str) -> bool {
+        self.shared.iter().any(|shared| shared == label)
+    }
+
     fn claim(&self) -> (ApproxDp, Gdp) {
         claim_of(&self.plan)
     }

@@ -347,7 +347,7 @@ fn levels_and_votes_move_by_one_bounded_share() {
             subspace: &axis,
             levels,
         };
-        check_vector(N_VOTES, PriorVotes::clip_norm(), &votes);
+        check_vector(N_VOTES, votes.clip_norm(), &votes);
     }
 }
 

@@ -35,12 +35,13 @@ pub struct Subspace {
     user_prior: Option<UserPrior>,
 }
 
-/// The same basis, bit for bit, of the same origin. Standard errors and the users' prior are not
-/// compared: a round has neither.
+/// The same basis, bit for bit, of the same origin. Standard errors are not compared: a file and a round
+/// have none.
 impl PartialEq for Subspace {
     fn eq(&self, other: &Self) -> bool {
         let of = |s: &Self| (s.dim, s.rank, s.provenance);
-        of(self) == of(other) && self.basis == other.basis
+        let same = |a: &Self, b: &Self| a.basis == b.basis && a.user_prior == b.user_prior;
+        of(self) == of(other) && same(self, other)
     }
 }
 

@@ -25,14 +25,13 @@ pub(crate) const N_VOTES: usize = N_SHAPES + N_STRENGTHS + CORRELATIONS.len() + 
 pub struct UserLevels {
     /// The mean of users' levels.
     pub mean: f64,
-    /// A typical standard deviation of one user's labels, if it is known.
+    /// The mean of users' standard deviations of labels, if it is known: too small as a typical one
+    /// if many users have a single row, which counts as 0.
     pub deviation: Option<f64>,
 }
 
-/// The sum of `(1, a, s)` over users, with `a` the mean of a user's own labels and `s` their standard deviation (divisor: the number of rows),
-/// scaled to `a^2 + s^2 <= 1` where it is larger.
-///
-/// Labels between -1 and 1 are never scaled: `a^2 + s^2` is the mean of their squares.
+/// The sum of `(1, a, s)` over users, with `a` the mean of a user's own labels and `s` their standard deviation,
+/// scaled to `a^2 + s^2 <= 1` where it is larger. Of many labels between -1 and 1 it never is: `a^2 + s^2` is about the mean of their squares.
 ///
 /// # Privacy
 /// `||(1, a, s)|| <= sqrt 2`, whatever the rows are: the L2 sensitivity under adding or removing one
@@ -44,7 +43,8 @@ pub struct LevelSums {
 }
 
 impl LevelSums {
-    const LABEL: &'static str = "users' levels";
+    /// Label of the release.
+    pub const LABEL: &'static str = "users' levels";
     const N_COORDINATES: usize = 3;
 
     /// The release as a share of the budget.
@@ -64,8 +64,9 @@ impl LevelSums {
     /// out from the noise, and without a deviation if that does not.
     ///
     /// # Errors
-    /// When the run is over, or does not pay for it.
+    /// [`crate::Error::Param`] for samples without levels; when the run is over, or does not pay for it.
     pub fn release(samples: &UserSamples, run: &mut Run<'_>) -> Result<Option<UserLevels>> {
+        has_levels(samples)?;
         let sums = Self {
             n_features: samples.n_features(),
         };
@@ -91,6 +92,18 @@ impl LevelSums {
         let [mean, deviation] = rows.level()?.map(f64::from);
         let length = mean.hypot(deviation).max(1.0);
         Some([1.0, mean / length, deviation / length])
+    }
+}
+
+/// Checks that a table has users' levels, and not rows where these would be.
+fn has_levels(samples: &UserSamples) -> Result<(), ParamError> {
+    match samples.has_levels() {
+        true => Ok(()),
+        false => Err(ParamError {
+            name: "levels",
+            value: 0.0,
+            expected: "samples with users' levels (UserSamplesBuilder::with_levels)",
+        }),
     }
 }
 
@@ -131,7 +144,7 @@ impl VectorContribution for LevelSums {
 /// A user without usable rows adds nothing.
 ///
 /// # Privacy
-/// Each of the three has an L2 norm of at most its sum, so `||c_u|| <= 2`, whatever the rows are:
+/// Each of the three has an L2 norm of at most its sum, so `||c_u|| <= 2`, whatever the rows are, and `sqrt 3` without levels:
 /// the L2 sensitivity under adding or removing one user with all rows; twice that under replacement. A vote depends on the user's own rows and on
 /// earlier releases.
 #[allow(
@@ -148,7 +161,8 @@ pub struct PriorVotes<'a> {
 }
 
 impl PriorVotes<'_> {
-    const LABEL: &'static str = "users' votes on the prior";
+    /// Label of the release.
+    pub const LABEL: &'static str = "users' votes on the prior";
 
     /// The release as a share of the budget.
     #[must_use]
@@ -156,15 +170,19 @@ impl PriorVotes<'_> {
         ReleaseRequest::new(Self::LABEL, share, ReplaceFactor::Two, N_VOTES as u64)
     }
 
-    /// The bound on a user's norm.
+    /// The bound on a user's norm: 2, or `sqrt 3` without levels, where nobody votes on a correlation.
     #[must_use]
-    pub fn clip_norm() -> f64 {
-        2.0
+    pub fn clip_norm(&self) -> f64 {
+        if self.levels.is_some() {
+            2.0
+        } else {
+            3.0_f64.sqrt()
+        }
     }
 
     fn of_user(&self, rows: SampleRows<'_>) -> Option<Vec<f64>> {
-        let prior =
-            UserPrior::even(self.levels).minus(rows.level().map_or(0.0, |[mean, _]| mean.into()));
+        let prior = UserPrior::even(self.levels)
+            .relative_to(rows.level().map_or(0.0, |[mean, _]| mean.into()));
         let shared = SharedParts {
             subspace: Some(self.subspace),
             prior: Some(&prior),
@@ -176,9 +194,12 @@ impl PriorVotes<'_> {
     /// The prior that all users voted for.
     ///
     /// # Errors
-    /// When the run is over, or does not pay for it.
+    /// [`crate::Error::Param`] for levels of samples that have none; when the run is over, or does not pay for it.
     pub fn release(&self, samples: &UserSamples, run: &mut Run<'_>) -> Result<UserPrior> {
-        let released = run.vector(samples.table(), (N_VOTES, Self::clip_norm()), self)?;
+        if self.levels.is_some() {
+            has_levels(samples)?;
+        }
+        let released = run.vector(samples.table(), (N_VOTES, self.clip_norm()), self)?;
         Ok(UserPrior::voted(
             self,
             &released.values(),
@@ -195,7 +216,8 @@ impl PriorVotes<'_> {
                 .zip(votes)
                 .for_each(|(sum, vote)| *sum += vote);
         }
-        UserPrior::voted(self, &sums, 1.0)
+        // so little noise that it decides only where there are no votes
+        UserPrior::voted(self, &sums, 1e-12)
     }
 }
 
@@ -268,9 +290,12 @@ impl TryFrom<Unchecked> for UserPrior {
                 return wrong(name, sum);
             }
         }
+        if let Some(share) = read.share.filter(|share| !(0.0..=1.0).contains(share)) {
+            return wrong("share", share);
+        }
         if let Some(levels) = read.levels {
             let deviation = levels.deviation.unwrap_or(1.0);
-            if !levels.mean.is_finite() || !deviation.is_finite() || deviation <= 0.0 {
+            if !(-1.0..=1.0).contains(&levels.mean) || !(deviation > 0.0 && deviation <= 1.0) {
                 return wrong("levels", levels.mean);
             }
         }
@@ -279,7 +304,7 @@ impl TryFrom<Unchecked> for UserPrior {
             kinds: read.kinds,
             strengths: read.strengths,
             correlations: read.correlations,
-            share: read.share.filter(|share| (0.0..=1.0).contains(share)),
+            share: read.share,
         })
     }
 }
@@ -373,12 +398,12 @@ impl UserPrior {
             .zip(self.correlations.iter().copied())
     }
 
-    /// The same prior for labels minus `shift`.
+    /// The same prior for labels relative to this one.
     #[must_use]
-    pub fn minus(&self, shift: f64) -> Self {
+    pub fn relative_to(&self, label: f64) -> Self {
         Self {
             levels: self.levels.map(|levels| UserLevels {
-                mean: levels.mean - shift,
+                mean: levels.mean - label,
                 ..levels
             }),
             ..self.clone()

@@ -80,8 +80,12 @@ pub struct SharedParts<'a> {
 /// ```
 ///
 /// Half of the prior is divided evenly among models that use nothing shared, and half among all
-/// others. For the squared loss the likelihood is exact, with the noise variance integrated out
-/// under its Jeffreys prior, and also a free level. For the logistic loss it is Laplace's
+/// others, unless there is one [learned from all users](SharedParts::prior). With that one, the
+/// expected length of a row in or near the subspace includes one row of the usual length, since two
+/// rows may happen to be alike there, and levels have a normal prior ([`UserPrior`]). For the
+/// squared loss the likelihood is exact, with the noise variance integrated out under its Jeffreys
+/// prior or the learned one, and also the level, under a flat prior if none was learned. Rows
+/// whose features are all 0 do not count ([`SampleRows::iter`]). For the logistic loss it is Laplace's
 /// approximation at the minimiser, which Newton's method finds up to a decrease of `5e-11` in the
 /// log likelihood; `s` is in logits then, and 10^4 at most.
 ///
@@ -303,6 +307,9 @@ impl OwnRows {
     /// same share of levels.
     fn votes(&self, shared: &SharedParts<'_>) -> Option<Vec<f64>> {
         let (shapes, candidates) = self.candidates(shared)?;
+        if shapes.first().is_none_or(|of| of.n_directions == 0) {
+            return None; // rows that are alike say nothing of what features explain
+        }
         let mut votes = vec![0.0; N_VOTES];
         for (of, weight) in candidates.iter().zip(self.weights(&shapes, &candidates)?) {
             let (strength, correlation) = of.place;
@@ -434,13 +441,11 @@ impl OwnRows {
             };
             let (inside, outside) = (rank as f64, (d - rank) as f64);
             let length = squares.iter().sum::<f64>() / m;
-            let even = inside / d as f64;
-            let share = self
-                .prior
-                .as_ref()
-                .and_then(UserPrior::share)
-                .unwrap_or(even);
-            let usual = |r: f64, s: f64| Some((r * r * share + s * s * (1.0 - share)) * length);
+            let share = self.prior.as_ref();
+            let share = share.map(|prior| prior.share().unwrap_or(inside / d as f64));
+            let usual = |r: f64, s: f64| {
+                share.map(|share| (r * r * share + s * s * (1.0 - share)) * length)
+            };
             let within = (inside, usual(1.0, 0.0));
             shapes.push(self.shape(true, within, &|x| pulled(x, 0.0, 1.0)));
             let tilted = |r: f64| {
@@ -955,6 +960,31 @@ mod tests {
             );
             let level = levels.mean + between * dual.iter().sum::<f64>();
             assert!((of.level - level).abs() < 1e2 * rounding * (1.0 + between));
+        }
+    }
+
+    /// Rows that are alike have no direction, so their user does not say how much features explain.
+    #[test]
+    fn users_vote_only_with_rows_that_differ() {
+        let plane = Subspace::spanned_by(2, 1, &[1.0, 0.4], Provenance::NonPrivate).unwrap();
+        let prior = UserPrior::even(None);
+        let shared = SharedParts {
+            subspace: Some(&plane),
+            prior: Some(&prior),
+            models: &[],
+        };
+        for level in [OwnLevel::Free, OwnLevel::Near] {
+            let fit = WeighedFit::new(ConvexLoss::Squared, level).unwrap();
+            let votes = |rows: &[(Vec<f32>, f32)]| fit.votes(&shared, samples(rows).rows(0));
+            let row = (vec![1.0, 2.0], 0.5);
+            assert!(
+                votes(&[row.clone()]).is_none() && votes(&[row.clone(), row.clone()]).is_none()
+            );
+            let found = votes(&[row, (vec![2.0, 1.0], 0.1), (vec![0.0, 1.0], 0.7)]).unwrap();
+            let (kinds, strengths) = found.split_at(N_SHAPES);
+            assert!((kinds.iter().sum::<f64>() - 1.0).abs() < 1e-9);
+            let own = strengths[..N_STRENGTHS].iter().sum::<f64>();
+            assert!((own + kinds[0] - 1.0).abs() < 1e-9);
         }
     }
 

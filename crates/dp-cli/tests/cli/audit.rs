@@ -184,11 +184,21 @@ fn rounds_with_features_are_audited_as_they_are_trained() {
 fn subspaces_are_audited_as_they_are_learned() {
     let sandbox = crate::personalize::sandbox();
     let run = ["audit-personalize", "data.csv", "--rank", "1"];
-    for (method, least) in [("residual", 0.7), ("projectors", 0.9), ("gradient", 0.7)] {
+    for (method, least) in [("residual", 0.7), ("projectors", 0.8), ("gradient", 0.7)] {
         let more = ["--method", method, "--runs", "4"];
         let found = holds(sandbox.dp(&[&run[..], &TARGET, &more].concat()), least);
         assert_eq!(found["data"], "data.csv");
     }
+    // levels and votes of the prior; their three and 23 numbers need the default number of runs
+    let ranged = ["--target-range", "-9,9"];
+    let found = sandbox.dp(&[&run[..], &TARGET[..], &ranged].concat());
+    let found = found.exits(0).json();
+    let labels = found["releases"].as_array().unwrap().iter();
+    let labels: Vec<&str> = labels.map(|of| of["label"].as_str().unwrap()).collect();
+    assert_eq!(
+        [labels[0], labels[labels.len() - 1]],
+        ["users' levels", "users' votes on the prior"]
+    );
     let many = ["--canaries", "200", "--runs", "1"];
     let refused = sandbox.dp(&[&run[..], &TARGET, &many].concat());
     refused.exits(2).says(&["--canaries is 200"]);

@@ -47,7 +47,7 @@ impl Case {
                 false,
             ),
             Self::new(
-                &["personalize", "rows.csv", "--rank", "1"],
+                &words("personalize rows.csv --rank 1 --target-range -9,9"),
                 "dp-model/subspace.safetensors",
                 false,
             ),

@@ -294,8 +294,11 @@ pub(crate) fn read_subspace(folder: &Path) -> Result<(Subspace, Inputs)> {
         let basis = read_matrix(&bytes, BASIS, |shape| shape == [dim, rank], &expected)?;
         let subspace = Subspace::spanned_by(dim, rank, &basis, header.provenance)
             .map_err(|e| e.to_string())?;
-        let prior = header.user_prior.filter(|_| header.inputs.has_prior());
-        Ok((subspace.with_user_prior(prior), header.inputs))
+        let has_prior = header.schema_version == SUBSPACE_SCHEMA && header.inputs.has_prior();
+        if header.user_prior.is_some() != has_prior {
+            return Err("a prior of users' own fits is missing, or has no place here".to_owned());
+        }
+        Ok((subspace.with_user_prior(header.user_prior), header.inputs))
     };
     read().map_err(|reason: String| Error::model(&path, reason))
 }

@@ -156,9 +156,19 @@ impl Release for PersonalRelease<'_> {
             standard_errors: Vec::new(),
         };
         if let Some(prior) = model.user_prior() {
+            let kinds = prior.kinds().iter().map(|weight| vec![rounded(*weight)]);
+            let names = KINDS.iter().map(|name| (*name).to_owned());
+            charts.push(ChartData {
+                title: "Kinds of personal fits".to_owned(),
+                note: "how users' votes weight kinds of fits: the prior of users' own fits"
+                    .to_owned(),
+                series: vec!["weight".to_owned()],
+                rows: names.zip(kinds).collect(),
+                standard_errors: Vec::new(),
+            });
             charts.push(weights(
                 "What features explain",
-                "how users' votes weight shares of the variance of a user's labels that the features may explain: the prior of users' own fits".to_owned(),
+                "how users' votes weight shares of the variance of a user's labels that the features may explain, where they explain anything".to_owned(),
                 prior.explained().collect(),
             ));
             if let Some(levels) = prior.levels() {
@@ -173,6 +183,17 @@ impl Release for PersonalRelease<'_> {
         charts
     }
 }
+
+/// Kinds of personal fits, in the order of the prior.
+const KINDS: [&str; 7] = [
+    "the level alone",
+    "own rows, coefficients alike",
+    "own rows, features alike",
+    "in the subspace",
+    "near the subspace, 3 times",
+    "near the subspace, 10 times",
+    "near the subspace, 30 times",
+];
 
 /// A share in percent, with as many digits as tell it from 100.
 fn percent(share: f64) -> String {

@@ -38,16 +38,14 @@ impl Ranges {
         self.target
     }
 
-    /// The range of the target as far as settings give it before the header is read: under its name in the file of ranges,
+    /// Whether settings give the range of the target, as far as that is known before the header is read: under its name in the file of ranges,
     /// or under a usual name if it is not named.
-    pub(crate) fn target_of(&self, name: Option<&str>) -> Option<[f64; 2]> {
+    pub(crate) fn has_target(&self, name: Option<&str>) -> bool {
         let is_target = |column: &str| match name {
             Some(name) => column == name,
             None => dp_data::is_usual_column(column, ColumnRole::Target),
         };
-        let by_column = self.by_column.iter();
-        let named = by_column.filter(|(column, _)| is_target(column));
-        named.map(|(_, range)| *range).next().or(self.target)
+        self.target.is_some() || self.by_column.iter().any(|(column, _)| is_target(column))
     }
 
     /// Model inputs from the columns of a table.

@@ -1,7 +1,7 @@
 //! How the shared subspace is learned.
 
 use dp_accounting::{CertificateBuilder, ReleaseRequest, Requests};
-use dp_core::{Adjacency, UserSamples, params};
+use dp_core::{Adjacency, ParamError, UserSamples, params};
 use dp_mechanism::{Run, Trainer};
 use dp_personalize::{
     AltMin, AltMinParams, ConvexLoss, DpGdEmbedding, Embedding, Initialisation, LevelSums,
@@ -120,9 +120,10 @@ impl MethodSettings {
     pub fn check(self, inputs: &Inputs) -> Result<Fit> {
         let prior = match self.prior {
             Some(shares) => {
-                let level = shares.level.unwrap_or(0.0);
+                let level = shares.level.into_iter();
+                let level = level.map(|share| params::open_unit("share of the levels", share));
+                let level: f64 = level.sum::<Result<_, _>>()?;
                 params::open_unit("share of the votes", shares.votes)?;
-                params::finite_non_negative("share of the levels", level)?;
                 params::open_unit("shares of the prior", shares.votes + level)?;
                 Some((shares, inputs.weighed_fit()?))
             }
@@ -182,6 +183,14 @@ impl Fit {
     }
 }
 
+fn without_prior() -> ParamError {
+    ParamError {
+        name: "prior",
+        value: 1.0,
+        expected: "none, for a method with several accounts or without shares of a budget",
+    }
+}
+
 /// The mean of users' levels if it is released, the method, and users' votes if there are any.
 impl Trainer for Fit {
     type Data = UserSamples;
@@ -197,6 +206,9 @@ impl Trainer for Fit {
             SubspaceFit::Residual(fit) => fit.requests(width, adjacency),
             SubspaceFit::AltMin(fit) => fit.requests(width, adjacency),
         }?;
+        if self.prior.is_some() && self.n_accounts() > 1 {
+            return Err(without_prior().into()); // all users vote, whatever their account
+        }
         Ok(match (&self.prior, of_method) {
             (Some((shares, _)), Requests::Shares(others)) => {
                 let total: f64 = others.iter().map(|of| of.budget_share).sum();
@@ -209,7 +221,8 @@ impl Trainer for Fit {
                 let votes = [PriorVotes::request(shares.votes)];
                 Requests::Shares(level.into_iter().chain(others).chain(votes).collect())
             }
-            (_, others) => others,
+            (None, others) => others,
+            (Some(_), _) => return Err(without_prior().into()),
         })
     }
 

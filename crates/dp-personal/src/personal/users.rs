@@ -24,7 +24,12 @@ impl Inputs {
 
     /// Whether it includes where users' levels lie: these are their own, and between -1 and 1.
     pub fn has_level_prior(&self) -> bool {
-        self.has_prior() && self.intercept == Intercept::Own && self.target.range.is_some()
+        self.has_own_levels() && self.target.range.is_some()
+    }
+
+    /// Whether it would include them if the target has a range.
+    pub(crate) fn has_own_levels(&self) -> bool {
+        self.has_prior() && self.intercept == Intercept::Own
     }
 }
 
@@ -48,7 +53,7 @@ impl Users {
         histories: impl Iterator<Item = &'a SampleUser>,
         max_rows: usize,
     ) -> Result<Self> {
-        Self::with_keys(inputs, histories, max_rows, |_| None)
+        Self::with_keys(inputs, histories, max_rows, |_| None, false)
     }
 
     /// The same, with a key for each user in training that follows from the id, so that the user's
@@ -62,7 +67,20 @@ impl Users {
         max_rows: usize,
     ) -> Result<Self> {
         let key = |user: &SampleUser| Some(dp_data::user_key(user.id()));
-        Self::with_keys(inputs, histories, max_rows, key)
+        Self::with_keys(inputs, histories, max_rows, key, false)
+    }
+
+    /// The same with users' levels, if they are part of the prior of users' own fits.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub(crate) fn with_levels<'a>(
+        inputs: &Inputs,
+        histories: impl Iterator<Item = &'a SampleUser>,
+        max_rows: usize,
+    ) -> Result<Self> {
+        let key = |user: &SampleUser| Some(dp_data::user_key(user.id()));
+        Self::with_keys(inputs, histories, max_rows, key, inputs.has_level_prior())
     }
 
     /// The rows of one user, who may have none.
@@ -87,10 +105,11 @@ impl Users {
         histories: impl Iterator<Item = &'a SampleUser>,
         max_rows: usize,
         key: impl Fn(&SampleUser) -> Option<u128>,
+        has_levels: bool,
     ) -> Result<Self> {
         let dim = inputs.dim();
         let (mut builder, mut centers) = (UserSamplesBuilder::new(dim, max_rows)?, Vec::new());
-        if inputs.has_level_prior() {
+        if has_levels {
             builder = builder.with_levels();
         }
         for (number, history) in (0..).zip(histories) {
@@ -167,7 +186,7 @@ impl Users {
     /// The user's weighted mean of fits with and without the shared part.
     pub fn weighed(&self, user: usize, fit: &WeighedFit, shared: &SharedParts<'_>) -> Personal {
         let Center { y, n_rows, .. } = self.centers[user];
-        let prior = shared.prior.map(|prior| prior.minus(y));
+        let prior = shared.prior.map(|prior| prior.relative_to(y));
         let shared = SharedParts {
             prior: prior.as_ref(),
             ..*shared
@@ -230,7 +249,7 @@ fn framed(inputs: &Inputs, history: &SampleUser, max_rows: usize) -> (Vec<f32>, 
     let center = Center {
         x: mean,
         y,
-        deviation: (squares / n_rows.max(1) as f64).sqrt(),
+        deviation: (squares / n_rows.saturating_sub(1).max(1) as f64).sqrt(),
         n_rows,
     };
     (cells, center)

@@ -334,7 +334,7 @@ settings! {
             range: Range::of(1.0, 1e4),
         },
         /// Training runs
-        n_runs: usize = { long: "runs", value_name: "N", default: "16", range: Range::of(1.0, 1e4) },
+        n_runs: usize = { long: "runs", value_name: "N", default: "24", range: Range::of(1.0, 1e4) },
         /// Confidence level of the empirical lower bound
         confidence: f64 = {
             value_name: "P",

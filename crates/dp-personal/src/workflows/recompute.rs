@@ -373,7 +373,10 @@ impl Replay<'_> {
     fn subspace(&self) -> Result<Rebuilt> {
         let inputs = self.inputs()?;
         let fit = self.get::<MethodSettings>("settings")?.check(&inputs)?;
-        let nobody = UserSamplesBuilder::new(inputs.dim(), self.get("max_rows")?)?;
+        let mut nobody = UserSamplesBuilder::new(inputs.dim(), self.get("max_rows")?)?;
+        if inputs.has_level_prior() {
+            nobody = nobody.with_levels();
+        }
         let fitted = self.replay(&fit, &nobody.build().0, inputs.dim())?;
         let bytes = subspace_bytes(&fitted.model, &inputs)?;
         Ok(Rebuilt::of(SUBSPACE, bytes, fitted))

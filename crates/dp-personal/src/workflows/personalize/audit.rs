@@ -2,6 +2,7 @@
 
 use dp_audit::{AuditedRun, AuditedTrainer};
 use dp_mechanism::Trainer;
+use dp_personalize::{LevelSums, PriorVotes};
 
 use super::ADJACENCY;
 use super::held_out::HeldOut;
@@ -68,7 +69,9 @@ pub fn audit(args: &AuditPersonalizeSettings, watch: &mut dyn Watch) -> Result<A
     );
     let trainer: Box<dyn AuditedRun> = with_audited_metrics(metrics, &plan, canaries, |plan| {
         let audited = AuditedTrainer::on_samples(settings.fit, &planted.nobody, target, ADJACENCY)?;
-        Ok(audited.with_plan(plan))
+        Ok(audited
+            .with_plan(plan)
+            .sharing(&[LevelSums::LABEL, PriorVotes::LABEL]))
     })?;
     let what = Audited {
         data: Some(&args.run.data),

@@ -39,7 +39,7 @@ impl HeldOut {
             let mine = split.expose().iter();
             let mine = mine.filter(|user| held_out || !user.held_out);
             let mine = mine.map(|user| &user.history);
-            Users::keyed(inputs, mine, max_rows)
+            Users::with_levels(inputs, mine, max_rows)
         };
         let (train, all) = (users(false)?, shares.held_out_users > 0.0);
         Ok(Self {

@@ -34,13 +34,11 @@ impl Settings {
         let model = &args.run.model;
         let ranges = Ranges::new(&args.run.ranges)?;
         let draft = draft_of(args)?;
-        let target = ranges.target_of(args.run.columns.target_col.as_deref());
-        let mut with_range = draft.clone();
-        with_range.target.range = target;
+        let has_range = ranges.has_target(args.run.columns.target_col.as_deref());
         let mut method = method_of(model, args.run.rank)?;
         let usual = PriorShares::default();
-        method.prior = with_range.has_prior().then(|| PriorShares {
-            level: usual.level.filter(|_| with_range.has_level_prior()),
+        method.prior = draft.has_prior().then(|| PriorShares {
+            level: usual.level.filter(|_| has_range && draft.has_own_levels()),
             ..usual
         });
         let columns = columns_of(&args.run.columns, ColumnRole::Target)?;
