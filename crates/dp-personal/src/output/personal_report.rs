@@ -160,7 +160,7 @@ impl Release for PersonalRelease<'_> {
             let names = KINDS.iter().map(|name| (*name).to_owned());
             charts.push(ChartData {
                 title: "Kinds of personal fits".to_owned(),
-                note: "how users' votes weight kinds of fits: the prior of users' own fits"
+                note: "prior weights of the fits that a user averages, from noisy sums of all users' votes; a user's own rows then decide"
                     .to_owned(),
                 series: vec!["weight".to_owned()],
                 rows: names.zip(kinds).collect(),
@@ -168,14 +168,14 @@ impl Release for PersonalRelease<'_> {
             });
             charts.push(weights(
                 "What features explain",
-                "how users' votes weight shares of the variance of a user's labels that the features may explain, where they explain anything".to_owned(),
+                "prior weights of the share of the variance within a user that the features explain, in fits that use features".to_owned(),
                 prior.explained().collect(),
             ));
             if let Some(levels) = prior.levels() {
                 let mean = self.inputs.answer(levels.mean);
                 charts.push(weights(
                     "How levels differ",
-                    format!("how users' votes weight shares of the variance of labels that may lie between users, whose mean level is {mean:.4}"),
+                    format!("prior weights of the share of the variance of labels that lies between users; the mean level of users is {mean:.4}"),
                     prior.between().collect(),
                 ));
             }
