@@ -243,6 +243,24 @@ pub(crate) fn of_items(items: &ItemTable, ratings: &Ratings) -> Vec<String> {
         .collect()
 }
 
+/// Warning about targets that are clipped to their range.
+pub(crate) fn of_targets(table: &SampleTable, [low, high]: [f64; 2]) -> Option<String> {
+    let n_features = table.features().len();
+    let users = table.users().expose().iter();
+    let targets = users.flat_map(|user| user.rows(n_features).map(|(_, y)| f64::from(y)));
+    let (mut n, mut n_outside) = (0_usize, 0_usize);
+    for y in targets {
+        n += 1;
+        n_outside += usize::from(y < low || y > high);
+    }
+    (n_outside > 0).then(|| {
+        format!(
+            "{n_outside} of {n} targets lie outside the range {low} to {high} and are clipped to it: make sure that range and column are those that you \
+             mean"
+        )
+    })
+}
+
 /// Warnings about users and feature columns of labelled rows.
 pub(crate) fn of_rows(table: &SampleTable, delta: f64) -> Vec<String> {
     let (users, n_features) = (table.users().expose(), table.features().len());

@@ -342,12 +342,15 @@ fn levels_and_votes_move_by_one_bounded_share() {
         (OwnLevel::Near, None),
         (OwnLevel::None, None),
     ] {
-        let votes = PriorVotes {
-            fit: WeighedFit::new(ConvexLoss::Squared, level).unwrap(),
-            subspace: &axis,
-            levels,
-        };
-        check_vector(N_VOTES, votes.clip_norm(), &votes);
+        for is_bounded in [true, false] {
+            let votes = PriorVotes {
+                fit: WeighedFit::new(ConvexLoss::Squared, level).unwrap(),
+                subspace: &axis,
+                levels,
+                is_bounded,
+            };
+            check_vector(N_VOTES, votes.clip_norm(), &votes);
+        }
     }
 }
 

@@ -13,11 +13,13 @@ use crate::{Result, SharedParts, Subspace, WeighedFit};
 const CORRELATIONS: [f64; 6] = [0.05, 0.2, 0.5, 0.8, 0.95, 0.9999];
 /// Standard deviations of its noise that the number of users must exceed for their mean to be used.
 const CLEAR: f64 = 3.0;
+/// Variance of a feature that is spread evenly from -1 to 1, where the true one is lost in noise.
+const EVEN_VARIANCE: f64 = 1.0 / 3.0;
 /// Keeps rounding from pushing a contribution over its bound.
 const INSIDE: f64 = 1.0 - 1e-9;
 
 /// Length of the users' votes.
-pub(crate) const N_VOTES: usize = N_SHAPES + N_STRENGTHS + CORRELATIONS.len() + 1;
+pub(crate) const N_VOTES: usize = N_SHAPES + N_STRENGTHS + CORRELATIONS.len() + 2;
 
 /// Where the labels of users lie.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -135,16 +137,17 @@ impl VectorContribution for LevelSums {
 /// share of levels in the variance, from the same candidates as in [`WeighedFit`] with equal weights.
 ///
 /// ```text
-/// c_u = (p_u(kind), p_u(strength), p_u(correlation), z_u)
+/// c_u = (p_u(kind), p_u(strength), p_u(correlation), z_u, l_u)
 ///
 /// p_u   numbers that are not negative, each of the three with a sum of at most 1
 /// z_u   ||X U||^2 / ||X||^2 of the user's centred rows, at most 1
+/// l_u   ||X||^2 / (m d), at most 1; 0 unless features are between -1 and 1
 /// ```
 ///
 /// A user without usable rows adds nothing.
 ///
 /// # Privacy
-/// Each of the three has an L2 norm of at most its sum, so `||c_u|| <= 2`, whatever the rows are, and `sqrt 3` without levels:
+/// Each of the three has an L2 norm of at most its sum, so `||c_u|| <= sqrt 5`, whatever the rows are: `sqrt 3`, and 1 more in the square for levels and for bounded features:
 /// the L2 sensitivity under adding or removing one user with all rows; twice that under replacement. A vote depends on the user's own rows and on
 /// earlier releases.
 #[allow(
@@ -158,6 +161,8 @@ pub struct PriorVotes<'a> {
     pub subspace: &'a Subspace,
     /// The released levels of users, if rows were centred and these are known.
     pub levels: Option<UserLevels>,
+    /// Whether features are between -1 and 1, by public ranges.
+    pub is_bounded: bool,
 }
 
 impl PriorVotes<'_> {
@@ -170,14 +175,11 @@ impl PriorVotes<'_> {
         ReleaseRequest::new(Self::LABEL, share, ReplaceFactor::Two, N_VOTES as u64)
     }
 
-    /// The bound on a user's norm: 2, or `sqrt 3` without levels, where nobody votes on a correlation.
+    /// The bound on a user's norm: `sqrt 3`, and 1 more in the square for each of levels, without which nobody votes on a correlation, and bounded features.
     #[must_use]
     pub fn clip_norm(&self) -> f64 {
-        if self.levels.is_some() {
-            2.0
-        } else {
-            3.0_f64.sqrt()
-        }
+        let parts = [self.levels.is_some(), self.is_bounded];
+        (3.0 + parts.map(|of| f64::from(u8::from(of))).iter().sum::<f64>()).sqrt()
     }
 
     fn of_user(&self, rows: SampleRows<'_>) -> Option<Vec<f64>> {
@@ -188,7 +190,11 @@ impl PriorVotes<'_> {
             prior: Some(&prior),
             models: &[],
         };
-        self.fit.votes(&shared, rows)
+        let mut votes = self.fit.votes(&shared, rows)?;
+        if !self.is_bounded {
+            votes[N_VOTES - 1] = 0.0;
+        }
+        Some(votes)
     }
 
     /// The prior that all users voted for.
@@ -252,6 +258,7 @@ pub struct UserPrior {
     strengths: Vec<f64>,
     correlations: Vec<f64>,
     share: Option<f64>,
+    length: Option<f64>,
 }
 
 /// As stored in a file.
@@ -263,6 +270,7 @@ struct Unchecked {
     strengths: Vec<f64>,
     correlations: Vec<f64>,
     share: Option<f64>,
+    length: Option<f64>,
 }
 
 impl TryFrom<Unchecked> for UserPrior {
@@ -293,6 +301,12 @@ impl TryFrom<Unchecked> for UserPrior {
         if let Some(share) = read.share.filter(|share| !(0.0..=1.0).contains(share)) {
             return wrong("share", share);
         }
+        if let Some(length) = read
+            .length
+            .filter(|length| !(length.is_finite() && *length > 0.0))
+        {
+            return wrong("length", length);
+        }
         if let Some(levels) = read.levels {
             let deviation = levels.deviation.unwrap_or(1.0);
             if !(-1.0..=1.0).contains(&levels.mean) || !(deviation > 0.0 && deviation <= 1.0) {
@@ -305,6 +319,7 @@ impl TryFrom<Unchecked> for UserPrior {
             strengths: read.strengths,
             correlations: read.correlations,
             share: read.share,
+            length: read.length,
         })
     }
 }
@@ -328,6 +343,7 @@ impl UserPrior {
             strengths: weights(&SIGNALS.map(|s| s.sqrt() / (1.0 + s))),
             correlations: weights(&[1.0; CORRELATIONS.len()]),
             share: None,
+            length: None,
         }
     }
 
@@ -337,8 +353,9 @@ impl UserPrior {
         let (strengths, rest) = rest.split_at(N_STRENGTHS);
         let (correlations, means) = rest.split_at(CORRELATIONS.len());
         let n: f64 = kinds.iter().sum();
-        let inside = means.first().copied().unwrap_or(0.0);
-        let is_clear = n > CLEAR * noise && inside > CLEAR * noise;
+        let is_clear = |sum: f64| n > CLEAR * noise && sum > CLEAR * noise;
+        let mean = |at: usize| is_clear(means[at]).then(|| (means[at] / n).min(1.0));
+        let dim = by.subspace.dim() as f64;
         let even = Self::even(by.levels);
         // what a vote exceeds its noise by, and as much as two standard deviations of the noise without votes
         let weights = |votes: &[f64], even: &[f64]| {
@@ -351,7 +368,10 @@ impl UserPrior {
             kinds: weights(kinds, &even.kinds),
             strengths: weights(strengths, &even.strengths),
             correlations: weights(correlations, &even.correlations),
-            share: is_clear.then(|| (inside / n).min(1.0)),
+            share: mean(0),
+            length: by
+                .is_bounded
+                .then(|| dim * mean(1).unwrap_or(EVEN_VARIANCE)),
         }
     }
 
@@ -396,6 +416,18 @@ impl UserPrior {
         CORRELATIONS
             .into_iter()
             .zip(self.correlations.iter().copied())
+    }
+
+    /// The usual mean squared length of a user's centred rows, if it is known.
+    #[must_use]
+    pub const fn length(&self) -> Option<f64> {
+        self.length
+    }
+
+    #[cfg(test)]
+    pub(crate) const fn with_length(mut self, length: Option<f64>) -> Self {
+        self.length = length;
+        self
     }
 
     /// The same prior for labels relative to this one.

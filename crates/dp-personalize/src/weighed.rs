@@ -81,8 +81,8 @@ pub struct SharedParts<'a> {
 ///
 /// Half of the prior is divided evenly among models that use nothing shared, and half among all
 /// others, unless there is one [learned from all users](SharedParts::prior). With that one, the
-/// expected length of a row in or near the subspace includes one row of the usual length, since two
-/// rows may happen to be alike there, and levels have a normal prior ([`UserPrior`]). For the
+/// expected length of a row and the spread of each feature include one row of the usual length,
+/// since two rows may happen to be alike, and levels have a normal prior ([`UserPrior`]). For the
 /// squared loss the likelihood is exact, with the noise variance integrated out under its Jeffreys
 /// prior or the learned one, and also the level, under a flat prior if none was learned. Rows
 /// whose features are all 0 do not count ([`SampleRows::iter`]). For the logistic loss it is Laplace's
@@ -322,7 +322,8 @@ impl OwnRows {
             }
         }
         let length = |at: usize| shapes.get(at).map_or(0.0, Shape::trace);
-        votes[N_VOTES - 1] = (length(IN_SUBSPACE) / length(0)).min(1.0);
+        votes[N_VOTES - 2] = (length(IN_SUBSPACE) / length(0)).min(1.0);
+        votes[N_VOTES - 1] = (length(0) / (self.y.len() * self.dim) as f64).min(1.0);
         votes.iter().all(|vote| vote.is_finite()).then_some(votes)
     }
 
@@ -412,20 +413,26 @@ impl OwnRows {
             squares.iter_mut().zip(x).for_each(|(s, x)| *s += x * x);
         }
         let largest = squares.iter().copied().fold(0.0, f64::max);
+        // with a prior, one row of usual length is added, in which all features vary alike
+        let total = squares.iter().sum::<f64>() / m;
+        let known = self.prior.as_ref().and_then(UserPrior::length);
+        let length = known.unwrap_or(total);
+        let more = self.prior.as_ref().map(|_| length / d as f64);
         let scales: Vec<f64> = squares
             .iter()
             .map(|&s| {
                 if s > largest * NEGLIGIBLE * NEGLIGIBLE {
-                    (m / s).sqrt()
+                    (m / (s + more.unwrap_or(0.0))).sqrt()
                 } else {
                     0.0
                 }
             })
             .collect();
         let scaled = |x: &mut [f64]| x.iter_mut().zip(&scales).for_each(|(x, s)| *x *= s);
+        let usual = more.map(|more| more * inner(&scales, &scales));
         let mut shapes = vec![
-            self.shape(false, (d as f64, None), &|_| ()),
-            self.shape(false, (d as f64, None), &scaled),
+            self.shape(false, (d as f64, known), &|_| ()),
+            self.shape(false, (d as f64, usual), &scaled),
         ];
         if let Some(subspace) = subspace {
             let rank = subspace.rank();
@@ -440,7 +447,6 @@ impl OwnRows {
                 }
             };
             let (inside, outside) = (rank as f64, (d - rank) as f64);
-            let length = squares.iter().sum::<f64>() / m;
             let share = self.prior.as_ref();
             let share = share.map(|prior| prior.share().unwrap_or(inside / d as f64));
             let usual = |r: f64, s: f64| {
@@ -985,6 +991,37 @@ mod tests {
             assert!((kinds.iter().sum::<f64>() - 1.0).abs() < 1e-9);
             let own = strengths[..N_STRENGTHS].iter().sum::<f64>();
             assert!((own + kinds[0] - 1.0).abs() < 1e-9);
+        }
+    }
+
+    /// Two rows may happen to be alike in a feature, in the subspace or altogether: slopes do not
+    /// grow without bound as they come closer.
+    #[test]
+    fn slopes_stay_bounded_however_alike_two_rows_are() {
+        let plane = Subspace::spanned_by(2, 1, &[0.3, 1.0], Provenance::NonPrivate).unwrap();
+        let levels = UserLevels {
+            mean: 0.0,
+            deviation: Some(0.5),
+        };
+        let prior = UserPrior::even(Some(levels)).with_length(Some(0.5));
+        let shared = SharedParts {
+            subspace: Some(&plane),
+            prior: Some(&prior),
+            models: &[],
+        };
+        let fit = WeighedFit::new(ConvexLoss::Squared, OwnLevel::Free).unwrap();
+        for apart in [1.0, 0.1, 0.01, 1e-3, 1e-5] {
+            for other in [0.6, apart] {
+                let rows = [(vec![0.0, 0.0], -0.5), (vec![other, apart], 0.5)];
+                // a row of zeros is no row
+                let rows = rows.map(|(x, y)| (x.iter().map(|x| x + 0.1).collect(), y));
+                let model = fit.fit(&shared, samples(&rows).rows(0));
+                let largest = model
+                    .coefficients()
+                    .iter()
+                    .fold(0.0_f64, |a, b| a.max(b.abs()));
+                assert!(largest < 1.0, "{apart} {other}: {largest}");
+            }
         }
     }
 

@@ -288,7 +288,7 @@ fn users_with_no_row_or_one_are_near_the_mean_of_users() {
     // most of the variance is within users, so one row moves the level by less than half
     assert!(answers[0] > answers[1] && answers[0] < 84.0, "{answers:?}");
     let report = sandbox.text("dp-model/report.md");
-    for title in ["What features explain", "How levels differ"] {
+    for title in ["Variance that features explain", "Variance between users"] {
         assert!(report.contains(title), "{report}");
     }
     sandbox.dp(&words("verify dp-model")).exits(0);

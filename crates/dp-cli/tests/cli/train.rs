@@ -352,7 +352,7 @@ fn the_summary_leads_to_the_internal_page_and_not_to_private_figures_on_the_scre
     assert!(sandbox.exists("dp-model-internal/internal.md"));
     for more in [&["--no-split"][..], &["--no-split", "--show-internal"]] {
         let run = sandbox.train(&[&["--force"], more].concat()).exits(0);
-        run.prints(&["none: no ratings were held out (--no-split)"]);
+        run.prints(&["none: nothing was held out (--no-split)"]);
     }
 }
 

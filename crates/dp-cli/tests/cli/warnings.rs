@@ -215,6 +215,20 @@ fn a_run_that_counts_its_users_does_not_say_that_somebody_else_paid() {
     );
 }
 
+/// Targets beyond their range are clipped; how many there are is private.
+#[test]
+fn clipped_targets_are_told_to_the_operator() {
+    let sandbox = Sandbox::new();
+    sandbox.write("rows.csv", samples(60));
+    let line =
+        "personalize rows.csv --rank 1 --epsilon 1 --delta 1e-5 --no-ledger --target-range 100,200";
+    let run = sandbox.dp(&words(line)).exits(0);
+    let told = "targets lie outside the range 100 to 200 and are clipped";
+    let internal = sandbox.text("dp-model-internal/internal.md");
+    assert!(internal.replace('\n', " ").contains(told), "{internal}");
+    assert!(!open_to_all(&sandbox, &run).contains(told));
+}
+
 /// Whether items match is private, and what was released may be looked at.
 #[test]
 fn a_catalogue_of_other_items_is_told_by_what_was_released_and_first_on_the_internal_page() {

@@ -86,6 +86,9 @@ impl Release for PersonalRelease<'_> {
     fn model_line(&self) -> String {
         let (rank, n) = (self.fitted.model.rank(), self.inputs.features.len());
         let level = match self.inputs.intercept {
+            Intercept::Own if self.inputs.has_own_levels() && !self.inputs.has_level_prior() => {
+                "one level per user (not shared: the target has no range)"
+            }
             Intercept::Own => "one level per user",
             Intercept::Shared => "a constant feature",
             Intercept::None => "no intercept",
@@ -145,38 +148,44 @@ impl Release for PersonalRelease<'_> {
         }];
         // three digits, as many as a bar shows
         let rounded = |weight: f64| Some((1e3 * weight).round() / 1e3);
-        let weights = |title: &str, note: String, weights: Vec<(f64, f64)>| ChartData {
+        let weights = |title: &str, note: String, bars: Vec<(String, f64)>| ChartData {
             title: title.to_owned(),
             note,
             series: vec!["weight".to_owned()],
-            rows: weights
+            rows: bars
                 .into_iter()
-                .map(|(share, weight)| (percent(share), vec![rounded(weight)]))
+                .map(|(name, weight)| (name, vec![rounded(weight)]))
                 .collect(),
             standard_errors: Vec::new(),
         };
         if let Some(prior) = model.user_prior() {
-            let kinds = prior.kinds().iter().map(|weight| vec![rounded(*weight)]);
             let names = KINDS.iter().map(|name| (*name).to_owned());
-            charts.push(ChartData {
-                title: "Kinds of personal fits".to_owned(),
-                note: "prior weights of the fits that a user averages, from noisy sums of all users' votes; a user's own rows then decide"
-                    .to_owned(),
-                series: vec!["weight".to_owned()],
-                rows: names.zip(kinds).collect(),
-                standard_errors: Vec::new(),
-            });
+            let unknown = match (prior.levels(), self.inputs.has_level_prior()) {
+                (None, true) => "; users' levels do not stand out from the noise and are not used",
+                _ => "",
+            };
             charts.push(weights(
-                "What features explain",
+                "Kinds of personal fits",
+                format!(
+                    "prior weights, which users' own rows then change, and not a finding about the data: noisy means over users \
+                     of how likely their rows make each kind{unknown}"
+                ),
+                names.zip(prior.kinds().iter().copied()).collect(),
+            ));
+            charts.push(weights(
+                "Variance that features explain",
                 "prior weights of the share of the variance within a user that the features explain, in fits that use features".to_owned(),
-                prior.explained().collect(),
+                pooled(prior.explained()),
             ));
             if let Some(levels) = prior.levels() {
                 let mean = self.inputs.answer(levels.mean);
                 charts.push(weights(
-                    "How levels differ",
-                    format!("prior weights of the share of the variance of labels that lies between users; the mean level of users is {mean:.4}"),
-                    prior.between().collect(),
+                    "Variance between users",
+                    format!(
+                        "prior weights of the share of the variance of labels that lies between users (intraclass correlation); the \
+                         mean level of users is {mean:.4}"
+                    ),
+                    pooled(prior.between()),
                 ));
             }
         }
@@ -186,23 +195,27 @@ impl Release for PersonalRelease<'_> {
 
 /// Kinds of personal fits, in the order of the prior.
 const KINDS: [&str; 7] = [
-    "the level alone",
-    "own rows, coefficients alike",
-    "own rows, features alike",
-    "in the subspace",
-    "near the subspace, 3 times",
-    "near the subspace, 10 times",
-    "near the subspace, 30 times",
+    "no features: the level alone",
+    "own regression",
+    "own regression, standardised features",
+    "shared subspace alone",
+    "shared subspace 3 : 1 own",
+    "shared subspace 10 : 1 own",
+    "shared subspace 30 : 1 own",
 ];
 
-/// A share in percent, with as many digits as tell it from 100.
-fn percent(share: f64) -> String {
-    let (mut n_digits, mut step) = (0, 0.0095);
-    while 1.0 - share < step && n_digits < 6 {
-        n_digits += 1;
-        step *= 0.1;
+/// Weights of shares, in percent; those near 100 are pooled.
+fn pooled(weights: impl Iterator<Item = (f64, f64)>) -> Vec<(String, f64)> {
+    let (mut bars, mut last) = (Vec::new(), 0.0);
+    for (share, weight) in weights {
+        if share > 0.998 {
+            last += weight;
+        } else {
+            bars.push((format!("{:.0} %", 100.0 * share), weight));
+        }
     }
-    format!("{:.n_digits$} %", 100.0 * share)
+    bars.push(("above 99 %".to_owned(), last));
+    bars
 }
 
 /// All results of a run, with released and internal parts kept separate.

@@ -185,7 +185,7 @@ pub(crate) trait RunReport {
                 format!("{verdict}: internal, do not publish")
             }
             None if holds_nothing_out(self.release()) => {
-                "none: no ratings were held out (--no-split)".to_owned()
+                "none: nothing was held out (--no-split)".to_owned()
             }
             None if is_paid || output.show_internal => {
                 "none: no baseline, or too few held-out records".to_owned()

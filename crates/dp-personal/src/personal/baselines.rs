@@ -8,7 +8,7 @@ use dp_data::SplitUser;
 use dp_mechanism::NoiseSource;
 use dp_personalize::{
     LevelSums, NonPrivateAltMin, PersonalModel, PriorVotes, Provenance, SharedParts,
-    SingleModelParams, Subspace, Trainer, WeighedFit, own_data_model, zero_model,
+    SingleModelParams, Subspace, Trainer, UserPrior, WeighedFit, own_data_model, zero_model,
 };
 use rand::{RngExt, SeedableRng};
 use rayon::prelude::*;
@@ -71,6 +71,7 @@ impl Baselines {
                         fit,
                         subspace: &subspace,
                         levels,
+                        is_bounded: prior.length().is_some(),
                     };
                     votes.non_private(train.samples())
                 });
@@ -86,19 +87,24 @@ impl Baselines {
     fn models(&self, users: &Users, user: usize, local: &OwnFit) -> [Option<Personal>; 7] {
         let dim = self.private.dim();
         let fit = |subspace: &Subspace| users.fit(user, local, subspace);
+        // without own rows, the released mean of users' levels is all that anybody knows
+        let levels = self.private.user_prior().and_then(UserPrior::levels);
+        let usual = levels.filter(|_| !users.has_rows(user));
+        let usual = usual.map_or(0.0, |levels| levels.mean);
         MethodName::ALL.map(|method| {
-            Some(match method {
+            let model = match method {
                 MethodName::OwnMean => users.own_mean(user, &zero_model(dim)),
                 MethodName::OwnData => users.personal(user, &own_data_model(users.rows(user), dim)),
                 MethodName::OwnRidge => match local {
                     OwnFit::Penalised(_) => fit(&self.everything),
                     OwnFit::Weighed(own) => users.weighed(user, own, &SharedParts::default()),
                 },
-                MethodName::RandomSubspace => fit(&self.random),
+                MethodName::RandomSubspace => return Some(fit(&self.random)),
                 MethodName::SingleModel => users.personal(user, self.single.as_ref()?),
-                MethodName::Private => fit(&self.private),
-                MethodName::NonPrivate => fit(self.non_private.as_ref()?),
-            })
+                MethodName::Private => return Some(fit(&self.private)),
+                MethodName::NonPrivate => return Some(fit(self.non_private.as_ref()?)),
+            };
+            Some(model.shifted(usual))
         })
     }
 }

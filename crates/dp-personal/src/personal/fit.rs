@@ -77,6 +77,8 @@ pub struct Fit {
     pub subspace: SubspaceFit,
     /// What is released for the prior of users' own fits, and these fits.
     prior: Option<(PriorShares, WeighedFit)>,
+    /// Whether features are between -1 and 1.
+    is_bounded: bool,
 }
 
 /// How the subspace is learned.
@@ -132,6 +134,7 @@ impl MethodSettings {
         Ok(Fit {
             subspace: self.subspace()?,
             prior,
+            is_bounded: inputs.has_ranges(),
         })
     }
 
@@ -239,7 +242,11 @@ impl Trainer for Fit {
             SubspaceFit::AltMin(fit) => fit.describe(certificate),
         };
         match self.prior {
-            Some(_) => certificate.released_output("prior of users' own fits", "anyone"),
+            Some(_) => certificate.released_output(
+                "prior of personal fits: noisy sums of users' votes on it; where users' levels lie: noisy number of users, and \
+                 noisy sums of the means and standard deviations of their labels",
+                "anyone",
+            ),
             None => certificate,
         }
     }
@@ -260,6 +267,7 @@ impl Trainer for Fit {
             fit,
             subspace: &subspace,
             levels,
+            is_bounded: self.is_bounded,
         };
         let prior = votes.release(samples, run)?;
         Ok(subspace.with_user_prior(Some(prior)))

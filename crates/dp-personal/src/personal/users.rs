@@ -168,6 +168,11 @@ impl Users {
         personal
     }
 
+    /// Whether the user has rows.
+    pub(crate) fn has_rows(&self, user: usize) -> bool {
+        self.centers[user].n_rows > 0
+    }
+
     /// The user's personal fit with a subspace.
     pub fn fit(&self, user: usize, own: &OwnFit, subspace: &Subspace) -> Personal {
         match own {

@@ -32,7 +32,7 @@ pub fn audit(args: &AuditPersonalizeSettings, watch: &mut dyn Watch) -> Result<A
     // everything public is checked before the data are read
     let target = args.run.guarantee.target()?;
     let run = args.training();
-    let settings = Settings::new(&run)?;
+    let mut settings = Settings::new(&run)?;
     settings.draft_plan(target, ADJACENCY)?;
     let trials = Trials::new(&args.trials, USUAL_CANARIES)?;
     go_on(watch)?;

@@ -16,6 +16,7 @@ pub(crate) use self::settings::check_rank;
 use crate::error::Result;
 use crate::metric_release::{Measured, MetricRelease, TrainedAndHeldOut, with_metrics};
 use crate::output::{PersonalRelease, PersonalReport, Seconds, SubspaceBy};
+use crate::personal::Task;
 use crate::quality::Verdict;
 use crate::settings::PersonalizeSettings;
 use crate::warnings;
@@ -85,7 +86,7 @@ pub fn personalize_at(
     args.held_out.shares.check_dealt(place.dealing())?;
     // everything public is checked before the data are read
     let target = args.run.guarantee.target()?;
-    let settings = Settings::new(args)?;
+    let mut settings = Settings::new(args)?;
     let draft = settings.draft_plan(target, ADJACENCY)?;
     let opening = Opening {
         catalogue: None,
@@ -104,6 +105,12 @@ pub fn personalize_at(
     let mut opened = opened.bind(&table)?;
     let inputs = settings.inputs(&table)?;
     let n_left_out = *table.n_not_finite().expose();
+    let clipped = inputs
+        .target
+        .range
+        .filter(|_| inputs.task == Task::Regression);
+    let clipped = clipped.and_then(|range| warnings::of_targets(&table, range));
+    opened.found(clipped.into_iter().collect());
     opened.found(match opened.has_no_users() {
         true => vec![warnings::USERS_ELSEWHERE.to_owned()],
         false => warnings::of_rows(&table, target.delta),

@@ -68,8 +68,8 @@ impl Settings {
         plan.map_err(by_setting)
     }
 
-    /// Model inputs from these columns.
-    pub(super) fn inputs(&self, table: &SampleTable) -> Result<Inputs> {
+    /// Model inputs from these columns, and the method for them, at the same cost.
+    pub(super) fn inputs(&mut self, table: &SampleTable) -> Result<Inputs> {
         let inputs = self.ranges.inputs(&self.draft, table)?;
         inputs.check().map_err(Error::Usage)?;
         let has_level = self.method.prior.is_some_and(|prior| prior.level.is_some());
@@ -79,6 +79,7 @@ impl Settings {
                 inputs.target.name
             )));
         }
+        self.fit = self.method.check(&inputs)?;
         Ok(inputs)
     }
 
