@@ -309,7 +309,9 @@ impl TryFrom<Unchecked> for UserPrior {
         }
         if let Some(levels) = read.levels {
             let deviation = levels.deviation.unwrap_or(1.0);
-            if !(-1.0..=1.0).contains(&levels.mean) || !(deviation > 0.0 && deviation <= 1.0) {
+            let is_known =
+                (-1.0..=1.0).contains(&levels.mean) && deviation > 0.0 && deviation <= 1.0;
+            if !is_known {
                 return wrong("levels", levels.mean);
             }
         }

@@ -984,7 +984,8 @@ mod tests {
             let votes = |rows: &[(Vec<f32>, f32)]| fit.votes(&shared, samples(rows).rows(0));
             let row = (vec![1.0, 2.0], 0.5);
             assert!(
-                votes(&[row.clone()]).is_none() && votes(&[row.clone(), row.clone()]).is_none()
+                votes(std::slice::from_ref(&row)).is_none()
+                    && votes(&[row.clone(), row.clone()]).is_none()
             );
             let found = votes(&[row, (vec![2.0, 1.0], 0.1), (vec![0.0, 1.0], 0.7)]).unwrap();
             let (kinds, strengths) = found.split_at(N_SHAPES);
