@@ -74,7 +74,7 @@ impl LevelSums {
         };
         let shape = (Self::N_COORDINATES, Self::clip_norm());
         let released = run.vector(samples.table(), shape, &sums)?;
-        Ok(levels_of(&released.values(), released.noise_stddev()))
+        Ok(levels_from(&released.values(), released.noise_stddev()))
     }
 
     /// The same of exact sums: not private.
@@ -87,7 +87,7 @@ impl LevelSums {
         for own in samples.users().filter_map(|rows| sums.of_user(rows)) {
             total.iter_mut().zip(own).for_each(|(sum, x)| *sum += x);
         }
-        levels_of(&total, 0.0)
+        levels_from(&total, 0.0)
     }
 
     fn of_user(self, rows: SampleRows<'_>) -> Option<[f64; 3]> {
@@ -110,7 +110,7 @@ fn has_levels(samples: &UserSamples) -> Result<(), ParamError> {
 }
 
 /// Levels from their sums.
-fn levels_of(sums: &[f64], noise: f64) -> Option<UserLevels> {
+fn levels_from(sums: &[f64], noise: f64) -> Option<UserLevels> {
     let &[n, means, deviations] = sums else {
         return None;
     };
@@ -462,5 +462,79 @@ impl UserPrior {
             .map(|(share, w)| share * w)
             .sum();
         levels.mean + share * (mean - levels.mean)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dp_core::UserSamplesBuilder;
+
+    use super::*;
+    use crate::{ConvexLoss, OwnLevel, Provenance};
+
+    /// Labels beyond their range count as far as the bound allows, and users without rows not at all.
+    #[test]
+    fn levels_are_scaled_to_their_bound() {
+        let levels_of = |levels: &[Option<(f32, f32)>]| {
+            let mut builder = UserSamplesBuilder::new(1, 1).unwrap().with_levels();
+            for (user, level) in (0..).zip(levels) {
+                builder.push(user, &[f32::NAN], 0.0).unwrap();
+                if let Some((mean, deviation)) = level {
+                    builder.set_level(user, *mean, *deviation);
+                }
+            }
+            LevelSums::non_private(&builder.build().0)
+        };
+        let near = |found: Option<UserLevels>, mean: f64, deviation: f64| {
+            let found = found.unwrap();
+            let off = (found.deviation.unwrap() - deviation).abs();
+            assert!((found.mean - mean).abs() < 1e-7 && off < 1e-7, "{found:?}");
+        };
+        near(levels_of(&[Some((3.0, 4.0)), None]), 0.6, 0.8);
+        near(
+            levels_of(&[Some((0.25, 0.5)), Some((-0.75, 0.25))]),
+            -0.25,
+            0.375,
+        );
+        assert!(levels_of(&[None]).is_none());
+        // too few users for the noise; a deviation that is lost in it
+        assert!(levels_from(&[2.9, 1.0, 1.0], 1.0).is_none());
+        let found = levels_from(&[50.0, -20.0, 2.0], 1.0).unwrap();
+        assert!((found.mean + 0.4).abs() < 1e-12 && found.deviation.is_none());
+    }
+
+    /// 300 users for one kind, strength and correlation, then all noise.
+    #[test]
+    fn clear_votes_decide_and_lost_ones_leave_the_even_prior() {
+        let plane = Subspace::spanned_by(2, 1, &[1.0, 0.0], Provenance::NonPrivate).unwrap();
+        let by = PriorVotes {
+            fit: WeighedFit::new(ConvexLoss::Squared, OwnLevel::Free).unwrap(),
+            subspace: &plane,
+            levels: None,
+            is_bounded: true,
+        };
+        let mut votes = vec![0.0; N_VOTES];
+        for at in [3, N_SHAPES + 2, N_SHAPES + N_STRENGTHS + 1] {
+            votes[at] = 300.0;
+        }
+        votes[N_VOTES - 2..].copy_from_slice(&[150.0, 30.0]);
+        let clear = UserPrior::voted(&by, &votes, 3.0);
+        // 297 of 297 + 2 * 3, and what the even prior has there
+        let even = UserPrior::even(None);
+        for (found, even) in [
+            (clear.kinds()[3], even.kinds()[3]),
+            (clear.strengths()[2], even.strengths()[2]),
+            (clear.correlations()[1], even.correlations()[1]),
+        ] {
+            assert!((found - (297.0 + 6.0 * even) / 303.0).abs() < 1e-12);
+        }
+        assert!((clear.share().unwrap() - 0.5).abs() < 1e-12);
+        assert!((clear.length().unwrap() - 2.0 * 0.1).abs() < 1e-12);
+
+        let lost = UserPrior::voted(&by, &votes, 300.0);
+        let pairs = lost.kinds().iter().zip(even.kinds());
+        assert!(pairs.into_iter().all(|(a, b)| (a - b).abs() < 1e-12));
+        assert_eq!(lost.share(), None);
+        assert!((lost.length().unwrap() - 2.0 / 3.0).abs() < 1e-12);
     }
 }
