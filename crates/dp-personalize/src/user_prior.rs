@@ -491,6 +491,9 @@ mod tests {
             assert!((found.mean - mean).abs() < 1e-7 && off < 1e-7, "{found:?}");
         };
         near(levels_of(&[Some((3.0, 4.0)), None]), 0.6, 0.8);
+        // (1, .6, .8): the bound is reached, and a smaller one would be wrong
+        let length = 1.0_f64.hypot(0.6_f64.hypot(0.8));
+        assert!((length - LevelSums::clip_norm()).abs() < 1e-12);
         near(
             levels_of(&[Some((0.25, 0.5)), Some((-0.75, 0.25))]),
             -0.25,
@@ -513,6 +516,17 @@ mod tests {
             levels: None,
             is_bounded: true,
         };
+        // undivided votes of a user whose rows fill the subspace and the ranges reach the bound
+        let with_levels = PriorVotes {
+            levels: Some(UserLevels {
+                mean: 0.0,
+                deviation: None,
+            }),
+            ..by
+        };
+        for (of, n_parts) in [(&with_levels, 5.0_f64), (&by, 4.0)] {
+            assert!((of.clip_norm() - n_parts.sqrt()).abs() < 1e-12);
+        }
         let mut votes = vec![0.0; N_VOTES];
         for at in [3, N_SHAPES + 2, N_SHAPES + N_STRENGTHS + 1] {
             votes[at] = 300.0;
