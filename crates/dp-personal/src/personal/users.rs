@@ -66,8 +66,7 @@ impl Users {
         histories: impl Iterator<Item = &'a SampleUser>,
         max_rows: usize,
     ) -> Result<Self> {
-        let key = |user: &SampleUser| Some(dp_data::user_key(user.id()));
-        Self::with_keys(inputs, histories, max_rows, key, false)
+        Self::with_keys(inputs, histories, max_rows, own_key, false)
     }
 
     /// The same with users' levels, if they are part of the prior of users' own fits.
@@ -79,8 +78,13 @@ impl Users {
         histories: impl Iterator<Item = &'a SampleUser>,
         max_rows: usize,
     ) -> Result<Self> {
-        let key = |user: &SampleUser| Some(dp_data::user_key(user.id()));
-        Self::with_keys(inputs, histories, max_rows, key, inputs.has_level_prior())
+        Self::with_keys(
+            inputs,
+            histories,
+            max_rows,
+            own_key,
+            inputs.has_level_prior(),
+        )
     }
 
     /// The rows of one user, who may have none.
@@ -215,6 +219,11 @@ pub enum OwnFit {
     Penalised(LocalFit),
     /// With and without the subspace, weighted by the likelihood of the user's rows.
     Weighed(WeighedFit),
+}
+
+/// A key that follows from the user's id.
+fn own_key(user: &SampleUser) -> Option<u128> {
+    Some(dp_data::user_key(user.id()))
 }
 
 fn push(builder: &mut UserSamplesBuilder, user: u32, x: &[f32], y: f32) -> Result<()> {
