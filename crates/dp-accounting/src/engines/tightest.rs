@@ -97,6 +97,11 @@ impl TightestAccountant {
         }
     }
 
+    /// Delta at `epsilon` by Renyi divergences alone: a bound that takes no time.
+    pub(crate) fn renyi_delta(&self, epsilon: f64) -> Result<PrivacyBound> {
+        self.renyi(Question::DeltaAt(epsilon))
+    }
+
     /// The best bound, or the first whose upper end is at most `enough`, and the width of its
     /// bracket as the method found it.
     fn answer(&self, question: Question, enough: f64) -> Result<(PrivacyBound, f64)> {

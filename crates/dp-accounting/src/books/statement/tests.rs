@@ -1,4 +1,4 @@
-use dp_core::{ApproxDp, ReplaceFactor};
+use dp_core::{ApproxDp, DpEvent, ReplaceFactor};
 
 use super::*;
 use super::{QUANTILE, rate};
@@ -49,6 +49,33 @@ fn a_profile_of_several_points_bounds_the_exact_rate() {
             bound >= exact * (1.0 - 1e-12) && bound < exact * 1.01,
             "{mu}: {bound} {exact}"
         );
+    }
+}
+
+/// Bounds by Renyi divergences say where the profile bounds the attacker best.
+#[test]
+fn a_few_points_of_the_profile_bound_the_rate_as_well_as_all() {
+    let laplace = DpEvent::laplace(2.0).repeated(3);
+    let sampled = |z, q, n| DpEvent::sampled_gaussian(z, q).repeated(n);
+    let both = DpEvent::composed(vec![DpEvent::gaussian(8.0), sampled(2.0, 0.2, 4)]);
+    for event in [
+        laplace,
+        sampled(1.0, 0.01, 1000),
+        sampled(0.6, 0.1, 20),
+        both,
+    ] {
+        for adjacency in [Adjacency::AddRemoveUser, Adjacency::ReplaceUser] {
+            let accountant = || tightest(std::iter::once(&event), adjacency);
+            let (few, all) = (
+                profile_rate(accountant(), N_ASKED),
+                profile_rate(accountant(), PROFILE.len()),
+            );
+            assert!(all < 0.99, "{event:?}");
+            assert!(
+                (all..all + 1e-9).contains(&few),
+                "{event:?} {adjacency}: {few} {all}"
+            );
+        }
     }
 }
 
