@@ -290,14 +290,14 @@ fn monotone_in_the_question_to<A: Subject>() {
                 continue;
             };
             let deltas = [1e-100, 1e-20, 1e-9, 1e-5, 1.0001e-5, 1e-2, 0.3];
-            for pair in deltas.windows(2) {
-                let [low, high] = [pair[0], pair[1]].map(|d| answered(accountant.epsilon_at(d)));
-                assert_at_most(high, low, &format!("{event:?} {pair:?}"));
+            let found = deltas.map(|delta| answered(accountant.epsilon_at(delta)));
+            for (pair, found) in deltas.windows(2).zip(found.windows(2)) {
+                assert_at_most(found[1], found[0], &format!("{event:?} {pair:?}"));
             }
             let epsilons = [0.0, 1e-6, 0.1, 0.5, 0.5001, 3.0, 20.0];
-            for pair in epsilons.windows(2) {
-                let [low, high] = [pair[0], pair[1]].map(|e| answered(accountant.delta_at(e)));
-                assert_at_most(high, low, &format!("{event:?} {pair:?}"));
+            let found = epsilons.map(|epsilon| answered(accountant.delta_at(epsilon)));
+            for (pair, found) in epsilons.windows(2).zip(found.windows(2)) {
+                assert_at_most(found[1], found[0], &format!("{event:?} {pair:?}"));
             }
         }
     }
@@ -350,11 +350,12 @@ fn monotone_in_parameters_of<A: Subject>() {
             let at = |(event, count): &(DpEvent, u64)| {
                 account::<A>(&[(event, *count)], adjacency).map(|a| answers(&a))
             };
-            for pair in row.windows(2) {
-                let (Some(cheap), Some(dear)) = (at(&pair[0]), at(&pair[1])) else {
+            let found: Vec<_> = row.iter().map(at).collect();
+            for (pair, found) in row.windows(2).zip(found.windows(2)) {
+                let [Some(cheap), Some(dear)] = found else {
                     continue;
                 };
-                for (cheap, dear) in cheap.into_iter().zip(dear) {
+                for (&cheap, &dear) in cheap.iter().zip(dear) {
                     assert_at_most(cheap, dear, &format!("{pair:?} {adjacency}"));
                 }
             }

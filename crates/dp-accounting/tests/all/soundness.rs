@@ -229,7 +229,7 @@ fn check_monotone(composition: &Composition, adjacency: Adjacency, question: Ask
 
 #[test]
 fn random_compositions_quickly() {
-    run(1, 0..30, 1);
+    run(1, 0..10, 1);
 }
 
 #[test]
@@ -272,21 +272,21 @@ fn equal_sensitivities_in_a_mixture() {
     };
     let split = mixture(&[0.0, 0.0, 1.0, 1.0], &[0.25, 0.25, 0.25, 0.25]);
     let joined = mixture(&[0.0, 1.0], &[0.5, 0.5]);
-    for adjacency in [Adjacency::AddRemoveUser, Adjacency::ReplaceUser] {
-        for (n, question) in [
-            (1, Ask::Delta(0.5)),
-            (3, Ask::Epsilon(1e-5)),
-            (3, Ask::Delta(0.0)),
-        ] {
-            let one = answers(&vec![(split.clone(), n)], adjacency, question, true);
-            let other = answers(&vec![(joined.clone(), n)], adjacency, question, true);
-            for (a, b) in one.iter().zip(&other) {
-                assert!(
-                    a.1.lower <= b.1.upper && b.1.lower <= a.1.upper,
-                    "{a:?} {b:?}"
-                );
-                assert!((a.1.upper / b.1.upper - 1.0).abs() < 1e-4, "{a:?} {b:?}");
-            }
+    for (adjacency, n, question) in [
+        (Adjacency::AddRemoveUser, 1, Ask::Delta(0.5)),
+        (Adjacency::AddRemoveUser, 3, Ask::Epsilon(1e-5)),
+        (Adjacency::ReplaceUser, 3, Ask::Delta(0.0)),
+    ] {
+        let one = answers(&vec![(split.clone(), n)], adjacency, question, true);
+        let other = answers(&vec![(joined.clone(), n)], adjacency, question, true);
+        assert!(one.len() >= 2, "{one:?}");
+        for (name, a) in &one {
+            let Some((_, b)) = other.iter().find(|(of, _)| of == name) else {
+                continue;
+            };
+            let both = format!("{name}: {a:?} {b:?}");
+            assert!(a.lower <= b.upper && b.lower <= a.upper, "{both}");
+            assert!((a.upper / b.upper - 1.0).abs() < 1e-4, "{both}");
         }
     }
 }

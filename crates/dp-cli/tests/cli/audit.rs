@@ -180,9 +180,16 @@ fn rounds_with_features_are_audited_as_they_are_trained() {
     }
 }
 
+/// Fewer users than elsewhere: an audit looks at each of them in every run.
+fn few_groups() -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.write("data.csv", crate::personalize::samples(60));
+    sandbox
+}
+
 #[test]
 fn subspaces_are_audited_as_they_are_learned() {
-    let sandbox = crate::personalize::sandbox();
+    let sandbox = few_groups();
     let run = ["audit-personalize", "data.csv", "--rank", "1"];
     for (method, least) in [("residual", 0.7), ("projectors", 0.8), ("gradient", 0.7)] {
         let more = ["--method", method, "--runs", "4"];
@@ -225,7 +232,7 @@ fn rounds_of_all_ratios_are_audited_as_they_are_trained() {
 /// their full contribution to the metrics.
 #[test]
 fn released_metrics_are_audited_with_the_run_that_releases_them() {
-    let rows = crate::personalize::sandbox();
+    let rows = few_groups();
     let rated = crate::features::sandbox();
     let none = Sandbox::new();
     let trials = words("--release-metrics 0.4 --runs 16");

@@ -32,7 +32,7 @@ fn own_data(shell: &Shell) {
     shell.write("catalogue.csv", &catalogue(60));
     shell.write("items.csv", &films("item-", 0..60));
     shell.write("my-ratings.csv", "item,rating\nitem-1,5\nitem-4,2\n");
-    shell.write("visits.csv", &visits(400));
+    shell.write("visits.csv", &visits(150));
     let own = rows(7, 6);
     shell.write(
         "my-visits.csv",

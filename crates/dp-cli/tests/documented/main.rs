@@ -34,7 +34,16 @@ const BINARY: &str = env!("CARGO_BIN_EXE_dp");
 
 #[test]
 fn readme() {
-    run("README.md", &[]);
+    let printed = run("README.md", &[]);
+    for part in [
+        "generated 1000209 ratings of 6040 users for 3706 items",
+        "\nprivate, epsilon 5 ",
+        " report dp-demo",
+        " verify dp-demo",
+        " audit --epsilon 5",
+    ] {
+        assert!(printed.contains(part), "no `{part}` in {printed}");
+    }
 }
 
 #[test]

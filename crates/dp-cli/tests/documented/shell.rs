@@ -14,10 +14,13 @@ exec "$PROGRAMS/dp" "$@"
 const REPRODUCE: &str = r#"#!/bin/sh
 [ -x "$PROGRAMS/dp-reproduce" ] || exit 0
 if [ "$1" = --list ]; then exec "$PROGRAMS/dp-reproduce" "$@"; fi
-all="$1 --quick --seeds 1"; shift
+all="$1 --quick --seeds 1"
+[ "$1" = bietti2022-figure1a ] && all="$all --size rounds=20"
+shift
 while [ $# -gt 0 ]; do
   case "$1" in
     --seeds) shift ;;
+    rounds=*) all="$all rounds=20" ;; # of `--size`
     --data) shift; all="$all --data $MADE_DATA" ;;
     --quick) ;;
     *) all="$all $1" ;;

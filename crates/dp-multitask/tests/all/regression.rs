@@ -561,9 +561,9 @@ fn settings_survive_serialisation_and_bad_ones_are_refused() {
         ..TaskSetup::unit_ball(DIM)
     };
     let params = MultiTaskNoisyGdParams::new(setup.clone());
-    let text = serde_json::to_string(&params).unwrap();
+    let written = serde_json::to_value(&params).unwrap();
     assert_eq!(
-        serde_json::from_str::<MultiTaskNoisyGdParams>(&text).unwrap(),
+        serde_json::from_value::<MultiTaskNoisyGdParams>(written).unwrap(),
         params
     );
     let params = ResidualSspParams::new(setup.clone());

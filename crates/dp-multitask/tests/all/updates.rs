@@ -273,8 +273,8 @@ fn without_biases_scores_are_the_centre_plus_a_product() {
         assert!(rows.clone().any(|row| row[1..].iter().any(|q| *q != 0.0)));
         let personal = model.fold_in(split.train.expose().user(7)).unwrap();
         assert!((personal.offset() - 3.0).abs() < 1e-12);
-        let text = serde_json::to_string(model.scoring()).unwrap();
-        let again = serde_json::from_str(&text).unwrap();
+        let written = serde_json::to_value(model.scoring()).unwrap();
+        let again = serde_json::from_value(written).unwrap();
         assert_eq!(*model.scoring(), again);
     }
 }

@@ -8,7 +8,7 @@ use dp_personalize::{
 use rand::SeedableRng;
 
 const DIM: usize = 8;
-const RUNS: u64 = 60;
+const RUNS: u64 = 30;
 
 fn run(users: &dp_data::SubspaceData, epsilon: f64, seed: u64) -> Subspace {
     let target = ApproxDp::target(epsilon, 1e-6).unwrap();

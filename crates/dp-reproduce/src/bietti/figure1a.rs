@@ -129,7 +129,11 @@ impl Cell {
 
     fn row(self, set_up: &SetUp, args: &ReproduceArgs) -> Result<Row> {
         // short runs are cheap: use the mean over three data sets
-        let n_tuning = if self.n_rounds > 100 { 1 } else { 3 };
+        let n_tuning = if self.n_rounds > 100 || args.quick {
+            1
+        } else {
+            3
+        };
         let first = args.seed_base.wrapping_add(TUNING);
         let tuning: Vec<u64> = (0..n_tuning).map(|s| first.wrapping_add(s)).collect();
         let step = self.best_step(set_up, &tuning)?;

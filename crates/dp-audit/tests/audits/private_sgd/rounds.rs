@@ -148,12 +148,15 @@ fn hostile() -> Vec<Rows> {
     ]
 }
 
-/// Sums of all rounds when users are asked according to a fixed pattern of their numbers in the
-/// first table; `gone` is the number that is missing in the second one.
+/// Users whose contributions are compared, by their numbers in the first table: whoever is changed, and some of those who are not.
+const COMPARED: usize = 8;
+
+/// Sums of all rounds over the first users, who are asked according to a fixed pattern of their numbers in the first table; `gone`
+/// is the number that is missing in the second one.
 fn sums(trainer: &Audited, run: &SgdRun, users: &[Rows], gone: Option<usize>) -> Vec<Vec<i64>> {
     let data = table(users);
     let mut sums = vec![vec![0_i64; run.rounds[0].view.integers.len()]; N_ROUNDS];
-    for user in 0..users.len() {
+    for user in 0..COMPARED - usize::from(gone.is_some()) {
         let number = user + usize::from(gone.is_some_and(|gone| user >= gone));
         let asked = |round: usize| (number * 7 + round * 3) % 5 < 3;
         let each = trainer
