@@ -97,7 +97,7 @@ impl TightestAccountant {
         }
     }
 
-    /// Delta at `epsilon` by Renyi divergences alone: a bound that takes no time.
+    /// Delta at `epsilon` by Renyi divergences alone, which is quick where a bracket is slow.
     pub(crate) fn renyi_delta(&self, epsilon: f64) -> Result<PrivacyBound> {
         self.renyi(Question::DeltaAt(epsilon))
     }

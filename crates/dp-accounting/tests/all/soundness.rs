@@ -229,7 +229,7 @@ fn check_monotone(composition: &Composition, adjacency: Adjacency, question: Ask
 
 #[test]
 fn random_compositions_quickly() {
-    run(1, 0..10, 1);
+    run(1, 0..30, 2);
 }
 
 #[test]
@@ -279,7 +279,7 @@ fn equal_sensitivities_in_a_mixture() {
     ] {
         let one = answers(&vec![(split.clone(), n)], adjacency, question, true);
         let other = answers(&vec![(joined.clone(), n)], adjacency, question, true);
-        assert!(one.len() >= 2, "{one:?}");
+        let mut n_compared = 0;
         for (name, a) in &one {
             let Some((_, b)) = other.iter().find(|(of, _)| of == name) else {
                 continue;
@@ -287,7 +287,9 @@ fn equal_sensitivities_in_a_mixture() {
             let both = format!("{name}: {a:?} {b:?}");
             assert!(a.lower <= b.upper && b.lower <= a.upper, "{both}");
             assert!((a.upper / b.upper - 1.0).abs() < 1e-4, "{both}");
+            n_compared += 1;
         }
+        assert!(n_compared >= 3, "{one:?}\n{other:?}");
     }
 }
 

@@ -9,6 +9,8 @@ fn the_demo_shows_what_privacy_costs_and_leaves_a_certified_model() {
     let earlier = ["--out", "dp-demo", "--data-set", "generated ratings"];
     sandbox.train(&earlier).exits(0);
     let json = sandbox.dp(&["demo", "--json"]).exits(0).json();
+    let certificate = sandbox.value("dp-demo/certificate.json");
+    assert_eq!(certificate["data_set_id"], "generated ratings");
     sandbox.dp(&["report", "dp-demo"]).exits(0);
     assert!(sandbox.exists("dp-demo/report.html"));
     sandbox.dp(&["verify", "dp-demo"]).exits(0);

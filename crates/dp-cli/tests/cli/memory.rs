@@ -88,6 +88,8 @@ fn ratings_on_disk_give_the_same_files_as_in_memory() {
     for command in [
         "train ratings.csv --steps 2 --dim 4",
         "train ratings.csv --steps 2 --dim 4 --no-split",
+        "train ratings.csv --steps 1 --dim 3 --method adadpals",
+        "train ratings.csv --steps 1 --method biases --no-split",
         "train ratings.csv --steps 2 --dim 4 --release-metrics 0.1",
         "train ratings.csv --steps 2 --dim 4 --feedback implicit --min-rating 3",
         "train ratings.csv --feedback implicit --method popularity --no-split",

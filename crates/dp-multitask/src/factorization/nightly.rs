@@ -651,7 +651,7 @@ impl Evidence {
 }
 
 /// Version of the arithmetic of [`NightState`], raised when the same nights give other last digits.
-const NUMERICS: u32 = 2;
+const NUMERICS: u32 = 3;
 
 /// The evidence of all nights so far: computed from releases alone, and as public as they are. Pass
 /// it to [`NightlyFactorization::continuing`], so that the time of a night does not depend on the

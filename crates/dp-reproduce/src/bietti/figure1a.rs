@@ -128,7 +128,7 @@ impl Cell {
     }
 
     fn row(self, set_up: &SetUp, args: &ReproduceArgs) -> Result<Row> {
-        // short runs are cheap: use the mean over three data sets
+        // short runs are cheap: use the mean over three data sets, except for a quick look
         let n_tuning = if self.n_rounds > 100 || args.quick {
             1
         } else {

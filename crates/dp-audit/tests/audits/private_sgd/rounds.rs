@@ -170,9 +170,8 @@ fn sums(trainer: &Audited, run: &SgdRun, users: &[Rows], gone: Option<usize>) ->
     sums
 }
 
-/// In exact integers: given the releases and all coins, no round changes by more than `D` when a
-/// user is added or removed, nor by more than `2 D` when one is replaced; and some user reaches
-/// this.
+/// In exact integers: given the releases and all coins, the sum of no round over the compared users changes by more than `D` when a
+/// user is added or removed, nor by more than `2 D` when one is replaced; and some user reaches this.
 #[test]
 fn no_round_moves_further_than_paid_for_on_neighbouring_data() {
     const CHANGED: usize = 3; // asked in rounds 1, 2 and 4
