@@ -235,7 +235,8 @@ impl Attacker {
             Some(mu) => 0.5 * libm::erfc(-(QUANTILE + mu) * std::f64::consts::FRAC_1_SQRT_2),
             None => {
                 let events = certificate.releases.iter().map(|release| &release.event);
-                profile_rate(tightest(events, certificate.adjacency), N_ASKED)
+                let accountant = tightest(events, certificate.adjacency);
+                accountant.map_or(1.0, |accountant| profile_rate(&accountant, N_ASKED))
             }
         };
         let at_target = rate(guarantee.epsilon, guarantee.delta);
@@ -256,11 +257,8 @@ const N_ASKED: usize = 3;
 const RANKED: f64 = 0.5;
 
 /// The smallest bound over the points of the releases' privacy profile at which bounds by Renyi divergences are smallest, or over all
-/// points if that is a high rate; 1 if the accountant gives no answer.
-fn profile_rate(accountant: Result<TightestAccountant>, n_asked: usize) -> f64 {
-    let Ok(accountant) = accountant else {
-        return 1.0;
-    };
+/// points if that is a high rate; 1 where the accountant gives no answer.
+fn profile_rate(accountant: &TightestAccountant, n_asked: usize) -> f64 {
     let renyi = |epsilon| Some(rate(epsilon, accountant.renyi_delta(epsilon).ok()?.upper));
     let mut points = PROFILE.map(|epsilon| (renyi(epsilon).unwrap_or(1.0), epsilon));
     points.sort_by(|a, b| a.0.total_cmp(&b.0));

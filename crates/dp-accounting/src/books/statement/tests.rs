@@ -68,10 +68,10 @@ fn a_few_points_of_the_profile_bound_the_rate_as_well_as_all() {
         both,
     ] {
         for adjacency in [Adjacency::AddRemoveUser, Adjacency::ReplaceUser] {
-            let accountant = || tightest(std::iter::once(&event), adjacency);
+            let accountant = tightest(std::iter::once(&event), adjacency).unwrap();
             let (few, all) = (
-                profile_rate(accountant(), N_ASKED),
-                profile_rate(accountant(), PROFILE.len()),
+                profile_rate(&accountant, N_ASKED),
+                profile_rate(&accountant, PROFILE.len()),
             );
             assert!(all < 0.99 || adjacency.is_replace(), "{event:?}");
             assert!(
