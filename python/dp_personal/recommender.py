@@ -21,11 +21,11 @@ from .plan import Plan
 __all__ = [
     "ItemVectors",
     "Personalized",
-    "PriorVotes",
     "PrivatePopularity",
     "PrivateRecommender",
     "Recommendation",
     "SimilarItem",
+    "TasteVotes",
 ]
 
 _R = TypeVar("_R", bound="_Ratings")
@@ -66,11 +66,11 @@ def _count(k: Any) -> int:
     return n
 
 
-class PriorVotes(NamedTuple):
-    """The released outcome of the users' vote on the taste factors of a prior."""
+class TasteVotes(NamedTuple):
+    """The released outcome of the users' vote on taste factors, those of a prior or learned ones."""
 
     sum: float
-    """Votes for the taste factors minus votes against them, with noise."""
+    """Sum of the votes, each from -1 (against the taste factors) to 1, with noise."""
     noise_stddev: float
     needed: float
     """The taste factors are kept if `sum` is above this."""
@@ -327,9 +327,12 @@ class PrivateRecommender(_Ratings):
 
     def _load(self, folder: Path) -> None:
         super()._load(folder)
-        votes = loads(self._files.get("report.json", b"{}").decode()).get("prior_votes")
-        self.prior_votes_: PriorVotes | None = PriorVotes(**votes) if votes else None
+        report = loads(self._files.get("report.json", b"{}").decode())
+        of_prior, of_tastes = report.get("prior_votes"), report.get("taste_votes")
+        self.prior_votes_: TasteVotes | None = TasteVotes(**of_prior) if of_prior else None
         """The outcome of the users' vote on the taste factors of `prior`; None if they did not vote."""
+        self.taste_votes_: TasteVotes | None = TasteVotes(**of_tastes) if of_tastes else None
+        """The outcome of their vote on newly learned taste factors; None if they did not vote."""
 
     def _released_warnings(self) -> list[str]:
         no_tastes = self._factors.no_tastes()

@@ -24,9 +24,9 @@ pub use factorization::{
     ABOVE_NOISE, FactorModel, FactorizationParams, Feedback, GradientRounds, ImplicitFeedback,
     ImplicitSums, ItemGramian, ItemPrior, ItemResiduals, ItemStatistics, ItemUpdate,
     MatrixFactorization, NightContribution, NightState, NightlyFactorization, NightlyModel,
-    NightlyParams, PersonalModel, PooledMatrices, PriorVotes, RatingScale, RecordSampling,
-    ResidualRounds, ScaleContribution, ScoreModel, Scoring, SimilarItem, UserGramian,
-    UserPenalties, UserScratch,
+    NightlyParams, PersonalModel, PooledMatrices, RatingScale, RecordSampling, ResidualRounds,
+    ScaleContribution, ScoreModel, Scoring, SimilarItem, TasteVotes, UserGramian, UserPenalties,
+    UserScratch,
 };
 pub use local_bias::LocalBias;
 pub use public_ratings::{PublicFeatures, PublicItems, PublicRatings};

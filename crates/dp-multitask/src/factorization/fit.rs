@@ -16,10 +16,10 @@ use super::item_posterior::ItemEvidence;
 use super::item_update::{ItemUpdate, ScoreModel, UserMatrix};
 use super::model::{FactorModel, Scoring};
 use super::params::{FactorizationParams, MatrixFactorization};
-use super::prior_rounds::PriorVotes;
 #[cfg(privacy_mutants)]
 use super::rating_scale::RatingScale;
 use super::rating_scale::ScaleContribution;
+use super::taste_votes::TasteVotes;
 use crate::checked::taken_on_trust;
 use crate::regression::TaskScales;
 use crate::{Error, NoisyCounts, Result, TaskWeights, WeightTotals};
@@ -40,7 +40,11 @@ pub(super) struct RoundState {
     /// Whether users' factors come from taste factors that a prior had.
     pub(super) are_described: bool,
     /// The users' votes on these, if there were any.
-    pub(super) votes: Option<PriorVotes>,
+    pub(super) prior_votes: Option<TasteVotes>,
+    /// Whether they have to vote on newly learned taste factors.
+    pub(super) tastes_are_open: bool,
+    /// Their votes on these, if there were any.
+    pub(super) taste_votes: Option<TasteVotes>,
     /// Evidence from the rounds about the items, if one matrix is used for all.
     pub(super) evidence: ItemEvidence,
     /// The releases of the last round of implicit feedback.
@@ -206,7 +210,8 @@ impl MatrixFactorization {
         let (scoring, factors, errors) =
             self.as_released(&rounds, errors, counts.as_ref(), on.scales)?;
         let model = FactorModel::new(scoring, factors, run.provenance())?;
-        let model = model.with_counts(counts).with_prior_votes(rounds.votes);
+        let votes = (rounds.prior_votes, rounds.taste_votes);
+        let model = model.with_counts(counts).with_votes(votes);
         match errors {
             Some(errors) => model.with_standard_errors(errors),
             None => Ok(model),
@@ -439,7 +444,9 @@ impl RoundState {
             matrices: None,
             users: None,
             are_described: false,
-            votes: None,
+            prior_votes: None,
+            tastes_are_open: false,
+            taste_votes: None,
             evidence: ItemEvidence::default(),
             likes: None,
         })

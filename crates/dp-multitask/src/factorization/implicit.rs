@@ -175,10 +175,10 @@ impl VectorContribution for ImplicitSums<'_> {
     }
 }
 
-/// Replaces a Gramian that is not used: only noise is released.
-struct NoGramian;
+/// Replaces a contribution that is not used: only noise is released.
+pub(super) struct NoContribution;
 
-impl VectorContribution for NoGramian {
+impl VectorContribution for NoContribution {
     type Scratch = ();
 
     fn scratch(&self) {}
@@ -230,7 +230,7 @@ impl MatrixFactorization {
             weights: &weights,
         };
         for round in 1..=self.params().n_rounds {
-            let released = (run.vector(data, (1, 1.0), &NoGramian))
+            let released = (run.vector(data, (1, 1.0), &NoContribution))
                 .and_then(|_| run.vector(data, (n_items, 1.0), &totals));
             match released {
                 // the model of a list that ends early is that of its last complete round

@@ -67,10 +67,37 @@ pub(super) struct ItemEvidence {
 /// Posterior covariances of the items' own parts: `C^-1 Q diag(v_i) Q^T C^-1`.
 #[derive(Debug, Clone)]
 struct Uncertainty {
+    /// Rows of `Q^T`.
+    vectors: Vec<f64>,
     /// Rows of `Q^T C^-1`.
     axes: Vec<f64>,
     /// `v_i`, rows of length `dim`.
     variances: Vec<f64>,
+}
+
+/// Derivatives of items' estimates with respect to their sums:
+/// `dx_i / dy_i = C^-1 Q diag(g_i) Q^T` with `g_ik = W_i D_k / (W_i^2 D_k + s^2 + t_i c_k)`.
+pub(super) struct Response {
+    /// `g_i`, rows of length `dim`.
+    gains: Vec<f64>,
+    /// Rows of `Q^T`.
+    vectors: Vec<f64>,
+    /// Rows of `Q^T C^-1`.
+    axes: Vec<f64>,
+}
+
+impl Response {
+    /// Subtracts from `x` what `scale` times `part` adds to the estimate of an item if it is added to
+    /// its sums.
+    pub(super) fn subtract(&self, item: usize, (scale, part): (f64, &[f64]), x: &mut [f64]) {
+        let dim = x.len();
+        let gains = &self.gains[item * dim..][..dim];
+        let axes = self.axes.chunks_exact(dim);
+        let pairs = self.vectors.chunks_exact(dim).zip(axes).zip(gains);
+        for ((vector, axis), gain) in pairs {
+            add_scaled(-scale * gain * dot(vector, part), axis, x);
+        }
+    }
 }
 
 /// The learned prior of all items.
@@ -176,6 +203,37 @@ impl ItemEvidence {
         }
     }
 
+    /// The same evidence for item biases alone, if all users' factors have the constant coordinate
+    /// `constant`.
+    pub(super) fn of_constant(&self, dim: usize, constant: f64) -> Self {
+        let sums = self.sums.iter().step_by(dim).map(|y| y / constant);
+        Self::of(sums.collect(), self.precision * constant * constant)
+    }
+
+    /// How the last [`estimates`](Self::estimates) depend on the sums, treating the learned prior as
+    /// fixed. `None` before there are any estimates.
+    pub(super) fn response(&self, known: &Known<'_>) -> Option<Response> {
+        let Uncertainty {
+            vectors,
+            axes,
+            variances,
+        } = self.uncertainty.as_ref()?;
+        let dim = axes.len().isqrt();
+        let shares = shares(vectors, known.matrix, dim);
+        let noise = self.precision.recip();
+        let items = variances.chunks_exact(dim).zip(known.weights).enumerate();
+        let gains = items.flat_map(|(item, (variances, w))| {
+            let t = known.sampling.get(item).copied().unwrap_or_default();
+            let along = variances.iter().zip(&shares);
+            along.map(move |(v, c)| w * v / (noise + t * c))
+        });
+        Some(Response {
+            gains: gains.collect(),
+            vectors: vectors.clone(),
+            axes: axes.clone(),
+        })
+    }
+
     /// The posterior means `x_i`, rows of length `dim`.
     ///
     /// # Errors
@@ -185,6 +243,7 @@ impl ItemEvidence {
         let fit = self.fit(known)?;
         self.uncertainty = Some(Uncertainty {
             axes: divided(&fit.axes, known.matrix, dim)?,
+            vectors: fit.axes,
             variances: fit.variances,
         });
         divided(&fit.posterior, known.matrix, dim)
@@ -200,7 +259,10 @@ impl ItemEvidence {
         &self,
         map: impl FnOnce(Vec<f64>) -> Result<Vec<f64>>,
     ) -> Result<Option<Vec<f64>>> {
-        let Some(Uncertainty { axes, variances }) = &self.uncertainty else {
+        let Some(Uncertainty {
+            axes, variances, ..
+        }) = &self.uncertainty
+        else {
             return Ok(None);
         };
         let axes = map(axes.clone())?;
@@ -367,9 +429,7 @@ impl Problem<'_> {
         Ok(Axes {
             along: rows_times(self.sums, &transposed, dim),
             variances: eigen.values.iter().map(|v| v.max(least)).collect(),
-            shares: (eigen.vectors.chunks_exact(dim))
-                .map(|axis| dot(axis, &rows_times(axis, self.matrix, dim)).max(0.0))
-                .collect(),
+            shares: shares(&eigen.vectors, self.matrix, dim),
             vectors: eigen.vectors,
         })
     }
@@ -490,6 +550,13 @@ impl Problem<'_> {
             columns: columns.collect(),
         }
     }
+}
+
+/// The diagonal of `matrix` in the basis of `vectors`, one a row.
+fn shares(vectors: &[f64], matrix: &[f64], dim: usize) -> Vec<f64> {
+    let rows = vectors.chunks_exact(dim);
+    rows.map(|axis| dot(axis, &rows_times(axis, matrix, dim)).max(0.0))
+        .collect()
 }
 
 /// A part of the items: sums along the axes, weights and regressors.
@@ -740,6 +807,45 @@ mod tests {
     fn rms(a: &[f64], b: &[f64]) -> f64 {
         let squares: f64 = a.iter().zip(b).map(|(a, b)| (a - b).powi(2)).sum();
         (squares / a.len() as f64).sqrt()
+    }
+
+    /// The derivative of an estimate, with the prior fixed, from a second fit with other sums.
+    #[test]
+    fn the_response_is_what_sums_change_in_estimates() {
+        let (weights, truth) = (weights(), normals(50, 2 * N_ITEMS));
+        let sampling = vec![0.2; N_ITEMS];
+        let known = Known {
+            weights: &weights,
+            matrix: &MATRIX,
+            sampling: &sampling,
+            columns: &[],
+            unit: 1.0,
+        };
+        let (x, evidence) = learnt_from(&truth, &known, 1.0, 3.0);
+        let response = evidence.response(&known).unwrap();
+        let (prior, part) = (evidence.prior.clone().unwrap(), [3.0, -1.0]);
+        for item in [10, 2000, 3990] {
+            let mut sums = evidence.sums.clone();
+            sums[2 * item] += 0.5 * part[0];
+            sums[2 * item + 1] += 0.5 * part[1];
+            let problem = Problem {
+                sums: &sums,
+                noise: evidence.precision.recip(),
+                weights: &weights,
+                sampling: &sampling,
+                matrix: &MATRIX,
+                regressors: known.regressors(),
+                dim: 2,
+            };
+            let fit = problem.fit(&prior).unwrap();
+            let with_part = divided(&fit.posterior, &MATRIX, 2).unwrap();
+            let mut without = with_part[2 * item..][..2].to_vec();
+            let changed = rms(&without, &x[2 * item..][..2]);
+            response.subtract(item, (0.5, &part), &mut without);
+            // the trend has moved by about one in 4,000
+            let left = rms(&without, &x[2 * item..][..2]);
+            assert!(left < 0.01 * changed, "item {item}: {left} {changed}");
+        }
     }
 
     /// Estimates after five rounds in which the share `passing` of the residuals is not clipped,

@@ -237,12 +237,20 @@ pub struct ResidualRounds {
     /// S(0) >= least_signal U,   S(mean) >= U,   S(best) >= 2 U       U = G^2 B^2 tr(sum_j f_j f_j^T)
     /// ```
     ///
-    /// Ratings without taste factors have at most about `U`, where every user is at the bound.
     /// `mean` is `sum_j f_j / sum_j f_j0`, along which errors of the item biases appear, and `best`
     /// the least-squares slopes of `r_i` on `r_i0`. All three must also be 4.5 standard deviations
-    /// of what noise adds above it. Uses releases only. 0 drops none.
+    /// of what noise adds above it; otherwise the taste factors are dropped at once. Ratings without
+    /// taste factors have at most about `U`, where every user is at the bound, but weak taste factors
+    /// may have less, too: if only these limits are missed, users [vote](Self::taste_vote_share).
+    /// Uses releases only. 0 drops none.
     #[serde(default)]
     pub least_signal: f64,
+    /// Share of the budget, below 1, for the users' votes on newly learned taste factors, after the
+    /// second of these rounds: see [`TasteVotes`](super::TasteVotes). No effect if `least_signal` is
+    /// 0 or the dimension of the factors is set. 0 releases no votes, and what they would decide is
+    /// dropped.
+    #[serde(default)]
+    pub taste_vote_share: f64,
 }
 
 impl ItemUpdate {
@@ -312,6 +320,7 @@ impl ResidualRounds {
             pull: 0.0,
             leave_one_out: false,
             least_signal: 0.0,
+            taste_vote_share: 0.0,
         }
     }
 
@@ -320,6 +329,9 @@ impl ResidualRounds {
         let n_residual = n_rounds.saturating_sub(self.n_statistics_rounds);
         self.bounds.check(n_residual)?;
         params::finite_non_negative("least_signal", self.least_signal)?;
+        if self.taste_vote_share != 0.0 {
+            params::open_unit("taste_vote_share", self.taste_vote_share)?;
+        }
         if (0.0..=1.0).contains(&self.pull) {
             return Ok(());
         }
@@ -592,6 +604,12 @@ impl MatrixFactorization {
 }
 
 impl ItemStatistics<'_> {
+    /// From now on, each record has a factor that is computed without it.
+    #[cfg(test)]
+    pub(super) const fn leave_out_records(&mut self) {
+        self.leave_one_out = true;
+    }
+
     /// Number of items used for users' factors.
     pub(super) fn n_items(&self) -> usize {
         self.weights.omega().len()
@@ -760,6 +778,22 @@ impl FactorContribution for ItemStatistics<'_> {
     }
 }
 
+/// What released sums say about newly learned taste factors.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Signal {
+    /// No more than noise.
+    None,
+    /// More than noise, but no more than ratings without taste factors may have.
+    Weak,
+    Strong,
+}
+
+/// The average of users' `f f^T` and the sampling variances of the items, from releases.
+pub(super) struct ReleasedUsers {
+    pub(super) matrix: Vec<f64>,
+    sampling: Vec<f64>,
+}
+
 /// `sum_j f_j f_j^T` as released.
 #[derive(Debug, Clone)]
 pub(super) struct UserMatrix {
@@ -796,7 +830,7 @@ impl UserMatrix {
     /// Users' mean taste vector for a constant coordinate of 1, `sum_j f_j / sum_j f_j0` without its
     /// first coordinate. Users' taste vectors have norm `clip_norm` at most, so a longer mean is
     /// noise and is shortened; 0 where noise leaves no constant.
-    fn mean_tastes(&self, clip_norm: f64) -> Vec<f64> {
+    pub(super) fn mean_tastes(&self, clip_norm: f64) -> Vec<f64> {
         let constant = self.sum[0];
         let tastes = &self.sum[1..self.dim];
         let norm = dot(tastes, tastes).sqrt();
@@ -806,6 +840,12 @@ impl UserMatrix {
             false => 0.0,
         };
         tastes.iter().map(|f| scale * f).collect()
+    }
+
+    /// The number of users, as released: every factor has norm 1.
+    pub(super) fn n_users(&self) -> f64 {
+        let trace: f64 = self.sum.iter().step_by(self.dim + 1).sum();
+        trace.max(0.0)
     }
 
     /// For factors of this length; for length 1, that of users without taste factors.
@@ -1061,24 +1101,23 @@ impl MatrixFactorization {
         let missing = crate::Error::Unsupported {
             what: "residual rounds before any round of statistics",
         };
-        let mut change = released.values();
-        let mut noise_stddev = released.noise_stddev();
-        let may_drop = afresh && params.dim.is_none() && settings.least_signal > 0.0;
-        let users = rounds.users.as_ref().filter(|_| may_drop);
-        if users.is_some_and(|users| !self.tastes_show(settings, users, &released)) {
-            let biases = |rows: &[f64]| rows.chunks_exact(dim).map(|x| x[0]).collect();
-            (x, change) = (biases(&x), biases(&change));
-            rounds.dim = 1;
-            // from now on the constant coordinate of users' factors is 1
-            let bias = bias_coordinate(params.clip_norm, dim);
-            x.iter_mut().for_each(|x| *x *= bias);
-            change.iter_mut().for_each(|r| *r /= bias);
-            noise_stddev /= bias;
-        }
+        let (mut change, noise_stddev) = (released.values(), released.noise_stddev());
         match on.scales {
             Some(scales) => {
                 let omega = on.weights.omega();
                 x = self.posterior(rounds, (scales, omega), (&change, &x, noise_stddev))?;
+                let may_drop = afresh && params.dim.is_none() && settings.least_signal > 0.0;
+                if let (true, Some(users)) = (may_drop, &rounds.users) {
+                    let found = self.signal(settings, users, &released);
+                    rounds.tastes_are_open = found == Signal::Weak;
+                    let votes = params.votes_on_tastes();
+                    if found == Signal::None || rounds.tastes_are_open && !votes {
+                        x = self.drop_tastes(on, scales, rounds)?;
+                    }
+                }
+                if params.votes_on_tastes_in(rounds.n_rounds) {
+                    self.vote_on_tastes(&mut x, on, scales, rounds, run)?;
+                }
             }
             None => {
                 let matrices = rounds.matrices.as_ref().ok_or(missing)?;
@@ -1086,27 +1125,27 @@ impl MatrixFactorization {
                 x.iter_mut().zip(&change).for_each(|(x, c)| *x += c);
             }
         }
-        rounds.refine(self.rows(x, rounds.dim), released.noise_stddev() / bound);
+        rounds.refine(self.rows(x, rounds.dim), noise_stddev / bound);
         Ok(())
     }
 
-    /// Whether released residual sums around 0 show taste factors: [`ResidualRounds::least_signal`].
-    fn tastes_show(
+    /// How much signal of taste factors released residual sums around 0 have:
+    /// [`ResidualRounds::least_signal`].
+    fn signal(
         &self,
         settings: &ResidualRounds,
         users: &UserMatrix,
         released: &ReleasedVector,
-    ) -> bool {
+    ) -> Signal {
         let dim = users.dim;
         let sums = released.values();
         let rows = || sums.chunks_exact(dim);
         let (n_items, d) = ((sums.len() / dim) as f64, (dim - 1) as f64);
         let variance = released.noise_stddev().powi(2);
 
-        let n_users: f64 = users.sum.iter().step_by(dim + 1).sum();
-        let unit = n_users * (self.params().clip_norm * self.params().label_bound).powi(2);
-        // whether what is left of the sums without the slopes times those of the biases is enough
-        let exceeds = |slopes: &[f64], least: f64| {
+        let unit = users.n_users() * (self.params().clip_norm * self.params().label_bound).powi(2);
+        // what is left of the sums without the slopes times those of the biases
+        let found = |slopes: &[f64], least: f64| {
             let left = |r: &[f64]| -> f64 {
                 let pairs = slopes.iter().zip(&r[1..]);
                 pairs.map(|(m, y)| (y - m * r[0]).powi(2)).sum()
@@ -1114,15 +1153,19 @@ impl MatrixFactorization {
             let squares: f64 = rows().map(left).sum();
             let m2: f64 = slopes.iter().map(|m| m * m).sum();
             let deviation = variance * (2.0 * n_items * (d + m2 * (2.0 + m2))).sqrt();
-            let least = (least * unit).max(LEAST_DEVIATIONS * deviation);
-            squares - n_items * (d + m2) * variance >= least
+            match squares - n_items * (d + m2) * variance {
+                left if left < LEAST_DEVIATIONS * deviation => Signal::None,
+                left if left < least * unit => Signal::Weak,
+                _ => Signal::Strong,
+            }
         };
         let of_biases: f64 = rows().map(|r| r[0] * r[0]).sum();
         let slope = |k: usize| rows().map(|r| r[0] * r[k]).sum::<f64>() / of_biases;
         let best_slopes: Vec<f64> = (1..dim).map(slope).collect();
-        exceeds(&vec![0.0; dim - 1], settings.least_signal)
-            && exceeds(&users.mean_tastes(self.params().clip_norm), LEAST_ACROSS)
-            && exceeds(&best_slopes, LEAST_BESIDE_BIASES)
+        let all = found(&vec![0.0; dim - 1], settings.least_signal);
+        let across = found(&users.mean_tastes(self.params().clip_norm), LEAST_ACROSS);
+        all.min(across)
+            .min(found(&best_slopes, LEAST_BESIDE_BIASES))
     }
 
     /// Overwrites released residual sums with the steps of the items, each with its own matrix.
@@ -1172,10 +1215,40 @@ impl MatrixFactorization {
         let Some(users) = rounds.users.as_ref().filter(|_| counts) else {
             return Vec::new();
         };
-        let n_users: f64 = users.sum.iter().step_by(users.dim + 1).sum();
         let k = SAMPLING[usize::from(rounds.dim > 1)];
-        let whole = k * self.params().label_bound.powi(2) * n_users.max(0.0);
+        let whole = k * self.params().label_bound.powi(2) * users.n_users();
         weights().map(|w| whole * w / all).collect()
+    }
+
+    /// What releases say about the users for factors of the current length.
+    pub(super) fn users_in(
+        &self,
+        rounds: &RoundState,
+        scales: &TaskScales,
+        omega: &[f64],
+    ) -> Result<ReleasedUsers> {
+        Ok(ReleasedUsers {
+            matrix: match &rounds.users {
+                Some(users) => share_matrix(users.sum_for(rounds.dim), rounds.dim)?,
+                None => vec![1.0],
+            },
+            sampling: self.sampling_variances(rounds, scales, omega),
+        })
+    }
+
+    /// What is known of the items besides their sums.
+    pub(super) fn known<'a>(
+        &'a self,
+        scales: &'a TaskScales,
+        users: &'a ReleasedUsers,
+    ) -> Known<'a> {
+        Known {
+            weights: scales.totals(),
+            matrix: &users.matrix,
+            sampling: &users.sampling,
+            columns: self.prior.as_ref().map_or(&[], ItemPrior::columns),
+            unit: self.params().label_bound,
+        }
     }
 
     /// Coefficients of the items given the sums of all earlier rounds and those of this one around
@@ -1186,18 +1259,8 @@ impl MatrixFactorization {
         (scales, omega): (&TaskScales, &[f64]),
         (sums, x, noise_stddev): (&[f64], &[f64], f64),
     ) -> Result<Vec<f64>> {
-        let matrix = match &rounds.users {
-            Some(users) => share_matrix(users.sum_for(rounds.dim), rounds.dim)?,
-            None => vec![1.0],
-        };
-        let sampling = self.sampling_variances(rounds, scales, omega);
-        let known = Known {
-            weights: scales.totals(),
-            matrix: &matrix,
-            sampling: &sampling,
-            columns: self.prior.as_ref().map_or(&[], ItemPrior::columns),
-            unit: self.params().label_bound,
-        };
+        let users = self.users_in(rounds, scales, omega)?;
+        let known = self.known(scales, &users);
         let passes = PASSES[usize::from(rounds.dim > 1)];
         let of = RoundSums {
             sums,

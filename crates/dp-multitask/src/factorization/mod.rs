@@ -14,6 +14,7 @@ mod own_strength;
 mod params;
 mod prior_rounds;
 mod rating_scale;
+mod taste_votes;
 mod typical_user;
 mod user_step;
 
@@ -29,8 +30,8 @@ pub use nightly::{
     NightContribution, NightState, NightlyFactorization, NightlyModel, NightlyParams,
 };
 pub use params::{FactorizationParams, MatrixFactorization};
-pub use prior_rounds::PriorVotes;
 pub use rating_scale::{RatingScale, ScaleContribution};
+pub use taste_votes::TasteVotes;
 
 pub(crate) use fit::initial_factors;
 pub(crate) use params::in_public_range;

@@ -6,8 +6,8 @@ use dp_linalg::{ItemRanking, top_k, top_k_each};
 use super::global_effects::N_EFFECTS;
 use super::item_update::ScoreModel;
 use super::params::{in_public_range, is_zero};
-use super::prior_rounds::PriorVotes;
 use super::rating_scale::RatingScale;
+use super::taste_votes::TasteVotes;
 use super::typical_user::typical_factor;
 use super::user_step::{Design, UserScratch, UserStep};
 use crate::{Error, LocalBias, NoisyCounts, Provenance, Result};
@@ -116,7 +116,8 @@ pub struct FactorModel {
     provenance: Provenance,
     counts: Option<NoisyCounts>,
     scale: Option<RatingScale>,
-    prior_votes: Option<PriorVotes>,
+    prior_votes: Option<TasteVotes>,
+    taste_votes: Option<TasteVotes>,
     standard_errors: Option<Vec<f64>>,
     typical_user: Option<Vec<f64>>,
 }
@@ -160,6 +161,7 @@ impl FactorModel {
             counts: None,
             scale: None,
             prior_votes: None,
+            taste_votes: None,
             standard_errors: None,
             typical_user: None,
         })
@@ -260,17 +262,27 @@ impl FactorModel {
         self.scale.as_ref()
     }
 
-    /// The same model with the outcome of the votes on the taste factors of its prior.
+    /// The same model with the outcomes of the users' votes on the taste factors of its prior and on
+    /// those that it has learned.
     #[must_use]
-    pub(super) const fn with_prior_votes(mut self, votes: Option<PriorVotes>) -> Self {
-        self.prior_votes = votes;
+    pub(super) const fn with_votes(
+        mut self,
+        (of_prior, of_tastes): (Option<TasteVotes>, Option<TasteVotes>),
+    ) -> Self {
+        (self.prior_votes, self.taste_votes) = (of_prior, of_tastes);
         self
     }
 
     /// The released outcome of the users' votes on the taste factors of the prior, if they voted.
     #[must_use]
-    pub const fn prior_votes(&self) -> Option<&PriorVotes> {
+    pub const fn prior_votes(&self) -> Option<&TasteVotes> {
         self.prior_votes.as_ref()
+    }
+
+    /// The released outcome of the users' votes on newly learned taste factors, if they voted.
+    #[must_use]
+    pub const fn taste_votes(&self) -> Option<&TasteVotes> {
+        self.taste_votes.as_ref()
     }
 
     /// Whether the item biases are exactly the released counts, as after

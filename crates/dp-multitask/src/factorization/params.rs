@@ -152,6 +152,7 @@ impl FactorizationParams {
                 pull: 0.25,
                 leave_one_out: true,
                 least_signal: 3.8,
+                taste_vote_share: 0.01,
                 clip: GradientClip::Joint,
             }),
             pooled_matrices: Some(PooledMatrices { weight_share: 0.08 }),
@@ -533,10 +534,38 @@ impl FactorizationParams {
         }
     }
 
+    /// The round (from 0), after its residuals, in which users vote on taste factors, and the share
+    /// of the budget: the second residual round, or the last of all if there is only one.
+    fn taste_votes(&self) -> Option<(usize, f64)> {
+        let ItemUpdate::Residual(settings) = &self.item_update else {
+            return None;
+        };
+        let last = self.n_rounds.checked_sub(1)?;
+        let votes = self.dim.is_none()
+            && settings.least_signal > 0.0
+            && settings.taste_vote_share > 0.0
+            && last >= settings.n_statistics_rounds;
+        votes.then(|| {
+            let round = (settings.n_statistics_rounds + 1).min(last);
+            (round, settings.taste_vote_share)
+        })
+    }
+
+    /// Whether the run has a release for votes on taste factors.
+    pub(super) fn votes_on_tastes(&self) -> bool {
+        self.taste_votes().is_some()
+    }
+
+    /// Whether users vote on taste factors in round `round` (from 0).
+    pub(super) fn votes_on_tastes_in(&self, round: usize) -> bool {
+        self.taste_votes().is_some_and(|(at, _)| at == round)
+    }
+
     /// Total number of releases of the first `n_rounds` rounds.
     pub(super) fn releases_of(&self, n_rounds: usize) -> usize {
         let Some(implicit) = self.feedback.implicit() else {
-            return self.item_update.releases_of(n_rounds);
+            let votes = (0..n_rounds).any(|round| self.votes_on_tastes_in(round));
+            return self.item_update.releases_of(n_rounds) + usize::from(votes);
         };
         let sums = [implicit.releases_gramian(), implicit.releases_matrices()];
         n_rounds * (1 + sums.into_iter().map(usize::from).sum::<usize>())
@@ -683,6 +712,7 @@ impl MatrixFactorization {
 const RATING_SCALE: &str = "rating scale";
 const ITEM_WEIGHTS: &str = "item weights";
 const TASTE_VOTES: &str = "votes on public taste factors";
+const GAINS: &str = "votes on taste factors";
 const RIGHT_HAND_SIDES: &str = "item right-hand sides";
 
 impl MatrixFactorization {
@@ -772,6 +802,11 @@ fn requests(
             1,
         ));
     }
+    let votes = settings.taste_votes().map(|(round, share)| {
+        let share = left * share;
+        left -= share;
+        (round + 1, share)
+    });
     let dim = settings.score_model.coordinates(largest_dim);
     for (round, share) in (1..).zip(round_shares(settings)) {
         let share = share * left;
@@ -792,6 +827,10 @@ fn requests(
             let what = format!("round {round}: item residuals");
             let factor = ReplaceFactor::Two;
             requests.push(ReleaseRequest::new(what, share, factor, rhs_draws));
+            if let Some((_, share)) = votes.filter(|(at, _)| *at == round) {
+                let what = format!("round {round}: {GAINS}");
+                requests.push(ReleaseRequest::new(what, share, factor, 1));
+            }
             continue;
         }
         let (what, draws) = match settings.pooled_matrices {

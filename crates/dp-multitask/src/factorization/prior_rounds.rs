@@ -10,6 +10,7 @@ use super::implicit::UserGramian;
 use super::item_update::{ItemUpdate, ScoreModel, UserMatrix};
 use super::model::UserPenalties;
 use super::params::MatrixFactorization;
+use super::taste_votes::TasteVotes;
 use super::user_step::{Design, UserScratch, UserStep};
 use crate::regression::TaskScales;
 use crate::{Error, LocalBias, Result};
@@ -31,20 +32,6 @@ const MOST_LOSS: f64 = 0.02;
 
 /// Errors that differ by at most this part are the same up to rounding.
 const SAME: f64 = 1e-9;
-
-/// The released outcome of the users' votes on the taste factors of a prior. Public.
-#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PriorVotes {
-    /// Votes for the taste factors minus votes against them, with noise.
-    pub sum: f64,
-    /// Standard deviation of the noise.
-    pub noise_stddev: f64,
-    /// The taste factors are kept if the sum is above this.
-    pub needed: f64,
-    /// Whether users' factors come from them.
-    pub kept: bool,
-}
 
 /// One user's vote on the taste factors `q_i` of a prior.
 ///
@@ -154,7 +141,7 @@ impl MatrixFactorization {
         let (sum, noise_stddev) = (released.values().iter().sum(), released.noise_stddev());
         let needed = LEAST_DEVIATIONS * noise_stddev;
         let kept = sum > needed;
-        rounds.votes = Some(PriorVotes {
+        rounds.prior_votes = Some(TasteVotes {
             sum,
             noise_stddev,
             needed,

@@ -7,8 +7,8 @@ use dp_core::{
 use dp_data::RatingSplit;
 use dp_mechanism::{Error as RunError, NoiseSource};
 use dp_multitask::{
-    Error, FactorModel, FactorizationParams, Fitted, ItemPrior, MatrixFactorization, NonPrivateAls,
-    Provenance, Run, Trainer, UserPenalties,
+    Error, FactorModel, FactorizationParams, Fitted, ItemPrior, ItemUpdate, MatrixFactorization,
+    NonPrivateAls, Provenance, Run, Trainer, UserPenalties,
 };
 
 use chacha20::ChaCha20Rng;
@@ -403,6 +403,41 @@ fn tastes_are_learnt_where_ratings_show_them() {
     }
 }
 
+/// Sums that exceed their noise, but not by more than ratings without taste factors may have: users
+/// keep the taste factors that predict their ratings, and no others. Votes have a standard deviation
+/// of 3.
+#[test]
+fn users_vote_on_weak_taste_factors() {
+    for (taste, is_kept) in [(0.0, false), (0.4, true)] {
+        let data = made(taste, (1.0, 0.0));
+        for seed in 1..4 {
+            let mut params = FactorizationParams::for_target(target(20.0));
+            params = params.with_rating_range(1.0, 5.0);
+            let model = fit_seeded(&data, params.clone(), seed).model;
+            let votes = model.taste_votes().unwrap();
+            assert_eq!(votes.kept, is_kept, "taste {taste}, seed {seed}: {votes:?}");
+            assert_eq!(votes.kept, votes.sum > votes.needed);
+            // .01 of the released number of users, which is 1,500, and one standard deviation
+            assert!((votes.needed - 15.0 - votes.noise_stddev).abs() < 3.0);
+            assert_eq!(model.n_tastes(), if is_kept { 13 } else { 0 });
+            // without votes, what they would decide is dropped
+            if let ItemUpdate::Residual(of) = &mut params.item_update {
+                of.taste_vote_share = 0.0;
+            }
+            let model = fit_seeded(&data, params, seed).model;
+            assert_eq!((model.n_tastes(), model.taste_votes()), (0, None));
+        }
+    }
+    // strong ones are kept without a vote, and dimensions that are set are not voted on
+    for dim in [None, Some(3)] {
+        let mut params = FactorizationParams::for_target(target(20.0));
+        params.dim = dim;
+        let model = fit_seeded(&made(0.8, (1.0, 0.0)), params, 0).model;
+        assert_eq!(model.n_tastes(), dim.map_or(13, |dim| dim - 1));
+        assert_eq!(model.taste_votes(), None);
+    }
+}
+
 /// Few items with very different biases, on which all users agree: taste factors of the first rounds
 /// take over a part of the biases, and what they say to all users alike must not count as signal.
 #[test]
@@ -548,7 +583,7 @@ fn tastes_of_a_prior_are_used_where_users_vote_for_them() {
     };
     for epsilon in [0.1, 0.2, 20.0] {
         let mut squares = [0.0; 2];
-        for seed in 0..4 {
+        for seed in 0..8 {
             let (dim, without) = fitted(None, epsilon, seed);
             let (found, with) = fitted(Some((&of_others, 6)), epsilon, seed);
             assert_eq!(found, dim, "epsilon {epsilon}, seed {seed}");
@@ -556,7 +591,8 @@ fn tastes_of_a_prior_are_used_where_users_vote_for_them() {
             squares[1] += with;
         }
         let ratio = squares[1] / squares[0];
-        assert!(ratio < 1.1, "epsilon {epsilon}: {ratio}");
+        // 1.07, 1.03 and 1.05 over 40 seeds
+        assert!(ratio < 1.15, "epsilon {epsilon}: {ratio}");
     }
     // at epsilon .5 the noise on the votes of the 1,500 users has standard deviation 70
     for seed in 0..4 {

@@ -61,7 +61,7 @@ fn every_model_is_a_function_of_its_list_of_releases() {
 
 /// Prefixes of SHA-256 of the models' bits with one seed, on processors with AVX2. Most are the
 /// same on those with AVX-512.
-const GOLDEN: [(&str, Option<&str>); 27] = [
+const GOLDEN: [(&str, Option<&str>); 28] = [
     ("statistics", Some("44d95e3f3d26baf0")),
     ("statistics without tastes", Some("a3a3adec85ec96a0")),
     ("length by rule", Some("a3a3adec85ec96a0")),
@@ -80,6 +80,7 @@ const GOLDEN: [(&str, Option<&str>); 27] = [
     ("likes without biases", Some("a061d285efcee3a7")),
     ("records left out", None),
     ("records left out, tastes dropped", None),
+    ("records left out, votes on tastes", None),
     ("global effects", None),
     ("public tastes", Some("6b5458c8cf29eb25")),
     ("public tastes of nothing", None),
@@ -99,12 +100,16 @@ const GOLDEN: [(&str, Option<&str>); 27] = [
 
 /// Those that differ with AVX-512, whose longer vectors add in another order. `None`, here or above,
 /// where they have not been recorded.
-const GOLDEN_AVX512: [(&str, Option<&str>); 8] = [
+const GOLDEN_AVX512: [(&str, Option<&str>); 9] = [
     ("pooled residuals", Some("e3db1aa7e5af335d")),
     ("likes, per item", Some("0ef3f126400e474d")),
     ("likes, per item alone", Some("20c20eada36e67bb")),
     ("records left out", Some("f13f033de14be50e")),
-    ("records left out, tastes dropped", Some("1f3cc0ae4b75683b")),
+    ("records left out, tastes dropped", Some("558b4b2ca1e6ad8f")),
+    (
+        "records left out, votes on tastes",
+        Some("5b5b6a1b6f1a1fde"),
+    ),
     ("global effects", Some("c8f3e87dce5d41a4")),
     ("public tastes of nothing", Some("0913780ad4b8efd3")),
     ("regression: pseudo-inverse", Some("10ebf658f2b66ba6")),
@@ -324,6 +329,16 @@ fn left_out(least_signal: f64) -> FactorizationParams {
     params
 }
 
+/// The same with votes on taste factors after the last round.
+fn voted() -> FactorizationParams {
+    let mut params = left_out(1e9);
+    (params.n_rounds, params.round_growth) = (2, 8.0);
+    if let ItemUpdate::Residual(of) = &mut params.item_update {
+        of.taste_vote_share = 0.01;
+    }
+    params
+}
+
 fn implicit(item_gramian: ItemGramian, item_unobserved_weight: f64) -> FactorizationParams {
     let mut params = FactorizationParams::implicit_for_target(target(8.0));
     if let Feedback::Implicit(implicit) = &mut params.feedback {
@@ -409,6 +424,7 @@ pub(crate) fn factorizations() -> Vec<(&'static str, MatrixFactorization)> {
         ("likes without biases", plain),
         ("records left out", left_out(0.0)),
         ("records left out, tastes dropped", left_out(1e9)),
+        ("records left out, votes on tastes", voted()),
         (
             "global effects",
             FactorizationParams {
@@ -523,4 +539,18 @@ pub(crate) fn refinements() -> Vec<(&'static str, ResidualSsp)> {
     ]
     .map(|(name, params)| (name, params.check().unwrap()))
     .into()
+}
+
+/// Only in one of these runs does the signal suffice for a vote.
+#[test]
+fn tastes_are_voted_on_where_the_names_say_so() {
+    let data = users();
+    for (params, votes) in [(left_out(1e9), false), (voted(), true)] {
+        let trainer = params.check().unwrap();
+        let plan = plan_of(&trainer);
+        let spends = pay(&plan);
+        let noise = &mut NoiseSource::insecure_seeded(3);
+        let model = trainer.fit(&data, &plan, spends, noise).unwrap().model;
+        assert_eq!(model.taste_votes().is_some(), votes);
+    }
 }

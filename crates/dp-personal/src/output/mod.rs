@@ -43,7 +43,7 @@ pub(crate) use run_files::{
 pub use statement::PlanOverview;
 pub(crate) use statement::{BudgetShare, INTERNAL_HEAD, budget_shares, privacy_overview, released};
 pub(crate) use train_report::{
-    Comparison, TrainRelease, TrainReport, TrainSettings, no_tastes, votes_fact,
+    Comparison, TrainRelease, TrainReport, TrainSettings, no_tastes, votes_facts,
 };
 
 /// A number of releases in words.

@@ -334,6 +334,7 @@ pub(super) fn released_of<R: Release + ?Sized>(of: &R) -> ReleasedRun {
         comparison: None,
         rating_scale: None,
         prior_votes: None,
+        taste_votes: None,
         charts: of.charts(),
         settings: of.settings(),
         warnings: Vec::new(),

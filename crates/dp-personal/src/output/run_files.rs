@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use dp_accounting::Certificate;
-use dp_multitask::{NoisyCounts, PriorVotes, RatingScale};
+use dp_multitask::{NoisyCounts, RatingScale, TasteVotes};
 use dp_page::{BarRow, Bars, Chart, Unit};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -34,7 +34,7 @@ pub(crate) const SCHEMA_VERSION: u32 = 1;
 /// and of nights of ratings, version 4 shrinks steps of a shared subspace along each direction, version 5 counts sampling noise
 /// and has standard errors of likes with features and of items with their own matrices, version 6 has
 /// a typical user of likes, and version 7 multiplies large matrices in another order where it finds eigenvectors.
-pub(crate) const NUMERICS: u32 = 7;
+pub(crate) const NUMERICS: u32 = 8;
 /// Schema version of [`INTERNAL`]. Readers of version 1 assume that errors by round are of every
 /// round from the first, whatever `rounds` says.
 pub(crate) const INTERNAL_SCHEMA_VERSION: u32 = 2;
@@ -59,7 +59,10 @@ pub(crate) struct ReleasedRun {
     pub(crate) rating_scale: Option<RatingScale>,
     /// The outcome of the users' votes on the taste factors of a prior. Earlier versions wrote none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) prior_votes: Option<PriorVotes>,
+    pub(crate) prior_votes: Option<TasteVotes>,
+    /// Their votes on newly learned taste factors. Earlier versions wrote none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) taste_votes: Option<TasteVotes>,
     pub(crate) charts: Vec<ChartData>,
     pub(crate) settings: Value,
     /// Warnings that follow from settings alone. Earlier versions wrote none.

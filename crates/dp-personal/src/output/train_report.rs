@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use dp_accounting::Certificate;
 use dp_data::Ratings;
 use dp_multitask::{
-    FactorModel, FactorizationParams, Feedback, Fitted, NoisyCounts, PriorVotes, RatingScale,
-    ScoreModel,
+    FactorModel, FactorizationParams, Feedback, Fitted, NoisyCounts, RatingScale, ScoreModel,
+    TasteVotes,
 };
 use dp_page::{Table, short};
 use serde::{Deserialize, Serialize};
@@ -202,6 +202,7 @@ impl<S: TrainSettings> Release for TrainRelease<'_, S> {
             comparison: self.comparison.clone(),
             rating_scale: self.fitted.model.scale().copied(),
             prior_votes: self.fitted.model.prior_votes().copied(),
+            taste_votes: self.fitted.model.taste_votes().copied(),
             ..released_of(self)
         }
     }
@@ -278,7 +279,8 @@ impl<S: TrainSettings> RunReport for TrainReport<'_, S> {
         );
         let comparison = release.comparison.as_ref();
         let scale = release.fitted.model.scale().map(scale_facts);
-        let votes = release.fitted.model.prior_votes().map(votes_fact);
+        let model = &release.fitted.model;
+        let votes = votes_facts(model.prior_votes(), model.taste_votes());
         let counts = release.fitted.model.counts();
         let noise = counts.and_then(warnings::of_counts);
         let facts = by_rule.then_some(reason).into_iter();
@@ -345,6 +347,7 @@ impl<S: TrainSettings> RunReport for TrainReport<'_, S> {
             "n_items": release.fitted.model.n_items(),
             "rating_scale": release.fitted.model.scale(),
             "prior_votes": release.fitted.model.prior_votes(),
+            "taste_votes": release.fitted.model.taste_votes(),
             "released": comparison,
         });
         let internal = json!({
@@ -361,24 +364,37 @@ impl<S: TrainSettings> RunReport for TrainReport<'_, S> {
 /// clipped.
 const MANY: f64 = 0.05;
 
-/// The released outcome of the users' votes on the taste factors of a prior.
-pub(crate) fn votes_fact(votes: &PriorVotes) -> (String, String) {
-    let PriorVotes {
-        sum,
-        noise_stddev,
-        needed,
-        kept,
-    } = votes;
-    let outcome = match kept {
-        true => "kept",
-        false => "not kept, its columns inform item biases",
+/// The released outcomes of the users' votes on the taste factors of a prior and on learned ones.
+pub(crate) fn votes_facts(
+    of_prior: Option<&TasteVotes>,
+    of_tastes: Option<&TasteVotes>,
+) -> impl Iterator<Item = (String, String)> + use<> {
+    let outcome = |votes: &TasteVotes, otherwise: &str| {
+        let TasteVotes {
+            sum,
+            noise_stddev,
+            needed,
+            kept,
+        } = votes;
+        let outcome = if *kept { "kept" } else { otherwise };
+        format!("{sum:.0} \u{b1} {noise_stddev:.0} ({outcome}; needs more than {needed:.0})")
     };
-    fact(
-        "prior",
-        format!(
-            "users voted on its taste factors: {sum:.0} \u{b1} {noise_stddev:.0} ({outcome}; needs more than {needed:.0})"
-        ),
-    )
+    let not_used = "not kept, its columns inform item biases";
+    let of_prior = of_prior.map(|votes| {
+        let outcome = outcome(votes, not_used);
+        fact(
+            "prior",
+            format!("users voted on its taste factors: {outcome}"),
+        )
+    });
+    let of_tastes = of_tastes.map(|votes| {
+        let outcome = outcome(votes, "not kept");
+        fact(
+            "tastes",
+            format!("users voted on what was learned: {outcome}"),
+        )
+    });
+    of_prior.into_iter().chain(of_tastes)
 }
 
 /// Facts about the released scale of ratings.

@@ -224,6 +224,7 @@ impl<'a> Card<'a> {
                 "tuning_included": statement.tuning_included,
             },
             "prior_votes": run.released.as_ref().map(|of| &of.prior_votes),
+            "taste_votes": run.released.as_ref().map(|of| &of.taste_votes),
             "metrics": certificate.metrics,
             "limitations": self.limits,
             "settings": run.released.as_ref().map(|of| &of.settings),

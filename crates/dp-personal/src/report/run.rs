@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use crate::error::{Error, Result};
 use crate::output::{
     EVALUATION, FACTORS, INTERNAL, ITEMS_COMMAND, InternalRun, OutputFolder, RELEASED, ReleasedRun,
-    internal_folder_of, read_model, read_run_file, votes_fact, warn,
+    internal_folder_of, read_model, read_run_file, votes_facts, warn,
 };
 use crate::workflows::evaluate::Evaluated;
 use crate::workflows::ledger::{last_of, ledger_blocks};
@@ -187,11 +187,13 @@ impl<'a> ReportedRun<'a> {
         }
     }
 
-    /// Name and value of the outcome of the users' votes on the taste factors of a prior, if they
-    /// voted.
-    pub(super) fn votes(&self) -> Option<(String, String)> {
-        let votes = self.released.as_ref()?.prior_votes.as_ref();
-        votes.map(votes_fact)
+    /// Names and values of the outcomes of the users' votes on taste factors, if they voted.
+    pub(super) fn votes(&self) -> impl Iterator<Item = (String, String)> + use<> {
+        let released = self.released.as_ref();
+        votes_facts(
+            released.and_then(|of| of.prior_votes.as_ref()),
+            released.and_then(|of| of.taste_votes.as_ref()),
+        )
     }
 
     /// Description of the model in one line.
