@@ -22,7 +22,7 @@ fn a_spent_ledger_stops_the_run_and_touches_nothing() {
         "the ledger l.ledger does not cover this run; nothing was released",
         "asked   epsilon 1, delta 1e-5",
         "left    epsilon 0, delta 1e-5",
-        "budget  epsilon 1, delta 1e-5, for all runs on `ratings.csv`; 12 releases so far",
+        "budget  epsilon 1, delta 1e-5, for all runs on `ratings.csv`; 13 releases so far",
         "hint: ",
     ]);
     assert_eq!(run.stdout, "");
@@ -59,7 +59,7 @@ fn a_budget_covers_as_many_runs_as_the_accountant_says() {
     sandbox
         .train(&budget)
         .exits(3)
-        .says(&["36 releases so far"]);
+        .says(&["39 releases so far"]);
 }
 
 #[test]
@@ -291,8 +291,8 @@ fn every_release_of_a_run_is_recorded_and_certified() {
     let recorded = sandbox.read("l.ledger");
     assert_eq!(
         n_lines(&recorded),
-        1 + 1 + 3 + 2 * 2 + 1,
-        "header, the key of the users, scale, counts, weights, two releases a round of statistics, one of residuals"
+        1 + 1 + 3 + 2 * 2 + 1 + 1,
+        "header, the key of the users, scale, counts, weights, two releases a round of statistics, one of residuals, votes"
     );
     let certificate = sandbox.value("dp-model/certificate.json");
     let recorded = String::from_utf8(recorded).unwrap();

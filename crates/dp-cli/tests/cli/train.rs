@@ -86,6 +86,7 @@ fn json_is_one_object_with_the_documented_keys() {
         "released.rho",
         "released.tuning_included",
         "steps",
+        "taste_votes",
     ];
     assert_eq!(found, expected);
     let is_internal = |key: &str| key.starts_with("internal.");

@@ -33,7 +33,7 @@ fn a_fresh_certificate_holds_as_folder_and_as_file() {
         (&true.into(), &true.into())
     );
     assert_eq!(json["files_compared"], true);
-    assert_eq!(json["n_releases"], 12);
+    assert_eq!(json["n_releases"], 13);
     assert!(json["guarantee"]["epsilon"].as_f64().unwrap() <= 1.0);
 }
 

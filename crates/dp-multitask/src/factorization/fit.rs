@@ -51,6 +51,14 @@ pub(super) struct RoundState {
     pub(super) likes: Option<LikesRound>,
 }
 
+/// A part of [`RoundState`].
+struct Learned {
+    dim: usize,
+    users: Option<UserMatrix>,
+    evidence: ItemEvidence,
+    tastes_are_open: bool,
+}
+
 /// Common inputs of every round of a run: users, and the weights of their records.
 pub(super) struct Weighted<'a> {
     pub(super) data: &'a Private<Interactions>,
@@ -192,17 +200,24 @@ impl MatrixFactorization {
         weights.clear_others(&mut rounds.factors);
         self.show(&rounds, counts.as_ref(), on.scales, run)?;
         while rounds.n_rounds < params.n_rounds {
+            let before = rounds.learned();
             match fit.round(&on, &mut rounds, run) {
                 // the model of a list that ends early is that of its last complete round
                 Err(Error::Mechanism(RunError::EndOfList))
                     if rounds.n_rounds > 0 && run.is_at_end()? =>
                 {
+                    rounds.restore(before);
                     break;
                 }
                 made => made?,
             }
             weights.clear_others(&mut rounds.factors);
             self.show(&rounds, counts.as_ref(), on.scales, run)?;
+        }
+        if let (true, Some(scales)) = (rounds.tastes_are_open, on.scales) {
+            // the list ends before the vote
+            let biases = fit.drop_tastes(&on, scales, &mut rounds)?;
+            rounds.factors = fit.rows(biases, 1);
         }
         // a model that is paid for is not lost because its errors cannot be computed
         let errors = fit.standard_errors(&rounds).ok().flatten();
@@ -407,7 +422,7 @@ impl MatrixFactorization {
                 }
                 let around = self.coefficients(&rounds.factors, dim);
                 let noise_stddev = released.rhs_noise_stddev();
-                rounds.keep(released);
+                rounds.keep(released, self.params());
                 let x = self.posterior(
                     rounds,
                     (scales, on.weights.omega()),
@@ -419,7 +434,7 @@ impl MatrixFactorization {
                 let solved = self.solve_items(&released, scales.map(TaskScales::totals))?;
                 let pooled = released.layout() == GramLayout::Pooled;
                 if !pooled || matches!(self.params().item_update, ItemUpdate::Residual(_)) {
-                    rounds.keep(released);
+                    rounds.keep(released, self.params());
                 }
                 rounds.advance(solved, rhs_noise);
             }
@@ -452,11 +467,30 @@ impl RoundState {
         })
     }
 
+    /// What a round with one matrix for all items changes before its last release.
+    fn learned(&self) -> Learned {
+        Learned {
+            dim: self.dim,
+            users: self.users.clone(),
+            evidence: self.evidence.clone(),
+            tastes_are_open: self.tastes_are_open,
+        }
+    }
+
+    fn restore(&mut self, before: Learned) {
+        self.dim = before.dim;
+        self.users = before.users;
+        self.evidence = before.evidence;
+        self.tastes_are_open = before.tastes_are_open;
+    }
+
     /// Stores the matrices of a round.
-    fn keep(&mut self, released: ReleasedGrams) {
+    fn keep(&mut self, released: ReleasedGrams, params: &FactorizationParams) {
         match released.layout() {
             GramLayout::PerItem => self.matrices = Some(released),
-            GramLayout::Pooled => self.users = Some(UserMatrix::of_grams(&released)),
+            GramLayout::Pooled => {
+                self.users = Some(UserMatrix::of_grams(&released, params.clip_norm));
+            }
         }
     }
 

@@ -239,16 +239,18 @@ pub struct ResidualRounds {
     ///
     /// `mean` is `sum_j f_j / sum_j f_j0`, along which errors of the item biases appear, and `best`
     /// the least-squares slopes of `r_i` on `r_i0`. All three must also be 4.5 standard deviations
-    /// of what noise adds above it; otherwise the taste factors are dropped at once. Ratings without
-    /// taste factors have at most about `U`, where every user is at the bound, but weak taste factors
-    /// may have less, too: if only these limits are missed, users [vote](Self::taste_vote_share).
-    /// Uses releases only. 0 drops none.
+    /// of what noise adds above it; otherwise the taste factors are dropped at once. `S(mean)` does
+    /// not matter if `S(best)` is 10 standard deviations and at least `5 U`. Ratings without taste
+    /// factors have at most about `U`, where every user is at the bound, but weak taste factors may
+    /// have no more: where only a limit in `U` is missed, users [vote](Self::taste_vote_share). Uses
+    /// releases only. 0 drops none.
     #[serde(default)]
     pub least_signal: f64,
     /// Share of the budget, below 1, for the users' votes on newly learned taste factors, after the
-    /// second of these rounds: see [`TasteVotes`](super::TasteVotes). No effect if `least_signal` is
-    /// 0 or the dimension of the factors is set. 0 releases no votes, and what they would decide is
-    /// dropped.
+    /// second of these rounds, or the only one: see [`TasteVotes`](super::TasteVotes). Where nothing
+    /// is left to decide, it is spent on noise. No effect if `least_signal` is 0, without
+    /// `leave_one_out` or if the dimension of the factors is set. 0 releases no votes, and weak taste
+    /// factors are then dropped.
     #[serde(default)]
     pub taste_vote_share: f64,
 }
@@ -361,6 +363,9 @@ const LEAST_DEVIATIONS: f64 = 4.5;
 const LEAST_ACROSS: f64 = 1.0;
 /// Least signal without the part that goes with the sums of the biases.
 const LEAST_BESIDE_BIASES: f64 = 2.0;
+/// Where this part exceeds so many standard deviations and so much signal, nothing is asked of that
+/// without the users' mean taste vector: the longer the vector, the more noise it adds.
+const CLEAR: (f64, f64) = (10.0, 5.0);
 
 /// Approximate part of a residual that the bound on users' residuals does not clip, with item
 /// biases alone and with taste factors: large contributions are scaled down. Only the speed of
@@ -805,7 +810,7 @@ pub(super) struct UserMatrix {
 
 impl UserMatrix {
     /// Of a pooled layout.
-    pub(super) fn of_grams(released: &ReleasedGrams) -> Self {
+    pub(super) fn of_grams(released: &ReleasedGrams, clip_norm: f64) -> Self {
         let dim = released.dim();
         let mut sum = vec![0.0; dim * dim];
         released.write_item(0, &mut sum, &mut vec![0.0; dim]);
@@ -814,17 +819,28 @@ impl UserMatrix {
             sum,
             noise_stddev: released.matrix_noise_stddev(),
         }
+        .with_constant(clip_norm)
     }
 
     /// From the release of [`UserGramian`].
-    pub(super) fn of_vector(released: &ReleasedVector, dim: usize) -> Result<Self> {
+    pub(super) fn of_vector(released: &ReleasedVector, dim: usize, clip_norm: f64) -> Result<Self> {
         let mut sum = vec![0.0; dim * dim];
         unpack_gramian(released, dim, &mut sum)?;
-        Ok(Self {
+        let noise_stddev = released.noise_stddev();
+        let of_users = Self {
             dim,
             sum,
-            noise_stddev: released.noise_stddev(),
-        })
+            noise_stddev,
+        };
+        Ok(of_users.with_constant(clip_norm))
+    }
+
+    /// With the first entry from the trace: every user's factor has norm 1 (unless it has no tastes)
+    /// and the constant coordinate `c`, so that the entry is `c^2` times the trace, which has much less noise relative
+    /// to its size.
+    fn with_constant(mut self, clip_norm: f64) -> Self {
+        self.sum[0] = bias_coordinate(clip_norm, self.dim).powi(2) * self.n_users();
+        self
     }
 
     /// Users' mean taste vector for a constant coordinate of 1, `sum_j f_j / sum_j f_j0` without its
@@ -842,7 +858,7 @@ impl UserMatrix {
         tastes.iter().map(|f| scale * f).collect()
     }
 
-    /// The number of users, as released: every factor has norm 1.
+    /// The number of users, as released.
     pub(super) fn n_users(&self) -> f64 {
         let trace: f64 = self.sum.iter().step_by(self.dim + 1).sum();
         trace.max(0.0)
@@ -1144,28 +1160,39 @@ impl MatrixFactorization {
         let variance = released.noise_stddev().powi(2);
 
         let unit = users.n_users() * (self.params().clip_norm * self.params().label_bound).powi(2);
-        // what is left of the sums without the slopes times those of the biases
-        let found = |slopes: &[f64], least: f64| {
-            let left = |r: &[f64]| -> f64 {
+        // what is left of the sums without the slopes times those of the biases, in standard
+        // deviations of the noise and in units
+        let left = |slopes: &[f64]| {
+            let squares = rows().flat_map(|r| {
                 let pairs = slopes.iter().zip(&r[1..]);
-                pairs.map(|(m, y)| (y - m * r[0]).powi(2)).sum()
-            };
-            let squares: f64 = rows().map(left).sum();
+                pairs.map(|(m, y)| (y - m * r[0]).powi(2))
+            });
             let m2: f64 = slopes.iter().map(|m| m * m).sum();
             let deviation = variance * (2.0 * n_items * (d + m2 * (2.0 + m2))).sqrt();
-            match squares - n_items * (d + m2) * variance {
-                left if left < LEAST_DEVIATIONS * deviation => Signal::None,
-                left if left < least * unit => Signal::Weak,
-                _ => Signal::Strong,
+            let left = squares.sum::<f64>() - n_items * (d + m2) * variance;
+            (left / deviation, left / unit)
+        };
+        let found = |(deviations, units): (f64, f64), least: f64| {
+            if deviations >= LEAST_DEVIATIONS && units >= least {
+                Signal::Strong
+            } else if deviations >= LEAST_DEVIATIONS {
+                Signal::Weak
+            } else {
+                Signal::None
             }
         };
         let of_biases: f64 = rows().map(|r| r[0] * r[0]).sum();
         let slope = |k: usize| rows().map(|r| r[0] * r[k]).sum::<f64>() / of_biases;
         let best_slopes: Vec<f64> = (1..dim).map(slope).collect();
-        let all = found(&vec![0.0; dim - 1], settings.least_signal);
-        let across = found(&users.mean_tastes(self.params().clip_norm), LEAST_ACROSS);
-        all.min(across)
-            .min(found(&best_slopes, LEAST_BESIDE_BIASES))
+        let all = left(&vec![0.0; dim - 1]);
+        let across = left(&users.mean_tastes(self.params().clip_norm));
+        let best = left(&best_slopes);
+        let signal = found(all, settings.least_signal).min(found(best, LEAST_BESIDE_BIASES));
+        let is_clear = best.0 >= CLEAR.0 && best.1 >= CLEAR.1;
+        match is_clear {
+            true => signal,
+            false => signal.min(found(across, LEAST_ACROSS)),
+        }
     }
 
     /// Overwrites released residual sums with the steps of the items, each with its own matrix.

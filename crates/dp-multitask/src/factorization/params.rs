@@ -542,6 +542,7 @@ impl FactorizationParams {
         };
         let last = self.n_rounds.checked_sub(1)?;
         let votes = self.dim.is_none()
+            && settings.leave_one_out
             && settings.least_signal > 0.0
             && settings.taste_vote_share > 0.0
             && last >= settings.n_statistics_rounds;

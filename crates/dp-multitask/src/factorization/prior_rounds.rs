@@ -179,7 +179,7 @@ impl MatrixFactorization {
         let statistics = self.statistics(dim, &rounds.factors, on.weights)?;
         let shape = (packed_len(dim), params.factor_bound().powi(2));
         let released = run.vector(on.data, shape, &UserGramian(&statistics))?;
-        rounds.users = Some(UserMatrix::of_vector(&released, dim)?);
+        rounds.users = Some(UserMatrix::of_vector(&released, dim, params.clip_norm)?);
 
         let mut x = self.coefficients(&rounds.factors, dim);
         let mut bound = settings.bound(params.label_bound, rounds.n_rounds);

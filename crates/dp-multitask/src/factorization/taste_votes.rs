@@ -31,19 +31,21 @@ pub struct TasteVotes {
     pub kept: bool,
 }
 
-/// One user's vote on the taste factors `q_i` of the items, given as coefficients `x_i = [h_i, q_i]`.
+/// One user's vote on taste factors, given as coefficients `x_i` of users' factors `f = [c, v]` with
+/// the constant coordinate `c`.
 ///
 /// ```text
-/// e_i = y_i - <x_i', f_i>                 f_i = [g, v_i], the user's factor without record i
-/// m_i = y_i - g (h_i' + <q_i', m>)        m the users' mean taste vector for a constant of 1
-/// x_i' = x_i without the user's own part in it
-/// vote = (sum_i m_i^2 - sum_i e_i^2) / (0.2 sum_i m_i^2), at least -1 and at most 1; 0 with fewer than two ratings
+/// e_i = y_i - <x_i', f_i>                        f_i the user's factor, and y_i the rating minus the user's offset, without record i
+/// m_i = y_i - c (x_i0' + <(x_i1', ...), m>)      m = sum_j v_j / sum_j c, the users' mean taste vector, as released
+/// x_i' = x_i - A_i w_i (y_i - <x_i, f_i>) f_i    w_i the weight of the record, A_i the derivative of the estimate by the sum of the item
+/// vote = (sum_i m_i^2 - sum_i e_i^2) / (0.2 sum_i m_i^2), from -1 to 1; 0 with fewer than two ratings
 /// ```
 ///
 /// Item factors have learned from the rating that they are to predict, and the fewer users an item
-/// has, the more. The user's own part is what `w_ij (y_i - <x_i, f_i>) f_i` changes in the estimate of
-/// the item. The comparison is with taste factors that are the same for all users, which are item
-/// biases: with a budget for which biases are not known yet, taste factors make up for their errors.
+/// has, the more; `x_i'` is approximately without it (residuals were clipped when they were summed,
+/// and around earlier estimates). The comparison is with taste factors that are the same for all
+/// users, which are item biases: where biases are not known well yet, taste factors make up for their
+/// errors. `m` is that of the last round of statistics.
 ///
 /// # Privacy
 /// A vote is a number from -1 to 1: the L2 sensitivity is 1 when one user is added or removed, and 2
@@ -126,6 +128,7 @@ impl MatrixFactorization {
             needed,
             kept,
         });
+        rounds.tastes_are_open = false;
         if !kept {
             *x = self.drop_tastes(on, scales, rounds)?;
         }
