@@ -167,6 +167,7 @@ mod tests {
     use crate::TaskWeights;
 
     const N_ITEMS: usize = 300;
+    const N_IDS: u32 = 300;
     const DIM: usize = 3;
 
     /// 200 users with ten items each, so that an item has seven on average. Ratings `3 + taste <a_i, b_j> + noise`.
@@ -178,9 +179,7 @@ mod tests {
         let mut builder = InteractionsBuilder::new(N_ITEMS);
         for user in 0..200 {
             let b = [normal(), normal()];
-            let mut items: Vec<u32> = (0..10)
-                .map(|_| chosen.random_range(0..N_ITEMS as u32))
-                .collect();
+            let mut items: Vec<u32> = (0..10).map(|_| chosen.random_range(0..N_IDS)).collect();
             items.sort_unstable();
             items.dedup();
             for item in items {

@@ -391,7 +391,7 @@ pub(crate) fn votes_facts(
         let outcome = outcome(votes, "not kept");
         fact(
             "tastes",
-            format!("users voted on what was learned: {outcome}"),
+            format!("users voted on the taste factors that were learned: {outcome}"),
         )
     });
     of_prior.into_iter().chain(of_tastes)
