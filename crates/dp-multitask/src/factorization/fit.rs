@@ -76,8 +76,9 @@ pub(super) struct Weighted<'a> {
 /// The releases are: the [scale of the ratings](crate::RatingScale) if the settings spend on it;
 /// the counts if the weights or the sampling need them; the items' total weights if items learn by
 /// gradient steps or share one matrix; users' votes on the taste factors of a prior, if it has any;
-/// then in each round those of [`ItemUpdate`]. A replay of a
-/// list that ends early gives the model after the last complete round in it, if there is one.
+/// then in each round those of [`ItemUpdate`], and once users' votes on learned taste factors
+/// ([`TasteVotes`]). A replay of a list that ends early gives the model after the last complete round
+/// in it, if there is one, without taste factors if the vote on them has not taken place.
 ///
 /// # Privacy
 /// The returned factors and counts are (epsilon, delta)-DP for every user under the plan's

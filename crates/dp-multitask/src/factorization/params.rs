@@ -712,8 +712,8 @@ impl MatrixFactorization {
 
 const RATING_SCALE: &str = "rating scale";
 const ITEM_WEIGHTS: &str = "item weights";
-const TASTE_VOTES: &str = "votes on public taste factors";
-const GAINS: &str = "votes on taste factors";
+const PRIOR_VOTES: &str = "votes on public taste factors";
+const TASTE_VOTES: &str = "votes on taste factors";
 const RIGHT_HAND_SIDES: &str = "item right-hand sides";
 
 impl MatrixFactorization {
@@ -797,7 +797,7 @@ fn requests(
         let share = left * VOTE_SHARE;
         left -= share;
         requests.push(ReleaseRequest::new(
-            TASTE_VOTES,
+            PRIOR_VOTES,
             share,
             ReplaceFactor::Two,
             1,
@@ -829,7 +829,7 @@ fn requests(
             let factor = ReplaceFactor::Two;
             requests.push(ReleaseRequest::new(what, share, factor, rhs_draws));
             if let Some((_, share)) = votes.filter(|(at, _)| *at == round) {
-                let what = format!("round {round}: {GAINS}");
+                let what = format!("round {round}: {TASTE_VOTES}");
                 requests.push(ReleaseRequest::new(what, share, factor, 1));
             }
             continue;
