@@ -407,8 +407,12 @@ fn rows_have_a_verdict_too() {
         if command == "federate" {
             let methods = internal["quality"]["metrics"].as_array().unwrap().iter();
             let methods: Vec<_> = methods.map(|row| row["method"].as_str().unwrap()).collect();
-            let baselines = ["own rows alone (free, local)", "alpha 0 (free, local)"];
-            assert_eq!(methods[1..3], baselines);
+            let baselines = [
+                "own rows alone (free, local)",
+                "own mean (free, local)",
+                "alpha 0 (free, local)",
+            ];
+            assert_eq!(methods[1..4], baselines);
         }
         sandbox.dp(&["verify", command]).exits(0);
     }

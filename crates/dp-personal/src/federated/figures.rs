@@ -3,7 +3,7 @@
 
 use dp_data::SampleUser;
 use dp_fedsgd::PpSgdModel;
-use dp_personalize::ClassScores;
+use dp_personalize::{ClassScores, zero_model};
 use rayon::prelude::*;
 use serde::Serialize;
 
@@ -122,8 +122,9 @@ impl Figures {
     }
 
     /// Adds, for every user, the errors of the user's own choice on the released trajectory, of a
-    /// model from the user's own rows alone, and, if users average over fits, of their own choice
-    /// among shared models without noise. Nothing is spent on any of them.
+    /// model from the user's own rows alone, if users average over fits, of their own choice among
+    /// shared models without noise, and of the mean of the user's labels. Nothing is spent on any of
+    /// them.
     ///
     /// # Errors
     /// When the data do not fit the inputs, or a fit fails.
@@ -141,8 +142,12 @@ impl Figures {
             .chain(without_noise)
             .collect();
         let found = Self::own_choices(inputs, group, &all)?;
-        for (figures, of_user) in users.iter_mut().zip(found) {
-            let (errors, scores): (Vec<_>, Vec<_>) = of_user.into_iter().unzip();
+        let rows = group.all_rows(inputs)?;
+        let zero = zero_model(inputs.dim());
+        let parted = group.users().iter().enumerate();
+        for ((figures, of_user), (at, user)) in users.iter_mut().zip(found).zip(parted) {
+            let own_mean = scored(inputs, &rows.own_mean(at, &zero), &user.test);
+            let (errors, scores): (Vec<_>, Vec<_>) = of_user.into_iter().chain([own_mean]).unzip();
             figures.errors.extend(errors);
             figures.scores.extend(scores);
         }

@@ -47,6 +47,8 @@ const OWN: [(&str, &str); 2] = [
 ];
 /// Index of the own choice on the run without noise, if users average over fits.
 const OWN_WITHOUT_NOISE: usize = 2;
+/// The mean of a user's labels, after all others.
+const OWN_MEAN: &str = "own mean (free, local)";
 
 impl FederatedRelease<'_> {
     fn alpha(&self) -> f64 {
@@ -304,7 +306,9 @@ impl FederatedReport<'_> {
         let own = own.into_iter().filter(|_| users_choose(self.inputs()));
         let exact = self.inputs().users_weigh();
         let exact = exact.then(|| format!("{metric} own choice no noise"));
-        private.chain(without).chain(own).chain(exact).collect()
+        let mean = users_choose(self.inputs()).then(|| format!("{metric} own mean"));
+        let all = private.chain(without).chain(own).chain(exact);
+        all.chain(mean).collect()
     }
 }
 
@@ -344,7 +348,8 @@ impl RunReport for FederatedReport<'_> {
     }
 
     /// For training users, with their own choice if they average over fits, otherwise with the
-    /// chosen alpha. The baselines learn from a user's own rows alone.
+    /// chosen alpha. The baselines are users' own means, models from their own rows alone, and the
+    /// released model for all users if there is one.
     fn quality(&self) -> Option<Cow<'_, Quality>> {
         let (inputs, n) = (self.inputs(), self.alphas().len());
         let model = match inputs.users_weigh() {
@@ -355,7 +360,14 @@ impl RunReport for FederatedReport<'_> {
         let alone = self.alphas().iter().position(|alpha| *alpha <= 0.0);
         let alone = alone.filter(|at| *at != model.0);
         let alone = alone.map(|at| (at, "alpha 0 (free, local)".to_owned()));
-        let methods = [Some(model), own, alone].into_iter().flatten();
+        let mean = users_choose(inputs).then(|| {
+            let exact = usize::from(inputs.users_weigh());
+            (2 * n + OWN.len() + exact, OWN_MEAN.to_owned())
+        });
+        let one = self.alphas().iter().position(|alpha| alpha.is_infinite());
+        let one = one.filter(|at| *at != model.0);
+        let one = one.map(|at| (at, format!("alpha {}", alpha_name(f64::INFINITY))));
+        let methods = [Some(model), own, mean, alone, one].into_iter().flatten();
         let (places, names): (Vec<usize>, Vec<String>) = methods.unzip();
         let users = self.users.iter().map(|user| TestedUser {
             n_history: user.n_history,

@@ -212,6 +212,13 @@ impl LinearModel {
                 table.users().expose().len()
             ));
         }
+        let n_users = table.users().expose().len();
+        if people.by_id.contains_key("") && n_users > 1 {
+            warn(&format!(
+                "{name}: the history names no users, so one model of all of its rows predicts for all {n_users} users; if it has a user column under \
+                 another name than in training, name it"
+            ));
+        }
         Ok(people.predict(&self.inputs, &table))
     }
 }
