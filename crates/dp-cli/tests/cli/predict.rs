@@ -147,6 +147,10 @@ fn users_are_told_apart_by_the_column_of_training() {
     assert_eq!(unnamed.stdout, named.exits(0).stdout);
     sandbox.write("me.csv", HISTORY); // of one user, without the column
     predict(&sandbox, &[]).exits(0).prints(&["\n,6,"]);
+    let more = "a,b,c,d,e,f,Patient\n1,0,0,0,0,0,bob\n1,0,0,0,0,0,ann\n";
+    sandbox.write("new.csv", more);
+    let pooled = predict(&sandbox, &words("--rows new.csv")).exits(0);
+    pooled.says(&["the history names no users", "predicts for all 2 users"]);
 }
 
 #[test]

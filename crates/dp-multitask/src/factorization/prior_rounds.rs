@@ -138,17 +138,10 @@ impl MatrixFactorization {
             penalties: params.training_penalties,
         };
         let released = run.vector(data, (1, 1.0), &vote)?;
-        let (sum, noise_stddev) = (released.values().iter().sum(), released.noise_stddev());
-        let needed = LEAST_DEVIATIONS * noise_stddev;
-        let kept = sum > needed;
-        rounds.prior_votes = Some(TasteVotes {
-            sum,
-            noise_stddev,
-            needed,
-            kept,
-        });
+        let votes = TasteVotes::of(&released, 0.0, LEAST_DEVIATIONS);
+        rounds.prior_votes = Some(votes);
         let mut fit = self.clone();
-        if kept {
+        if votes.kept {
             (rounds.are_described, rounds.dim, rounds.factors) = (true, dim, factors);
             fit.params.clip_norm = params.clip_norm.min(CLIP_NORM);
         } else {
