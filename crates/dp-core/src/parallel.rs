@@ -14,16 +14,13 @@ use rayon::prelude::*;
 const PARTS_PER_THREAD: usize = 8;
 
 /// Calls `work` with each task.
-pub fn for_each<T: Send>(
-    tasks: impl IntoIterator<Item = T, IntoIter: ExactSizeIterator>,
-    work: impl Fn(T) + Sync,
-) {
+pub fn for_each<T: Send>(tasks: impl IntoIterator<Item = T>, work: impl Fn(T) + Sync) {
     for_each_with(tasks, || (), |(), task| work(task));
 }
 
 /// Calls `work` with each task and working memory, which is passed from one task to the next.
 pub fn for_each_with<T: Send, S>(
-    tasks: impl IntoIterator<Item = T, IntoIter: ExactSizeIterator>,
+    tasks: impl IntoIterator<Item = T>,
     scratch: impl Fn() -> S + Sync,
     work: impl Fn(&mut S, T) + Sync,
 ) {
@@ -43,28 +40,19 @@ pub fn for_each_with<T: Send, S>(
 /// # Errors
 /// The first error in the order of the tasks. Other tasks may or may not have been processed.
 pub fn try_for_each<T: Send, S, E: Send>(
-    tasks: impl IntoIterator<Item = T, IntoIter: ExactSizeIterator>,
+    tasks: impl IntoIterator<Item = T>,
     scratch: impl Fn() -> Result<S, E> + Sync,
     work: impl Fn(&mut S, T) -> Result<(), E> + Sync,
 ) -> Result<(), E> {
-    let mut tasks = tasks.into_iter();
-    let parts = Parts::new(tasks.len(), 1);
-    let mut dealt = Vec::with_capacity(parts.n_parts);
-    for number in 0..parts.n_parts {
-        let n_tasks = parts.range(number).len();
-        let mut own = Vec::with_capacity(n_tasks);
-        while own.len() < n_tasks
-            && let Some(task) = tasks.next()
-        {
-            own.push(task);
-        }
-        dealt.push(Mutex::new(own));
+    let mut dealt = Vec::new();
+    for task in tasks {
+        dealt.push(Mutex::new(Some(task)));
     }
-    let done = each_part(parts, &|number, _| {
+    let done = each_part(Parts::new(dealt.len(), 1), &|range| {
         let mut scratch = scratch()?;
-        let own = std::mem::take(&mut *lock(&dealt[number]));
-        for task in own {
-            work(&mut scratch, task)?;
+        for task in &dealt[range] {
+            let task = lock(task).take();
+            task.map_or(Ok(()), |task| work(&mut scratch, task))?;
         }
         Ok(())
     });
@@ -88,7 +76,7 @@ pub fn try_map<R: Send, S, E: Send>(
     scratch: impl Fn() -> Result<S, E> + Sync,
     of: impl Fn(&mut S, usize) -> Result<R, E> + Sync,
 ) -> Result<Vec<R>, E> {
-    let parts = each_part(Parts::new(n, 1), &|_, range| {
+    let parts = each_part(Parts::new(n, 1), &|range| {
         let mut scratch = scratch()?;
         let mut own = Vec::with_capacity(range.len());
         for at in range {
@@ -117,7 +105,7 @@ pub fn try_fold<S: Send, E: Send>(
     work: impl Fn(&mut S, Range<usize>) -> Result<(), E> + Sync,
 ) -> Result<Vec<S>, E> {
     let idle = Mutex::new(Vec::new());
-    let done = each_part(Parts::new(n, at_least), &|_, range| {
+    let done = each_part(Parts::new(n, at_least), &|range| {
         let own = lock(&idle).pop();
         let mut own = own.map_or_else(&state, Ok)?;
         work(&mut own, range)?;
@@ -128,12 +116,12 @@ pub fn try_fold<S: Send, E: Send>(
     Ok(std::mem::take(&mut *lock(&idle)))
 }
 
-/// What `work` returns for the number and range of each part, in order.
-fn each_part<R: Send>(parts: Parts, work: &(dyn Fn(usize, Range<usize>) -> R + Sync)) -> Vec<R> {
+/// What `work` returns for the range of each part, in order.
+fn each_part<R: Send>(parts: Parts, work: &(dyn Fn(Range<usize>) -> R + Sync)) -> Vec<R> {
     let mut done = Vec::with_capacity(parts.n_parts);
     done.resize_with(parts.n_parts, || Mutex::new(None));
     parts.run(&|number| {
-        let result = work(number, parts.range(number));
+        let result = work(parts.range(number));
         *lock(&done[number]) = Some(result);
     });
     let done = done.into_iter();
