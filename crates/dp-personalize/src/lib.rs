@@ -14,6 +14,7 @@ mod interval;
 mod lane_users;
 mod local_fit;
 mod metrics;
+mod model_prior;
 mod nightly;
 mod residual;
 #[cfg(test)]
@@ -45,6 +46,7 @@ pub use init::{ProjectorScratch, ProjectorSum, SamplePairs};
 pub use interval::SeedMean;
 pub use local_fit::{LocalFit, PersonalModel};
 pub use metrics::{ClassScores, GroundTruth};
+pub use model_prior::{ModelPrior, ModelVotes};
 pub use nightly::{NightlySubspace, NightlySubspaceModel, NightlySubspaceParams, SubspaceState};
 pub use residual::{
     DirectionMoments, MomentScratch, ResidualAltMin, ResidualAltMinParams, ResidualEnergy,

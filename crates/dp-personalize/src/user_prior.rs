@@ -16,7 +16,7 @@ const CLEAR: f64 = 3.0;
 /// Variance of a feature that is spread evenly from -1 to 1, where the true one is lost in noise.
 const EVEN_VARIANCE: f64 = 1.0 / 3.0;
 /// Keeps rounding from pushing a contribution over its bound.
-const INSIDE: f64 = 1.0 - 1e-9;
+pub(crate) const INSIDE: f64 = 1.0 - 1e-9;
 
 /// Length of the users' votes.
 pub(crate) const N_VOTES: usize = N_SHAPES + N_STRENGTHS + CORRELATIONS.len() + 2;
@@ -188,7 +188,7 @@ impl PriorVotes<'_> {
         let shared = SharedParts {
             subspace: Some(self.subspace),
             prior: Some(&prior),
-            models: &[],
+            ..SharedParts::default()
         };
         let mut votes = self.fit.votes(&shared, rows)?;
         if !self.is_bounded {
@@ -277,27 +277,16 @@ impl TryFrom<Unchecked> for UserPrior {
     type Error = ParamError;
 
     fn try_from(read: Unchecked) -> Result<Self, ParamError> {
-        let expected =
-            "positive weights with a sum of 1, as many as there are candidates, and finite levels";
         let wrong = |name, value| {
             Err(ParamError {
                 name,
                 value,
-                expected,
+                expected: "a finite number in its range",
             })
         };
-        let blocks = [
-            ("kinds", &read.kinds, N_SHAPES),
-            ("strengths", &read.strengths, N_STRENGTHS),
-            ("correlations", &read.correlations, CORRELATIONS.len()),
-        ];
-        for (name, weights, n) in blocks {
-            let sum: f64 = weights.iter().sum();
-            let positive = weights.iter().all(|w| *w > 0.0);
-            if weights.len() != n || !positive || (sum - 1.0).abs() > 1e-6 {
-                return wrong(name, sum);
-            }
-        }
+        check_weights("kinds", &read.kinds, N_SHAPES)?;
+        check_weights("strengths", &read.strengths, N_STRENGTHS)?;
+        check_weights("correlations", &read.correlations, CORRELATIONS.len())?;
         if let Some(share) = read.share.filter(|share| !(0.0..=1.0).contains(share)) {
             return wrong("share", share);
         }
@@ -326,10 +315,35 @@ impl TryFrom<Unchecked> for UserPrior {
     }
 }
 
+/// Checks that there are `n` positive weights with a sum of 1.
+pub(crate) fn check_weights(
+    name: &'static str,
+    weights: &[f64],
+    n: usize,
+) -> Result<(), ParamError> {
+    let sum: f64 = weights.iter().sum();
+    let positive = weights.iter().all(|w| *w > 0.0);
+    if weights.len() == n && positive && (sum - 1.0).abs() <= 1e-6 {
+        return Ok(());
+    }
+    Err(ParamError {
+        name,
+        value: sum,
+        expected: "positive weights with a sum of 1, as many as there are candidates",
+    })
+}
+
 /// Weights in proportion to these.
-fn weights(of: &[f64]) -> Vec<f64> {
+pub(crate) fn weights(of: &[f64]) -> Vec<f64> {
     let sum: f64 = of.iter().sum();
     of.iter().map(|w| w / sum).collect()
+}
+
+/// Weights in proportion to what votes exceed their noise by, and twice as much as the noise without votes.
+pub(crate) fn raised(votes: &[f64], noise: f64, even: &[f64]) -> Vec<f64> {
+    let raised = votes.iter().zip(even);
+    let raised = raised.map(|(vote, even)| (vote - noise).max(0.0) + 2.0 * noise * even);
+    weights(&raised.collect::<Vec<_>>())
 }
 
 impl UserPrior {
@@ -359,17 +373,11 @@ impl UserPrior {
         let mean = |at: usize| is_clear(means[at]).then(|| (means[at] / n).min(1.0));
         let dim = by.subspace.dim() as f64;
         let even = Self::even(by.levels);
-        // what a vote exceeds its noise by, and as much as two standard deviations of the noise without votes
-        let weights = |votes: &[f64], even: &[f64]| {
-            let raised = votes.iter().zip(even);
-            let raised = raised.map(|(vote, even)| (vote - noise).max(0.0) + 2.0 * noise * even);
-            weights(&raised.collect::<Vec<_>>())
-        };
         Self {
             levels: by.levels,
-            kinds: weights(kinds, &even.kinds),
-            strengths: weights(strengths, &even.strengths),
-            correlations: weights(correlations, &even.correlations),
+            kinds: raised(kinds, noise, &even.kinds),
+            strengths: raised(strengths, noise, &even.strengths),
+            correlations: raised(correlations, noise, &even.correlations),
             share: mean(0),
             length: by
                 .is_bounded

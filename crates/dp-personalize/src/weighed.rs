@@ -6,9 +6,10 @@ use dp_linalg::{cholesky_in_place, cholesky_solve_in_place, symmetric_eigen};
 
 use crate::design::{read_rows, take_off_means};
 use crate::embedding::ConvexLoss;
+use crate::model_prior::N_MODEL_VOTES;
 use crate::small::inner;
 use crate::user_prior::N_VOTES;
-use crate::{PersonalModel, Result, Subspace, UserLevels, UserPrior};
+use crate::{ModelPrior, PersonalModel, Result, Subspace, UserLevels, UserPrior};
 
 /// Candidate prior variances of the own part's score at an average row, in units of the noise.
 pub(crate) const SIGNALS: [f64; N_STRENGTHS] = [1e-2, 0.1, 1.0, 10.0, 1e2, 1e3, 1e4, 1e6, 1e8];
@@ -21,10 +22,16 @@ const LOGISTIC_SIGNALS: [f64; 7] = [1e-2, 0.1, 1.0, 10.0, 1e2, 1e3, 1e4];
 const TILTS: [f64; 3] = [3.0, 10.0, 30.0];
 /// Kinds of own part with a subspace: none, two that use nothing shared, within the subspace, near it.
 pub(crate) const N_SHAPES: usize = 4 + TILTS.len();
+/// Kinds of own part without one: none, and two that use nothing shared.
+pub(crate) const N_PLAIN: usize = 3;
 /// Candidate weights on a shared model.
 const WEIGHTS: [f64; 2] = [0.5, 1.0];
+/// Those, and none.
+pub(crate) const N_WEIGHTS: usize = 1 + WEIGHTS.len();
 /// Candidate prior variances of a level that is near the shared model's, in units of the noise.
 const LEVELS: [f64; 5] = [1e-2, 0.1, 1.0, 10.0, 100.0];
+/// Those, and the level of the shared model.
+pub(crate) const N_LEVELS: usize = LEVELS.len() + 1;
 /// The same for the logistic loss, where 5 is a probability of .993.
 const LOGISTIC_LEVEL: f64 = 25.0;
 /// The place among own parts of the one that is within the subspace.
@@ -62,6 +69,13 @@ pub struct SharedParts<'a> {
     /// Weights of the fits, and where levels lie, learned from all users: for the squared loss, with
     /// a subspace and without shared models.
     pub prior: Option<&'a UserPrior>,
+    /// Weights of the fits around shared models, learned from all users; without a subspace.
+    pub model_prior: Option<&'a ModelPrior>,
+}
+
+/// The weight of an own part that explains `s` noise variances, where nothing was learned from others.
+pub(crate) fn slow_decay(s: f64) -> f64 {
+    (1.0 + s).powf(-0.5)
 }
 
 /// A user's personal model: the mean of many fits, each weighted by the marginal likelihood of the
@@ -80,7 +94,7 @@ pub struct SharedParts<'a> {
 /// ```
 ///
 /// Half of the prior is divided among models that use nothing shared, and half among all others,
-/// unless there is one [learned from all users](SharedParts::prior). An own part of the squared loss
+/// unless there is one learned from all users ([`UserPrior`], [`ModelPrior`]). An own part of the squared loss
 /// has a part in proportion to `(1 + s)^-1/2`: with few rows, large strengths fit the noise, and the
 /// likelihood alone does not tell, since it knows no noise variance. A level near that of the shared
 /// model has one of five prior variances from .01 to 100 noise variances. With that one, the
@@ -159,6 +173,15 @@ impl WeighedFit {
         PersonalModel::of_coefficients(vec![0.0; own.dim])
     }
 
+    /// The user's votes on the prior of fits around shared models, in four vectors one after the other; none if the rows say nothing.
+    pub(crate) fn model_votes(
+        &self,
+        shared: &SharedParts<'_>,
+        rows: SampleRows<'_>,
+    ) -> Option<Vec<f64>> {
+        OwnRows::read(rows, shared, *self).model_votes(shared)
+    }
+
     /// The user's votes on the prior, in three vectors one after the other; none if the rows say nothing.
     pub(crate) fn votes(&self, shared: &SharedParts<'_>, rows: SampleRows<'_>) -> Option<Vec<f64>> {
         OwnRows::read(rows, shared, *self).votes(shared)
@@ -177,6 +200,7 @@ struct OwnRows {
     scores: Vec<Vec<f64>>,
     /// What was learned from all users, if it applies.
     prior: Option<UserPrior>,
+    model_prior: Option<ModelPrior>,
 }
 
 /// Coefficients `T v` of an own part, with one coordinate for each direction of the rows.
@@ -219,7 +243,7 @@ struct Candidate {
     own: Option<(usize, Vec<f64>)>,
     /// The level at the mean row.
     level: f64,
-    /// Indices of strength and share of levels.
+    /// Indices of strength and of the level, or its share of the variance.
     place: (usize, usize),
 }
 
@@ -227,6 +251,12 @@ impl Candidate {
     /// The kind of own part: none first, then the shapes.
     fn kind(&self) -> usize {
         self.own.as_ref().map_or(0, |(shape, _)| shape + 1)
+    }
+
+    /// The weight on a shared model: none first, then half of it.
+    fn weight(&self) -> usize {
+        self.base
+            .map_or(0, |(_, c)| if c < 1.0 { 1 } else { WEIGHTS.len() })
     }
 }
 
@@ -266,6 +296,10 @@ impl OwnRows {
             means,
             scores,
             prior: shared.prior.filter(|_| has_prior).cloned(),
+            model_prior: shared
+                .model_prior
+                .filter(|_| !shared.models.is_empty() && shared.subspace.is_none())
+                .cloned(),
         }
     }
 
@@ -330,6 +364,23 @@ impl OwnRows {
         votes.iter().all(|vote| vote.is_finite()).then_some(votes)
     }
 
+    /// Sums of the weights over candidates with the same weight on a shared model, with the same kind of own part, with the same strength and
+    /// with the same level.
+    fn model_votes(&self, shared: &SharedParts<'_>) -> Option<Vec<f64>> {
+        let (shapes, candidates) = self.candidates(shared)?;
+        let mut votes = vec![0.0; N_MODEL_VOTES];
+        for (of, weight) in candidates.iter().zip(self.weights(&shapes, &candidates)?) {
+            let (strength, level) = of.place;
+            votes[of.weight()] += weight;
+            votes[N_WEIGHTS + of.kind()] += weight;
+            if of.own.is_some() {
+                votes[N_WEIGHTS + N_PLAIN + strength] += weight;
+            }
+            votes[N_WEIGHTS + N_PLAIN + N_STRENGTHS + level] += weight;
+        }
+        votes.iter().all(|vote| vote.is_finite()).then_some(votes)
+    }
+
     /// Weights by prior and likelihood, with a sum of 1.
     fn weights(&self, shapes: &[Shape], candidates: &[Candidate]) -> Option<Vec<f64>> {
         let is_shared = |of: &Candidate| {
@@ -338,20 +389,32 @@ impl OwnRows {
         };
         let n_shared = candidates.iter().filter(|of| is_shared(of)).count();
         let n_own = candidates.len() - n_shared;
+        let n_models = self.scores.len().max(1) as f64;
         let log = |of: &Candidate| {
-            let prior = match &self.prior {
-                Some(prior) => {
-                    let (strength, correlation) = of.place;
+            let (strength, level) = of.place;
+            let prior = match (&self.prior, &self.model_prior) {
+                (_, Some(prior)) => {
+                    let among = of.base.map_or(1.0, |_| n_models);
                     let of_own = of.own.as_ref().map_or(1.0, |_| prior.strengths()[strength]);
-                    let of_level = self
-                        .level()
-                        .map_or(1.0, |_| prior.correlations()[correlation]);
+                    let of_level = prior.levels()[level];
+                    let of_kind = prior.kinds()[of.kind()];
+                    (prior.weights()[of.weight()] / among * of_kind * of_own * of_level).ln()
+                }
+                (Some(prior), None) => {
+                    let of_own = of.own.as_ref().map_or(1.0, |_| prior.strengths()[strength]);
+                    let of_level = self.level().map_or(1.0, |_| prior.correlations()[level]);
                     (prior.kinds()[of.kind()] * of_own * of_level).ln()
                 }
-                None => {
-                    let strength = of.own.as_ref().map_or(0.0, |_| SIGNALS[of.place.0]);
+                (None, None) => {
+                    let of_own = match self.of.loss {
+                        ConvexLoss::Logistic => 1.0,
+                        _ => of
+                            .own
+                            .as_ref()
+                            .map_or(1.0, |_| slow_decay(SIGNALS[strength])),
+                    };
                     let n = if is_shared(of) { n_shared } else { n_own };
-                    -(n as f64).ln() - 0.5 * strength.ln_1p()
+                    of_own.ln() - (n as f64).ln()
                 }
             };
             of.log_likelihood + prior
@@ -571,7 +634,7 @@ impl OwnRows {
             });
         };
         if self.of.level == OwnLevel::Near && base.is_some() {
-            push(as_it_is, None, 0.0, (0, 0));
+            push(as_it_is, None, 0.0, (0, LEVELS.len()));
         }
         if !(apart + mean * mean).is_finite() {
             return; // a shared model that overflows
@@ -681,7 +744,7 @@ impl OwnRows {
     fn logistic(&self, base: Option<(usize, f64)>, shapes: &[Shape], out: &mut Vec<Candidate>) {
         let offsets = self.offsets(base);
         let has_level = self.of.level != OwnLevel::None;
-        let mut push = |fitted: Option<Fitted>, shape: Option<usize>| {
+        let mut push = |fitted: Option<Fitted>, shape: Option<usize>, place: (usize, usize)| {
             let Some(Fitted { mut own, log }) = fitted else {
                 return;
             };
@@ -694,23 +757,24 @@ impl OwnRows {
                     own.truncate(n);
                     (at, own)
                 }),
-                place: (0, 0),
+                place,
             });
         };
         if base.is_some() && has_level {
             push(
                 self.problem(&offsets, &[], Vec::new()).fit(Vec::new()),
                 None,
+                (0, LEVELS.len()),
             );
         }
         let level = has_level.then_some(1.0 / LOGISTIC_LEVEL);
         let level_column = vec![1.0; if has_level { self.y.len() } else { 0 }];
         let alone = self.problem(&offsets, &level_column, level.into_iter().collect());
-        push(alone.fit(vec![0.0; alone.penalties.len()]), None);
+        push(alone.fit(vec![0.0; alone.penalties.len()]), None, (0, 0));
         for (at, shape) in shapes.iter().enumerate().filter(|of| of.1.n_directions > 0) {
             let columns = [&shape.columns[..], &level_column].concat();
             let mut start = vec![0.0; shape.n_directions + usize::from(has_level)];
-            for signal in LOGISTIC_SIGNALS {
+            for (strength, signal) in LOGISTIC_SIGNALS.into_iter().enumerate() {
                 let mut penalties = vec![shape.length / signal; shape.n_directions];
                 penalties.extend(level);
                 let fitted = self.problem(&offsets, &columns, penalties);
@@ -718,7 +782,7 @@ impl OwnRows {
                 if let Some(fitted) = &fitted {
                     start.clone_from(&fitted.own);
                 }
-                push(fitted, Some(at));
+                push(fitted, Some(at), (strength, 0));
             }
         }
     }
@@ -926,7 +990,7 @@ mod tests {
         let shared = SharedParts {
             subspace: Some(&plane),
             prior: Some(&prior),
-            models: &[],
+            ..SharedParts::default()
         };
         let own = own_rows(&data, ConvexLoss::Squared, OwnLevel::Free, &shared);
         let shapes = own.shapes(Some(&plane));
@@ -985,7 +1049,7 @@ mod tests {
         let shared = SharedParts {
             subspace: Some(&plane),
             prior: Some(&prior),
-            models: &[],
+            ..SharedParts::default()
         };
         for level in [OwnLevel::Free, OwnLevel::Near] {
             let fit = WeighedFit::new(ConvexLoss::Squared, level).unwrap();
@@ -1016,7 +1080,7 @@ mod tests {
         let shared = SharedParts {
             subspace: Some(&plane),
             prior: Some(&prior),
-            models: &[],
+            ..SharedParts::default()
         };
         let fit = WeighedFit::new(ConvexLoss::Squared, OwnLevel::Free).unwrap();
         for apart in [1.0, 0.1, 0.01, 1e-3, 1e-5] {
@@ -1047,7 +1111,7 @@ mod tests {
             let shared = SharedParts {
                 subspace: Some(&plane),
                 prior: Some(&prior),
-                models: &[],
+                ..SharedParts::default()
             };
             let fit = WeighedFit::new(ConvexLoss::Squared, OwnLevel::Free).unwrap();
             // labels are 3 and noise
@@ -1168,7 +1232,6 @@ mod tests {
             let subspace = |w: &[f64]| {
                 of(&SharedParts {
                     subspace: Some(&line(w)),
-                    models: &[],
                     ..SharedParts::default()
                 })
             };

@@ -7,7 +7,7 @@ use dp_personalize::{ClassScores, zero_model};
 use rayon::prelude::*;
 use serde::Serialize;
 
-use super::own_choice;
+use super::own_choice::{self, Offer};
 use super::parts::{Group, PartedUser};
 use crate::error::Result;
 use crate::personal::{ClassFigures, Inputs, Personal, Task, scored};
@@ -73,7 +73,11 @@ pub fn losses_of_users(
             let own = match own_choice::users_choose(inputs) {
                 true => {
                     let offered = own_choice::offered_by(inputs.task, &model.shared);
-                    own_choice::chosen(inputs, &offered, rows, at).ok()
+                    let offer = Offer {
+                        models: &offered,
+                        prior: None,
+                    };
+                    own_choice::chosen(inputs, offer, rows, at).ok()
                 }
                 false => Some(rows.with_coefficients(at, coefficients(model, at))),
             };
@@ -121,9 +125,9 @@ impl Figures {
         group.users().par_iter().enumerate().map(of_user).collect()
     }
 
-    /// Adds, for every user, the errors of the user's own choice on the released trajectory, of a
-    /// model from the user's own rows alone, if users average over fits, of their own choice among
-    /// shared models without noise, and of the mean of the user's labels. Nothing is spent on any of
+    /// Adds, for every user, the errors of the user's own choice from what was released, of a
+    /// model from the user's own rows alone, if users average over fits, of their own choice from
+    /// the same without noise, and of the mean of the user's labels. Nothing is spent on any of
     /// them.
     ///
     /// # Errors
@@ -131,16 +135,15 @@ impl Figures {
     pub fn add_own_choices(
         inputs: &Inputs,
         group: &Group,
-        model: &PpSgdModel,
-        without_noise: Option<&[&[f64]]>,
+        released: Offer<'_>,
+        without_noise: Option<Offer<'_>>,
         users: &mut [UserFigures],
     ) -> Result<()> {
-        let private = own_choice::offered_by(inputs.task, &model.shared);
         let without_noise = without_noise.filter(|_| inputs.users_weigh());
-        let all: Vec<&[&[f64]]> = [private.as_slice(), &[]]
+        let all = [released, Offer::default()]
             .into_iter()
-            .chain(without_noise)
-            .collect();
+            .chain(without_noise);
+        let all: Vec<Offer<'_>> = all.collect();
         let found = Self::own_choices(inputs, group, &all)?;
         let rows = group.all_rows(inputs)?;
         let zero = zero_model(inputs.dim());
@@ -163,14 +166,14 @@ impl Figures {
     pub(crate) fn own_choices(
         inputs: &Inputs,
         group: &Group,
-        offers: &[&[&[f64]]],
+        offers: &[Offer<'_>],
     ) -> Result<Vec<Vec<OwnScore>>> {
         let all_rows = inputs.users_weigh().then(|| group.all_rows(inputs));
         let all_rows = all_rows.transpose()?;
         let rows = all_rows.as_ref().unwrap_or_else(|| group.rows());
         let of_user = |(at, user): (usize, &PartedUser)| {
-            let choose = |offered: &&[&[f64]]| {
-                let own = own_choice::chosen(inputs, offered, rows, at)?;
+            let choose = |offer: &Offer<'_>| {
+                let own = own_choice::chosen(inputs, *offer, rows, at)?;
                 Ok(scored(inputs, &own, &user.test))
             };
             offers.iter().map(choose).collect()

@@ -17,7 +17,9 @@ mod training;
 pub use convergence::{Convergence, Turning};
 pub use figures::{Figures, UserFigures, coefficients, losses_of_users};
 pub use items::{DescribedItems, ItemTable};
-pub use own_choice::{OWN_ROWS, chosen, folded_in, offered, offered_by, pooled, users_choose};
+pub use own_choice::{
+    OWN_ROWS, Offer, chosen, folded_in, offered, offered_by, pooled, users_choose,
+};
 pub use parts::{Group, HoldOut, PartedUser, Parts};
 pub use spending::{ADJACENCY, Paid, Spending};
 pub use training::{RunSettings, Trainer, alpha_name, alpha_of, alpha_value};

@@ -3,7 +3,7 @@
 
 use dp_core::UserSamplesBuilder;
 use dp_fedsgd::{LocalChoice, Minibatch, SharedModel};
-use dp_personalize::{OwnLevel, SharedParts, WeighedFit};
+use dp_personalize::{ModelPrior, OwnLevel, SharedParts, WeighedFit};
 
 use super::figures::sums;
 use super::training::{RunSettings, objective};
@@ -22,6 +22,15 @@ const CHOICE_ROWS: usize = 64;
 
 /// Personal model without any shared part.
 pub const OWN_ROWS: &str = "own rows alone (free, local)";
+
+/// Released values from which users choose; own rows alone if there are none.
+#[derive(Clone, Copy, Default)]
+pub struct Offer<'a> {
+    /// Shared parameters.
+    pub models: &'a [&'a [f64]],
+    /// Weights of the fits around them, learned from all users.
+    pub prior: Option<&'a ModelPrior>,
+}
 
 /// Released shared parameters that users choose from: for classes, whose fits have no closed form,
 /// only those of the last round.
@@ -73,22 +82,22 @@ pub fn users_choose(inputs: &Inputs) -> bool {
     inputs.users_weigh() || inputs.task == Task::Regression
 }
 
-/// A user's personal model around some of the released parameters, or from the user's own rows
-/// alone if there are none: a weighted mean of fits; or, for regression with penalties in the
+/// A user's personal model around what is offered: a weighted mean of fits; or, for regression with penalties in the
 /// inputs, the choice of a round, a weight on it and a ridge penalty.
 ///
 /// # Errors
 /// When settings are out of range or conflict.
-pub fn chosen(inputs: &Inputs, offered: &[&[f64]], users: &Users, user: usize) -> Result<Personal> {
+pub fn chosen(inputs: &Inputs, offer: Offer<'_>, users: &Users, user: usize) -> Result<Personal> {
     if inputs.users_weigh() {
         let shared = SharedParts {
-            models: offered,
+            models: offer.models,
+            model_prior: offer.prior,
             ..SharedParts::default()
         };
         return Ok(users.weighed(user, &inputs.weighed_fit()?, &shared));
     }
     let nothing = vec![0.0; inputs.dim()];
-    let (offered, weights) = match offered {
+    let (offered, weights) = match offer.models {
         [] => (&[nothing.as_slice()][..], &[0.0][..]),
         some => (some, &WEIGHTS[..]),
     };

@@ -3,6 +3,7 @@
 use dp_accounting::{Budget, Ledger, Plan, PlannedRelease, ReleaseRequest, Requests, Spend};
 use dp_core::{Adjacency, ApproxDp, DpEvent, ReplaceFactor};
 use dp_fedsgd::AlphaSelection;
+use dp_personalize::ModelVotes;
 
 use super::training::RunSettings;
 use crate::error::Result;
@@ -13,8 +14,10 @@ pub const ADJACENCY: Adjacency = Adjacency::AddRemoveUser;
 /// Cost of noisy counts of users and of item ratings, as shares of the rounds' budget.
 const COUNT_SHARE: f64 = 0.02;
 const ITEM_SHARE: f64 = 0.05;
+/// The same for users' votes on the prior of their own fits.
+const VOTE_SHARE: f64 = 0.05;
 
-/// The releases of a run: counts, the rounds of each alpha, the choice among them.
+/// The releases of a run: counts, the rounds of each alpha, the choice among them, users' votes.
 #[derive(Clone)]
 pub struct Spending {
     /// Settings of every run.
@@ -27,6 +30,8 @@ pub struct Spending {
     pub n_items: Option<usize>,
     /// How one of several alphas is chosen.
     pub choice: Option<AlphaSelection>,
+    /// Whether users vote on the prior of their own fits around the chosen run.
+    pub has_votes: bool,
 }
 
 /// The spends of the releases, in order.
@@ -87,7 +92,7 @@ impl Spending {
     /// When settings are out of range.
     pub fn requests(&self, n_shared: usize, delta: f64) -> Result<Requests> {
         if self.is_gaussian() {
-            let requests = self.gaussians(n_shared).into_iter();
+            let requests = self.gaussians(n_shared).into_iter().chain(self.votes());
             let request = |(label, share, n): (String, f64, u64)| {
                 ReleaseRequest::new(label, share, ReplaceFactor::Two, n)
             };
@@ -122,11 +127,22 @@ impl Spending {
         }
     }
 
-    /// Label, share of the budget and draws of all Gaussian releases.
-    fn gaussians(&self, n_shared: usize) -> Vec<(String, f64, u64)> {
+    /// The cost of all rounds, in units of a round of all users: a sampled one costs about q^2 of it.
+    fn cost_of_rounds(&self) -> f64 {
         let rounds = (self.alphas.len() * self.settings.n_rounds) as f64;
-        // a sampled round costs about q^2 of a full one
-        let rounds = rounds * self.settings.sampling_probability.unwrap_or(1.0).powi(2);
+        rounds * self.settings.sampling_probability.unwrap_or(1.0).powi(2)
+    }
+
+    /// Label, share of the budget and draws of the votes, which come last.
+    fn votes(&self) -> Option<(String, f64, u64)> {
+        let cost = VOTE_SHARE * self.cost_of_rounds();
+        let votes = (ModelVotes::LABEL.to_owned(), cost, ModelVotes::N_DRAWS);
+        self.has_votes.then_some(votes)
+    }
+
+    /// Label, share of the budget and draws of counts and rounds.
+    fn gaussians(&self, n_shared: usize) -> Vec<(String, f64, u64)> {
+        let rounds = self.cost_of_rounds();
         let items = self
             .n_items
             .map(|n| ("ratings of items".to_owned(), ITEM_SHARE * rounds, n as u64));
@@ -158,7 +174,8 @@ impl Spending {
             PlannedRelease::new(label, event, n_draws)
         };
         let gaussians = self.gaussians(n_shared).into_iter().map(release);
-        gaussians.chain(choice.cloned()).collect()
+        let gaussians = gaussians.chain(choice.cloned());
+        gaussians.chain(self.votes().map(release)).collect()
     }
 
     fn chosen(&self, delta: f64) -> Result<Option<PlannedRelease>> {
@@ -253,6 +270,7 @@ mod tests {
                 counts_users: true,
                 n_items: None,
                 choice,
+                has_votes: true,
             };
             let alone = spending.plan(3, target).unwrap();
             let whole = spending.plan_with(3, target, metrics.as_ref()).unwrap();
@@ -273,7 +291,7 @@ mod tests {
             let pairs = whole.releases().iter().zip(resized.releases());
             assert!({ pairs }.all(|(a, b)| a.event() == b.event() && a.label() == b.label()));
             assert_eq!(
-                resized.releases()[n - 1 - usize::from(spending.choice.is_some())].n_draws(),
+                resized.releases()[n - 2 - usize::from(spending.choice.is_some())].n_draws(),
                 9
             );
         }

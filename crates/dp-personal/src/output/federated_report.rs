@@ -6,6 +6,7 @@ use std::path::Path;
 use dp_accounting::Certificate;
 use dp_fedsgd::SharedModel;
 use dp_page::Table;
+use dp_personalize::ModelPrior;
 use serde_json::{Value, json};
 
 use super::model_file::{SHARED, shared_bytes};
@@ -26,6 +27,8 @@ use crate::quality::{Metric, Outcome, Quality, TestedUser, Verdict};
 pub(crate) struct FederatedRelease<'a> {
     pub(crate) certificate: Certificate,
     pub(crate) model: &'a SharedModel,
+    /// The prior of users' own fits around it.
+    pub(crate) prior: Option<&'a ModelPrior>,
     pub(crate) alphas: &'a [f64],
     /// Index of the chosen one.
     pub(crate) chosen: usize,
@@ -68,7 +71,12 @@ impl Release for FederatedRelease<'_> {
     }
 
     fn files(&self) -> Result<Vec<(&'static str, Vec<u8>)>> {
-        let shared = shared_bytes(self.model, self.alpha(), self.settings, self.inputs)?;
+        let shared = shared_bytes(
+            self.model,
+            (self.alpha(), self.prior),
+            self.settings,
+            self.inputs,
+        )?;
         let mut files = vec![(SHARED, shared)];
         if let Some(items) = self.items {
             let failed = |e| Error::model(Path::new(ITEM_FEATURES), e);

@@ -8,7 +8,7 @@ use dp_data::ItemCatalogue;
 use dp_fedsgd::SharedModel;
 use dp_mechanism::Provenance;
 use dp_multitask::{FactorModel, ScoreModel, Scoring};
-use dp_personalize::{Subspace, UserPrior};
+use dp_personalize::{ModelPrior, Subspace, UserPrior};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -305,8 +305,8 @@ pub(crate) fn read_subspace(folder: &Path) -> Result<(Subspace, Inputs)> {
 
 pub(crate) const SHARED: &str = "shared.safetensors";
 /// Schema 2 has the settings of the run, which users need to join. Schema 3 leaves the
-/// regularisation of personal fits to the users.
-const SHARED_SCHEMA: u32 = 3;
+/// regularisation of personal fits to the users. Schema 4 has a prior of these fits.
+const SHARED_SCHEMA: u32 = 4;
 const OLDEST_SHARED_SCHEMA: u32 = 2;
 
 /// What a reader needs in addition to the numbers. All of it is public.
@@ -319,6 +319,8 @@ struct SharedHeader {
     rounds: Vec<usize>,
     settings: RunSettings,
     inputs: Inputs,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    model_prior: Option<ModelPrior>,
 }
 
 /// A released shared part, as stored in its file.
@@ -327,6 +329,7 @@ pub(crate) struct ReleasedShared {
     pub(crate) alpha: f64,
     pub(crate) settings: RunSettings,
     pub(crate) inputs: Inputs,
+    pub(crate) prior: Option<ModelPrior>,
     /// Parameters after the last round.
     pub(crate) last: Vec<f64>,
     /// Parameters after several rounds, including the last, concatenated.
@@ -337,21 +340,22 @@ pub(crate) struct ReleasedShared {
 /// `trajectory`, one row for each stored round.
 pub(crate) fn shared_bytes(
     model: &SharedModel,
-    alpha: f64,
+    (alpha, prior): (f64, Option<&ModelPrior>),
     settings: &RunSettings,
     inputs: &Inputs,
 ) -> Result<Vec<u8>> {
     let header = SharedHeader {
-        schema_version: if inputs.users_weigh() {
-            SHARED_SCHEMA
-        } else {
-            OLDEST_SHARED_SCHEMA
+        schema_version: match (inputs.users_weigh(), prior) {
+            (true, Some(_)) => SHARED_SCHEMA,
+            (true, None) => 3,
+            (false, _) => OLDEST_SHARED_SCHEMA,
         },
         provenance: model.provenance(),
         alpha: alpha_value(alpha),
         rounds: model.kept().iter().map(|kept| kept.round).collect(),
         settings: *settings,
         inputs: inputs.clone(),
+        model_prior: prior.cloned(),
     };
     let (last, kept) = (model.last(), model.kept());
     let trajectory: Vec<f64> = kept.iter().flat_map(|k| k.shared.clone()).collect();
@@ -376,6 +380,10 @@ fn of_bytes(bytes: &[u8]) -> std::result::Result<ReleasedShared, String> {
     let alpha = alpha.ok_or("alpha is not a number, 0 or above")?;
     let settings = header.settings;
     settings.fit(alpha, 1.0).map_err(|e| e.to_string())?;
+    let has_prior = header.schema_version == SHARED_SCHEMA;
+    if header.model_prior.is_some() != has_prior {
+        return Err("a prior of users' own fits is missing, or has no place here".to_owned());
+    }
     let (dim, n_kept) = (header.inputs.dim(), header.rounds.len());
     let read = |name, rows: usize| {
         let expected = format!("`{name}`: {rows} times {dim} numbers in f64");
@@ -387,6 +395,7 @@ fn of_bytes(bytes: &[u8]) -> std::result::Result<ReleasedShared, String> {
         settings,
         last: read("shared", 1)?,
         trajectory: read("trajectory", n_kept)?,
+        prior: header.model_prior,
         inputs: header.inputs,
     })
 }
@@ -490,7 +499,7 @@ mod tests {
             sampling_probability: None,
         };
         let model = fitted.unwrap().shared;
-        let bytes = shared_bytes(&model, f64::INFINITY, &settings, &inputs).unwrap();
+        let bytes = shared_bytes(&model, (f64::INFINITY, None), &settings, &inputs).unwrap();
         let read = of_bytes(&bytes).unwrap();
         assert_eq!(read.last, [0.9375]);
         assert_eq!(read.trajectory, [0.75, 0.9375]);

@@ -185,7 +185,7 @@ impl Users {
                 let shared = SharedParts {
                     subspace: Some(subspace),
                     prior: subspace.user_prior(),
-                    models: &[],
+                    ..SharedParts::default()
                 };
                 self.weighed(user, weighed, &shared)
             }

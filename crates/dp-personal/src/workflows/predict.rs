@@ -10,7 +10,7 @@ use dp_personalize::{Provenance, Subspace};
 use serde_json::{Value, json};
 
 use crate::error::{Error, Result};
-use crate::federated::{chosen, folded_in, offered, users_choose};
+use crate::federated::{Offer, chosen, folded_in, offered, users_choose};
 use crate::output::{ReleasedShared, SHARED, SUBSPACE, read_shared, read_subspace, warn};
 use crate::personal::{Inputs, OwnFit, Personal, Task, Users};
 use crate::settings::{ClassWeight, PredictSettings};
@@ -269,7 +269,11 @@ impl Learned {
         match self {
             Self::Subspace(model) => Ok(users.fit(user, &model.1, &model.0)),
             Self::Shared(shared) if users_choose(inputs) => {
-                chosen(inputs, &shared.offered(inputs.task), users, user)
+                let offer = Offer {
+                    models: &shared.offered(inputs.task),
+                    prior: shared.prior.as_ref(),
+                };
+                chosen(inputs, offer, users, user)
             }
             Self::Shared(shared) => {
                 let (settings, last) = (&shared.settings, &shared.last);

@@ -392,6 +392,7 @@ impl Replay<'_> {
         let (target, shape): (_, Shape) = (self.target()?, self.get("shape")?);
         let (settings, inputs): (RunSettings, _) = (self.get("settings")?, self.inputs()?);
         let share: Option<f64> = self.get("choice_share")?;
+        let votes: Option<bool> = self.get("prior_votes")?;
         let choice = share.map(|share| selection(share, target.epsilon, shape.loss_range));
         let alphas = shape.alphas.iter().copied();
         let spending = Spending {
@@ -400,6 +401,7 @@ impl Replay<'_> {
             counts_users: shape.n_users.is_none(),
             n_items: self.get("n_items")?,
             choice: choice.transpose()?,
+            has_votes: votes.unwrap_or(false),
         };
         let release: Option<MetricRelease> = self.get(MetricRelease::KEY)?;
         let metrics = release.as_ref();
@@ -420,7 +422,12 @@ impl Replay<'_> {
             .get(chosen)
             .zip(all.shape.alphas.get(chosen));
         let (model, &alpha) = chosen.ok_or_else(|| self.wrong("no such alpha"))?;
-        let bytes = shared_bytes(&model.shared, alpha, &settings, &all.inputs)?;
+        let bytes = shared_bytes(
+            &model.shared,
+            (alpha, fitted.model.prior.as_ref()),
+            &settings,
+            &all.inputs,
+        )?;
         Ok(Rebuilt::of(SHARED, bytes, fitted))
     }
 }

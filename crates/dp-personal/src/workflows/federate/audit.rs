@@ -36,8 +36,8 @@ const DELTAS: [f64; 2] = [0.05, 0.2];
 /// about them. Nothing is released, and no ledger is charged.
 ///
 /// The audited claim is that of the rounds of all alphas and of released metrics, with the noise
-/// that they have in the run. Noisy counts and the choice among the alphas, which the run also pays
-/// for, are not audited.
+/// that they have in the run. Noisy counts, the choice among the alphas and users' votes on the
+/// prior of their fits, which the run also pays for, are not audited.
 ///
 /// # Errors
 /// When settings are out of range or conflict, and when a file cannot be read. A refuted claim is

@@ -11,12 +11,13 @@ use super::settings::{Settings, by_setting};
 use super::source::{Source, items_of};
 use crate::error::{Error, Result};
 use crate::federated::{
-    Convergence, Figures, ItemTable, Spending, Turning, UserFigures, users_choose,
+    Convergence, Figures, ItemTable, Offer, Spending, Turning, UserFigures, offered_by,
+    users_choose,
 };
 use crate::metric_release::{self, MetricRelease, TrainedAndHeldOut, with_metrics};
 use crate::output::{FederatedRelease, FederatedReport, Seconds};
 use crate::quality::Verdict;
-use crate::settings::{DataFormat, FederateSettings};
+use crate::settings::{DataFormat, FederateSettings, TaskKind};
 use crate::warnings::{USERS_ELSEWHERE, USERS_ON_DEVICES};
 use crate::watch::{Watch, Watched, go_on};
 use crate::workers::Place;
@@ -61,6 +62,8 @@ pub(super) fn run(
     let items = items_of(args)?;
     let n_items = items.as_ref().map(|items| items.catalogue().len());
     let mut spending = spending(args, settings, n_items)?;
+    // users on devices send updates only
+    spending.has_votes &= devices.is_none();
     // the number of features affects neither noise nor cost
     let (target, metrics) = (settings.targets[0], settings.metrics.as_ref());
     let draft = spending.plan_with(1, target, metrics).map_err(by_setting)?;
@@ -122,6 +125,7 @@ pub(super) fn run(
     let train = (clock.lap() - watched).max(0.0);
     let chosen = fitted.model.chosen;
     let model = fitted.model.private[chosen].shared.clone();
+    let prior = fitted.model.prior.clone();
     let (inputs, run_settings) = (all.inputs.clone(), all.spending.settings);
     let mut runs = Runs::new(all, rows, fitted.model)
         .ok_or_else(|| Error::Usage("nothing was trained".to_owned()))?;
@@ -129,6 +133,7 @@ pub(super) fn run(
     let release = FederatedRelease {
         certificate: fitted.certificate,
         model: &model,
+        prior: prior.as_ref(),
         alphas: &settings.alphas,
         chosen,
         inputs: &inputs,
@@ -190,6 +195,7 @@ fn public_of(
         "inputs": all.inputs,
         "shape": all.shape,
         "choice_share": choice,
+        "prior_votes": all.spending.has_votes,
         "n_items": all.spending.n_items,
         "items_sha256": items.map(ItemTable::sha256),
         "format": settings.format.name(),
@@ -219,6 +225,7 @@ pub(super) fn spending(
         counts_users: args.run.model.n_users.is_none(),
         n_items,
         choice,
+        has_votes: args.run.model.task == TaskKind::Regression,
     })
 }
 
@@ -234,13 +241,26 @@ pub(crate) fn selection(share: f64, epsilon: f64, loss_range: f64) -> Result<Alp
 fn measure(runs: &Runs, chosen: usize) -> Result<[Vec<UserFigures>; 2]> {
     let (mut users, mut held_out) = (runs.measure()?, runs.measure_held_out()?);
     if users_choose(&runs.of.inputs) {
-        let model = &runs.models.private[chosen];
+        let inputs = &runs.of.inputs;
+        let released = offered_by(inputs.task, &runs.models.private[chosen].shared);
+        let exact = runs.without_noise(chosen);
+        let exact_prior = match &exact {
+            Some(exact) => runs.prior_without_noise(exact)?,
+            None => None,
+        };
+        let released = Offer {
+            models: &released,
+            prior: runs.models.prior.as_ref(),
+        };
+        let exact = exact.as_ref().map(|models| Offer {
+            models,
+            prior: exact_prior.as_ref(),
+        });
         for (group, figures) in [
             (&runs.made.parts.trained, &mut users),
             (&runs.made.parts.held_out, &mut held_out),
         ] {
-            let exact = runs.without_noise(chosen);
-            Figures::add_own_choices(&runs.of.inputs, group, model, exact.as_deref(), figures)?;
+            Figures::add_own_choices(inputs, group, released, exact, figures)?;
         }
     }
     Ok([users, held_out])

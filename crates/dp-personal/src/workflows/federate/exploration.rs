@@ -99,6 +99,7 @@ fn one(args: &FederateSettings, settings: &Settings, n_items: Option<usize>) -> 
         counts_users: args.run.model.n_users.is_none(),
         n_items,
         choice: None,
+        has_votes: false,
     }
 }
 

@@ -9,13 +9,14 @@ use dp_core::{
 };
 use dp_fedsgd::{AlphaSelection, N_USERS_IS_PUBLIC, Observer, PpSgdModel, Progress, Round};
 use dp_mechanism::{Run, Trainer};
+use dp_personalize::{ModelPrior, ModelVotes};
 use serde::{Deserialize, Serialize};
 
 use super::source::{Source, UserRows};
 use crate::devices::Devices;
 use crate::error::{Error, Result};
 use crate::federated::{
-    Convergence, DescribedItems, Figures, HoldOut, Parts, RunSettings, Spending,
+    Convergence, DescribedItems, Figures, HoldOut, Offer, Parts, RunSettings, Spending,
     Trainer as AlphaTrainer, Turning, UserFigures, coefficients, folded_in, losses_of_users,
     offered_by, pooled,
 };
@@ -121,11 +122,12 @@ impl HasTable for Rows {
     }
 }
 
-/// The trained models: released parameters of every run, users' personal parameters, and the index
-/// of the chosen run.
+/// The trained models: released parameters of every run, users' personal parameters, the index of
+/// the chosen run, and the prior of users' own fits around it.
 pub(crate) struct AllModels {
     pub(crate) private: Vec<PpSgdModel>,
     pub(crate) chosen: usize,
+    pub(crate) prior: Option<ModelPrior>,
     n_users: f64,
 }
 
@@ -158,6 +160,12 @@ impl Trainer for AllRuns {
             .tuning_included(has_choice);
         if has_choice {
             builder = builder.released_output("which alpha was chosen", "anyone");
+        }
+        if self.spending.has_votes {
+            builder = builder.released_output(
+                "prior of personal fits: noisy sums of users' votes on it",
+                "anyone",
+            );
         }
         if self.spending.counts_users {
             builder = builder.released_output("noisy number of users", "anyone");
@@ -224,9 +232,18 @@ impl Trainer for AllRuns {
             }
             None => 0,
         };
+        let votes = private.get(chosen).filter(|_| self.spending.has_votes);
+        let votes = votes.map(|model| {
+            let models = offered_by(self.inputs.task, &model.shared);
+            let fit = self.inputs.weighed_fit()?;
+            let models = &models;
+            Ok::<_, Error>(ModelVotes { fit, models }.release(samples, run)?)
+        });
+        let prior = votes.transpose()?;
         Ok(AllModels {
             private,
             chosen,
+            prior,
             n_users,
         })
     }
@@ -245,8 +262,12 @@ impl AllRuns {
             return Ok(all);
         };
         let offered = offered_by(self.inputs.task, &model.shared);
+        let released = Offer {
+            models: &offered,
+            prior: models.prior.as_ref(),
+        };
         for group in [&made.parts.trained, &made.parts.held_out] {
-            let errors = Figures::own_choices(&self.inputs, group, &[&offered, &[]])?;
+            let errors = Figures::own_choices(&self.inputs, group, &[released, Offer::default()])?;
             let users = group.users().iter().zip(errors);
             all.extend(users.map(|(user, errors)| {
                 let is_tested = user.test.rows(self.inputs.features.len()).len() > 0;
@@ -363,6 +384,16 @@ impl Runs {
         let mut offered = offered_by(self.of.inputs.task, &run.shared);
         offered.extend(self.pooled.as_deref());
         Some(offered)
+    }
+
+    /// The prior that users would learn around these models without noise.
+    pub(super) fn prior_without_noise(&self, models: &[&[f64]]) -> Result<Option<ModelPrior>> {
+        if !self.of.spending.has_votes {
+            return Ok(None);
+        }
+        let fit = self.of.inputs.weighed_fit()?;
+        let samples = self.made.parts.trained.rows().samples();
+        Ok(Some(ModelVotes { fit, models }.non_private(samples)))
     }
 
     fn all(&self) -> Vec<&PpSgdModel> {

@@ -3,7 +3,7 @@
 use dp_fedsgd::PpSgdModel;
 
 use dp_personal::error::Result;
-use dp_personal::federated::{Figures, Group, coefficients, losses_of_users};
+use dp_personal::federated::{Figures, Group, Offer, coefficients, losses_of_users, offered_by};
 use dp_personal::personal::Inputs;
 
 /// Test errors of one seed at one epsilon: for all alphas, for the alpha that validation rows
@@ -21,7 +21,11 @@ impl Measured {
         let chosen = least(&losses_of_users(inputs, group, &all), all.len());
         let own = |run: usize, user: usize| Ok(coefficients(all[run], user));
         let mut users = Figures::of_users(inputs, group, all.len(), own)?;
-        Figures::add_own_choices(inputs, group, all[chosen], None, &mut users)?;
+        let released = Offer {
+            models: &offered_by(inputs.task, &all[chosen].shared),
+            prior: None,
+        };
+        Figures::add_own_choices(inputs, group, released, None, &mut users)?;
         let figure = |at: usize| {
             let figures = Figures::over(inputs, &users, at, String::new());
             figures.over_rows.unwrap_or(f64::NAN)

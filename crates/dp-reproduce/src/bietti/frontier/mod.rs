@@ -167,6 +167,7 @@ impl Named {
                 Data::Ratings(rated) => Some(rated.1.catalogue().len()),
             },
             choice: None,
+            has_votes: false,
         }
     }
 
