@@ -12,7 +12,10 @@ use crate::{PriorVotes, Result, SharedParts, WeighedFit};
 /// Lengths of the parts of a vote.
 const PARTS: [usize; 4] = [N_WEIGHTS, N_PLAIN, N_STRENGTHS, N_LEVELS];
 /// Standard deviations of the noise that a vote must exceed: noise that becomes a vote for fits which interpolate few rows costs most.
-const LOST: f64 = 2.0;
+const LOST: f64 = 3.0;
+/// The length of the step from the weights of a user who knows nothing to those that users voted for, in logarithms. With 1 it is a step of the
+/// expectation-maximisation algorithm, which is short where the rows of one user say little.
+const STEP: f64 = 2.0;
 /// Length of the users' votes.
 pub(crate) const N_MODEL_VOTES: usize = N_WEIGHTS + N_PLAIN + N_STRENGTHS + N_LEVELS;
 
@@ -77,7 +80,13 @@ impl ModelPrior {
         let [weights, kinds, strengths, levels] = even.map(|even| {
             let (own, others) = rest.split_at(even.len());
             rest = others;
-            raised(own, LOST * noise, &weights(even))
+            let even = weights(even);
+            let clear = raised(own, LOST * noise, &even);
+            let moved = clear.iter().zip(&even);
+            // powers may round to 0
+            let moved =
+                moved.map(|(w, even)| (even * (w / even).powf(STEP)).max(f64::MIN_POSITIVE));
+            weights(&moved.collect::<Vec<_>>())
         });
         Self {
             weights,
@@ -224,10 +233,13 @@ mod tests {
         let lost = parts(&ModelPrior::voted(&votes, n));
         let clear = parts(&ModelPrior::voted(&votes, noise));
         for ((clear, even), at) in clear.iter().zip(&lost).zip(places) {
-            // 294 of 294 + 2 * 6, and what the even prior has there
+            // 291 of 291 + 2 * 9, and twice as far from the even prior in logarithms
             let lost = LOST * noise;
-            let expected = (n - lost + 2.0 * lost * even[at]) / (n + lost);
-            assert!((clear[at] - expected).abs() < 1e-12);
+            let even = even[at];
+            let once = (n - lost + 2.0 * lost * even) / (n + lost);
+            let others = (1.0 - even) * ((1.0 - once) / (1.0 - even)).powi(2);
+            let twice = even * (once / even).powi(2);
+            assert!((clear[at] - twice / (twice + others)).abs() < 1e-12);
             assert!((clear.iter().sum::<f64>() - 1.0).abs() < 1e-12);
         }
         assert!((lost[0][0] - 0.5).abs() < 1e-12 && (lost[1][0] - 1.0 / 19.0).abs() < 1e-12);

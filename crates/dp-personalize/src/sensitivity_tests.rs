@@ -10,12 +10,14 @@ use dp_mechanism::{
 
 use crate::embedding::{SspUser, StepUsers};
 use crate::init::{ProjectorSum, SamplePairs};
+use crate::model_prior::N_MODEL_VOTES;
 use crate::residual::Public;
 use crate::user_prior::N_VOTES;
 use crate::{
-    ConvexLoss, DirectionMoments, DpGdEmbedding, LevelSums, OwnLevel, PriorVotes, Provenance,
-    ResidualEnergy, ResidualStep, RowUse, SingleModelParams, SingleModelStatistics, SspEmbedding,
-    SspMatrix, SspRhs, Subspace, SubspaceGradients, SymmetricNoise, UserLevels, WeighedFit,
+    ConvexLoss, DirectionMoments, DpGdEmbedding, LevelSums, ModelVotes, OwnLevel, PriorVotes,
+    Provenance, ResidualEnergy, ResidualStep, RowUse, SingleModelParams, SingleModelStatistics,
+    SspEmbedding, SspMatrix, SspRhs, Subspace, SubspaceGradients, SymmetricNoise, UserLevels,
+    WeighedFit,
 };
 
 const DIM: usize = 3;
@@ -350,6 +352,21 @@ fn levels_and_votes_move_by_one_bounded_share() {
                 is_bounded,
             };
             check_vector(N_VOTES, votes.clip_norm(), &votes);
+        }
+    }
+}
+
+/// A user may vote for one candidate alone, which reaches the bound.
+#[test]
+fn votes_on_fits_around_models_move_by_one_bounded_share() {
+    let models: [&[f64]; 2] = [&[0.9, -0.4, 0.3], &[0.5, -0.4, 0.0]];
+    for loss in [ConvexLoss::Squared, ConvexLoss::Logistic] {
+        for level in [OwnLevel::Free, OwnLevel::Near, OwnLevel::None] {
+            let fit = WeighedFit::new(loss, level).unwrap();
+            for models in [&models[..], &models[..1]] {
+                let votes = ModelVotes { fit, models };
+                check_vector(N_MODEL_VOTES, ModelVotes::CLIP_NORM, &votes);
+            }
         }
     }
 }

@@ -33,7 +33,7 @@ const LEVELS: [f64; 5] = [1e-2, 0.1, 1.0, 10.0, 100.0];
 /// Those, and the level of the shared model.
 pub(crate) const N_LEVELS: usize = LEVELS.len() + 1;
 /// The same for the logistic loss, where 5 is a probability of .993.
-const LOGISTIC_LEVEL: f64 = 25.0;
+const LOGISTIC_LEVELS: [f64; 3] = [0.25, 2.5, 25.0];
 /// The place among own parts of the one that is within the subspace.
 const IN_SUBSPACE: usize = 2;
 /// Degrees of freedom of the prior of the variance of a user's labels, if the typical one is known.
@@ -406,13 +406,8 @@ impl OwnRows {
                     (prior.kinds()[of.kind()] * of_own * of_level).ln()
                 }
                 (None, None) => {
-                    let of_own = match self.of.loss {
-                        ConvexLoss::Logistic => 1.0,
-                        _ => of
-                            .own
-                            .as_ref()
-                            .map_or(1.0, |_| slow_decay(SIGNALS[strength])),
-                    };
+                    let of_own = of.own.as_ref();
+                    let of_own = of_own.map_or(1.0, |_| slow_decay(SIGNALS[strength]));
                     let n = if is_shared(of) { n_shared } else { n_own };
                     of_own.ln() - (n as f64).ln()
                 }
@@ -767,22 +762,33 @@ impl OwnRows {
                 (0, LEVELS.len()),
             );
         }
-        let level = has_level.then_some(1.0 / LOGISTIC_LEVEL);
         let level_column = vec![1.0; if has_level { self.y.len() } else { 0 }];
-        let alone = self.problem(&offsets, &level_column, level.into_iter().collect());
-        push(alone.fit(vec![0.0; alone.penalties.len()]), None, (0, 0));
-        for (at, shape) in shapes.iter().enumerate().filter(|of| of.1.n_directions > 0) {
-            let columns = [&shape.columns[..], &level_column].concat();
-            let mut start = vec![0.0; shape.n_directions + usize::from(has_level)];
-            for (strength, signal) in LOGISTIC_SIGNALS.into_iter().enumerate() {
-                let mut penalties = vec![shape.length / signal; shape.n_directions];
-                penalties.extend(level);
-                let fitted = self.problem(&offsets, &columns, penalties);
-                let fitted = fitted.fit(start.clone());
-                if let Some(fitted) = &fitted {
-                    start.clone_from(&fitted.own);
+        let levels: &[f64] = if has_level {
+            &LOGISTIC_LEVELS
+        } else {
+            &[f64::INFINITY]
+        };
+        for (which, variance) in levels.iter().enumerate() {
+            let level = has_level.then_some(1.0 / variance);
+            let alone = self.problem(&offsets, &level_column, level.into_iter().collect());
+            push(
+                alone.fit(vec![0.0; alone.penalties.len()]),
+                None,
+                (0, which),
+            );
+            for (at, shape) in shapes.iter().enumerate().filter(|of| of.1.n_directions > 0) {
+                let columns = [&shape.columns[..], &level_column].concat();
+                let mut start = vec![0.0; shape.n_directions + usize::from(has_level)];
+                for (strength, signal) in LOGISTIC_SIGNALS.into_iter().enumerate() {
+                    let mut penalties = vec![shape.length / signal; shape.n_directions];
+                    penalties.extend(level);
+                    let fitted = self.problem(&offsets, &columns, penalties);
+                    let fitted = fitted.fit(start.clone());
+                    if let Some(fitted) = &fitted {
+                        start.clone_from(&fitted.own);
+                    }
+                    push(fitted, Some(at), (strength, which));
                 }
-                push(fitted, Some(at), (strength, 0));
             }
         }
     }
@@ -1182,7 +1188,7 @@ mod tests {
         let shapes = own.shapes(None);
         let offsets = vec![0.0; 40];
         let columns = [&shapes[0].columns[..], &[1.0; 40]].concat();
-        let of = own.problem(&offsets, &columns, vec![0.3, 0.3, 1.0 / LOGISTIC_LEVEL]);
+        let of = own.problem(&offsets, &columns, vec![0.3, 0.3, 1.0 / LOGISTIC_LEVELS[2]]);
         let fitted = of.fit(vec![0.0; 3]).unwrap();
         let (margins, value) = of.at(&fitted.own);
         let (down, _) = of.slopes(&fitted.own, &margins);
@@ -1200,7 +1206,7 @@ mod tests {
             hessian.extend(line.map(|(up, down)| (down - up) / 2e-5));
         }
         let (log, _) = determinant_and_solution(&hessian, &[1.0; 3]);
-        let prior = 0.5 * (0.3_f64 * 0.3 / LOGISTIC_LEVEL).ln();
+        let prior = 0.5 * (0.3_f64 * 0.3 / LOGISTIC_LEVELS[2]).ln();
         assert!((fitted.log - (prior - value - 0.5 * log)).abs() < 1e-6);
     }
 

@@ -17,7 +17,7 @@ use crate::federated::{
 use crate::metric_release::{self, MetricRelease, TrainedAndHeldOut, with_metrics};
 use crate::output::{FederatedRelease, FederatedReport, Seconds};
 use crate::quality::Verdict;
-use crate::settings::{DataFormat, FederateSettings, TaskKind};
+use crate::settings::{DataFormat, FederateSettings};
 use crate::warnings::{USERS_ELSEWHERE, USERS_ON_DEVICES};
 use crate::watch::{Watch, Watched, go_on};
 use crate::workers::Place;
@@ -225,7 +225,7 @@ pub(super) fn spending(
         counts_users: args.run.model.n_users.is_none(),
         n_items,
         choice,
-        has_votes: args.run.model.task == TaskKind::Regression,
+        has_votes: true,
     })
 }
 
