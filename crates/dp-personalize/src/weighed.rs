@@ -763,23 +763,26 @@ impl OwnRows {
             );
         }
         let level_column = vec![1.0; if has_level { self.y.len() } else { 0 }];
-        let levels: &[f64] = if has_level {
-            &LOGISTIC_LEVELS
-        } else {
-            &[f64::INFINITY]
+        let levels = match has_level {
+            true => LOGISTIC_LEVELS
+                .map(|variance| Some(1.0 / variance))
+                .to_vec(),
+            false => vec![None],
         };
-        for (which, variance) in levels.iter().enumerate() {
-            let level = has_level.then_some(1.0 / variance);
-            let alone = self.problem(&offsets, &level_column, level.into_iter().collect());
+        for (which, level) in levels.iter().enumerate() {
+            let alone = self.problem(&offsets, &level_column, level.iter().copied().collect());
             push(
                 alone.fit(vec![0.0; alone.penalties.len()]),
                 None,
                 (0, which),
             );
-            for (at, shape) in shapes.iter().enumerate().filter(|of| of.1.n_directions > 0) {
-                let columns = [&shape.columns[..], &level_column].concat();
-                let mut start = vec![0.0; shape.n_directions + usize::from(has_level)];
-                for (strength, signal) in LOGISTIC_SIGNALS.into_iter().enumerate() {
+        }
+        for (at, shape) in shapes.iter().enumerate().filter(|of| of.1.n_directions > 0) {
+            let columns = [&shape.columns[..], &level_column].concat();
+            // from one candidate to the next the minimiser moves little
+            let mut start = vec![0.0; shape.n_directions + usize::from(has_level)];
+            for (strength, signal) in LOGISTIC_SIGNALS.into_iter().enumerate() {
+                for (which, level) in levels.iter().enumerate() {
                     let mut penalties = vec![shape.length / signal; shape.n_directions];
                     penalties.extend(level);
                     let fitted = self.problem(&offsets, &columns, penalties);

@@ -10,7 +10,7 @@ use dp_personalize::ModelPrior;
 use serde_json::{Value, json};
 
 use super::model_file::{SHARED, shared_bytes};
-use super::personal_report::CLASS_FIGURES;
+use super::personal_report::{CLASS_FIGURES, pooled, weight_chart};
 use super::release::{counted, internal_of, user_csv};
 use super::statement::fact;
 use super::{ByRound, ChartData, Headline, InternalRun, Release, RoundLine, RunReport, Seconds};
@@ -113,20 +113,45 @@ impl Release for FederatedRelease<'_> {
         Some(self.run)
     }
 
-    /// The shared coefficients; none at alpha 0, where nothing is shared.
+    /// The shared coefficients; none at alpha 0, where nothing is shared. The prior of personal fits.
     fn charts(&self) -> Vec<ChartData> {
-        if self.model.last().iter().all(|w| *w == 0.0) {
-            return Vec::new();
-        }
         let coefficients = self.inputs.names().zip(self.model.last());
-        vec![ChartData {
+        let shared = ChartData {
             title: "Shared coefficients".to_owned(),
             note: "the part of the model that all users share, for features as the models see them; each user adds a personal part, which stays with that user. They are where noisy gradient descent from zero is after the last round, not estimates of common effects, and have no standard errors".to_owned(),
             series: vec!["shared".to_owned()],
             rows: coefficients.map(|(name, w)| (name, vec![Some(*w)])).collect(),
             standard_errors: Vec::new(),
-        }]
+        };
+        let is_shared = self.model.last().iter().any(|w| *w != 0.0);
+        let shared = is_shared.then_some(shared);
+        let prior = self.prior.into_iter().flat_map(prior_charts);
+        shared.into_iter().chain(prior).collect()
     }
+}
+
+/// The prior weights of personal fits, as far as they can be told apart.
+fn prior_charts(prior: &ModelPrior) -> [ChartData; 2] {
+    let names = ["none of the shared model", "half of it", "all of it"].map(str::to_owned);
+    [
+        weight_chart(
+            "Use of the shared model in personal fits",
+            "prior weights, which users' own rows then change, and not a finding about the data: from noisy sums over users of how likely \
+             their rows make each"
+                .to_owned(),
+            names
+                .into_iter()
+                .zip(prior.weights().iter().copied())
+                .collect(),
+        ),
+        weight_chart(
+            "Variance that a user's own part explains",
+            "prior weights of the share of what the shared model leaves unexplained that a user's own coefficients explain, in fits that \
+             have some; for classes of the variance of logits"
+                .to_owned(),
+            pooled(prior.explained()),
+        ),
+    ]
 }
 
 /// All results of a run, with released and internal parts kept separate.

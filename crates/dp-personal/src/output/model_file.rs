@@ -490,6 +490,10 @@ mod tests {
             l2_penalties: vec![1.0],
             sparse: 0,
         };
+        let weighing = Inputs {
+            l2_penalties: Vec::new(),
+            ..inputs.clone()
+        };
         let settings = RunSettings {
             n_rounds: 4,
             learning_rate: 0.5,
@@ -504,7 +508,7 @@ mod tests {
         assert_eq!(read.last, [0.9375]);
         assert_eq!(read.trajectory, [0.75, 0.9375]);
         assert!(read.alpha.is_infinite());
-        assert_eq!((read.settings, read.inputs), (settings, inputs));
+        assert_eq!((read.settings, &read.inputs), (settings, &inputs));
         assert_eq!(read.provenance, Provenance::NonPrivate);
         let text = String::from_utf8_lossy(&bytes);
         assert!(text.contains(r#"\"alpha\":\"inf\""#));
@@ -515,6 +519,21 @@ mod tests {
             bad[at.unwrap()..][..to.len()].copy_from_slice(to.as_bytes());
             assert!(of_bytes(&bad).is_err(), "{to}");
         }
+        // a prior of personal fits comes with its schema, and only with it
+        let fit = inputs.weighed_fit().unwrap();
+        let prior = dp_personalize::ModelVotes {
+            fit,
+            models: &[model.last()],
+        };
+        let prior = prior.non_private(&samples);
+        let with = shared_bytes(&model, (1.0, Some(&prior)), &settings, &weighing).unwrap();
+        let read = of_bytes(&with).unwrap();
+        assert_eq!(read.prior, Some(prior));
+        let mut bad = with;
+        let schema = br#"schema_version\":4"#;
+        let at = bad.windows(schema.len()).position(|w| w == schema).unwrap();
+        bad[at + schema.len() - 1] = b'3';
+        assert!(of_bytes(&bad).err().unwrap().contains("has no place here"));
         let older = [r#"\"further_\":"#, r#"version\":1"#];
         let newer = [r#"\"settings\":"#, r#"version\":2"#];
         let mut without = bytes;

@@ -146,25 +146,13 @@ impl Release for PersonalRelease<'_> {
                 .collect(),
             standard_errors,
         }];
-        // three digits, as many as a bar shows
-        let rounded = |weight: f64| Some((1e3 * weight).round() / 1e3);
-        let weights = |title: &str, note: String, bars: Vec<(String, f64)>| ChartData {
-            title: title.to_owned(),
-            note,
-            series: vec!["weight".to_owned()],
-            rows: bars
-                .into_iter()
-                .map(|(name, weight)| (name, vec![rounded(weight)]))
-                .collect(),
-            standard_errors: Vec::new(),
-        };
         if let Some(prior) = model.user_prior() {
             let names = KINDS.iter().map(|name| (*name).to_owned());
             let unknown = match (prior.levels(), self.inputs.has_level_prior()) {
                 (None, true) => "; users' levels do not stand out from the noise and are not used",
                 _ => "",
             };
-            charts.push(weights(
+            charts.push(weight_chart(
                 "Kinds of personal fits",
                 format!(
                     "prior weights, which users' own rows then change, and not a finding about the data: noisy means over users \
@@ -172,14 +160,14 @@ impl Release for PersonalRelease<'_> {
                 ),
                 names.zip(prior.kinds().iter().copied()).collect(),
             ));
-            charts.push(weights(
+            charts.push(weight_chart(
                 "Variance that features explain",
                 "prior weights of the share of the variance within a user that the features explain, in fits that use features".to_owned(),
                 pooled(prior.explained()),
             ));
             if let Some(levels) = prior.levels() {
                 let mean = self.inputs.answer(levels.mean);
-                charts.push(weights(
+                charts.push(weight_chart(
                     "Variance between users",
                     format!(
                         "prior weights of the share of the variance of labels that lies between users (intraclass correlation); the \
@@ -204,8 +192,24 @@ const KINDS: [&str; 7] = [
     "shared subspace 30 : 1 own",
 ];
 
+/// A chart of the weights of a prior.
+pub(super) fn weight_chart(title: &str, note: String, bars: Vec<(String, f64)>) -> ChartData {
+    // three digits, as many as a bar shows
+    let rounded = |weight: f64| Some((1e3 * weight).round() / 1e3);
+    let bars = bars.into_iter();
+    ChartData {
+        title: title.to_owned(),
+        note,
+        series: vec!["weight".to_owned()],
+        rows: bars
+            .map(|(name, weight)| (name, vec![rounded(weight)]))
+            .collect(),
+        standard_errors: Vec::new(),
+    }
+}
+
 /// Weights of shares, in percent; those near 100 are pooled.
-fn pooled(weights: impl Iterator<Item = (f64, f64)>) -> Vec<(String, f64)> {
+pub(super) fn pooled(weights: impl Iterator<Item = (f64, f64)>) -> Vec<(String, f64)> {
     let (mut bars, mut last) = (Vec::new(), 0.0);
     for (share, weight) in weights {
         if share > 0.998 {

@@ -64,13 +64,14 @@ fn a_run_leaves_model_certificate_and_reports_and_pays_once() {
     let verified = sandbox.dp(&["verify", "dp-model", "--ledger", "l.ledger", "--json"]);
     let verified = verified.exits(0).json();
     assert_eq!(verified["files_compared"], true);
-    // number of users, two runs of 30 rounds, the choice
+    // number of users, two runs of 30 rounds, the choice, users' votes on the prior of their fits
     let text = sandbox.text("dp-model/certificate.json");
     let certificate: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(
         certificate["releases"].as_array().unwrap().len(),
-        1 + 2 * 30 + 1
+        1 + 2 * 30 + 1 + 1
     );
+    assert!(text.contains("prior of personal fits"));
     assert_eq!(certificate["tuning_included"], true);
     assert!(text.contains("\"noisy number of users\""));
     federate(&sandbox, &["--ledger", "l.ledger", "--out", "more"]).exits(3);
@@ -90,7 +91,9 @@ fn one_alpha_is_gaussian_and_its_ledger_adds_up() {
     federate(&sandbox, &[&one[..], &["--ledger-epsilon", "14"]].concat()).exits(0);
     let text = sandbox.text("dp-model/certificate.json");
     let certificate: Value = serde_json::from_str(&text).unwrap();
-    assert_eq!(certificate["releases"].as_array().unwrap().len(), 30);
+    let releases = certificate["releases"].as_array().unwrap();
+    assert_eq!(releases.len(), 31);
+    assert_eq!(releases[30]["label"], "users' votes on the prior");
     assert!(!text.contains("noisy number of users"));
     assert!(certificate["guarantee"]["gdp_mu"].as_f64().unwrap() > 1.0);
     let again = [&one[..], &["--out", "again"]].concat();

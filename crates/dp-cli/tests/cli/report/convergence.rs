@@ -128,7 +128,7 @@ fn every_method_with_rounds_shows_them() {
 #[test]
 fn rounds_of_federation_end_at_the_figures_of_the_run() {
     let sandbox = federate::sandbox();
-    let args = words("--insecure-seed 3 --json --show-internal -vv");
+    let args = words("--insecure-seed 4 --json --show-internal -vv");
     let run = federate::federate(&sandbox, &args).exits(0);
     let of = by_round(&sandbox);
     let rounds: Vec<usize> = (1..=15).map(|n| 2 * n).collect();
