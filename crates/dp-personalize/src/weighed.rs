@@ -94,17 +94,18 @@ pub(crate) fn slow_decay(s: f64) -> f64 {
 /// ```
 ///
 /// Half of the prior is divided among models that use nothing shared, and half among all others,
-/// unless there is one learned from all users ([`UserPrior`], [`ModelPrior`]). An own part of the squared loss
+/// unless there is one learned from all users ([`UserPrior`], [`ModelPrior`]). An own part
 /// has a part in proportion to `(1 + s)^-1/2`: with few rows, large strengths fit the noise, and the
 /// likelihood alone does not tell, since it knows no noise variance. A level near that of the shared
-/// model has one of five prior variances from .01 to 100 noise variances. With that one, the
+/// model has one of five prior variances from .01 to 100 noise variances. With a [`UserPrior`], the
 /// expected length of a row and the spread of each feature include one row of the usual length,
-/// since two rows may happen to be alike, and levels have a normal prior ([`UserPrior`]). For the
+/// since two rows may happen to be alike, and levels have a normal prior. For the
 /// squared loss the likelihood is exact, with the noise variance integrated out under its Jeffreys
 /// prior or the learned one, and also the level, under a flat prior if none was learned. Rows
 /// whose features are all 0 do not count ([`SampleRows::iter`]). For the logistic loss it is Laplace's
 /// approximation at the minimiser, which Newton's method finds up to a decrease of `5e-11` in the
-/// log likelihood; `s` is in logits then, and 10^4 at most.
+/// log likelihood; `s` is in logits then, and 10^4 at most, and levels have one of three prior
+/// variances, .25, 2.5 and 25.
 ///
 /// # Privacy
 /// Local: a function of the user's own rows and of released values, seen by nobody else. Weighting
