@@ -13,9 +13,6 @@ use crate::{PriorVotes, Result, SharedParts, WeighedFit};
 const PARTS: [usize; 4] = [N_WEIGHTS, N_PLAIN, N_STRENGTHS, N_LEVELS];
 /// Standard deviations of the noise that a vote must exceed: noise that becomes a vote for fits which interpolate few rows costs most.
 const LOST: f64 = 3.0;
-/// The length of the step from the weights of a user who knows nothing to those that users voted for, in logarithms. With 1 it is a step of the
-/// expectation-maximisation algorithm, which is short where the rows of one user say little.
-const STEP: f64 = 2.0;
 /// Length of the users' votes.
 pub(crate) const N_MODEL_VOTES: usize = N_WEIGHTS + N_PLAIN + N_STRENGTHS + N_LEVELS;
 
@@ -82,11 +79,9 @@ impl ModelPrior {
             rest = others;
             let even = weights(even);
             let clear = raised(own, LOST * noise, &even);
-            let moved = clear.iter().zip(&even);
-            // powers may round to 0
-            let moved =
-                moved.map(|(w, even)| (even * (w / even).powf(STEP)).max(f64::MIN_POSITIVE));
-            weights(&moved.collect::<Vec<_>>())
+            // one step of the expectation-maximisation algorithm, which is short where the rows of one user say little: taken twice
+            let twice = clear.iter().zip(&even).map(|(w, even)| w * w / even);
+            weights(&twice.collect::<Vec<_>>())
         });
         Self {
             weights,

@@ -75,7 +75,12 @@ pub struct SharedParts<'a> {
 
 /// The weight of an own part that explains `s` noise variances, where nothing was learned from others.
 pub(crate) fn slow_decay(s: f64) -> f64 {
-    (1.0 + s).powf(-0.5)
+    1.0 / (1.0 + s).sqrt() // rounded alike everywhere, unlike powers
+}
+
+/// Whether a shared model is without overflow.
+fn is_finite(model: &[f64]) -> bool {
+    model.iter().all(|w| w.is_finite())
 }
 
 /// A user's personal model: the mean of many fits, each weighted by the marginal likelihood of the
@@ -202,6 +207,8 @@ struct OwnRows {
     /// What was learned from all users, if it applies.
     prior: Option<UserPrior>,
     model_prior: Option<ModelPrior>,
+    /// Number of shared models that are finite.
+    n_models: usize,
 }
 
 /// Coefficients `T v` of an own part, with one coordinate for each direction of the rows.
@@ -297,6 +304,7 @@ impl OwnRows {
             means,
             scores,
             prior: shared.prior.filter(|_| has_prior).cloned(),
+            n_models: shared.models.iter().filter(|w| is_finite(w)).count(),
             model_prior: shared
                 .model_prior
                 .filter(|_| !shared.models.is_empty() && shared.subspace.is_none())
@@ -322,8 +330,7 @@ impl OwnRows {
         }
         let shapes = self.shapes(shared.subspace);
         let mut candidates = Vec::new();
-        let is_finite = |at: &usize| shared.models[*at].iter().all(|w| w.is_finite());
-        let models = (0..shared.models.len()).filter(is_finite);
+        let models = (0..shared.models.len()).filter(|at| is_finite(shared.models[*at]));
         let models = models.flat_map(|at| WEIGHTS.map(|c| Some((at, c))));
         for base in [None].into_iter().chain(models) {
             match self.of.loss {
@@ -390,7 +397,7 @@ impl OwnRows {
         };
         let n_shared = candidates.iter().filter(|of| is_shared(of)).count();
         let n_own = candidates.len() - n_shared;
-        let n_models = self.scores.len().max(1) as f64;
+        let n_models = self.n_models.max(1) as f64;
         let log = |of: &Candidate| {
             let (strength, level) = of.place;
             let prior = match (&self.prior, &self.model_prior) {

@@ -44,6 +44,8 @@ pub struct Paid {
     pub runs: Vec<Vec<Spend>>,
     /// For the choice among alphas.
     pub choice: Option<Spend>,
+    /// For users' votes.
+    pub votes: Option<Spend>,
 }
 
 /// Start of a round's label; labels of runs of several alphas have `alpha X: ` before it.
@@ -227,7 +229,8 @@ impl Spending {
             runs: (0..self.alphas.len())
                 .map(|_| spends.by_ref().take(self.settings.n_rounds).collect())
                 .collect(),
-            choice: spends.next(),
+            choice: self.choice.as_ref().and_then(|_| spends.next()),
+            votes: self.has_votes.then(|| spends.next()).flatten(),
         }
     }
 }

@@ -41,7 +41,7 @@ pub struct CertifiedOutcome {
     pub verdict: Option<Verdict>,
 }
 
-/// The releases of a run, before any data are read.
+/// The releases of a run, before any data are read; one on devices has no votes.
 pub(super) fn plan(args: &FederateSettings, settings: &Settings) -> Result<Plan> {
     let items = items_of(args)?;
     let n_items = items.as_ref().map(|items| items.catalogue().len());
