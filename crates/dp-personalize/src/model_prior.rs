@@ -207,7 +207,86 @@ impl VectorContribution for ModelVotes<'_> {
 
 #[cfg(test)]
 mod tests {
+    use dp_core::UserSamplesBuilder;
+    use rand::{RngExt, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+
     use super::*;
+    use crate::{ConvexLoss, OwnLevel};
+
+    const SHARED: [f64; 4] = [1.0, -0.5, 0.3, 0.8];
+
+    /// 400 users with 5 rows, whose slopes are the shared ones and own ones of this size.
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "features have single precision"
+    )]
+    fn users(own: f64, loss: ConvexLoss) -> (UserSamples, Vec<Vec<f64>>) {
+        let mut rng = ChaCha8Rng::seed_from_u64(7);
+        let mut builder = UserSamplesBuilder::new(4, 5).unwrap();
+        let mut even = || rng.random_range(-1.0..1.0);
+        let mut slopes = Vec::new();
+        for user in 0..400 {
+            let of_user: Vec<f64> = SHARED.iter().map(|w| w + own * even()).collect();
+            for _ in 0..5 {
+                let x: Vec<f64> = (0..4).map(|_| even()).collect();
+                let score: f64 = x.iter().zip(&of_user).map(|(x, w)| x * w).sum();
+                let y = match loss {
+                    ConvexLoss::Logistic if (3.0 * score).exp() * (1.0 - even()) < 1.0 => -1.0,
+                    ConvexLoss::Logistic => 1.0,
+                    _ => score + 0.5 * even(),
+                };
+                let x: Vec<f32> = x.iter().map(|x| *x as f32).collect();
+                builder.push(user, &x, y as f32).unwrap();
+            }
+            slopes.push(of_user);
+        }
+        (builder.build().0, slopes)
+    }
+
+    /// Mean squared distance of users' slopes from the true ones; for classes in logits.
+    fn error(
+        votes: &ModelVotes<'_>,
+        prior: Option<&ModelPrior>,
+        (samples, slopes): &(UserSamples, Vec<Vec<f64>>),
+        scale: f64,
+    ) -> f64 {
+        let shared = SharedParts {
+            models: votes.models,
+            model_prior: prior,
+            ..SharedParts::default()
+        };
+        let of_user = |(rows, slopes): (SampleRows<'_>, &Vec<f64>)| {
+            let model = votes.fit.fit(&shared, rows);
+            let both = model.coefficients().iter().zip(slopes);
+            both.map(|(a, b)| (a - scale * b).powi(2)).sum::<f64>()
+        };
+        samples.users().zip(slopes).map(of_user).sum::<f64>() / 400.0
+    }
+
+    /// Users with few rows learn from the votes of all whether they differ.
+    #[test]
+    fn votes_tell_how_far_users_are_from_the_shared_model() {
+        for (loss, scale) in [(ConvexLoss::Squared, 1.0), (ConvexLoss::Logistic, 3.0)] {
+            let model = SHARED.map(|w| scale * w);
+            let fit = WeighedFit::new(loss, OwnLevel::Near).unwrap();
+            let votes = ModelVotes {
+                fit,
+                models: &[&model],
+            };
+            let mut explained = [0.0; 2];
+            for (own, explained) in [0.0, 2.0].into_iter().zip(&mut explained) {
+                let data = users(own, loss);
+                let prior = votes.non_private(&data.0);
+                *explained = prior.explained().map(|(share, w)| share * w).sum();
+                let errors = [None, Some(&prior)].map(|prior| error(&votes, prior, &data, scale));
+                // with one model for all a seventh and a thirteenth; where users differ, .74 and .95
+                let most = if own > 0.0 { 0.97 } else { 0.2 };
+                assert!(errors[1] < most * errors[0], "{loss:?} {own} {errors:?}");
+            }
+            assert!(explained[0] < explained[1], "{loss:?} {explained:?}");
+        }
+    }
 
     /// Undivided votes reach the bound; clear ones decide; votes that are lost in noise leave the weights of a user who knows nothing of others.
     #[test]

@@ -41,7 +41,7 @@ pub struct CertifiedOutcome {
     pub verdict: Option<Verdict>,
 }
 
-/// The releases of a run, before any data are read; one on devices has no votes.
+/// The releases of a run, before any data are read.
 pub(super) fn plan(args: &FederateSettings, settings: &Settings) -> Result<Plan> {
     let items = items_of(args)?;
     let n_items = items.as_ref().map(|items| items.catalogue().len());
@@ -62,8 +62,6 @@ pub(super) fn run(
     let items = items_of(args)?;
     let n_items = items.as_ref().map(|items| items.catalogue().len());
     let mut spending = spending(args, settings, n_items)?;
-    // users on devices send updates only
-    spending.has_votes &= devices.is_none();
     // the number of features affects neither noise nor cost
     let (target, metrics) = (settings.targets[0], settings.metrics.as_ref());
     let draft = spending.plan_with(1, target, metrics).map_err(by_setting)?;
@@ -225,7 +223,8 @@ pub(super) fn spending(
         counts_users: args.run.model.n_users.is_none(),
         n_items,
         choice,
-        has_votes: true,
+        // users who are asked at random, as on devices, send updates only
+        has_votes: args.run.model.sampling_probability.is_none(),
     })
 }
 
