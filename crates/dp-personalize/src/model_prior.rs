@@ -1,11 +1,10 @@
 //! The prior of users' own fits around shared models, learned from all users by one small release.
 
-use dp_accounting::ReleaseRequest;
-use dp_core::{ParamError, ReplaceFactor, SampleRows, UserRow, UserSamples};
+use dp_core::{ParamError, SampleRows, UserRow, UserSamples};
 use dp_mechanism::{Run, SparseBuffer, VectorContribution};
 use serde::{Deserialize, Serialize};
 
-use crate::user_prior::{INSIDE, check_weights, raised, weights};
+use crate::user_prior::{INSIDE, check_weights, explained, raised, weights};
 use crate::weighed::{N_LEVELS, N_PLAIN, N_STRENGTHS, N_WEIGHTS, SIGNALS, slow_decay};
 use crate::{PriorVotes, Result, SharedParts, WeighedFit};
 
@@ -29,10 +28,13 @@ pub(crate) const N_MODEL_VOTES: usize = N_WEIGHTS + N_PLAIN + N_STRENGTHS + N_LE
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Unchecked")]
 pub struct ModelPrior {
-    weights: Vec<f64>,
-    kinds: Vec<f64>,
-    strengths: Vec<f64>,
-    levels: Vec<f64>,
+    /// Of no shared model, of half of one and of a whole one.
+    pub(crate) weights: Vec<f64>,
+    /// Of no own part, of one alike in coefficients and of one alike in features.
+    pub(crate) kinds: Vec<f64>,
+    pub(crate) strengths: Vec<f64>,
+    /// Of the variances of the level, and last of the shared model's level.
+    pub(crate) levels: Vec<f64>,
 }
 
 /// As stored in a file.
@@ -97,28 +99,9 @@ impl ModelPrior {
         &self.weights
     }
 
-    /// Weights of no own part, of one alike in coefficients and of one alike in features.
-    #[must_use]
-    pub fn kinds(&self) -> &[f64] {
-        &self.kinds
-    }
-
-    /// Weights of the strengths of own parts.
-    #[must_use]
-    pub fn strengths(&self) -> &[f64] {
-        &self.strengths
-    }
-
-    /// Weights of the variances of the level, and last of the shared model's level.
-    #[must_use]
-    pub fn levels(&self) -> &[f64] {
-        &self.levels
-    }
-
     /// Shares of the variance of a user's labels that an own part may explain, `s / (1 + s)`, with their weights.
     pub fn explained(&self) -> impl Iterator<Item = (f64, f64)> {
-        let shares = SIGNALS.into_iter().map(|s| s / (1.0 + s));
-        shares.zip(self.strengths.iter().copied())
+        explained(&self.strengths)
     }
 }
 
@@ -152,12 +135,6 @@ impl ModelVotes<'_> {
     pub const CLIP_NORM: f64 = 2.0;
     /// Length of the released vector.
     pub const N_DRAWS: u64 = N_MODEL_VOTES as u64;
-
-    /// The release as a share of the budget.
-    #[must_use]
-    pub fn request(share: f64) -> ReleaseRequest {
-        ReleaseRequest::new(Self::LABEL, share, ReplaceFactor::Two, Self::N_DRAWS)
-    }
 
     fn of_user(&self, rows: SampleRows<'_>) -> Option<Vec<f64>> {
         let shared = SharedParts {
@@ -301,9 +278,8 @@ mod tests {
         }
         let norm = votes.iter().map(|v| v * v).sum::<f64>().sqrt() / n;
         assert!((norm - ModelVotes::CLIP_NORM).abs() < 1e-12);
-        let parts = |of: &ModelPrior| {
-            [of.weights(), of.kinds(), of.strengths(), of.levels()].map(<[f64]>::to_vec)
-        };
+        let parts =
+            |of: &ModelPrior| [&of.weights, &of.kinds, &of.strengths, &of.levels].map(Vec::clone);
         let lost = parts(&ModelPrior::voted(&votes, n));
         let clear = parts(&ModelPrior::voted(&votes, noise));
         for ((clear, even), at) in clear.iter().zip(&lost).zip(places) {

@@ -339,6 +339,12 @@ pub(crate) fn weights(of: &[f64]) -> Vec<f64> {
     of.iter().map(|w| w / sum).collect()
 }
 
+/// Shares of variance that own parts explain, `s / (1 + s)`, with the weights of their strengths.
+pub(crate) fn explained(strengths: &[f64]) -> impl Iterator<Item = (f64, f64)> {
+    let shares = SIGNALS.into_iter().map(|s| s / (1.0 + s));
+    shares.zip(strengths.iter().copied())
+}
+
 /// Weights in proportion to what votes exceed their noise by, and twice as much as the noise without votes.
 pub(crate) fn raised(votes: &[f64], noise: f64, even: &[f64]) -> Vec<f64> {
     let raised = votes.iter().zip(even);
@@ -417,8 +423,7 @@ impl UserPrior {
 
     /// Shares of the variance of a user's labels that features may explain, `s / (1 + s)`, with their weights.
     pub fn explained(&self) -> impl Iterator<Item = (f64, f64)> {
-        let shares = SIGNALS.into_iter().map(|s| s / (1.0 + s));
-        shares.zip(self.strengths.iter().copied())
+        explained(&self.strengths)
     }
 
     /// Shares of the variance of labels that may lie between users, `c`, with their weights.

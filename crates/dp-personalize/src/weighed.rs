@@ -403,10 +403,10 @@ impl OwnRows {
             let prior = match (&self.prior, &self.model_prior) {
                 (_, Some(prior)) => {
                     let among = of.base.map_or(1.0, |_| n_models);
-                    let of_own = of.own.as_ref().map_or(1.0, |_| prior.strengths()[strength]);
-                    let of_level = prior.levels()[level];
-                    let of_kind = prior.kinds()[of.kind()];
-                    (prior.weights()[of.weight()] / among * of_kind * of_own * of_level).ln()
+                    let of_own = of.own.as_ref().map_or(1.0, |_| prior.strengths[strength]);
+                    let of_level = prior.levels[level];
+                    let of_kind = prior.kinds[of.kind()];
+                    (prior.weights[of.weight()] / among * of_kind * of_own * of_level).ln()
                 }
                 (Some(prior), None) => {
                     let of_own = of.own.as_ref().map_or(1.0, |_| prior.strengths()[strength]);
