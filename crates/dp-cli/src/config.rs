@@ -13,11 +13,11 @@ use std::path::Path;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
-use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory, FromArgMatches};
+use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches};
 use dp_personal::error::Error as WorkflowError;
 use toml::{Table, Value};
 
-use crate::args::Cli;
+use crate::args::{COMMAND, Cli};
 use crate::error::{Error, Result};
 use crate::screen::{is_silent, say};
 
@@ -50,8 +50,7 @@ type CommandPath = Vec<String>;
 
 /// The command and what is given for it, whatever else may be wrong with the command line.
 fn lenient(argv: &[OsString]) -> Option<(CommandPath, ArgMatches)> {
-    let command = ignoring_errors(Cli::command());
-    let (first, mut matches) = command
+    let (first, mut matches) = ignoring_errors(COMMAND.clone())
         .try_get_matches_from(argv)
         .ok()?
         .remove_subcommand()?;
@@ -67,43 +66,41 @@ fn ignoring_errors(command: Command) -> Command {
     command.ignore_errors(true).mut_subcommands(ignoring_errors)
 }
 
-/// The command of these names.
-fn find<'a>(built: &'a Command, path: &[String]) -> Option<&'a Command> {
-    path.iter()
-        .try_fold(built, |command, name| command.find_subcommand(name))
+/// The command of these names,
+/// with the flags that all commands have; `None` for a group of commands.
+fn find(path: &[String]) -> Option<Command> {
+    let command = path
+        .iter()
+        .try_fold(&*COMMAND, |command, name| command.find_subcommand(name))?;
+    let common = COMMAND.get_arguments().filter(|arg| arg.is_global_set());
+    let mut command = command.clone().args(common);
+    command.build();
+    Some(command).filter(|of| !of.has_subcommands())
 }
 
 /// What the environment and the file say of flags that are not given.
 fn added(path: &[String], given: &ArgMatches) -> Result<Vec<Setting>> {
-    let built = built_command();
     // a group of commands without one of them: clap lists them
-    let Some(command) = find(&built, path).filter(|of| !of.has_subcommands()) else {
+    let Some(command) = find(path) else {
         return Ok(Vec::new());
     };
-    let mut taken = Given::new(command);
+    let mut taken = Given::new(&command);
     for arg in command.get_arguments() {
         if given.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine) {
             taken.take(arg);
         }
     }
-    let mut settings = environment(command, &mut taken)?;
+    let mut settings = environment(&command, &mut taken)?;
     if let Some(file) = given.get_one::<std::path::PathBuf>("config") {
-        let table = table(file, &built, path)?;
+        let table = table(file, path)?;
         settings.extend(of_file(
             (file, &path.join(".")),
             &table,
-            command,
+            &command,
             &mut taken,
         )?);
     }
     Ok(settings)
-}
-
-/// The command line as clap uses it for parsing.
-fn built_command() -> clap::Command {
-    let mut command = Cli::command();
-    command.build();
-    command
 }
 
 /// Appends the settings as flags after the command's name, with positional ones at the end.
@@ -122,8 +119,7 @@ fn with_settings(argv: &[OsString], settings: &[Setting]) -> Vec<OsString> {
 
 /// Where the last name of the command stands.
 fn command_position(argv: &[OsString]) -> Option<usize> {
-    let built = built_command();
-    let (mut command, mut found) = (&built, None);
+    let (mut command, mut found) = (&*COMMAND, None);
     let mut at = 1;
     while at < argv.len() && command.has_subcommands() {
         let word = argv[at].to_string_lossy();
@@ -139,7 +135,8 @@ fn command_position(argv: &[OsString]) -> Option<usize> {
 
 /// The final, strict parse.
 fn strict(argv: &[OsString], settings: &[Setting]) -> Result<Box<Cli>> {
-    let parsed = Cli::command()
+    let parsed = COMMAND
+        .clone()
         .try_get_matches_from(argv)
         .and_then(|matches| Cli::from_arg_matches(&matches));
     parsed
@@ -150,18 +147,17 @@ fn strict(argv: &[OsString], settings: &[Setting]) -> Result<Box<Cli>> {
 /// The settings in the format of a file. Missing settings are not an error, because they are to be
 /// filled in.
 fn print_config(argv: &[OsString], settings: &[Setting]) -> Result<String> {
-    match Cli::command().try_get_matches_from(argv) {
+    match COMMAND.clone().try_get_matches_from(argv) {
         Err(error) if error.kind() != ErrorKind::MissingRequiredArgument => {
             return Err(refused(&error, settings));
         }
         _ => {}
     }
-    let built = built_command();
     let Some((path, matches)) = lenient(argv) else {
         return Ok(String::new());
     };
-    let command = find(&built, &path);
-    Ok(command.map_or_else(String::new, |command| toml(&path, command, &matches)))
+    let command = find(&path);
+    Ok(command.map_or_else(String::new, |command| toml(&path, &command, &matches)))
 }
 
 /// The expected value of a flag whose value is not a number: clap only reports that it is invalid.
@@ -432,7 +428,7 @@ fn scalar(value: &Value) -> Option<String> {
 ///
 /// # Errors
 /// When the file cannot be read, is not TOML, or holds anything but tables of commands.
-fn table(path: &Path, commands: &Command, names: &[String]) -> Result<Table> {
+fn table(path: &Path, names: &[String]) -> Result<Table> {
     let text = std::fs::read_to_string(path).map_err(|e| WorkflowError::read(path, e))?;
     let refuse = |reason: String| Error::Config {
         path: path.to_owned(),
@@ -441,7 +437,7 @@ fn table(path: &Path, commands: &Command, names: &[String]) -> Result<Table> {
     let mut table: Table = text
         .parse()
         .map_err(|error: toml::de::Error| refuse(error.to_string().trim_end().to_owned()))?;
-    refuse_no_commands(&table, commands, &[], names).map_err(refuse)?;
+    refuse_no_commands(&table, &COMMAND, &[], names).map_err(refuse)?;
     for name in names {
         table = match table.remove(name) {
             Some(Value::Table(inner)) => inner,

@@ -39,7 +39,7 @@ pub const COMMON_FLAGS: [&str; 6] = [
 /// The definition of the command line, for manual pages and reference.
 #[must_use]
 pub fn command() -> clap::Command {
-    <args::Cli as clap::CommandFactory>::command()
+    args::COMMAND.clone()
 }
 
 /// Executes the command given by the arguments of this process, and returns the exit code. A worker

@@ -4,6 +4,7 @@ mod account;
 mod flags;
 
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
 use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand};
 
@@ -58,6 +59,9 @@ pub(crate) struct Cli {
     )]
     pub(crate) quiet: bool,
 }
+
+/// The definition of the command line.
+pub(crate) static COMMAND: LazyLock<clap::Command> = LazyLock::new(Cli::command);
 
 /// Flags of `dp ledger`.
 #[derive(Args)]
@@ -249,8 +253,7 @@ pub(crate) fn with_flags(text: &str, flag: impl Fn(&str) -> Option<String>) -> S
 /// The flag for the argument of this name in a command or, if it has none, in another one.
 pub(crate) fn flag_of(command: &str, name: &str) -> Option<String> {
     own_flag(command, name).or_else(|| {
-        let all = Cli::command();
-        let mut others = all
+        let mut others = COMMAND
             .get_subcommands()
             .flat_map(|command| std::iter::once(command).chain(command.get_subcommands()));
         others.find_map(|command| flag_in(command, name))
@@ -259,9 +262,8 @@ pub(crate) fn flag_of(command: &str, name: &str) -> Option<String> {
 
 /// The flag for the argument of this name in a command.
 pub(crate) fn own_flag(command: &str, name: &str) -> Option<String> {
-    let all = Cli::command();
     let mut words = command.split_whitespace();
-    let own = words.try_fold(&all, |command, word| command.find_subcommand(word))?;
+    let own = words.try_fold(&*COMMAND, |command, word| command.find_subcommand(word))?;
     flag_in(own, name)
 }
 

@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use clap::CommandFactory;
 use dp_personal::accounting::Status;
 use dp_personal::output::releases_in_words;
 use dp_personal::settings::{
@@ -17,7 +16,7 @@ use dp_personal::workflows::verify::Verified;
 use dp_personal::workflows::{evidence, publish, report, synth, verify};
 use serde_json::{Value, json};
 
-use crate::args::{Cli, CompletionsArgs, Flags};
+use crate::args::{COMMAND, CompletionsArgs, Flags};
 use crate::error::{Error, Result};
 use crate::progress::Bar;
 use crate::screen::{note, print, print_json, print_summary, warn};
@@ -260,6 +259,6 @@ fn pages(found: &Reported) -> String {
 /// Prints the flags of every command for shell completion.
 pub(crate) fn completions(args: &CompletionsArgs) -> Result<()> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "dp", &mut script);
+    clap_complete::generate(args.shell, &mut COMMAND.clone(), "dp", &mut script);
     print(&String::from_utf8_lossy(&script))
 }

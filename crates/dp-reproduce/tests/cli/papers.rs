@@ -250,11 +250,14 @@ fn ratings_must_be_there() {
 
 #[test]
 fn figure_1a_gives_every_cell_and_noise_favours_learning_alone() {
-    let args = "bietti2022-figure1a --seeds 1 --quick --json";
-    let args: Vec<&str> = args.split(' ').collect();
-    let found = reproduce(&args).exits(0).json();
-    let rows = found["rows"].as_array().unwrap();
-    assert_eq!(rows.len(), 3 * 2 * 7);
+    let mut rows = Vec::new();
+    for noise in ["noise_multiplier=0", "noise_multiplier=10"] {
+        let args = format!("bietti2022-figure1a --seeds 1 --quick --json --size {noise}");
+        let args: Vec<&str> = args.split(' ').collect();
+        let found = reproduce(&args).exits(0).json();
+        rows.extend(found["rows"].as_array().unwrap().clone());
+    }
+    assert_eq!(rows.len(), 2 * 2 * 7);
     let row = |sigma: f64, rounds: u64, alpha: &str| {
         let same = |row: &&Value| {
             let params = &row["params"];
