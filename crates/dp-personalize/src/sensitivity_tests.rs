@@ -12,7 +12,7 @@ use crate::embedding::{SspUser, StepUsers};
 use crate::init::{ProjectorSum, SamplePairs};
 use crate::model_prior::N_MODEL_VOTES;
 use crate::residual::Public;
-use crate::user_prior::N_VOTES;
+use crate::user_prior::n_votes;
 use crate::{
     ConvexLoss, DirectionMoments, DpGdEmbedding, LevelSums, ModelVotes, OwnLevel, PriorVotes,
     Provenance, ResidualEnergy, ResidualStep, RowUse, SingleModelParams, SingleModelStatistics,
@@ -333,7 +333,11 @@ fn algorithm_3_and_the_single_model_move_by_one_bounded_share() {
 fn levels_and_votes_move_by_one_bounded_share() {
     let sums = LevelSums { n_features: DIM };
     check_vector(3, LevelSums::clip_norm(), &sums);
-    let axis = Subspace::spanned_by(DIM, 1, &[1.0, 0.5, 0.0], Provenance::NonPrivate).unwrap();
+    let spanned = |rank: usize, columns: &[f64]| {
+        Subspace::spanned_by(DIM, rank, columns, Provenance::NonPrivate).unwrap()
+    };
+    let axis = spanned(1, &[1.0, 0.5, 0.0]);
+    let plane = spanned(2, &[1.0, 0.0, 0.5, 1.0, 0.0, 0.3]);
     let levels = UserLevels {
         mean: 0.2,
         deviation: Some(0.4),
@@ -344,14 +348,14 @@ fn levels_and_votes_move_by_one_bounded_share() {
         (OwnLevel::Near, None),
         (OwnLevel::None, None),
     ] {
-        for is_bounded in [true, false] {
+        for (is_bounded, subspace) in [(true, &axis), (false, &axis), (true, &plane)] {
             let votes = PriorVotes {
                 fit: WeighedFit::new(ConvexLoss::Squared, level).unwrap(),
-                subspace: &axis,
+                subspace,
                 levels,
                 is_bounded,
             };
-            check_vector(N_VOTES, votes.clip_norm(), &votes);
+            check_vector(n_votes(subspace.rank()), votes.clip_norm(), &votes);
         }
     }
 }

@@ -72,6 +72,13 @@ impl TryFrom<Unchecked> for Subspace {
     }
 }
 
+/// See [`Subspace::parts`].
+pub(crate) fn parts(rank: usize) -> impl Iterator<Item = usize> {
+    std::iter::successors(Some(1), |q| Some(2 * q))
+        .take_while(move |q| *q < rank)
+        .chain([rank])
+}
+
 impl Subspace {
     /// A subspace with exactly this basis, bit for bit.
     fn of_orthonormal(
@@ -221,6 +228,12 @@ impl Subspace {
     #[must_use]
     pub const fn rank(&self) -> usize {
         self.rank
+    }
+
+    /// Dimensions of the parts of the subspace that users' own fits are near: 1, 2, 4, ..., and [`rank`](Self::rank). Each part is
+    /// spanned by the first columns of the basis.
+    pub fn parts(&self) -> impl Iterator<Item = usize> + use<> {
+        parts(self.rank)
     }
 
     /// Its origin.

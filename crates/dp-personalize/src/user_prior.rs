@@ -5,7 +5,7 @@ use dp_core::{ParamError, ReplaceFactor, SampleRows, UserRow, UserSamples};
 use dp_mechanism::{Run, SparseBuffer, VectorContribution};
 use serde::{Deserialize, Serialize};
 
-use crate::weighed::{N_SHAPES, N_STRENGTHS, SIGNALS};
+use crate::weighed::{N_NEAR, N_PLAIN, N_STRENGTHS, SIGNALS, n_kinds};
 use crate::{Result, SharedParts, Subspace, WeighedFit};
 
 /// Candidate shares of the variance between users' levels in the variance of labels,
@@ -18,8 +18,10 @@ const EVEN_VARIANCE: f64 = 1.0 / 3.0;
 /// Keeps rounding from pushing a contribution over its bound.
 pub(crate) const INSIDE: f64 = 1.0 - 1e-9;
 
-/// Length of the users' votes.
-pub(crate) const N_VOTES: usize = N_SHAPES + N_STRENGTHS + CORRELATIONS.len() + 2;
+/// Length of the users' votes with a subspace of this rank.
+pub(crate) fn n_votes(rank: usize) -> usize {
+    n_kinds(rank) + N_STRENGTHS + CORRELATIONS.len() + 2
+}
 
 /// Where the labels of users lie.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -169,10 +171,10 @@ impl PriorVotes<'_> {
     /// Label of the release.
     pub const LABEL: &'static str = "users' votes on the prior";
 
-    /// The release as a share of the budget.
+    /// The release as a share of the budget, with a subspace of this rank.
     #[must_use]
-    pub fn request(share: f64) -> ReleaseRequest {
-        ReleaseRequest::new(Self::LABEL, share, ReplaceFactor::Two, N_VOTES as u64)
+    pub fn request(rank: usize, share: f64) -> ReleaseRequest {
+        ReleaseRequest::new(Self::LABEL, share, ReplaceFactor::Two, n_votes(rank) as u64)
     }
 
     /// The bound on a user's norm: `sqrt 3`, and 1 more in the square for each of levels, without which nobody votes on a correlation, and bounded features.
@@ -182,8 +184,12 @@ impl PriorVotes<'_> {
         (3.0 + parts.map(|of| f64::from(u8::from(of))).iter().sum::<f64>()).sqrt()
     }
 
+    fn n_votes(&self) -> usize {
+        n_votes(self.subspace.rank())
+    }
+
     fn of_user(&self, rows: SampleRows<'_>) -> Option<Vec<f64>> {
-        let prior = UserPrior::even(self.levels)
+        let prior = UserPrior::even(self.subspace.rank(), self.levels)
             .relative_to(rows.level().map_or(0.0, |[mean, _]| mean.into()));
         let shared = SharedParts {
             subspace: Some(self.subspace),
@@ -191,8 +197,8 @@ impl PriorVotes<'_> {
             ..SharedParts::default()
         };
         let mut votes = self.fit.votes(&shared, rows)?;
-        if !self.is_bounded {
-            votes[N_VOTES - 1] = 0.0;
+        if let Some(length) = votes.last_mut().filter(|_| !self.is_bounded) {
+            *length = 0.0;
         }
         Some(votes)
     }
@@ -205,7 +211,7 @@ impl PriorVotes<'_> {
         if self.levels.is_some() {
             has_levels(samples)?;
         }
-        let released = run.vector(samples.table(), (N_VOTES, self.clip_norm()), self)?;
+        let released = run.vector(samples.table(), (self.n_votes(), self.clip_norm()), self)?;
         Ok(UserPrior::voted(
             self,
             &released.values(),
@@ -216,7 +222,7 @@ impl PriorVotes<'_> {
     /// The same of exact sums: not private.
     #[must_use]
     pub fn non_private(&self, samples: &UserSamples) -> UserPrior {
-        let mut sums = vec![0.0; N_VOTES];
+        let mut sums = vec![0.0; self.n_votes()];
         for votes in samples.users().filter_map(|rows| self.of_user(rows)) {
             sums.iter_mut()
                 .zip(votes)
@@ -284,7 +290,12 @@ impl TryFrom<Unchecked> for UserPrior {
                 expected: "a finite number in its range",
             })
         };
-        check_weights("kinds", &read.kinds, N_SHAPES)?;
+        let n_near = read.kinds.len().saturating_sub(N_PLAIN).max(N_NEAR);
+        check_weights(
+            "kinds",
+            &read.kinds,
+            N_PLAIN + n_near.next_multiple_of(N_NEAR),
+        )?;
         check_weights("strengths", &read.strengths, N_STRENGTHS)?;
         check_weights("correlations", &read.correlations, CORRELATIONS.len())?;
         if let Some(share) = read.share.filter(|share| !(0.0..=1.0).contains(share)) {
@@ -353,15 +364,17 @@ pub(crate) fn raised(votes: &[f64], noise: f64, even: &[f64]) -> Vec<f64> {
 }
 
 impl UserPrior {
-    /// The weights of a user who knows nothing of others: half for own parts that use nothing shared.
+    /// The weights of a user who knows nothing of others, with a subspace of this rank: half for own parts that use nothing shared.
     #[must_use]
-    pub fn even(levels: Option<UserLevels>) -> Self {
-        // none, alike in coefficients, alike in features; within the subspace, and near it
+    pub fn even(rank: usize, levels: Option<UserLevels>) -> Self {
+        // none, alike in coefficients, alike in features; within the parts of the subspace, and near them
         let n = N_STRENGTHS as f64;
-        let near = 0.25 * 2.0_f64.mul_add(n, 1.0);
+        let mut kinds = vec![1.0, n, n];
+        let n_near = n_kinds(rank) - N_PLAIN;
+        kinds.resize(n_kinds(rank), 2.0_f64.mul_add(n, 1.0) / n_near as f64);
         Self {
             levels,
-            kinds: weights(&[1.0, n, n, near, near, near, near]),
+            kinds: weights(&kinds),
             strengths: weights(&SIGNALS.map(|s| s.sqrt() / (1.0 + s))),
             correlations: weights(&[1.0; CORRELATIONS.len()]),
             share: None,
@@ -371,14 +384,14 @@ impl UserPrior {
 
     /// In proportion to votes as far as these exceed their noise.
     fn voted(by: &PriorVotes<'_>, votes: &[f64], noise: f64) -> Self {
-        let (kinds, rest) = votes.split_at(N_SHAPES);
+        let (kinds, rest) = votes.split_at(n_kinds(by.subspace.rank()));
         let (strengths, rest) = rest.split_at(N_STRENGTHS);
         let (correlations, means) = rest.split_at(CORRELATIONS.len());
         let n: f64 = kinds.iter().sum();
         let is_clear = |sum: f64| n > CLEAR * noise && sum > CLEAR * noise;
         let mean = |at: usize| is_clear(means[at]).then(|| (means[at] / n).min(1.0));
         let dim = by.subspace.dim() as f64;
-        let even = Self::even(by.levels);
+        let even = Self::even(by.subspace.rank(), by.levels);
         Self {
             levels: by.levels,
             kinds: raised(kinds, noise, &even.kinds),
@@ -397,10 +410,16 @@ impl UserPrior {
         self.levels
     }
 
-    /// Weights of the kinds of own part, in the order of [`WeighedFit`].
+    /// Weights of the kinds of own part, in the order of [`WeighedFit`]: three that use nothing shared, then four for each
+    /// [part](Subspace::parts) of the subspace, or for the subspace alone.
     #[must_use]
     pub fn kinds(&self) -> &[f64] {
         &self.kinds
+    }
+
+    /// For how many parts of a subspace it has kinds.
+    pub(crate) fn n_parts(&self) -> usize {
+        (self.kinds.len() - N_PLAIN) / N_NEAR
     }
 
     /// Weights of the strengths of own parts.
@@ -540,14 +559,14 @@ mod tests {
         for (of, n_parts) in [(&with_levels, 5.0_f64), (&by, 4.0)] {
             assert!((of.clip_norm() - n_parts.sqrt()).abs() < 1e-12);
         }
-        let mut votes = vec![0.0; N_VOTES];
-        for at in [3, N_SHAPES + 2, N_SHAPES + N_STRENGTHS + 1] {
+        let mut votes = vec![0.0; n_votes(1)];
+        for at in [3, n_kinds(1) + 2, n_kinds(1) + N_STRENGTHS + 1] {
             votes[at] = 300.0;
         }
-        votes[N_VOTES - 2..].copy_from_slice(&[150.0, 30.0]);
+        votes[n_votes(1) - 2..].copy_from_slice(&[150.0, 30.0]);
         let clear = UserPrior::voted(&by, &votes, 3.0);
         // 297 of 297 + 2 * 3, and what the even prior has there
-        let even = UserPrior::even(None);
+        let even = UserPrior::even(1, None);
         for (found, even) in [
             (clear.kinds()[3], even.kinds()[3]),
             (clear.strengths()[2], even.strengths()[2]),

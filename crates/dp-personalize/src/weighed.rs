@@ -8,7 +8,8 @@ use crate::design::{read_rows, take_off_means};
 use crate::embedding::ConvexLoss;
 use crate::model_prior::N_MODEL_VOTES;
 use crate::small::inner;
-use crate::user_prior::N_VOTES;
+use crate::subspace::parts;
+use crate::user_prior::n_votes;
 use crate::{ModelPrior, PersonalModel, Result, Subspace, UserLevels, UserPrior};
 
 /// Candidate prior variances of the own part's score at an average row, in units of the noise.
@@ -20,8 +21,8 @@ const LOGISTIC_SIGNALS: [f64; 7] = [1e-2, 0.1, 1.0, 10.0, 1e2, 1e3, 1e4];
 /// Candidate ratios of the prior standard deviation of coefficients within the subspace to that of
 /// coefficients outside.
 const TILTS: [f64; 3] = [3.0, 10.0, 30.0];
-/// Kinds of own part with a subspace: none, two that use nothing shared, within the subspace, near it.
-pub(crate) const N_SHAPES: usize = 4 + TILTS.len();
+/// Kinds of own part with a subspace: within it, and near it.
+pub(crate) const N_NEAR: usize = 1 + TILTS.len();
 /// Kinds of own part without one: none, and two that use nothing shared.
 pub(crate) const N_PLAIN: usize = 3;
 /// Candidate weights on a shared model.
@@ -34,8 +35,6 @@ const LEVELS: [f64; 5] = [1e-2, 0.1, 1.0, 10.0, 100.0];
 pub(crate) const N_LEVELS: usize = LEVELS.len() + 1;
 /// The same for the logistic loss, where 5 is a probability of .993.
 const LOGISTIC_LEVELS: [f64; 3] = [0.25, 2.5, 25.0];
-/// The place among own parts of the one that is within the subspace.
-const IN_SUBSPACE: usize = 2;
 /// Degrees of freedom of the prior of the variance of a user's labels, if the typical one is known.
 const VARIANCE_FREEDOM: f64 = 2.0;
 /// Number of rows that are used if there are more features than this.
@@ -46,6 +45,11 @@ const NEGLIGIBLE: f64 = 1e-12;
 /// Newton's method stops when a step would lower the objective by less than half of this.
 const DECREMENT: f64 = 1e-10;
 const NEWTON_STEPS: usize = 100;
+
+/// Kinds of own part with a subspace of this rank: none, two that use nothing shared, and for each part of the subspace within it and near it.
+pub(crate) fn n_kinds(rank: usize) -> usize {
+    N_PLAIN + N_NEAR * parts(rank).count()
+}
 
 /// How a user's level is modelled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,12 +96,14 @@ fn is_finite(model: &[f64]) -> bool {
 /// shared part   none, or a weight c of .5 or 1 on each of the released models w
 /// own part      none, or T = I                                         coefficients with equal prior
 ///                        T = diag(1 / sd of the feature)               features with equal influence
-///                        T = U                                         within the subspace
-///                        T = I + (r - 1) U U^T, r = 3, 10, 30          near the subspace
+///                        T = U_q                                       within the subspace, or a part of it
+///                        T = I + (r - 1) U_q U_q^T, r = 3, 10, 30      near it; U_q the first q = 1, 2, 4, ..., k columns of U
 /// strength      tau^2 E||T^T (x - mean(x))||^2 = s noise variances,  s = .01, .1, ..., 10^4, 10^6, 10^8
 /// model         sum_k p_k theta_k,   p_k proportional to prior_k times p(y | X, k)
 /// ```
 ///
+/// The first columns of `U` are those of a run that asks for a smaller rank, up to the noise: users for whom the rank is too large
+/// are near a part of the subspace.
 /// Half of the prior is divided among models that use nothing shared, and half among all others,
 /// unless there is one learned from all users ([`UserPrior`], [`ModelPrior`]). An own part
 /// has a part in proportion to `(1 + s)^-1/2`: with few rows, large strengths fit the noise, and the
@@ -355,20 +361,29 @@ impl OwnRows {
         if shapes.first().is_none_or(|of| of.n_directions == 0) {
             return None; // rows that are alike say nothing of what features explain
         }
-        let mut votes = vec![0.0; N_VOTES];
+        let n_kinds = n_kinds(shared.subspace?.rank());
+        let mut votes = vec![0.0; n_votes(shared.subspace?.rank())];
         for (of, weight) in candidates.iter().zip(self.weights(&shapes, &candidates)?) {
             let (strength, correlation) = of.place;
             votes[of.kind()] += weight;
             if of.own.is_some() {
-                votes[N_SHAPES + strength] += weight;
+                votes[n_kinds + strength] += weight;
             }
             if self.level().is_some() {
-                votes[N_SHAPES + N_STRENGTHS + correlation] += weight;
+                votes[n_kinds + N_STRENGTHS + correlation] += weight;
             }
         }
+        // the last part is the whole subspace
+        let within = shapes.len() - N_NEAR;
         let length = |at: usize| shapes.get(at).map_or(0.0, Shape::trace);
-        votes[N_VOTES - 2] = (length(IN_SUBSPACE) / length(0)).min(1.0);
-        votes[N_VOTES - 1] = (length(0) / (self.y.len() * self.dim) as f64).min(1.0);
+        let means = votes.split_off(votes.len() - 2).into_iter();
+        let in_subspace = (length(within) / length(0)).min(1.0);
+        let of_all = (length(0) / (self.y.len() * self.dim) as f64).min(1.0);
+        votes.extend(
+            means
+                .zip([in_subspace, of_all])
+                .map(|(zero, mean)| zero + mean),
+        );
         votes.iter().all(|vote| vote.is_finite()).then_some(votes)
     }
 
@@ -507,21 +522,31 @@ impl OwnRows {
             self.shape(false, (d as f64, known), &|_| ()),
             self.shape(false, (d as f64, usual), &scaled),
         ];
-        if let Some(subspace) = subspace {
-            let rank = subspace.rank();
+        // the prior of an earlier version knows the whole subspace only
+        let n_known = self.prior.as_ref().map_or(usize::MAX, UserPrior::n_parts);
+        let known = subspace.into_iter().flat_map(|of| {
+            let n_unknown = of.parts().count().saturating_sub(n_known);
+            of.parts().skip(n_unknown).map(move |rank| (of, rank))
+        });
+        for (subspace, rank) in known {
             // (a I + b U U^T) x
             let pulled = |x: &mut [f64], a: f64, b: f64| {
                 let mut inside = vec![0.0; rank];
-                for (x, u) in x.iter().zip(subspace.basis().chunks_exact(rank)) {
+                for (x, u) in x.iter().zip(subspace.basis().chunks_exact(subspace.rank())) {
                     inside.iter_mut().zip(u).for_each(|(z, u)| *z += x * u);
                 }
-                for (x, u) in x.iter_mut().zip(subspace.basis().chunks_exact(rank)) {
-                    *x = a * *x + b * inner(&inside, u);
+                for (x, u) in x
+                    .iter_mut()
+                    .zip(subspace.basis().chunks_exact(subspace.rank()))
+                {
+                    *x = a * *x + b * inner(&inside, &u[..rank]);
                 }
             };
             let (inside, outside) = (rank as f64, (d - rank) as f64);
             let share = self.prior.as_ref();
-            let share = share.map(|prior| prior.share().unwrap_or(inside / d as f64));
+            // of a part of the subspace, its part of what is usual
+            let of_all = |share: f64| share * inside / subspace.rank() as f64;
+            let share = share.map(|prior| prior.share().map_or(inside / d as f64, of_all));
             let usual = |r: f64, s: f64| {
                 share.map(|share| (r * r * share + s * s * (1.0 - share)) * length)
             };
@@ -1003,7 +1028,7 @@ mod tests {
             mean: 1.0,
             deviation: Some(0.7),
         };
-        let prior = UserPrior::even(Some(levels));
+        let prior = UserPrior::even(1, Some(levels));
         let shared = SharedParts {
             subspace: Some(&plane),
             prior: Some(&prior),
@@ -1062,7 +1087,7 @@ mod tests {
     #[test]
     fn users_vote_only_with_rows_that_differ() {
         let plane = Subspace::spanned_by(2, 1, &[1.0, 0.4], Provenance::NonPrivate).unwrap();
-        let prior = UserPrior::even(None);
+        let prior = UserPrior::even(1, None);
         let shared = SharedParts {
             subspace: Some(&plane),
             prior: Some(&prior),
@@ -1077,7 +1102,7 @@ mod tests {
                     && votes(&[row.clone(), row.clone()]).is_none()
             );
             let found = votes(&[row, (vec![2.0, 1.0], 0.1), (vec![0.0, 1.0], 0.7)]).unwrap();
-            let (kinds, strengths) = found.split_at(N_SHAPES);
+            let (kinds, strengths) = found.split_at(n_kinds(1));
             assert!((kinds.iter().sum::<f64>() - 1.0).abs() < 1e-9);
             let own = strengths[..N_STRENGTHS].iter().sum::<f64>();
             assert!((own + kinds[0] - 1.0).abs() < 1e-9);
@@ -1093,7 +1118,7 @@ mod tests {
             mean: 0.0,
             deviation: Some(0.5),
         };
-        let prior = UserPrior::even(Some(levels)).with_length(Some(0.5));
+        let prior = UserPrior::even(1, Some(levels)).with_length(Some(0.5));
         let shared = SharedParts {
             subspace: Some(&plane),
             prior: Some(&prior),
@@ -1124,7 +1149,7 @@ mod tests {
                 mean,
                 deviation: Some(1.0),
             };
-            let prior = UserPrior::even(Some(levels));
+            let prior = UserPrior::even(1, Some(levels));
             let shared = SharedParts {
                 subspace: Some(&plane),
                 prior: Some(&prior),
@@ -1143,10 +1168,13 @@ mod tests {
         );
         // far from all others, a user is believed
         assert!(level(-40.0, 3) > 1.0);
-        let prior = UserPrior::even(Some(UserLevels {
-            mean: 2.0,
-            deviation: None,
-        }));
+        let prior = UserPrior::even(
+            1,
+            Some(UserLevels {
+                mean: 2.0,
+                deviation: None,
+            }),
+        );
         assert!((prior.shrunk(7.0, 0) - 2.0).abs() < 1e-12);
         // the mean of c n / (1 - c + c n)
         let shares = [0.05, 0.2, 0.5, 0.8, 0.95, 0.9999];
@@ -1174,7 +1202,7 @@ mod tests {
             };
             let own = own_rows(&data, ConvexLoss::Squared, OwnLevel::None, &shared);
             let shapes = own.shapes(Some(&plane));
-            assert_eq!(shapes.len(), 3 + TILTS.len());
+            assert_eq!(shapes.len(), n_kinds(2) - 1);
             for shape in &shapes {
                 let directions = shape.back.chunks_exact(4);
                 for (back, column) in directions.zip(shape.columns.chunks_exact(n)) {
@@ -1183,7 +1211,9 @@ mod tests {
                     }
                 }
             }
-            assert_eq!(shapes[2].n_directions, 2);
+            // within the first direction, near it; within both
+            assert_eq!(shapes[2].n_directions, 1);
+            assert_eq!(shapes[2 + N_NEAR].n_directions, 2);
         }
     }
 
@@ -1266,6 +1296,35 @@ mod tests {
             misled.iter().all(|sum| *sum < 1.1 * alone),
             "{misled:?} {alone}"
         );
+    }
+
+    /// Whoever asks for too large a rank: the second direction is noise, and few rows would fit it. The prior of an earlier
+    /// version knows the whole subspace only.
+    #[test]
+    fn users_of_a_smaller_rank_are_near_a_part_of_the_subspace() {
+        let columns = [
+            1.0, 0.3, -2.0, 1.0, 1.5, 0.2, 0.5, -1.0, -1.0, 0.8, 2.0, 0.9,
+        ];
+        let plane = Subspace::spanned_by(6, 2, &columns, Provenance::NonPrivate).unwrap();
+        let first: Vec<f64> = columns.iter().step_by(2).copied().collect();
+        let both: Vec<f64> = columns.chunks_exact(2).map(|u| u[0] + 2.0 * u[1]).collect();
+        let fit = WeighedFit::new(ConvexLoss::Squared, OwnLevel::Free).unwrap();
+        let error_of = |slopes: &[f64], prior: &UserPrior| {
+            let shared = SharedParts {
+                subspace: Some(&plane),
+                prior: Some(prior),
+                ..SharedParts::default()
+            };
+            let of_user = |seed| {
+                let data = samples(&made(seed, 5, slopes, 1.0));
+                error(&fit.fit(&shared, data.rows(0)), slopes)
+            };
+            (0..40).map(of_user).sum::<f64>()
+        };
+        let [parts, whole] = [2, 1].map(|rank| UserPrior::even(rank, None));
+        let of_first = error_of(&first, &parts) / error_of(&first, &whole);
+        let of_both = error_of(&both, &parts) / error_of(&both, &whole);
+        assert!(of_first < 0.9 && of_both < 1.2, "{of_first} {of_both}");
     }
 
     #[test]

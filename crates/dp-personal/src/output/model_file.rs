@@ -251,7 +251,7 @@ pub(crate) const SUBSPACE: &str = "subspace.safetensors";
 const BASIS: &str = "basis";
 /// Schema 2 leaves the regularisation of personal fits to the users. Schema 3 has a prior of
 /// these fits.
-const SUBSPACE_SCHEMA: u32 = 3;
+const SUBSPACE_SCHEMA: u32 = 4;
 
 /// What a reader needs in addition to the basis. All of it is public.
 #[derive(Serialize, Deserialize)]
@@ -294,7 +294,7 @@ pub(crate) fn read_subspace(folder: &Path) -> Result<(Subspace, Inputs)> {
         let basis = read_matrix(&bytes, BASIS, |shape| shape == [dim, rank], &expected)?;
         let subspace = Subspace::spanned_by(dim, rank, &basis, header.provenance)
             .map_err(|e| e.to_string())?;
-        let has_prior = header.schema_version == SUBSPACE_SCHEMA && header.inputs.has_prior();
+        let has_prior = header.schema_version > 2 && header.inputs.has_prior();
         if header.user_prior.is_some() != has_prior {
             return Err("a prior of users' own fits is missing, or has no place here".to_owned());
         }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use dp_accounting::Certificate;
 use dp_page::Table;
-use dp_personalize::{Fitted, Subspace};
+use dp_personalize::{Fitted, Subspace, UserPrior};
 use serde_json::{Value, json};
 
 use super::model_file::{SUBSPACE, subspace_bytes};
@@ -147,7 +147,6 @@ impl Release for PersonalRelease<'_> {
             standard_errors,
         }];
         if let Some(prior) = model.user_prior() {
-            let names = KINDS.iter().map(|name| (*name).to_owned());
             let unknown = match (prior.levels(), self.inputs.has_level_prior()) {
                 (None, true) => "; users' levels do not stand out from the noise and are not used",
                 _ => "",
@@ -158,7 +157,7 @@ impl Release for PersonalRelease<'_> {
                     "prior weights, which users' own rows then change, and not a finding about the data: noisy means over users \
                      of how likely their rows make each kind{unknown}"
                 ),
-                names.zip(prior.kinds().iter().copied()).collect(),
+                kinds(prior, model),
             ));
             charts.push(weight_chart(
                 "Variance that features explain",
@@ -182,15 +181,34 @@ impl Release for PersonalRelease<'_> {
 }
 
 /// Kinds of personal fits, in the order of the prior.
-const KINDS: [&str; 7] = [
+const PLAIN_KINDS: [&str; 3] = [
     "no features: the level alone",
     "own regression",
     "own regression, standardised features",
+];
+const SHARED_KINDS: [&str; 4] = [
     "shared subspace alone",
     "shared subspace 3 : 1 own",
     "shared subspace 10 : 1 own",
     "shared subspace 30 : 1 own",
 ];
+
+/// Kinds of personal fits with their weights; one for each part of the subspace, and all for the whole.
+fn kinds(prior: &UserPrior, model: &Subspace) -> Vec<(String, f64)> {
+    let (plain, rest) = prior.kinds().split_at(PLAIN_KINDS.len());
+    let (parts, whole) = rest.split_at(rest.len() - SHARED_KINDS.len());
+    let names = PLAIN_KINDS
+        .iter()
+        .zip(plain)
+        .chain(SHARED_KINDS.iter().zip(whole));
+    let named = names.map(|(name, weight)| ((*name).to_owned(), *weight));
+    let parts = parts.chunks_exact(SHARED_KINDS.len()).zip(model.parts());
+    let of_part = parts.map(|(weights, rank)| {
+        let name = format!("first {rank} of {} shared directions", model.rank());
+        (name, weights.iter().sum())
+    });
+    named.chain(of_part).collect()
+}
 
 /// A chart of the weights of a prior.
 pub(super) fn weight_chart(title: &str, note: String, bars: Vec<(String, f64)>) -> ChartData {

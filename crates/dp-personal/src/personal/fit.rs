@@ -186,6 +186,15 @@ impl Fit {
     }
 }
 
+impl Fit {
+    fn rank(&self) -> usize {
+        match &self.subspace {
+            SubspaceFit::Residual(fit) => fit.params().rank,
+            SubspaceFit::AltMin(fit) => fit.params().rank,
+        }
+    }
+}
+
 fn without_prior() -> ParamError {
     ParamError {
         name: "prior",
@@ -221,7 +230,7 @@ impl Trainer for Fit {
                     ..of
                 });
                 let level = shares.level.map(LevelSums::request);
-                let votes = [PriorVotes::request(shares.votes)];
+                let votes = [PriorVotes::request(self.rank(), shares.votes)];
                 Requests::Shares(level.into_iter().chain(others).chain(votes).collect())
             }
             (None, others) => others,
