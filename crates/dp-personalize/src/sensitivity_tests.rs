@@ -355,7 +355,7 @@ fn levels_and_votes_move_by_one_bounded_share() {
                 levels,
                 is_bounded,
             };
-            check_vector(n_votes(subspace.rank()), votes.clip_norm(), &votes);
+            check_vector(n_votes(DIM, subspace.rank()), votes.clip_norm(), &votes);
         }
     }
 }

@@ -259,8 +259,9 @@ impl Subspace {
         rows.map(|row| row.iter().map(|u| u * u).sum())
     }
 
-    /// Standard errors of the [shares](Self::shares) due to the mechanism's noise, to first order,
-    /// without the sampling of users; `None` for a subspace that was read from a file and after
+    /// Standard errors of the [shares](Self::shares) due to the noise of some releases, to first order,
+    /// without other noise and without the sampling of users: far too small for directions that the data hardly
+    /// identify, where the noise of the whitening and of earlier steps stays. `None` for a subspace that was read from a file and after
     /// methods that have none.
     ///
     /// | method | noise that is included |

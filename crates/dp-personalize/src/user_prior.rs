@@ -13,14 +13,14 @@ use crate::{Result, SharedParts, Subspace, WeighedFit};
 const CORRELATIONS: [f64; 6] = [0.05, 0.2, 0.5, 0.8, 0.95, 0.9999];
 /// Standard deviations of its noise that the number of users must exceed for their mean to be used.
 const CLEAR: f64 = 3.0;
-/// Variance of a feature that is spread evenly from -1 to 1, where the true one is lost in noise.
+/// Variance of a feature that is spread evenly from -1 to 1: the largest that is assumed, and the one where the number of users is lost in noise.
 const EVEN_VARIANCE: f64 = 1.0 / 3.0;
 /// Keeps rounding from pushing a contribution over its bound.
 pub(crate) const INSIDE: f64 = 1.0 - 1e-9;
 
-/// Length of the users' votes with a subspace of this rank.
-pub(crate) fn n_votes(rank: usize) -> usize {
-    n_kinds(rank) + N_STRENGTHS + CORRELATIONS.len() + 2
+/// Length of the users' votes with a subspace of this shape.
+pub(crate) fn n_votes(dim: usize, rank: usize) -> usize {
+    n_kinds(rank) + N_STRENGTHS + CORRELATIONS.len() + 1 + dim
 }
 
 /// Where the labels of users lie.
@@ -139,11 +139,11 @@ impl VectorContribution for LevelSums {
 /// share of levels in the variance, from the same candidates as in [`WeighedFit`] with equal weights.
 ///
 /// ```text
-/// c_u = (p_u(kind), p_u(strength), p_u(correlation), z_u, l_u)
+/// c_u = (p_u(kind), p_u(strength), p_u(correlation), z_u, s_u / sqrt d)
 ///
 /// p_u   numbers that are not negative, each of the three with a sum of at most 1
 /// z_u   ||X U||^2 / ||X||^2 of the user's centred rows, at most 1
-/// l_u   ||X||^2 / (m d), at most 1; 0 unless features are between -1 and 1
+/// s_u   root mean square of each of the d features in these rows, at most 1; 0 unless features are between -1 and 1
 /// ```
 ///
 /// A user without usable rows adds nothing.
@@ -171,10 +171,11 @@ impl PriorVotes<'_> {
     /// Label of the release.
     pub const LABEL: &'static str = "users' votes on the prior";
 
-    /// The release as a share of the budget, with a subspace of this rank.
+    /// The release as a share of the budget, with a subspace of this shape.
     #[must_use]
-    pub fn request(rank: usize, share: f64) -> ReleaseRequest {
-        ReleaseRequest::new(Self::LABEL, share, ReplaceFactor::Two, n_votes(rank) as u64)
+    pub fn request((dim, rank): (usize, usize), share: f64) -> ReleaseRequest {
+        let n_draws = n_votes(dim, rank) as u64;
+        ReleaseRequest::new(Self::LABEL, share, ReplaceFactor::Two, n_draws)
     }
 
     /// The bound on a user's norm: `sqrt 3`, and 1 more in the square for each of levels, without which nobody votes on a correlation, and bounded features.
@@ -185,7 +186,7 @@ impl PriorVotes<'_> {
     }
 
     fn n_votes(&self) -> usize {
-        n_votes(self.subspace.rank())
+        n_votes(self.subspace.dim(), self.subspace.rank())
     }
 
     fn of_user(&self, rows: SampleRows<'_>) -> Option<Vec<f64>> {
@@ -197,8 +198,9 @@ impl PriorVotes<'_> {
             ..SharedParts::default()
         };
         let mut votes = self.fit.votes(&shared, rows)?;
-        if let Some(length) = votes.last_mut().filter(|_| !self.is_bounded) {
-            *length = 0.0;
+        if !self.is_bounded {
+            let n_others = votes.len() - self.subspace.dim();
+            votes[n_others..].fill(0.0);
         }
         Some(votes)
     }
@@ -264,7 +266,7 @@ pub struct UserPrior {
     strengths: Vec<f64>,
     correlations: Vec<f64>,
     share: Option<f64>,
-    length: Option<f64>,
+    spreads: Option<Vec<f64>>,
 }
 
 /// As stored in a file.
@@ -276,7 +278,11 @@ struct Unchecked {
     strengths: Vec<f64>,
     correlations: Vec<f64>,
     share: Option<f64>,
+    /// Of an earlier version: the sum of all.
+    #[serde(default)]
     length: Option<f64>,
+    #[serde(default)]
+    spreads: Option<Vec<f64>>,
 }
 
 impl TryFrom<Unchecked> for UserPrior {
@@ -301,11 +307,10 @@ impl TryFrom<Unchecked> for UserPrior {
         if let Some(share) = read.share.filter(|share| !(0.0..=1.0).contains(share)) {
             return wrong("share", share);
         }
-        if let Some(length) = read
-            .length
-            .filter(|length| !(length.is_finite() && *length > 0.0))
-        {
-            return wrong("length", length);
+        let spreads = read.spreads.or(read.length.map(|sum| vec![sum]));
+        let is_spread = |spread: &f64| spread.is_finite() && *spread > 0.0;
+        if let Some(spread) = spreads.iter().flatten().find(|of| !is_spread(of)) {
+            return wrong("spreads", *spread);
         }
         if let Some(levels) = read.levels {
             let deviation = levels.deviation.unwrap_or(1.0);
@@ -321,7 +326,7 @@ impl TryFrom<Unchecked> for UserPrior {
             strengths: read.strengths,
             correlations: read.correlations,
             share: read.share,
-            length: read.length,
+            spreads,
         })
     }
 }
@@ -378,7 +383,7 @@ impl UserPrior {
             strengths: weights(&SIGNALS.map(|s| s.sqrt() / (1.0 + s))),
             correlations: weights(&[1.0; CORRELATIONS.len()]),
             share: None,
-            length: None,
+            spreads: None,
         }
     }
 
@@ -387,20 +392,23 @@ impl UserPrior {
         let (kinds, rest) = votes.split_at(n_kinds(by.subspace.rank()));
         let (strengths, rest) = rest.split_at(N_STRENGTHS);
         let (correlations, means) = rest.split_at(CORRELATIONS.len());
+        let (share, spreads) = means.split_at(1);
         let n: f64 = kinds.iter().sum();
         let is_clear = |sum: f64| n > CLEAR * noise && sum > CLEAR * noise;
-        let mean = |at: usize| is_clear(means[at]).then(|| (means[at] / n).min(1.0));
         let dim = by.subspace.dim() as f64;
+        // at least what the noise would hide
+        let spread = |sum: &f64| match n > CLEAR * noise {
+            true => (sum.max(noise) * dim.sqrt() / n).powi(2).min(EVEN_VARIANCE),
+            false => EVEN_VARIANCE,
+        };
         let even = Self::even(by.subspace.rank(), by.levels);
         Self {
             levels: by.levels,
             kinds: raised(kinds, noise, &even.kinds),
             strengths: raised(strengths, noise, &even.strengths),
             correlations: raised(correlations, noise, &even.correlations),
-            share: mean(0),
-            length: by
-                .is_bounded
-                .then(|| dim * mean(1).unwrap_or(EVEN_VARIANCE)),
+            share: is_clear(share[0]).then(|| (share[0] / n).min(1.0)),
+            spreads: by.is_bounded.then(|| spreads.iter().map(spread).collect()),
         }
     }
 
@@ -452,15 +460,15 @@ impl UserPrior {
             .zip(self.correlations.iter().copied())
     }
 
-    /// The usual mean squared length of a user's centred rows, if it is known.
+    /// The usual variance of each feature among the rows of one user, if it is known; a single number is the sum of all.
     #[must_use]
-    pub const fn length(&self) -> Option<f64> {
-        self.length
+    pub fn spreads(&self) -> Option<&[f64]> {
+        self.spreads.as_deref()
     }
 
     #[cfg(test)]
-    pub(crate) const fn with_length(mut self, length: Option<f64>) -> Self {
-        self.length = length;
+    pub(crate) fn with_spreads(mut self, spreads: &[f64]) -> Self {
+        self.spreads = Some(spreads.to_vec());
         self
     }
 
@@ -559,11 +567,11 @@ mod tests {
         for (of, n_parts) in [(&with_levels, 5.0_f64), (&by, 4.0)] {
             assert!((of.clip_norm() - n_parts.sqrt()).abs() < 1e-12);
         }
-        let mut votes = vec![0.0; n_votes(1)];
+        let mut votes = vec![0.0; n_votes(2, 1)];
         for at in [3, n_kinds(1) + 2, n_kinds(1) + N_STRENGTHS + 1] {
             votes[at] = 300.0;
         }
-        votes[n_votes(1) - 2..].copy_from_slice(&[150.0, 30.0]);
+        votes[n_votes(2, 1) - 3..].copy_from_slice(&[150.0, 30.0, 1.0]);
         let clear = UserPrior::voted(&by, &votes, 3.0);
         // 297 of 297 + 2 * 3, and what the even prior has there
         let even = UserPrior::even(1, None);
@@ -575,12 +583,14 @@ mod tests {
             assert!((found - (297.0 + 6.0 * even) / 303.0).abs() < 1e-12);
         }
         assert!((clear.share().unwrap() - 0.5).abs() < 1e-12);
-        assert!((clear.length().unwrap() - 2.0 * 0.1).abs() < 1e-12);
+        // a spread of .14 and one that is lost in noise of 3
+        let spreads = clear.spreads().unwrap();
+        assert!((spreads[0] - 0.02).abs() < 1e-12 && (spreads[1] - 2e-4).abs() < 1e-12);
 
         let lost = UserPrior::voted(&by, &votes, 300.0);
         let pairs = lost.kinds().iter().zip(even.kinds());
         assert!(pairs.into_iter().all(|(a, b)| (a - b).abs() < 1e-12));
         assert_eq!(lost.share(), None);
-        assert!((lost.length().unwrap() - 2.0 / 3.0).abs() < 1e-12);
+        assert_eq!(lost.spreads(), Some(&[EVEN_VARIANCE; 2][..]));
     }
 }

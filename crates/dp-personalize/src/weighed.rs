@@ -362,7 +362,7 @@ impl OwnRows {
             return None; // rows that are alike say nothing of what features explain
         }
         let n_kinds = n_kinds(shared.subspace?.rank());
-        let mut votes = vec![0.0; n_votes(shared.subspace?.rank())];
+        let mut votes = vec![0.0; n_votes(self.dim, shared.subspace?.rank()) - self.dim - 1];
         for (of, weight) in candidates.iter().zip(self.weights(&shapes, &candidates)?) {
             let (strength, correlation) = of.place;
             votes[of.kind()] += weight;
@@ -376,14 +376,10 @@ impl OwnRows {
         // the last part is the whole subspace
         let within = shapes.len() - N_NEAR;
         let length = |at: usize| shapes.get(at).map_or(0.0, Shape::trace);
-        let means = votes.split_off(votes.len() - 2).into_iter();
-        let in_subspace = (length(within) / length(0)).min(1.0);
-        let of_all = (length(0) / (self.y.len() * self.dim) as f64).min(1.0);
-        votes.extend(
-            means
-                .zip([in_subspace, of_all])
-                .map(|(zero, mean)| zero + mean),
-        );
+        votes.push((length(within) / length(0)).min(1.0));
+        let (m, d) = (self.y.len() as f64, self.dim as f64);
+        let spread = |square: f64| (square / m).sqrt().min(1.0) / d.sqrt();
+        votes.extend(self.squares().into_iter().map(spread));
         votes.iter().all(|vote| vote.is_finite()).then_some(votes)
     }
 
@@ -494,30 +490,41 @@ impl OwnRows {
         model.at_level(level)
     }
 
-    fn shapes(&self, subspace: Option<&Subspace>) -> Vec<Shape> {
-        let (m, d) = (self.y.len() as f64, self.dim);
-        let mut squares = vec![0.0; d];
+    /// Sums of the squares of each feature.
+    fn squares(&self) -> Vec<f64> {
+        let mut squares = vec![0.0; self.dim];
         for x in self.rows() {
             squares.iter_mut().zip(x).for_each(|(s, x)| *s += x * x);
         }
+        squares
+    }
+
+    fn shapes(&self, subspace: Option<&Subspace>) -> Vec<Shape> {
+        let (m, d) = (self.y.len() as f64, self.dim);
+        let squares = self.squares();
         let largest = squares.iter().copied().fold(0.0, f64::max);
-        // with a prior, one row of usual length is added, in which all features vary alike
+        // with a prior, one row of usual length is added; unless it is known how each feature varies, all do alike
         let total = squares.iter().sum::<f64>() / m;
-        let known = self.prior.as_ref().and_then(UserPrior::length);
+        let spreads = self.prior.as_ref().and_then(UserPrior::spreads);
+        let known = spreads.map(|spreads| spreads.iter().sum::<f64>());
         let length = known.unwrap_or(total);
-        let more = self.prior.as_ref().map(|_| length / d as f64);
-        let scales: Vec<f64> = squares
-            .iter()
-            .map(|&s| {
-                if s > largest * NEGLIGIBLE * NEGLIGIBLE {
-                    (m / (s + more.unwrap_or(0.0))).sqrt()
-                } else {
-                    0.0
-                }
-            })
-            .collect();
+        let more = self.prior.as_ref().map(|_| match spreads {
+            Some(spreads) if spreads.len() == d => spreads.to_vec(),
+            _ => vec![length / d as f64; d],
+        });
+        let scale = |(j, &s): (usize, &f64)| {
+            if s > largest * NEGLIGIBLE * NEGLIGIBLE {
+                (m / (s + more.as_ref().map_or(0.0, |more| more[j]))).sqrt()
+            } else {
+                0.0
+            }
+        };
+        let scales: Vec<f64> = squares.iter().enumerate().map(scale).collect();
         let scaled = |x: &mut [f64]| x.iter_mut().zip(&scales).for_each(|(x, s)| *x *= s);
-        let usual = more.map(|more| more * inner(&scales, &scales));
+        let usual = more.as_ref().map(|more| {
+            let of_each = scales.iter().zip(more);
+            of_each.map(|(scale, more)| scale * scale * more).sum()
+        });
         let mut shapes = vec![
             self.shape(false, (d as f64, known), &|_| ()),
             self.shape(false, (d as f64, usual), &scaled),
@@ -1118,7 +1125,7 @@ mod tests {
             mean: 0.0,
             deviation: Some(0.5),
         };
-        let prior = UserPrior::even(1, Some(levels)).with_length(Some(0.5));
+        let prior = UserPrior::even(1, Some(levels)).with_spreads(&[0.25; 2]);
         let shared = SharedParts {
             subspace: Some(&plane),
             prior: Some(&prior),

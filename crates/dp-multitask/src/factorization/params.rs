@@ -934,6 +934,8 @@ const IMPLICIT_TASTES: usize = 32;
 /// The rule for implicit feedback has at most one taste factor for this many items: more would fit
 /// each user's chance items.
 const ITEMS_PER_TASTE: usize = 20;
+/// The rule for ratings has at most one taste factor for this many items: of few items, users have too few ratings each for more.
+const ITEMS_PER_RATED_TASTE: usize = 4;
 /// With fewer taste factors than this, the noise costs more than they gain.
 const LEAST_TASTES: usize = 2;
 /// If the counts give fewer than this, before rounding, item biases and global effects alone are
@@ -1026,7 +1028,7 @@ impl FactorizationParams {
     ///
     /// `mu` is the Gaussian-DP parameter of the training's own releases, `count` the mean released
     /// count of the [items in use](NoisyCounts::mean_in_use). Below two taste factors, or with
-    /// counts below 2 before rounding, there are none; above twenty-four there are twenty-four.
+    /// counts below 2 before rounding, there are none; above twenty-four there are twenty-four, and with few items one for every four.
     /// With implicit feedback `tastes = mu * count / 4` (`4 epsilon` without counts), at most 32,
     /// and without biases 8, 24 or 40 by epsilon; in both cases at most one taste factor for every
     /// 20 items. Chosen on MovieLens-1M, see `docs/results.md`.
@@ -1047,7 +1049,8 @@ impl FactorizationParams {
             Some(_) if signal < LEAST_BY_COUNTS => 0.0,
             _ => signal.round(),
         };
-        (LEAST_TASTES..LARGEST_RULE_DIM)
+        let most = (n_items / ITEMS_PER_RATED_TASTE).clamp(LEAST_TASTES, LARGEST_RULE_DIM - 1);
+        (LEAST_TASTES..=most)
             .rev()
             .find(|&n| tastes >= n as f64)
             .map_or(1, |n| n + 1)
@@ -1240,7 +1243,7 @@ mod tests {
         assert_eq!([5, 100, 3_706].map(|n| rule(&params, n)), [2, 6, 25]);
         let biased = FactorizationParams::implicit_for_target(target);
         assert_eq!([5, 100, 3_706].map(|n| rule(&biased, n)), [2, 6, 33]);
-        assert_eq!(rule(&at(5.0), 5), 25);
+        assert_eq!([5, 16, 25, 3_706].map(|n| rule(&at(5.0), n)), [3, 5, 7, 25]);
     }
 
     #[test]

@@ -113,38 +113,19 @@ impl Release for PersonalRelease<'_> {
 
     fn charts(&self) -> Vec<ChartData> {
         let model = &self.fitted.model;
-        let errors = model.share_errors();
-        let mut shares: Vec<_> = self
-            .inputs
-            .names()
-            .zip(model.shares())
-            .enumerate()
-            .collect();
-        shares.sort_by(|(_, (_, a)), (_, (_, b))| b.total_cmp(a));
-        let standard_errors = shares
-            .iter()
-            .filter_map(|(at, _)| errors?.get(*at).copied());
-        let standard_errors = standard_errors.collect();
-        let errors_are = match (errors, &self.by) {
-            (Some(_), SubspaceBy::Run(_)) => {
-                "; \u{b1}: standard error due to the noise of the last step"
-            }
-            (Some(_), SubspaceBy::Nights(..)) => {
-                "; \u{b1}: standard error due to the noise of all nights with steps"
-            }
-            (None, _) => "",
-        };
+        let mut shares: Vec<_> = self.inputs.names().zip(model.shares()).collect();
+        shares.sort_by(|(_, a), (_, b)| b.total_cmp(a));
         let shares = shares.into_iter();
         let mut charts = vec![ChartData {
             title: "Features in the subspace".to_owned(),
-            note: format!(
-                "share of each feature's direction that lies in the released subspace, from 0 to 1: the diagonal of U U^T{errors_are}"
-            ),
+            note: "share of each feature's direction that lies in the released subspace, from 0 to 1: the diagonal of U U^T; \
+                   other noise and other users would give other shares"
+                .to_owned(),
             series: vec!["share".to_owned()],
             rows: shares
-                .map(|(_, (name, share))| (name, vec![Some(share)]))
+                .map(|(name, share)| (name, vec![Some(share)]))
                 .collect(),
-            standard_errors,
+            standard_errors: Vec::new(),
         }];
         if let Some(prior) = model.user_prior() {
             let unknown = match (prior.levels(), self.inputs.has_level_prior()) {

@@ -71,7 +71,7 @@ impl Baselines {
                         fit,
                         subspace: &subspace,
                         levels,
-                        is_bounded: prior.length().is_some(),
+                        is_bounded: prior.spreads().is_some(),
                     };
                     votes.non_private(train.samples())
                 });

@@ -230,7 +230,7 @@ impl Trainer for Fit {
                     ..of
                 });
                 let level = shares.level.map(LevelSums::request);
-                let votes = [PriorVotes::request(self.rank(), shares.votes)];
+                let votes = [PriorVotes::request((width, self.rank()), shares.votes)];
                 Requests::Shares(level.into_iter().chain(others).chain(votes).collect())
             }
             (None, others) => others,
