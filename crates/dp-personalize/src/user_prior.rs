@@ -546,6 +546,29 @@ mod tests {
         assert!((found.mean + 0.4).abs() < 1e-12 && found.deviation.is_none());
     }
 
+    /// As an earlier version wrote it: kinds of the whole subspace, and the sum of all variances.
+    #[test]
+    fn earlier_priors_are_read_and_wrong_ones_refused() {
+        let mut written = serde_json::to_value(UserPrior::even(1, None)).unwrap();
+        let fields = written.as_object_mut().unwrap();
+        fields.remove("spreads");
+        fields.insert("length".to_owned(), 0.6.into());
+        let read: UserPrior = serde_json::from_value(written.clone()).unwrap();
+        assert_eq!((read.spreads(), read.n_parts()), (Some(&[0.6][..]), 1));
+        for (field, wrong) in [
+            ("length", serde_json::json!(-1.0)),
+            ("kinds", serde_json::json!([0.2, 0.2, 0.2, 0.2, 0.2])),
+            ("spreads", serde_json::json!([0.1, 0.0])),
+        ] {
+            let mut spoilt = written.clone();
+            spoilt[field] = wrong;
+            assert!(
+                serde_json::from_value::<UserPrior>(spoilt).is_err(),
+                "{field}"
+            );
+        }
+    }
+
     /// 300 users for one kind, strength and correlation, then all noise.
     #[test]
     fn clear_votes_decide_and_lost_ones_leave_the_even_prior() {

@@ -147,6 +147,7 @@ fn is_finite(model: &[f64]) -> bool {
 pub struct WeighedFit {
     loss: ConvexLoss,
     level: OwnLevel,
+    resolution: f64,
 }
 
 impl WeighedFit {
@@ -161,7 +162,22 @@ impl WeighedFit {
             }
             .into());
         }
-        Ok(Self { loss, level })
+        Ok(Self {
+            loss,
+            level,
+            resolution: 0.0,
+        })
+    }
+
+    /// The same without trust in differences between rows that are smaller than this in a feature, 0 or above: without a
+    /// [`UserPrior`], one row is added in which every feature is off by it. Two rows that happen to be nearly alike, with different
+    /// labels, would otherwise have a slope without bound.
+    ///
+    /// # Errors
+    /// [`crate::Error::Param`] for a negative or infinite number.
+    pub fn with_resolution(self, resolution: f64) -> Result<Self> {
+        let resolution = dp_core::params::finite_non_negative("resolution", resolution)?;
+        Ok(Self { resolution, ..self })
     }
 
     /// The user's model. If the rows carry no information, the last shared model unchanged, or
@@ -506,9 +522,14 @@ impl OwnRows {
         // with a prior, one row of usual length is added; unless it is known how each feature varies, all do alike
         let total = squares.iter().sum::<f64>() / m;
         let spreads = self.prior.as_ref().and_then(UserPrior::spreads);
-        let known = spreads.map(|spreads| spreads.iter().sum::<f64>());
+        let smallest = self.of.resolution.powi(2);
+        let known = match self.prior {
+            Some(_) => spreads.map(|spreads| spreads.iter().sum::<f64>()),
+            None => (smallest > 0.0).then_some(smallest * d as f64),
+        };
         let length = known.unwrap_or(total);
-        let more = self.prior.as_ref().map(|_| match spreads {
+        let has_more = self.prior.is_some() || smallest > 0.0;
+        let more = has_more.then(|| match spreads {
             Some(spreads) if spreads.len() == d => spreads.to_vec(),
             _ => vec![length / d as f64; d],
         });

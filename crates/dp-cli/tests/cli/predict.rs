@@ -223,7 +223,7 @@ fn models_and_rows_that_cannot_be_used_are_refused() {
     }
     let text = String::from_utf8_lossy(&whole).into_owned();
     for (from, to) in [
-        (r#"schema_version\":3"#, r#"schema_version\":7"#),
+        (r#"schema_version\":4"#, r#"schema_version\":7"#),
         (r#"rank\":1"#, r#"rank\":2"#),
         (r#"sparse\":0"#, r#"sparse\":7"#),
     ] {
@@ -256,7 +256,7 @@ fn users_weigh_unless_penalties_are_given_and_older_readers_are_told() {
         String::from_utf8_lossy(&bytes).into_owned()
     };
     let weighed = header(&[]);
-    assert!(weighed.contains(r#"schema_version\":3"#) && weighed.contains(r#"l2_penalties\":[]"#));
+    assert!(weighed.contains(r#"schema_version\":4"#) && weighed.contains(r#"l2_penalties\":[]"#));
     let given = header(&["--l2-penalty", "0.1,1"]);
     assert!(
         given.contains(r#"schema_version\":1"#) && given.contains(r#"l2_penalties\":[0.1,1.0]"#)

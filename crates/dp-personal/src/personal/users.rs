@@ -16,6 +16,9 @@ pub struct Users {
     centers: Vec<Center>,
 }
 
+/// Differences between a user's rows in a feature that count for little, where features are between -1 and 1: a fortieth of the range.
+const RESOLUTION: f64 = 0.05;
+
 impl Inputs {
     /// Whether users' own fits can have a prior that is learned from all users.
     pub fn has_prior(&self) -> bool {
@@ -330,7 +333,11 @@ impl Inputs {
             Intercept::Shared => OwnLevel::Near,
             Intercept::None => OwnLevel::None,
         };
-        Ok(WeighedFit::new(self.loss(), level)?)
+        let fit = WeighedFit::new(self.loss(), level)?;
+        Ok(match self.has_ranges() {
+            true => fit.with_resolution(RESOLUTION)?,
+            false => fit,
+        })
     }
 
     /// How users fit their personal models.
