@@ -74,7 +74,7 @@ impl TryFrom<Unchecked> for Subspace {
 
 /// See [`Subspace::parts`].
 pub(crate) fn parts(rank: usize) -> impl Iterator<Item = usize> {
-    std::iter::successors(Some(1), |q| Some(2 * q))
+    std::iter::successors(Some(1), |q: &usize| q.checked_mul(2))
         .take_while(move |q| *q < rank)
         .chain([rank])
 }

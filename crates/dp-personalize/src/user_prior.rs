@@ -394,10 +394,12 @@ impl UserPrior {
         let (correlations, means) = rest.split_at(CORRELATIONS.len());
         let (share, spreads) = means.split_at(1);
         let n: f64 = kinds.iter().sum();
-        let is_clear = |sum: f64| n > CLEAR * noise && sum > CLEAR * noise;
+        // the sum of so many noisy numbers
+        let has_users = n > CLEAR * noise * (kinds.len() as f64).sqrt();
+        let is_clear = |sum: f64| has_users && sum > CLEAR * noise;
         let dim = by.subspace.dim() as f64;
         // at least what the noise would hide
-        let spread = |sum: &f64| match n > CLEAR * noise {
+        let spread = |sum: &f64| match has_users {
             true => (sum.max(noise) * dim.sqrt() / n).powi(2).min(EVEN_VARIANCE),
             false => EVEN_VARIANCE,
         };
@@ -430,6 +432,15 @@ impl UserPrior {
         (self.kinds.len() - N_PLAIN) / N_NEAR
     }
 
+    /// Whether it is of a subspace of this shape, or of an earlier version, which had kinds for the whole subspace and one number for all
+    /// spreads.
+    #[must_use]
+    pub fn is_of(&self, subspace: &Subspace) -> bool {
+        let n_spreads = |n: usize| self.spreads.as_ref().is_none_or(|of| of.len() == n);
+        let is_of = |rank: usize, n: usize| self.kinds.len() == n_kinds(rank) && n_spreads(n);
+        is_of(subspace.rank(), subspace.dim()) || is_of(1, 1)
+    }
+
     /// Weights of the strengths of own parts.
     #[must_use]
     pub fn strengths(&self) -> &[f64] {
@@ -460,7 +471,8 @@ impl UserPrior {
             .zip(self.correlations.iter().copied())
     }
 
-    /// The usual variance of each feature among the rows of one user, if it is known; a single number is the sum of all.
+    /// The usual variance of each feature among the rows of one user, the square of users' mean standard deviation, if it is known; of a
+    /// prior that an earlier version made, the sum of all.
     #[must_use]
     pub fn spreads(&self) -> Option<&[f64]> {
         self.spreads.as_deref()

@@ -102,8 +102,8 @@ fn is_finite(model: &[f64]) -> bool {
 /// model         sum_k p_k theta_k,   p_k proportional to prior_k times p(y | X, k)
 /// ```
 ///
-/// The first columns of `U` are those of a run that asks for a smaller rank, up to the noise: users for whom the rank is too large
-/// are near a part of the subspace.
+/// The basis begins with the leading directions of the sum that a run starts from, so users for whom the rank is too large are
+/// near the span of its first columns.
 /// Half of the prior is divided among models that use nothing shared, and half among all others,
 /// unless there is one learned from all users ([`UserPrior`], [`ModelPrior`]). An own part
 /// has a part in proportion to `(1 + s)^-1/2`: with few rows, large strengths fit the noise, and the
@@ -170,7 +170,7 @@ impl WeighedFit {
     }
 
     /// The same without trust in differences between rows that are smaller than this in a feature, 0 or above: without a
-    /// [`UserPrior`], one row is added in which every feature is off by it. Two rows that happen to be nearly alike, with different
+    /// [`UserPrior`], one row is added to the usual length of rows in which every feature is off by it. Two rows that happen to be nearly alike, with different
     /// labels, would otherwise have a slope without bound.
     ///
     /// # Errors
@@ -571,10 +571,10 @@ impl OwnRows {
                 }
             };
             let (inside, outside) = (rank as f64, (d - rank) as f64);
-            let share = self.prior.as_ref();
             // of a part of the subspace, its part of what is usual
             let of_all = |share: f64| share * inside / subspace.rank() as f64;
-            let share = share.map(|prior| prior.share().map_or(inside / d as f64, of_all));
+            let known = self.prior.as_ref().and_then(UserPrior::share);
+            let share = has_more.then(|| known.map_or(inside / d as f64, of_all));
             let usual = |r: f64, s: f64| {
                 share.map(|share| (r * r * share + s * s * (1.0 - share)) * length)
             };
@@ -1165,6 +1165,40 @@ mod tests {
                     .fold(0.0_f64, |a, b| a.max(b.abs()));
                 assert!(largest < 1.0, "{apart} {other}: {largest}");
             }
+        }
+    }
+
+    /// Without a prior, for both losses: of two rows that are nearly alike a slope would be any.
+    #[test]
+    fn rows_closer_than_the_resolution_say_little_of_slopes() {
+        let plane = Subspace::spanned_by(2, 1, &[0.3, 1.0], Provenance::NonPrivate).unwrap();
+        let shared = SharedParts {
+            subspace: Some(&plane),
+            ..SharedParts::default()
+        };
+        for loss in [ConvexLoss::Squared, ConvexLoss::Logistic] {
+            let fit = WeighedFit::new(loss, OwnLevel::Near).unwrap();
+            assert!(fit.with_resolution(-0.1).is_err());
+            let largest = |fit: WeighedFit, apart: f32| {
+                let rows =
+                    [(0.0_f32, -1.0_f32), (1.0, 1.0), (0.0, 0.6), (1.0, 0.9)].map(|(x, y)| {
+                        let x = x * apart;
+                        (vec![0.1 + x, 0.1 + x], y)
+                    });
+                let model = fit.fit(&shared, samples(&rows).rows(0));
+                model
+                    .coefficients()
+                    .iter()
+                    .fold(0.0_f64, |a, b| a.max(b.abs()))
+            };
+            let bounded = fit.with_resolution(0.05).unwrap();
+            for apart in [1e-3, 1e-5] {
+                let (with, without) = (largest(bounded, apart), largest(fit, apart));
+                assert!(with < 0.1 * without, "{loss:?} {apart}: {with} {without}");
+            }
+            // rows that differ by more are believed as before
+            let ratio = largest(bounded, 1.0) / largest(fit, 1.0);
+            assert!((0.9..1.1).contains(&ratio), "{loss:?}: {ratio}");
         }
     }
 

@@ -250,7 +250,7 @@ pub(crate) const SUBSPACE: &str = "subspace.safetensors";
 /// Name of the one tensor, shape `(dim, rank)`, f64, an orthonormal basis.
 const BASIS: &str = "basis";
 /// Schema 2 leaves the regularisation of personal fits to the users. Schema 3 has a prior of
-/// these fits.
+/// these fits, and schema 4 one that knows parts of the subspace and the spread of each feature.
 const SUBSPACE_SCHEMA: u32 = 4;
 
 /// What a reader needs in addition to the basis. All of it is public.
@@ -297,6 +297,12 @@ pub(crate) fn read_subspace(folder: &Path) -> Result<(Subspace, Inputs)> {
         let has_prior = header.schema_version > 2 && header.inputs.has_prior();
         if header.user_prior.is_some() != has_prior {
             return Err("a prior of users' own fits is missing, or has no place here".to_owned());
+        }
+        if let Some(prior) = header.user_prior.as_ref().filter(|of| !of.is_of(&subspace)) {
+            let n = prior.kinds().len();
+            return Err(format!(
+                "a prior of users' own fits with {n} kinds is not of this subspace, or has spreads of other features"
+            ));
         }
         Ok((subspace.with_user_prior(header.user_prior), header.inputs))
     };
