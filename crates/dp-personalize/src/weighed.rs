@@ -1137,6 +1137,25 @@ mod tests {
         }
     }
 
+    /// Features at the ends of their ranges, and beyond, reach the bound on the part of the votes that says how they vary.
+    #[test]
+    fn votes_on_spreads_have_norm_one_at_most() {
+        let plane = Subspace::spanned_by(3, 1, &[1.0, 0.4, 0.2], Provenance::NonPrivate).unwrap();
+        let prior = UserPrior::even(1, None);
+        let shared = SharedParts {
+            subspace: Some(&plane),
+            prior: Some(&prior),
+            ..SharedParts::default()
+        };
+        let fit = WeighedFit::new(ConvexLoss::Squared, OwnLevel::Free).unwrap();
+        for end in [1.0_f32, 7.0] {
+            let rows = [1.0, -1.0].map(|side| (vec![side * end; 3], side));
+            let votes = fit.votes(&shared, samples(&rows).rows(0)).unwrap();
+            let spreads = &votes[votes.len() - 3..];
+            assert!((inner(spreads, spreads) - 1.0).abs() < 1e-9, "{spreads:?}");
+        }
+    }
+
     /// Two rows may happen to be alike in a feature, in the subspace or altogether: slopes do not
     /// grow without bound as they come closer.
     #[test]
