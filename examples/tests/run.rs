@@ -36,7 +36,8 @@ fn built(name: &str) -> PathBuf {
 }
 
 #[test]
-fn examples_run_and_say_what_they_are_for() {
+#[ignore = "heavy: part of CI"]
+fn heavy_examples_run_and_say_what_they_are_for() {
     for (name, expected) in EXAMPLES {
         let run = Command::new(built(name)).output();
         let run = run.unwrap_or_else(|e| panic!("{name}: {e}; build it with the package"));

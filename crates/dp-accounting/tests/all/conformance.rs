@@ -466,7 +466,8 @@ fn replacement_doubles() {
 
 /// Fast Fourier transforms leave noise of 1e-16: no negative delta, no infinite epsilon.
 #[test]
-fn delta_far_below_rounding() {
+#[ignore = "heavy: part of CI"]
+fn heavy_delta_far_below_rounding() {
     for (event, count) in [
         (DpEvent::sampled_gaussian(1.0, 0.01), 1000),
         (DpEvent::laplace(20.0), 100),

@@ -228,7 +228,8 @@ fn check_monotone(composition: &Composition, adjacency: Adjacency, question: Ask
 }
 
 #[test]
-fn random_compositions_quickly() {
+#[ignore = "heavy: part of CI"]
+fn heavy_random_compositions_quickly() {
     run(1, 0..30, 2);
 }
 
@@ -266,7 +267,8 @@ fn lower_of_a_guarantee_stated_for_removals_is_no_promise_about_replacement() {
 
 /// Components with the same sensitivity are one component.
 #[test]
-fn equal_sensitivities_in_a_mixture() {
+#[ignore = "heavy: part of CI"]
+fn heavy_equal_sensitivities_in_a_mixture() {
     let mixture = |sensitivities: &[f64], probabilities: &[f64]| {
         DpEvent::mixture_of_gaussians(1.5, sensitivities.to_vec(), probabilities.to_vec())
     };

@@ -188,7 +188,8 @@ fn few_groups() -> Sandbox {
 }
 
 #[test]
-fn subspaces_are_audited_as_they_are_learned() {
+#[ignore = "heavy: part of CI"]
+fn heavy_subspaces_are_audited_as_they_are_learned() {
     let sandbox = few_groups();
     let run = ["audit-personalize", "data.csv", "--rank", "1"];
     for (method, least) in [("residual", 0.7), ("projectors", 0.8), ("gradient", 0.7)] {
@@ -213,7 +214,8 @@ fn subspaces_are_audited_as_they_are_learned() {
 }
 
 #[test]
-fn rounds_of_all_ratios_are_audited_as_they_are_trained() {
+#[ignore = "heavy: part of CI"]
+fn heavy_rounds_of_all_ratios_are_audited_as_they_are_trained() {
     let sandbox = crate::federate::sandbox();
     let run = words("audit-federate data.csv --target-col y --alpha-grid 0,1,inf");
     let trials = ["--rounds", "3", "--runs", "4"];
@@ -231,7 +233,8 @@ fn rounds_of_all_ratios_are_audited_as_they_are_trained() {
 /// Twelve runs measure the noise of five or seven numbers to within one half; planted users make
 /// their full contribution to the metrics.
 #[test]
-fn released_metrics_are_audited_with_the_run_that_releases_them() {
+#[ignore = "heavy: part of CI"]
+fn heavy_released_metrics_are_audited_with_the_run_that_releases_them() {
     let rows = few_groups();
     let rated = crate::features::sandbox();
     let none = Sandbox::new();

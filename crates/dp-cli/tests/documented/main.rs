@@ -70,7 +70,8 @@ fn reference() {
 
 /// The guides go on in the folder of the first tutorial.
 #[test]
-fn first_tutorial_and_guides() {
+#[ignore = "heavy: part of CI"]
+fn heavy_first_tutorial_and_guides() {
     let expected = [
         (
             "--epsilon 2 --delta 1e-5 --ledger ratings.ledger --out wednesday",
@@ -116,7 +117,8 @@ fn tutorial_of_small_groups() {
 }
 
 #[test]
-fn tutorial_of_federated_learning() {
+#[ignore = "heavy: part of CI"]
+fn heavy_tutorial_of_federated_learning() {
     run("docs/tutorials/federate.md", &[]);
 }
 

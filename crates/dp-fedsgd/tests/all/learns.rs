@@ -43,7 +43,8 @@ fn private(
 }
 
 #[test]
-fn private_runs_come_near_runs_without_privacy_under_every_scheme() {
+#[ignore = "heavy: part of CI"]
+fn heavy_private_runs_come_near_runs_without_privacy_under_every_scheme() {
     let data = offsets(600, DIM, 1);
     let base = PpSgdParams::new(1.0, 0.7, 10.0, 60, 600.0);
     let half = PoissonSampling::new(0.5).unwrap();
@@ -176,7 +177,8 @@ fn stopping_early_follows_public_loss_and_keeps_what_was_paid() {
 }
 
 #[test]
-fn a_shrinking_clip_with_shrinking_steps_gains_in_private_runs() {
+#[ignore = "heavy: part of CI"]
+fn heavy_a_shrinking_clip_with_shrinking_steps_gains_in_private_runs() {
     let data = offsets(500, DIM, 10);
     let constant = PpSgdParams::new(3.0, 0.7, 30.0, 100, 500.0);
     let mean = |params: PpSgdParams| {

@@ -165,7 +165,15 @@ impl MatrixFactorization {
             let model = FactorModel::new(scoring, biases, run.provenance())?;
             return Ok(model.with_counts(Some(counts.clone())));
         }
-        if let Some(counts) = counts.take_if(|of| self.falls_back_to_popularity(mu, of)) {
+        if let (true, Some(counts)) = (params.considers_cooccurrences(), &counts)
+            && let Some(model) = self.by_cooccurrences(counts, data, run)?
+        {
+            return Ok(model);
+        }
+        if let Some(counts) = counts
+            .as_ref()
+            .filter(|of| self.falls_back_to_popularity(mu, of))
+        {
             return self.popularity(counts, data, run);
         }
         let weights = self.weights(n_items, counts.as_ref())?;
@@ -296,6 +304,7 @@ impl MatrixFactorization {
         let before = [
             params.releases_scale(),
             params.releases_counts(),
+            params.considers_cooccurrences(),
             params.weight_share().is_some(),
             self.has_prior_tastes(),
         ];

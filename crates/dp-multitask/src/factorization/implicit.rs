@@ -203,11 +203,7 @@ impl MatrixFactorization {
     /// popularity of items. Applies to scores without biases if the dimension of the factors is by
     /// rule and rounds release no matrices of items. Post-processing.
     pub(super) fn falls_back_to_popularity(&self, mu: f64, counts: &NoisyCounts) -> bool {
-        let params = self.params();
-        let pooled = params.feedback.implicit();
-        let pooled = pooled.is_some_and(|of| of.releases_gramian() && !of.releases_matrices());
-        let by_rule = params.dim.is_none() && params.score_model == ScoreModel::Plain;
-        by_rule && pooled && mu * counts.mean_in_use() < LEAST_LIKES
+        self.params().considers_cooccurrences() && mu * counts.mean_in_use() < LEAST_LIKES
     }
 
     /// Spends the rounds on popularity: instead of sums of factors, a round releases `sum_j w_ij`
@@ -215,7 +211,7 @@ impl MatrixFactorization {
     /// counts. The model ranks items by the mean of both, weighted by their precision.
     pub(super) fn popularity(
         &self,
-        counts: NoisyCounts,
+        counts: &NoisyCounts,
         data: &Private<Interactions>,
         run: &mut Run<'_>,
     ) -> Result<FactorModel> {
@@ -229,19 +225,20 @@ impl MatrixFactorization {
             dim: 1,
             weights: &weights,
         };
+        run.round(&super::fit::shown(0, &popularity.as_biases(), 1));
         for round in 1..=self.params().n_rounds {
             let released = (run.vector(data, (1, 1.0), &NoContribution))
                 .and_then(|_| run.vector(data, (n_items, 1.0), &totals));
             match released {
                 // the model of a list that ends early is that of its last complete round
-                Err(RunError::EndOfList) if run.is_at_end()? => break,
+                Err(RunError::EndOfList) if round > 1 && run.is_at_end()? => break,
                 released => popularity.refine(&released?, self.params().count_clip_norm),
             }
             run.round(&super::fit::shown(round, &popularity.as_biases(), 1));
         }
         let model = FactorModel::new(scoring, popularity.as_biases(), run.provenance())?;
         let error = popularity.noise_stddev() / popularity.unit();
-        let model = model.with_counts(Some(counts));
+        let model = model.with_counts(Some(counts.clone()));
         model.with_standard_errors(vec![error; n_items])
     }
 

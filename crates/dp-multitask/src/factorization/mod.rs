@@ -1,6 +1,7 @@
 //! Private matrix factorisation by alternating minimisation.
 
 mod axes;
+mod cooccurrence;
 mod fit;
 mod forgetting;
 mod global_effects;

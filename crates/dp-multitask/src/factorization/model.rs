@@ -118,6 +118,7 @@ pub struct FactorModel {
     scale: Option<RatingScale>,
     prior_votes: Option<TasteVotes>,
     taste_votes: Option<TasteVotes>,
+    is_of_cooccurrences: bool,
     standard_errors: Option<Vec<f64>>,
     typical_user: Option<Vec<f64>>,
 }
@@ -162,6 +163,7 @@ impl FactorModel {
             scale: None,
             prior_votes: None,
             taste_votes: None,
+            is_of_cooccurrences: false,
             standard_errors: None,
             typical_user: None,
         })
@@ -271,6 +273,20 @@ impl FactorModel {
     ) -> Self {
         (self.prior_votes, self.taste_votes) = (of_prior, of_tastes);
         self
+    }
+
+    /// The same model, learned from co-occurrences of likes.
+    #[must_use]
+    pub(super) const fn of_cooccurrences(mut self) -> Self {
+        self.is_of_cooccurrences = true;
+        self
+    }
+
+    /// Whether training learned the factors from co-occurrences of likes and not by alternating
+    /// minimisation. Not stored with the model.
+    #[must_use]
+    pub const fn is_of_cooccurrences(&self) -> bool {
+        self.is_of_cooccurrences
     }
 
     /// The released outcome of the users' votes on the taste factors of the prior, if they voted.

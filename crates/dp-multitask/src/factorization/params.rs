@@ -3,6 +3,7 @@ use dp_core::{ApproxDp, ParamError, ReplaceFactor, params};
 use dp_linalg::packed_len;
 use dp_mechanism::{GramSums, ReleasedVector};
 
+use super::cooccurrence::MOST_ITEMS;
 use super::implicit::{Feedback, ImplicitFeedback, ItemGramian};
 use super::item_prior::ItemPrior;
 use super::item_update::{
@@ -595,6 +596,17 @@ impl FactorizationParams {
         (n_head < n_items).then_some(n_head)
     }
 
+    /// Whether the run releases the number of users, which decides between co-occurrences of likes
+    /// and alternating minimisation: likes without biases, with one matrix for all items, and the
+    /// dimension of the factors by rule.
+    #[must_use]
+    pub fn considers_cooccurrences(&self) -> bool {
+        let pooled = self.feedback.implicit();
+        let pooled = pooled.is_some_and(|of| of.releases_gramian() && !of.releases_matrices());
+        let by_rule = self.dim.is_none() && self.score_model == ScoreModel::Plain;
+        by_rule && pooled && self.n_rounds > 0
+    }
+
     /// Whether a round sums vectors, whose coordinates have 32-bit indices.
     pub(super) fn needs_vector_sums(&self) -> bool {
         self.feedback.implicit().is_some() || self.item_update != ItemUpdate::Ssp
@@ -712,6 +724,7 @@ impl MatrixFactorization {
 
 const RATING_SCALE: &str = "rating scale";
 const ITEM_WEIGHTS: &str = "item weights";
+const USERS: &str = "number of users";
 const PRIOR_VOTES: &str = "votes on public taste factors";
 const TASTE_VOTES: &str = "votes on taste factors";
 const RIGHT_HAND_SIDES: &str = "item right-hand sides";
@@ -788,6 +801,11 @@ fn requests(
             n_items as u64,
         ));
     }
+    if settings.considers_cooccurrences() {
+        let share = left * USERS_SHARE;
+        left -= share;
+        requests.push(ReleaseRequest::new(USERS, share, ReplaceFactor::Two, 1));
+    }
     if let Some(weight_share) = settings.weight_share() {
         let share = left * weight_share;
         left -= share;
@@ -812,12 +830,15 @@ fn requests(
     for (round, share) in (1..).zip(round_shares(settings)) {
         let share = share * left;
         if let Some(implicit) = settings.feedback.implicit() {
-            let matrix_share = settings.matrix_share;
+            let mut draws = GramSums::rhs_draws(n_items, dim);
+            if settings.considers_cooccurrences() {
+                draws = draws.max(packed_len(n_items.min(MOST_ITEMS)) as u64);
+            }
+            let sums = (settings.matrix_share, draws);
             requests.extend(implicit_requests(
                 implicit,
-                matrix_share,
-                n_items,
-                dim,
+                sums,
+                (n_items, dim),
                 round,
                 share,
             ));
@@ -862,9 +883,8 @@ fn requests(
 /// and the right-hand sides that are released.
 fn implicit_requests(
     implicit: &ImplicitFeedback,
-    matrix_share: f64,
-    n_items: usize,
-    dim: usize,
+    (matrix_share, sum_draws): (f64, u64),
+    (n_items, dim): (usize, usize),
     round: usize,
     share: f64,
 ) -> Vec<ReleaseRequest> {
@@ -903,8 +923,7 @@ fn implicit_requests(
         let draws = GramSums::matrix_draws(n_items, dim);
         push("item matrices", matrix_share, ReplaceFactor::SqrtTwo, draws);
     }
-    let draws = GramSums::rhs_draws(n_items, dim);
-    push(RIGHT_HAND_SIDES, left, ReplaceFactor::Two, draws);
+    push(RIGHT_HAND_SIDES, left, ReplaceFactor::Two, sum_draws);
     requests
 }
 
@@ -945,6 +964,8 @@ const LEAST_BY_COUNTS: f64 = 2.0;
 /// (decision 0083).
 const MORE_BY_PRIOR: f64 = 2.5;
 
+/// Share of the budget spent on the number of users.
+const USERS_SHARE: f64 = 0.003;
 /// Minimum number of items in the head of the model without biases: lists of smaller catalogues
 /// need all items.
 const LEAST_HEAD: usize = 250;

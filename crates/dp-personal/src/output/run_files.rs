@@ -34,9 +34,9 @@ pub(crate) const SCHEMA_VERSION: u32 = 1;
 /// and of nights of ratings, version 4 shrinks steps of a shared subspace along each direction, version 5 counts sampling noise
 /// and has standard errors of likes with features and of items with their own matrices, version 6 has
 /// a typical user of likes, version 7 multiplies large matrices in another order where it finds eigenvectors, version 8
-/// has votes on learned taste factors and the constant of users' factors from the trace of their matrix, and version 9 votes on
-/// parts of a subspace and few taste factors for few items.
-pub(crate) const NUMERICS: u32 = 9;
+/// has votes on learned taste factors and the constant of users' factors from the trace of their matrix, version 9 votes on
+/// parts of a subspace and few taste factors for few items, and version 10 co-occurrences of likes.
+pub(crate) const NUMERICS: u32 = 10;
 /// Schema version of [`INTERNAL`]. Readers of version 1 assume that errors by round are of every
 /// round from the first, whatever `rounds` says.
 pub(crate) const INTERNAL_SCHEMA_VERSION: u32 = 2;

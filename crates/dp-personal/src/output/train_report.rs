@@ -166,6 +166,10 @@ impl<S: TrainSettings> Release for TrainRelease<'_, S> {
             Some(n_head) => format!(" for the {n_head} with the largest noisy counts"),
             None => String::new(),
         };
+        let source = match model.is_of_cooccurrences() {
+            true => ", from co-occurrences of likes",
+            false => "",
+        };
         if n_rounds == 0 {
             return format!("{n_items} items, ranked by their released counts");
         }
@@ -175,7 +179,7 @@ impl<S: TrainSettings> Release for TrainRelease<'_, S> {
             );
         }
         format!(
-            "{n_items} items, factors of length {} ({length}){head}, {}",
+            "{n_items} items, factors of length {} ({length}){head}{source}, {}",
             model.dim(),
             self.params.made_by(self.method)
         )

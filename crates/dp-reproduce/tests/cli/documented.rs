@@ -3,7 +3,8 @@
 use crate::pages;
 
 #[test]
-fn reproductions() {
+#[ignore = "heavy: part of CI"]
+fn heavy_reproductions() {
     pages::run("docs/reproductions.md", &[]);
 }
 
@@ -18,6 +19,7 @@ fn researchers() {
 }
 
 #[test]
-fn results() {
+#[ignore = "heavy: part of CI"]
+fn heavy_results() {
     pages::run("docs/results.md", &[]);
 }

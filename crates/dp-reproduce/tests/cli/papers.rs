@@ -249,7 +249,8 @@ fn ratings_must_be_there() {
 }
 
 #[test]
-fn figure_1a_gives_every_cell_and_noise_favours_learning_alone() {
+#[ignore = "heavy: part of CI"]
+fn heavy_figure_1a_gives_every_cell_and_noise_favours_learning_alone() {
     let mut rows = Vec::new();
     for noise in ["noise_multiplier=0", "noise_multiplier=10"] {
         let args = format!("bietti2022-figure1a --seeds 1 --quick --json --size {noise}");
@@ -285,7 +286,8 @@ fn figure_1a_gives_every_cell_and_noise_favours_learning_alone() {
 }
 
 #[test]
-fn the_threshold_of_the_lemma_lies_near_the_measured_one() {
+#[ignore = "heavy: part of CI"]
+fn heavy_the_threshold_of_the_lemma_lies_near_the_measured_one() {
     let args = "bietti2022-threshold --seeds 4 --quick --json";
     let args: Vec<&str> = args.split(' ').collect();
     let found = reproduce(&args).exits(0).json();

@@ -1,0 +1,330 @@
+//! Item factors of likes from released co-occurrences of items.
+
+use dp_core::{Interactions, Private, UserRow};
+use dp_linalg::{packed_index, packed_len, symmetric_eigen, unpack_symmetric};
+use dp_mechanism::{Error as RunError, Run, SparseBuffer, VectorContribution};
+
+use super::fit::{shown, write_popularity};
+use super::implicit::NoContribution;
+use super::item_update::ScoreModel;
+use super::model::{FactorModel, Scoring};
+use super::params::MatrixFactorization;
+use crate::{NoisyCounts, Result, TaskWeights};
+
+/// Factor of off-diagonal entries in the isometric coordinates of symmetric matrices.
+const OFF_DIAGONAL: f64 = std::f64::consts::SQRT_2;
+/// Keeps rounding from pushing a contribution over its bound, in which case the kernel would drop
+/// it.
+const INSIDE: f64 = 1.0 - 1e-12;
+/// Maximum number of items whose co-occurrences are released: their number is quadratic.
+pub(super) const MOST_ITEMS: usize = 1000;
+/// Maximum number of taste factors.
+const MOST_TASTES: usize = 60;
+/// Weights of items are a negative power of their released counts, with this exponent.
+const EXPONENT: f64 = 0.25;
+/// Co-occurrences are used if the number of users is at least this many times the largest
+/// eigenvalue of the noise, with fewer than [`FEW_LIKES`] per user and with more; below,
+/// alternating minimisation gives better lists, or popularity with [`TOO_FEW_LIKES`] for it.
+const LEAST_SIGNAL: [f64; 2] = [30.0, 60.0];
+const FEW_LIKES: f64 = 12.0;
+const TOO_FEW_LIKES: f64 = 8.0;
+/// Eigenvalues count as signal above this multiple of the noise's largest one.
+const ABOVE: f64 = 1.05;
+/// The users' penalty is this divided by the likes per user, and at least and at most [`PENALTY`],
+/// relative to the mean strength of the taste factors.
+const LIKES: f64 = 10.0;
+const PENALTY: [f64; 2] = [0.3, 0.8];
+
+/// One user's contribution to the co-occurrences of the learned items: `w w^T`, where `w` holds the
+/// user's weights ([`TaskWeights::weigh`]), as a packed upper triangle with off-diagonal entries
+/// times `sqrt 2`.
+///
+/// # Privacy
+/// In these coordinates the norm is the Frobenius norm `||w w^T|| = ||w||^2 <= 1`, the L2
+/// sensitivity when one user is added or removed. A user without learned items adds nothing.
+struct Cooccurrences<'a> {
+    weights: &'a TaskWeights,
+    /// The row of each item, if it is learned.
+    rows: Vec<Option<usize>>,
+    n_learned: usize,
+}
+
+/// One user's contribution to the number of users with likes, 1.
+struct HasLikes;
+
+impl<'a> Cooccurrences<'a> {
+    fn of(weights: &'a TaskWeights) -> Self {
+        let mut n_learned = 0;
+        let row = |omega: &f64| {
+            (*omega > 0.0).then(|| {
+                n_learned += 1;
+                n_learned - 1
+            })
+        };
+        let rows = weights.omega().iter().map(row).collect();
+        Self {
+            weights,
+            rows,
+            n_learned,
+        }
+    }
+
+    /// The counts, combined with those that the diagonal of the released co-occurrences contains,
+    /// by the precision of their noise:
+    ///
+    /// ```text
+    /// n_i = r G_ii / omega_i^2      a user with weights omega_i / W adds 1 / W^2 to G_ii / omega_i^2
+    /// ```
+    ///
+    /// `r` is such that both sums over all items are the same. Post-processing.
+    fn refined(&self, counts: &NoisyCounts, (matrix, sigma): (&[f64], f64)) -> NoisyCounts {
+        let learned: Vec<(usize, f64, f64)> = (self.rows.iter().enumerate())
+            .zip(self.weights.omega())
+            .filter_map(|((item, row), omega)| {
+                let diagonal = row.as_ref()? * (self.n_learned + 1);
+                Some((item, matrix[diagonal] / omega.powi(2), omega.powi(-2)))
+            })
+            .collect();
+        let of_counts: f64 = learned.iter().map(|of| counts.values()[of.0]).sum();
+        let of_diagonal: f64 = learned.iter().map(|of| of.1).sum();
+        let scale = of_counts / of_diagonal;
+        let mut refined = counts.clone();
+        if scale.is_finite() && scale > 0.0 {
+            for (item, votes, noise) in learned {
+                refined.refine_item(item, (scale * votes, scale * noise * sigma));
+            }
+        }
+        refined
+    }
+
+    fn row(&self, item: u32) -> Option<usize> {
+        self.rows.get(item as usize).copied().flatten()
+    }
+}
+
+impl VectorContribution for HasLikes {
+    type Scratch = ();
+
+    fn scratch(&self) {}
+
+    fn contribute(&self, user: UserRow<'_>, (): &mut (), out: &mut SparseBuffer) {
+        if !user.is_empty() {
+            out.push(0, 1.0);
+        }
+    }
+}
+
+impl VectorContribution for Cooccurrences<'_> {
+    /// Weights of all records; row and weight of the learned ones.
+    type Scratch = (Vec<f64>, Vec<(usize, f64)>);
+
+    fn scratch(&self) -> Self::Scratch {
+        Self::Scratch::default()
+    }
+
+    fn contribute(
+        &self,
+        user: UserRow<'_>,
+        (weights, learned): &mut Self::Scratch,
+        out: &mut SparseBuffer,
+    ) {
+        weights.resize(user.len(), 0.0);
+        self.weights.weigh(user, weights);
+        learned.clear();
+        let records = user.items().iter().zip(&*weights);
+        learned.extend(
+            records
+                .filter_map(|(&item, &w)| Some((self.row(item)?, w)))
+                .filter(|of| of.1 > 0.0),
+        );
+        for (at, &(a, x)) in learned.iter().enumerate() {
+            for &(b, y) in &learned[at..] {
+                let scale = if a == b { 1.0 } else { OFF_DIAGONAL };
+                if let Ok(index) = u32::try_from(packed_index(self.n_learned, a, b)) {
+                    out.push(index, INSIDE * scale * x * y);
+                }
+            }
+        }
+    }
+}
+
+/// Mean of the co-occurrences that were released so far, weighted by precision.
+struct Released {
+    packed: Vec<f64>,
+    precision: f64,
+}
+
+impl MatrixFactorization {
+    /// Item factors from the co-occurrences of likes, in place of alternating minimisation, if there
+    /// are enough users for them to show above the noise; popularity if not, and users have too few
+    /// likes for alternating minimisation; `None` otherwise.
+    ///
+    /// ```text
+    /// G = sum_j w_j w_j^T + noise = sum_k l_k v_k v_k^T        released in each round; the mean weighted by precision
+    /// b = 2 sigma sqrt(m)                                      the largest eigenvalue of the noise, of standard deviation sigma off the diagonal
+    /// s_k = (l_k + sqrt(l_k^2 - b^2)) / 2,  c_k = 1 - (b / 2 s_k)^2       l_k > 1.05 b
+    /// q_ik = r sqrt(s_k c_k) v_ik
+    /// ```
+    ///
+    /// `w_j` are the user's weights, of norm 1, on the `m` items that are learned. `s_k` is the
+    /// eigenvalue without noise, `c_k` the squared cosine between its eigenvector and `v_k`, both
+    /// for a low rank and large `m` (Benaych-Georges and Nadakuditi 2011). The scale `r` is such
+    /// that the users' penalty, which is a setting, is `10 / L` (from 0.3 to 0.8) of the mean of
+    /// `s_k c_k r^2`, with `L` likes per user by the released counts. At most 40 taste factors; with none above the
+    /// noise, the counts rank the items.
+    ///
+    /// # Privacy
+    /// The number of users and one sum of norm at most 1 for each round, in place of the round's
+    /// right-hand sides; the Gramian of all users is released as noise. The rest, the decision
+    /// included, is post-processing.
+    pub(super) fn by_cooccurrences(
+        &self,
+        counts: &NoisyCounts,
+        data: &Private<Interactions>,
+        run: &mut Run<'_>,
+    ) -> Result<Option<FactorModel>> {
+        let n_items = counts.values().len();
+        let users = run.vector(data, (1, 1.0), &HasLikes)?;
+        let (n_users, error) = (users.values()[0], users.noise_stddev());
+        if n_users <= 3.0 * error {
+            return Ok(None);
+        }
+        let head = self.params().n_head(n_items, Some(counts));
+        let m = head.unwrap_or(n_items).min(MOST_ITEMS);
+        let weights = TaskWeights::from_counts(counts, EXPONENT, self.params().count_floor)?;
+        let weights = weights.keeping(self.params().record_sampling.selection(Some(counts)));
+        let weights = weights.with_head(counts, m)?;
+        let pairs = Cooccurrences::of(&weights);
+        let likes = (counts.values().iter().sum::<f64>() / n_users).max(1.0);
+        let mut planned = 0.0;
+        for round in 1..=self.params().n_rounds {
+            planned += self.rhs_noise(run.plan(), round)?.powi(-2);
+        }
+        let signal = n_users / largest_of_noise(planned, m);
+        let least_signal = if likes < FEW_LIKES {
+            LEAST_SIGNAL[0]
+        } else {
+            LEAST_SIGNAL[1]
+        };
+        if signal < least_signal && likes < TOO_FEW_LIKES {
+            return self.popularity(counts, data, run).map(Some);
+        }
+        if signal < least_signal {
+            return Ok(None);
+        }
+        let mut released = Released {
+            packed: vec![0.0; packed_len(m)],
+            precision: 0.0,
+        };
+        let mut model = self.by_counts(counts, run)?;
+        run.round(&shown(0, model.item_factors(), model.dim()));
+        for round in 1..=self.params().n_rounds {
+            let sums = (run.vector(data, (1, 1.0), &NoContribution))
+                .and_then(|_| run.vector(data, (packed_len(m), 1.0), &pairs));
+            let sums = match sums {
+                // the model of a list that ends early is that of its last complete round
+                Err(RunError::EndOfList) if round > 1 && run.is_at_end()? => break,
+                sums => sums?,
+            };
+            released.add(&sums.values(), sums.noise_stddev());
+            model = self.of_cooccurrences(&released, (&pairs, likes), counts, run)?;
+            run.round(&shown(round, model.item_factors(), model.dim()));
+        }
+        Ok(Some(model))
+    }
+
+    /// The model of these co-occurrences, with standard deviations of the noise in the factors to
+    /// first order, `sigma r sqrt(s_k c_k) / (s_k - mean of the other l)`, without what turns the
+    /// taste factors among themselves.
+    fn of_cooccurrences(
+        &self,
+        released: &Released,
+        (pairs, likes): (&Cooccurrences<'_>, f64),
+        counts: &NoisyCounts,
+        run: &Run<'_>,
+    ) -> Result<FactorModel> {
+        let m = pairs.n_learned;
+        let edge = largest_of_noise(released.precision, m);
+        let matrix = released.matrix(m)?;
+        let counts = &pairs.refined(counts, (&matrix, released.precision.sqrt().recip()));
+        let eigen = symmetric_eigen(&matrix, m)?;
+        let axes = eigen.values.iter().zip(eigen.vectors.chunks_exact(m));
+        let tastes: Vec<(f64, f64, &[f64])> = (axes.rev())
+            .take_while(|(value, _)| **value > ABOVE * edge)
+            .take(MOST_TASTES)
+            .map(|(value, axis)| {
+                let strength = 0.5 * (value + (value * value - edge * edge).sqrt());
+                (strength, 1.0 - (0.5 * edge / strength).powi(2), axis)
+            })
+            .collect();
+        if tastes.is_empty() {
+            return self.by_counts(counts, run);
+        }
+        let dim = 1 + tastes.len();
+        let scoring = self.params().scoring(dim);
+        let mean = tastes.iter().map(|(s, c, _)| s * c).sum::<f64>() / tastes.len() as f64;
+        let penalty = scoring.penalties.map_or(1.0, |of| of.factor);
+        let square = penalty / (mean * (LIKES / likes).clamp(PENALTY[0], PENALTY[1]));
+        let sigma = edge / (2.0 * (m as f64).sqrt());
+        let others = eigen.values.iter().rev().skip(tastes.len());
+        let mean_other = (others.sum::<f64>() / (m - tastes.len()).max(1) as f64).max(0.0);
+        let mut factors = vec![0.0; pairs.rows.len() * dim];
+        let mut errors = factors.clone();
+        let rows = factors
+            .chunks_exact_mut(dim)
+            .zip(errors.chunks_exact_mut(dim));
+        for ((factor, error), row) in rows.zip(&pairs.rows) {
+            let Some(row) = *row else { continue };
+            let entries = factor[1..].iter_mut().zip(&mut error[1..]);
+            for ((q, e), (strength, cosine, axis)) in entries.zip(&tastes) {
+                *q = (square * strength * cosine).sqrt() * axis[row];
+                *e = sigma * (square * strength * cosine).sqrt()
+                    / (strength - mean_other).max(0.5 * strength);
+            }
+        }
+        write_popularity((&mut factors, &mut errors), dim, counts);
+        let model = FactorModel::new(scoring, factors, run.provenance())?;
+        let model = model.of_cooccurrences().with_counts(Some(counts.clone()));
+        model.with_standard_errors(errors)
+    }
+
+    /// The model that ranks items by their released counts.
+    pub(super) fn by_counts(&self, counts: &NoisyCounts, run: &Run<'_>) -> Result<FactorModel> {
+        let scoring = Scoring {
+            score_model: ScoreModel::Biased,
+            ..self.params().scoring(1)
+        };
+        let model = FactorModel::new(scoring, counts.as_biases(), run.provenance())?;
+        let error = counts.noise_stddev() / counts.unit();
+        let model = model.with_counts(Some(counts.clone()));
+        model.with_standard_errors(vec![error; counts.values().len()])
+    }
+}
+
+impl Released {
+    fn add(&mut self, packed: &[f64], noise_stddev: f64) {
+        let precision = noise_stddev.powi(-2);
+        self.precision += precision;
+        let share = precision / self.precision;
+        for (mean, new) in self.packed.iter_mut().zip(packed) {
+            *mean += share * (new - *mean);
+        }
+    }
+
+    /// The full symmetric matrix.
+    fn matrix(&self, n_learned: usize) -> Result<Vec<f64>> {
+        let mut full = vec![0.0; n_learned * n_learned];
+        unpack_symmetric(&self.packed, n_learned, &mut full)?;
+        for (row, entries) in full.chunks_exact_mut(n_learned).enumerate() {
+            for (column, entry) in entries.iter_mut().enumerate() {
+                *entry /= if row == column { 1.0 } else { OFF_DIAGONAL };
+            }
+        }
+        Ok(full)
+    }
+}
+
+/// `2 sigma sqrt(m)`, where `2 sigma^2` is the variance of the noise in isometric coordinates.
+fn largest_of_noise(precision: f64, n_learned: usize) -> f64 {
+    2.0 * (0.5 * n_learned as f64 / precision).sqrt()
+}
