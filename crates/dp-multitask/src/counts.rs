@@ -137,12 +137,6 @@ impl NoisyCounts {
         self.noise_stddev = (own + other).sqrt().recip();
     }
 
-    /// The same for the count of one item, whose noise becomes smaller than that of the others.
-    pub(crate) fn refine_item(&mut self, item: usize, (value, noise_stddev): (f64, f64)) {
-        let (own, other) = (self.noise_stddev.powi(-2), noise_stddev.powi(-2));
-        self.values[item] += other / (own + other) * (value - self.values[item]);
-    }
-
     /// Effective number of items in use, for rules that must not change with items that no user
     /// has: at most four times the number of equally popular items whose counts would have the same
     /// concentration.

@@ -23,10 +23,10 @@ pub use error::{Error, Result};
 pub use factorization::{
     ABOVE_NOISE, FactorModel, FactorizationParams, Feedback, GradientRounds, ImplicitFeedback,
     ImplicitSums, ItemGramian, ItemPrior, ItemResiduals, ItemStatistics, ItemUpdate,
-    MatrixFactorization, NightContribution, NightState, NightlyFactorization, NightlyModel,
-    NightlyParams, PersonalModel, PooledMatrices, RatingScale, RecordSampling, ResidualRounds,
-    ScaleContribution, ScoreModel, Scoring, SimilarItem, TasteVotes, UserGramian, UserPenalties,
-    UserScratch,
+    MOST_COOCCURRING, MatrixFactorization, NightContribution, NightState, NightlyFactorization,
+    NightlyModel, NightlyParams, PersonalModel, PooledMatrices, RatingScale, RecordSampling,
+    ResidualRounds, ScaleContribution, ScoreModel, Scoring, SimilarItem, TasteVotes, UserGramian,
+    UserPenalties, UserScratch,
 };
 pub use local_bias::LocalBias;
 pub use public_ratings::{PublicFeatures, PublicItems, PublicRatings};

@@ -3,7 +3,7 @@
 use dp_core::{Interactions, Private};
 use dp_data::{HeldOutUsers, PopularityBuckets, RankingSums, RatingSplit, UserRanking, UserSplit};
 use dp_multitask::{
-    FactorModel, Fitted, LocalBias, NoisyCounts, Scoring, constant_predictions,
+    FactorModel, Fitted, LocalBias, NoisyCounts, ScoreModel, Scoring, constant_predictions,
     user_mean_predictions,
 };
 use dp_page::figure;
@@ -329,7 +329,7 @@ impl Evaluation {
     }
 
     /// The headline metric after every round, on the validation part; `rounds` holds the factors
-    /// after each round and their dimension, which decreases when taste factors are dropped.
+    /// after each round and their dimension, which changes when taste factors are dropped or found.
     pub(crate) fn by_round(
         fitted: &Fitted<FactorModel>,
         rounds: Vec<(Vec<f64>, usize)>,
@@ -338,10 +338,13 @@ impl Evaluation {
         let mut values = Vec::with_capacity(rounds.len());
         let last = &fitted.model;
         for (factors, dim) in rounds {
-            let scoring = Scoring {
+            let mut scoring = Scoring {
                 dim,
                 ..*last.scoring()
             };
+            if dim > last.dim() && scoring.unobserved_weight.is_some() {
+                scoring.score_model = ScoreModel::Plain; // the last round left popularity alone
+            }
             // only the last round's model has standard errors of its factors
             let is_last = dim == last.dim() && factors == last.item_factors();
             let model = match is_last {

@@ -187,6 +187,17 @@ fn runs_of_implicit_feedback_hold_as_well() {
         }
         check_run(params);
     }
+    // co-occurrences, which leave the budget of the Gram matrices unused
+    let mut by_rule = FactorizationParams::implicit_plain_for_target(target(4.0));
+    (
+        by_rule.head_fraction,
+        by_rule.n_rounds,
+        by_rule.count_clip_norm,
+    ) = (None, 2, 3.0);
+    if let Feedback::Implicit(implicit) = &mut by_rule.feedback {
+        implicit.gramian_share = 0.001;
+    }
+    check_run(by_rule);
 }
 
 /// Algorithm 2 and residual rounds: sums of residuals instead of statistics.

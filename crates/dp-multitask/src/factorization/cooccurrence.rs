@@ -4,11 +4,12 @@ use dp_core::{Interactions, Private, UserRow};
 use dp_linalg::{packed_index, packed_len, symmetric_eigen, unpack_symmetric};
 use dp_mechanism::{Error as RunError, Run, SparseBuffer, VectorContribution};
 
-use super::fit::{shown, write_popularity};
+use super::fit::{POPULARITY, shown};
 use super::implicit::NoContribution;
 use super::item_update::ScoreModel;
 use super::model::{FactorModel, Scoring};
 use super::params::MatrixFactorization;
+use super::typical_user::typical_factor;
 use crate::{NoisyCounts, Result, TaskWeights};
 
 /// Factor of off-diagonal entries in the isometric coordinates of symmetric matrices.
@@ -17,7 +18,7 @@ const OFF_DIAGONAL: f64 = std::f64::consts::SQRT_2;
 /// it.
 const INSIDE: f64 = 1.0 - 1e-12;
 /// Maximum number of items whose co-occurrences are released: their number is quadratic.
-pub(super) const MOST_ITEMS: usize = 1000;
+pub const MOST_COOCCURRING: usize = 1000;
 /// Maximum number of taste factors.
 const MOST_TASTES: usize = 60;
 /// Weights of items are a negative power of their released counts, with this exponent.
@@ -69,32 +70,40 @@ impl<'a> Cooccurrences<'a> {
         }
     }
 
-    /// The counts, combined with those that the diagonal of the released co-occurrences contains,
-    /// by the precision of their noise:
+    /// The popularity of items: the counts, combined with those that the diagonal of the released
+    /// co-occurrences contains, by the precision of their noise.
     ///
     /// ```text
     /// n_i = r G_ii / omega_i^2      a user with weights omega_i / W adds 1 / W^2 to G_ii / omega_i^2
     /// ```
     ///
-    /// `r` is such that both sums over all items are the same. Post-processing.
-    fn refined(&self, counts: &NoisyCounts, (matrix, sigma): (&[f64], f64)) -> NoisyCounts {
+    /// `r` is such that both sums over the learned items are the same. The second weights users with
+    /// few likes more than the counts do. Post-processing.
+    fn popularity(&self, counts: &NoisyCounts, (matrix, sigma): (&[f64], f64)) -> Popularity {
+        let mut found = Popularity::of(counts);
         let learned: Vec<(usize, f64, f64)> = (self.rows.iter().enumerate())
             .zip(self.weights.omega())
             .filter_map(|((item, row), omega)| {
                 let diagonal = row.as_ref()? * (self.n_learned + 1);
-                Some((item, matrix[diagonal] / omega.powi(2), omega.powi(-2)))
+                Some((
+                    item,
+                    matrix[diagonal] / omega.powi(2),
+                    sigma / omega.powi(2),
+                ))
             })
             .collect();
         let of_counts: f64 = learned.iter().map(|of| counts.values()[of.0]).sum();
         let of_diagonal: f64 = learned.iter().map(|of| of.1).sum();
         let scale = of_counts / of_diagonal;
-        let mut refined = counts.clone();
         if scale.is_finite() && scale > 0.0 {
             for (item, votes, noise) in learned {
-                refined.refine_item(item, (scale * votes, scale * noise * sigma));
+                let own = found.noise[item].powi(-2);
+                let other = (scale * noise).powi(-2);
+                found.values[item] += other / (own + other) * (scale * votes - found.values[item]);
+                found.noise[item] = (own + other).sqrt().recip();
             }
         }
-        refined
+        found
     }
 
     fn row(&self, item: u32) -> Option<usize> {
@@ -148,16 +157,65 @@ impl VectorContribution for Cooccurrences<'_> {
     }
 }
 
+/// Popularity of items, with the standard deviation of its noise.
+struct Popularity {
+    values: Vec<f64>,
+    noise: Vec<f64>,
+}
+
+impl Popularity {
+    fn of(counts: &NoisyCounts) -> Self {
+        Self {
+            values: counts.values().to_vec(),
+            noise: vec![counts.noise_stddev(); counts.values().len()],
+        }
+    }
+
+    /// As counts, with the largest noise of an item.
+    fn as_counts(&self, counts: &NoisyCounts) -> Result<NoisyCounts> {
+        let noise = self.noise.iter().copied().fold(0.0, f64::max);
+        NoisyCounts::released_elsewhere(self.values.clone(), noise, counts.is_insecure())
+    }
+
+    /// The same in units in which the largest is 1.
+    fn relative(mut self) -> Self {
+        let unit = self.values.iter().fold(1.0, |most: f64, n| most.max(*n));
+        let all = self.values.iter_mut().chain(&mut self.noise);
+        all.for_each(|x| *x /= unit);
+        self
+    }
+}
+
 /// Mean of the co-occurrences that were released so far, weighted by precision.
 struct Released {
     packed: Vec<f64>,
     precision: f64,
 }
 
+/// What learns from likes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Learner {
+    Cooccurrences,
+    Popularity,
+    AlternatingMinimisation,
+}
+
+impl Learner {
+    /// By the number of likes per user, and that of users relative to the noise.
+    fn of(likes: f64, signal: f64) -> Self {
+        let few = likes < FEW_LIKES;
+        match signal {
+            signal if signal >= LEAST_SIGNAL[usize::from(!few)] => Self::Cooccurrences,
+            _ if likes < TOO_FEW_LIKES => Self::Popularity,
+            _ => Self::AlternatingMinimisation,
+        }
+    }
+}
+
 impl MatrixFactorization {
     /// Item factors from the co-occurrences of likes, in place of alternating minimisation, if there
     /// are enough users for them to show above the noise; popularity if not, and users have too few
-    /// likes for alternating minimisation; `None` otherwise.
+    /// likes for alternating minimisation; `None` otherwise, and where noise covers the number of users.
     ///
     /// ```text
     /// G = sum_j w_j w_j^T + noise = sum_k l_k v_k v_k^T        released in each round; the mean weighted by precision
@@ -170,8 +228,8 @@ impl MatrixFactorization {
     /// eigenvalue without noise, `c_k` the squared cosine between its eigenvector and `v_k`, both
     /// for a low rank and large `m` (Benaych-Georges and Nadakuditi 2011). The scale `r` is such
     /// that the users' penalty, which is a setting, is `10 / L` (from 0.3 to 0.8) of the mean of
-    /// `s_k c_k r^2`, with `L` likes per user by the released counts. At most 40 taste factors; with none above the
-    /// noise, the counts rank the items.
+    /// `s_k c_k r^2`, with `L` likes per user by the released counts. At most 60 taste factors; with none above the
+    /// noise, popularity ranks the items.
     ///
     /// # Privacy
     /// The number of users and one sum of norm at most 1 for each round, in place of the round's
@@ -189,8 +247,14 @@ impl MatrixFactorization {
         if n_users <= 3.0 * error {
             return Ok(None);
         }
-        let head = self.params().n_head(n_items, Some(counts));
-        let m = head.unwrap_or(n_items).min(MOST_ITEMS);
+        let head = self
+            .params()
+            .n_head(n_items, Some(counts))
+            .unwrap_or(n_items);
+        if head > MOST_COOCCURRING && self.params().least_head == 0 {
+            return Ok(None); // that many are asked for
+        }
+        let m = head.min(MOST_COOCCURRING);
         let weights = TaskWeights::from_counts(counts, EXPONENT, self.params().count_floor)?;
         let weights = weights.keeping(self.params().record_sampling.selection(Some(counts)));
         let weights = weights.with_head(counts, m)?;
@@ -201,22 +265,16 @@ impl MatrixFactorization {
             planned += self.rhs_noise(run.plan(), round)?.powi(-2);
         }
         let signal = n_users / largest_of_noise(planned, m);
-        let least_signal = if likes < FEW_LIKES {
-            LEAST_SIGNAL[0]
-        } else {
-            LEAST_SIGNAL[1]
-        };
-        if signal < least_signal && likes < TOO_FEW_LIKES {
-            return self.popularity(counts, data, run).map(Some);
-        }
-        if signal < least_signal {
-            return Ok(None);
+        match Learner::of(likes, signal) {
+            Learner::Cooccurrences => {}
+            Learner::Popularity => return self.popularity(counts, data, run).map(Some),
+            Learner::AlternatingMinimisation => return Ok(None),
         }
         let mut released = Released {
             packed: vec![0.0; packed_len(m)],
             precision: 0.0,
         };
-        let mut model = self.by_counts(counts, run)?;
+        let mut model = self.by_popularity(Popularity::of(counts), counts, run)?;
         run.round(&shown(0, model.item_factors(), model.dim()));
         for round in 1..=self.params().n_rounds {
             let sums = (run.vector(data, (1, 1.0), &NoContribution))
@@ -227,7 +285,10 @@ impl MatrixFactorization {
                 sums => sums?,
             };
             released.add(&sums.values(), sums.noise_stddev());
-            model = self.of_cooccurrences(&released, (&pairs, likes), counts, run)?;
+            // a model that is paid for is not lost because eigenvectors cannot be computed
+            if let Ok(found) = self.of_cooccurrences(&released, (&pairs, likes), counts, run) {
+                model = found;
+            }
             run.round(&shown(round, model.item_factors(), model.dim()));
         }
         Ok(Some(model))
@@ -246,7 +307,7 @@ impl MatrixFactorization {
         let m = pairs.n_learned;
         let edge = largest_of_noise(released.precision, m);
         let matrix = released.matrix(m)?;
-        let counts = &pairs.refined(counts, (&matrix, released.precision.sqrt().recip()));
+        let popularity = pairs.popularity(counts, (&matrix, released.precision.sqrt().recip()));
         let eigen = symmetric_eigen(&matrix, m)?;
         let axes = eigen.values.iter().zip(eigen.vectors.chunks_exact(m));
         let tastes: Vec<(f64, f64, &[f64])> = (axes.rev())
@@ -258,7 +319,7 @@ impl MatrixFactorization {
             })
             .collect();
         if tastes.is_empty() {
-            return self.by_counts(counts, run);
+            return self.by_popularity(popularity, counts, run);
         }
         let dim = 1 + tastes.len();
         let scoring = self.params().scoring(dim);
@@ -273,8 +334,12 @@ impl MatrixFactorization {
         let rows = factors
             .chunks_exact_mut(dim)
             .zip(errors.chunks_exact_mut(dim));
-        for ((factor, error), row) in rows.zip(&pairs.rows) {
+        let of_all = popularity.as_counts(counts)?;
+        let popularity = popularity.relative();
+        let popularity = popularity.values.iter().zip(&popularity.noise);
+        for (((factor, error), row), (n, noise)) in rows.zip(&pairs.rows).zip(popularity) {
             let Some(row) = *row else { continue };
+            (factor[0], error[0]) = (POPULARITY * n.max(0.0), POPULARITY * noise);
             let entries = factor[1..].iter_mut().zip(&mut error[1..]);
             for ((q, e), (strength, cosine, axis)) in entries.zip(&tastes) {
                 *q = (square * strength * cosine).sqrt() * axis[row];
@@ -282,22 +347,34 @@ impl MatrixFactorization {
                     / (strength - mean_other).max(0.5 * strength);
             }
         }
-        write_popularity((&mut factors, &mut errors), dim, counts);
         let model = FactorModel::new(scoring, factors, run.provenance())?;
+        let typical = typical_factor(&model.design(), &of_all);
         let model = model.of_cooccurrences().with_counts(Some(counts.clone()));
-        model.with_standard_errors(errors)
+        let model = match typical {
+            Some(factor) => model.with_typical_user(factor)?,
+            None => model,
+        };
+        match errors.iter().all(|error| error.is_finite()) {
+            true => model.with_standard_errors(errors),
+            false => Ok(model),
+        }
     }
 
-    /// The model that ranks items by their released counts.
-    pub(super) fn by_counts(&self, counts: &NoisyCounts, run: &Run<'_>) -> Result<FactorModel> {
+    /// The model that ranks items by this popularity.
+    fn by_popularity(
+        &self,
+        popularity: Popularity,
+        counts: &NoisyCounts,
+        run: &Run<'_>,
+    ) -> Result<FactorModel> {
         let scoring = Scoring {
             score_model: ScoreModel::Biased,
             ..self.params().scoring(1)
         };
-        let model = FactorModel::new(scoring, counts.as_biases(), run.provenance())?;
-        let error = counts.noise_stddev() / counts.unit();
+        let popularity = popularity.relative();
+        let model = FactorModel::new(scoring, popularity.values, run.provenance())?;
         let model = model.with_counts(Some(counts.clone()));
-        model.with_standard_errors(vec![error; counts.values().len()])
+        model.with_standard_errors(popularity.noise)
     }
 }
 
@@ -327,4 +404,93 @@ impl Released {
 /// `2 sigma sqrt(m)`, where `2 sigma^2` is the variance of the noise in isometric coordinates.
 fn largest_of_noise(precision: f64, n_learned: usize) -> f64 {
     2.0 * (0.5 * n_learned as f64 / precision).sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use dp_mechanism::{Grid, vector_contribution};
+
+    use super::super::tests::{N_ITEMS, noisy_counts, users_of_all_kinds};
+    use super::*;
+
+    #[test]
+    fn no_user_adds_more_than_one_and_none_is_rejected() {
+        let table = users_of_all_kinds(12);
+        let counts = noisy_counts(&Private::new(table.clone()));
+        let grid = Grid::new(7.0, 1.0).unwrap();
+        let bound = u128::from(grid.l2_bound()).pow(2);
+        for (exponent, head) in [(0.0, 0.999), (0.25, 0.999), (EXPONENT, 0.3), (3.0, 0.02)] {
+            let weights = TaskWeights::from_counts(&counts, exponent, 1.0).unwrap();
+            let weights = weights.head(&counts, head).unwrap();
+            let pairs = Cooccurrences::of(&weights);
+            let len = packed_len(pairs.n_learned);
+            for user in 0..table.n_users() {
+                let user = table.user(user);
+                let entries = vector_contribution(&grid, len, &pairs, user);
+                let squared: u128 = (entries.iter())
+                    .map(|(_, z)| u128::from(z.unsigned_abs()).pow(2))
+                    .sum();
+                assert!(squared <= bound, "{exponent} {head}");
+                let learned = user.items().iter().any(|&item| pairs.row(item).is_some());
+                // all of the bound, but for what the grid rounds away
+                assert_eq!(
+                    squared as f64 > 0.98 * bound as f64,
+                    learned,
+                    "{exponent} {head}"
+                );
+                let has = vector_contribution(&grid, 1, &HasLikes, user);
+                assert_eq!(has.is_empty(), user.is_empty());
+                assert!(has.iter().all(|(_, z)| z.unsigned_abs() <= grid.l2_bound()));
+            }
+        }
+        assert_eq!(packed_len(N_ITEMS), 1830);
+    }
+
+    #[test]
+    fn users_with_few_likes_need_less_signal_and_have_popularity_below_it() {
+        use Learner::{AlternatingMinimisation, Cooccurrences, Popularity};
+        for (likes, signal, expected) in [
+            (3.0, 30.0, Cooccurrences),
+            (3.0, 29.9, Popularity),
+            (7.9, 29.9, Popularity),
+            (8.0, 29.9, AlternatingMinimisation),
+            (11.9, 30.0, Cooccurrences),
+            (12.0, 30.0, AlternatingMinimisation),
+            (12.0, 59.9, AlternatingMinimisation),
+            (12.0, 60.0, Cooccurrences),
+            (1e9, f64::INFINITY, Cooccurrences),
+        ] {
+            assert_eq!(Learner::of(likes, signal), expected, "{likes} {signal}");
+        }
+    }
+
+    /// Three items with 100, 200 and 300 users, and counts whose noise covers them.
+    #[test]
+    fn the_diagonal_refines_counts_whatever_the_weights_of_items_are() {
+        let rough = NoisyCounts::released_elsewhere(vec![250.0, 150.0, 200.0], 1e3, false).unwrap();
+        for exponent in [0.0, 0.25, 1.0] {
+            let weights = TaskWeights::from_counts(&rough, exponent, 1.0).unwrap();
+            let pairs = Cooccurrences::of(&weights);
+            // of users with weights omega_i / W, W = 1
+            let mut matrix = vec![0.0; 9];
+            for (row, n) in [100.0, 200.0, 300.0].into_iter().enumerate() {
+                matrix[row * 4] = n * weights.omega()[row].powi(2);
+            }
+            let found = pairs.popularity(&rough, (&matrix, 1e-6));
+            for (n, expected) in found.values.iter().zip([100.0, 200.0, 300.0]) {
+                assert!(
+                    (n / expected - 1.0).abs() < 1e-3,
+                    "{exponent}: {n} {expected}"
+                );
+            }
+            assert!(found.noise.iter().all(|noise| *noise < 1.0));
+            // and noise of co-occurrences that covers the counts leaves these as they are
+            let kept = pairs.popularity(&rough, (&matrix, 1e9)).values;
+            assert!(
+                kept.iter()
+                    .zip(rough.values())
+                    .all(|(a, b)| (a - b).abs() < 1e-3 * b)
+            );
+        }
+    }
 }

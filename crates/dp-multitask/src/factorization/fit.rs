@@ -74,7 +74,9 @@ pub(super) struct Weighted<'a> {
 /// local user step, the item sums with exact noise, and a step based on the release.
 ///
 /// The releases are: the [scale of the ratings](crate::RatingScale) if the settings spend on it;
-/// the counts if the weights or the sampling need them; the items' total weights if items learn by
+/// the counts if the weights or the sampling need them; for likes without biases, with the dimension
+/// by rule, the number of users, which decides whether the rounds release co-occurrences of likes in
+/// place of right-hand sides; the items' total weights if items learn by
 /// gradient steps or share one matrix; users' votes on the taste factors of a prior, if it has any;
 /// then in each round those of [`ItemUpdate`], and once users' votes on learned taste factors
 /// ([`TasteVotes`]). A replay of a list that ends early gives the model after the last complete round
@@ -539,7 +541,7 @@ pub(super) const fn shown(round: usize, factors: &[f64], dim: usize) -> Round<'_
 }
 
 /// Scores of the items for users without records: at most this, too small to affect other users.
-const POPULARITY: f64 = 1e-6;
+pub(super) const POPULARITY: f64 = 1e-6;
 
 /// Overwrites the item biases, which scores without biases do not use, of the learned items with
 /// the released counts, in units in which the largest is [`POPULARITY`]: a user without records has

@@ -19,6 +19,7 @@ mod taste_votes;
 mod typical_user;
 mod user_step;
 
+pub use cooccurrence::MOST_COOCCURRING;
 pub use implicit::{Feedback, ImplicitFeedback, ImplicitSums, ItemGramian, UserGramian};
 pub use item_prior::ItemPrior;
 pub use item_update::ItemResiduals;

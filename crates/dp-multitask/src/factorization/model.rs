@@ -193,7 +193,7 @@ impl FactorModel {
     /// The same model with the standard errors of its factors: for item counts the standard
     /// deviation of the mechanism's noise, for biases and taste factors of ratings the posterior
     /// standard deviation given all releases, and for factors of likes that of the noise of the
-    /// last round, without what the ridge shrinks away; in the units of each coordinate. Those of
+    /// last round (of all rounds, for co-occurrences), without what the ridge shrinks away; in the units of each coordinate. Those of
     /// ratings include a variance for the sampling of users where items share one matrix. Errors of
     /// the coordinates of an item are assumed to be uncorrelated.
     ///
@@ -438,7 +438,7 @@ impl FactorModel {
         Ok(Private::new(pairs?.concat()))
     }
 
-    fn design(&self) -> Design {
+    pub(super) fn design(&self) -> Design {
         let design = self.scoring.design(&self.item_factors);
         match &self.standard_errors {
             Some(errors) => design.with_standard_errors(errors),

@@ -3,7 +3,7 @@ use dp_core::{ApproxDp, ParamError, ReplaceFactor, params};
 use dp_linalg::packed_len;
 use dp_mechanism::{GramSums, ReleasedVector};
 
-use super::cooccurrence::MOST_ITEMS;
+use super::cooccurrence::MOST_COOCCURRING;
 use super::implicit::{Feedback, ImplicitFeedback, ItemGramian};
 use super::item_prior::ItemPrior;
 use super::item_update::{
@@ -596,8 +596,8 @@ impl FactorizationParams {
         (n_head < n_items).then_some(n_head)
     }
 
-    /// Whether the run releases the number of users, which decides between co-occurrences of likes
-    /// and alternating minimisation: likes without biases, with one matrix for all items, and the
+    /// Whether the run releases the number of users, which decides between co-occurrences of likes,
+    /// alternating minimisation and popularity: likes without biases, with one matrix for all items, and the
     /// dimension of the factors by rule.
     #[must_use]
     pub fn considers_cooccurrences(&self) -> bool {
@@ -832,7 +832,7 @@ fn requests(
         if let Some(implicit) = settings.feedback.implicit() {
             let mut draws = GramSums::rhs_draws(n_items, dim);
             if settings.considers_cooccurrences() {
-                draws = draws.max(packed_len(n_items.min(MOST_ITEMS)) as u64);
+                draws = draws.max(packed_len(n_items.min(MOST_COOCCURRING)) as u64);
             }
             let sums = (settings.matrix_share, draws);
             requests.extend(implicit_requests(

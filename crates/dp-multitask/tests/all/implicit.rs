@@ -622,12 +622,25 @@ fn users_with_held_out_records_get_lists_whether_or_not_they_have_a_history() {
 
 #[test]
 fn without_biases_users_without_records_get_the_most_popular_items() {
+    // of co-occurrences, which know more of popularity than the counts do
+    let (model, list) = popular_items(None);
+    assert!(model.is_of_cooccurrences());
+    assert_eq!(list[..2], [39, 38]);
+
+    let (model, list) = popular_items(Some(5));
+    let counts = model.counts().unwrap().values();
+    let mut popular: Vec<u32> = (0..40).collect();
+    popular.sort_by(|&a, &b| counts[b as usize].total_cmp(&counts[a as usize]));
+    assert_eq!(list[..8], popular[..8]); // the head
+}
+
+/// A model of items of which 39 is the most popular, then 38 and so on, and the list of a user without records.
+fn popular_items(dim: Option<usize>) -> (FactorModel, Vec<u32>) {
     let mut params = FactorizationParams::implicit_plain_for_target(target(8.0));
-    params.least_head = 8;
+    (params.dim, params.least_head) = (dim, 8);
     let mut builder = InteractionsBuilder::new(40);
     for user in 0..600_u32 {
         for item in 0..40_u32 {
-            // item 39 is the most popular, then 38, ...
             if (user * 37 + item * 11) % 45 < item {
                 builder.push(user, item, 1.0).unwrap();
             }
@@ -642,14 +655,8 @@ fn without_biases_users_without_records_get_the_most_popular_items() {
     let model = fit.fit(&data, &plan, pay(&plan), &mut noise).unwrap().model;
     let own = model.fold_in(data.expose().user(nobody)).unwrap();
     assert!(own.factor().iter().all(|v| v.abs() <= 0.0));
-    let list = |own| -> Vec<u32> {
-        let best = model.recommend(own, 10, &[]).unwrap();
-        best.into_iter().map(|(item, _)| item).collect()
-    };
-    let counts = model.counts().unwrap().values();
-    let mut popular: Vec<u32> = (0..40).collect();
-    popular.sort_by(|&a, &b| counts[b as usize].total_cmp(&counts[a as usize]));
-    assert_eq!(list(&own)[..8], popular[..8]); // the head
+    let best = model.recommend(&own, 10, &[]).unwrap();
+    let list = best.into_iter().map(|(item, _)| item).collect();
     // and other scores are taste factors alone, up to the sixth digit
     assert!(
         model
@@ -657,6 +664,7 @@ fn without_biases_users_without_records_get_the_most_popular_items() {
             .chunks(model.dim())
             .all(|row| row[0] <= 1e-6)
     );
+    (model, list)
 }
 
 /// Users with `likes` likes each, nine tenths of them of one of six groups of ten items, the first

@@ -78,7 +78,7 @@ const GOLDEN: [(&str, Option<&str>); 30] = [
     ("likes, per item", Some("a19f17ae1fa2d38c")),
     ("likes, per item alone", Some("222ad3e28afac59c")),
     ("likes without biases", Some("a061d285efcee3a7")),
-    ("likes by rule", Some("f48ea2519e58fea1")),
+    ("likes by rule", Some("db2a3177ce44b8f6")),
     ("records left out", None),
     ("records left out, tastes dropped", None),
     ("records left out, votes on tastes", None),

@@ -37,6 +37,13 @@ pub(crate) const fn no_tastes(model: &FactorModel) -> &'static str {
     }
 }
 
+/// The number of items with taste factors.
+fn learned_items(model: &FactorModel) -> usize {
+    let rows = model.item_factors().chunks_exact(model.dim());
+    rows.filter(|row| row[1..].iter().any(|q| *q != 0.0))
+        .count()
+}
+
 /// Settings of a run, for its report.
 pub(crate) trait TrainSettings: Serialize {
     fn n_rounds(&self) -> usize;
@@ -165,6 +172,12 @@ impl<S: TrainSettings> Release for TrainRelease<'_, S> {
         let head = match self.params.n_head(n_items, model.counts()) {
             Some(n_head) => format!(" for the {n_head} with the largest noisy counts"),
             None => String::new(),
+        };
+        let head = match learned_items(model) {
+            n if model.is_of_cooccurrences() && n < n_items => {
+                format!(" for the {n} with the largest noisy counts")
+            }
+            _ => head,
         };
         let source = match model.is_of_cooccurrences() {
             true => ", from co-occurrences of likes",

@@ -17,7 +17,7 @@ use dp_core::{
 };
 use dp_data::{ItemCatalogue, LongTailRatings, TableSource};
 use dp_mechanism::NoiseSource;
-use dp_multitask::{FactorizationParams, MatrixFactorization, Trainer as _};
+use dp_multitask::{FactorizationParams, MOST_COOCCURRING, MatrixFactorization, Trainer as _};
 use rand::SeedableRng;
 use serde_json::Value;
 
@@ -338,7 +338,8 @@ pub(super) fn data(args: &AuditSettings) -> Result<(Private<Interactions>, Optio
 }
 
 /// The settings with the factor dimension of a run without planted users. The rule uses the mean
-/// count of an item, which the items of the planted users would lower.
+/// count of an item, which the items of the planted users would lower. Likes that are learned from
+/// co-occurrences, or not at all, keep the dimension by rule, so that every run decides again.
 pub(super) fn with_length(
     fit: MatrixFactorization,
     data: &Private<Interactions>,
@@ -355,7 +356,11 @@ pub(super) fn with_length(
         let spends = Ledger::in_memory("audit", Budget::new(target, ADJACENCY)?)?.reserve(&plan)?;
         let mut noise = NoiseSource::operating_system();
         let fitted = fit.fit(data, &plan, spends, &mut noise)?;
-        params.dim = Some(1 + fitted.model.n_tastes());
+        // co-occurrences and popularity have no length that settings could ask for
+        let by_rounds = !fitted.model.is_of_cooccurrences() && fitted.model.n_tastes() > 0;
+        if by_rounds || !params.considers_cooccurrences() {
+            params.dim = Some(1 + fitted.model.n_tastes());
+        }
     }
     Ok(params)
 }
@@ -386,7 +391,11 @@ pub(super) fn warn_of_memory<'p>(
 ) {
     let per_item = |params: &FactorizationParams| {
         let dim = params.dim.unwrap_or(1);
-        1 + params.n_rounds * (dim * (dim + 3) / 2)
+        let pairs = match params.considers_cooccurrences() {
+            true => canaries.n_items().min(MOST_COOCCURRING) / 2,
+            false => 0,
+        };
+        1 + params.n_rounds * (dim * (dim + 3) / 2).max(pairs)
     };
     let per_item = all.into_iter().map(per_item).sum::<usize>();
     let draws = [per_item, canaries.n_items(), trials.n_runs]
