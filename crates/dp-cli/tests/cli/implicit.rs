@@ -226,3 +226,57 @@ fn popularity_has_an_audit_of_its_own() {
     let found = Sandbox::new().dp(&words(line)).exits(0).json();
     assert_eq!(found["verdict"], "holds");
 }
+
+/// Three likes each of one of four groups of ten items.
+fn few_likes_each() -> Sandbox {
+    let sandbox = Sandbox::new();
+    let mut lines = String::from("user,item\n");
+    for user in 0..900 {
+        for like in 0..3 {
+            let place = (user / 4 + like * (1 + user % 3)) % 10;
+            lines += &format!("u{user},{}\n", user % 4 * 10 + place);
+        }
+    }
+    sandbox.write("likes.csv", lines);
+    let items = (0..40).map(|item| format!("{item}\n"));
+    sandbox.write(
+        "items.csv",
+        "item\n".to_owned() + &items.collect::<String>(),
+    );
+    sandbox
+}
+
+const FEW: &str = "likes.csv --items items.csv --feedback implicit --delta 1e-5";
+
+#[test]
+fn few_likes_each_are_learned_from_co_occurrences_and_recommended_by_the_stored_model() {
+    let sandbox = few_likes_each();
+    let run = [
+        &["train"][..],
+        &words(FEW),
+        &words("--epsilon 8 --no-ledger --no-split --out m"),
+    ]
+    .concat();
+    let printed = sandbox.dp(&run).exits(0);
+    printed.prints(&["from co-occurrences of likes"]);
+    let labels = sandbox.value("m/certificate.json")["releases"].clone();
+    assert_eq!(labels[1]["label"], "number of users");
+    sandbox.dp(&words("verify m --recompute")).exits(0);
+    // an item of the second group is liked by its users alone, so is the rest of the list
+    sandbox.write("history.csv", "item\n13\n15\n");
+    let list = words("recommend --model m --history history.csv -k 5 --json");
+    let found = sandbox.dp(&list).exits(0).json();
+    let text = found.to_string();
+    let names = |item: i32| text.contains(&format!("\"{item}\""));
+    let own_group = (10..20).filter(|&item| names(item)).count();
+    assert!(own_group == 5 && !names(13) && !names(15), "{text}");
+}
+
+#[test]
+fn an_audit_trains_by_the_rule_that_training_has() {
+    let sandbox = few_likes_each();
+    let trials = words("--epsilon 8 --no-split --canaries 20 --runs 4 --json");
+    let run = [&["audit"][..], &words(FEW), &trials].concat();
+    let found = sandbox.dp(&run).exits(0).json();
+    assert_eq!(found["releases"][1]["label"], "number of users");
+}

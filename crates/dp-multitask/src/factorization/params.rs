@@ -1051,7 +1051,8 @@ impl FactorizationParams {
     /// count of the [items in use](NoisyCounts::mean_in_use). Below two taste factors, or with
     /// counts below 2 before rounding, there are none; above twenty-four there are twenty-four, and with few items one for every four.
     /// With implicit feedback `tastes = mu * count / 4` (`4 epsilon` without counts), at most 32,
-    /// and without biases 8, 24 or 40 by epsilon; in both cases at most one taste factor for every
+    /// and without biases 8, 24 or 40 by epsilon (co-occurrences have as many as are above the noise,
+    /// at most 60); in both cases at most one taste factor for every
     /// 20 items. Chosen on MovieLens-1M, see `docs/results.md`.
     ///
     /// # Privacy
