@@ -734,9 +734,9 @@ fn every_user_adds_the_outer_product_of_own_weights() {
     let (mut n_users, mut sums) = (None, Vec::new());
     fit_seen(&split, &params, 40.0, |seen| {
         if let ObservedSums::Vector { released, .. } = seen.sums {
-            match &seen.labels[0][..] {
+            match seen.labels[0] {
                 "number of users" => {
-                    n_users = Some((released.values()[0], released.noise_stddev()))
+                    n_users = Some((released.values()[0], released.noise_stddev()));
                 }
                 label if label.ends_with("right-hand sides") => {
                     sums.push((released.values(), released.noise_stddev()));
