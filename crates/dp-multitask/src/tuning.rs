@@ -222,7 +222,7 @@ impl Trainer for Tuning {
             )
             .assumption(
                 "the candidates and all other settings were not chosen by looking at this data set (the \
-                 rules behind the defaults come from MovieLens, Jester and InstEval)",
+                 rules behind the defaults come from MovieLens, Jester, InstEval and other public data sets that their documentation names)",
             )
             .not_covered("personal models: each is seen by its own user only (joint DP)")
             .tuning_included(true);

@@ -24,11 +24,13 @@ const MOST_TASTES: usize = 60;
 /// Weights of items are a negative power of their released counts, with this exponent.
 const EXPONENT: f64 = 0.25;
 /// Co-occurrences are used if the number of users is at least this many times the largest
-/// eigenvalue of the noise, with fewer than [`FEW_LIKES`] per user and with more; below,
-/// alternating minimisation gives better lists, or popularity with [`TOO_FEW_LIKES`] for it.
-const LEAST_SIGNAL: [f64; 2] = [30.0, 60.0];
+/// eigenvalue of the noise. With fewer than [`FEW_LIKES`] per user, the head shrinks to as many
+/// items as that holds for, at least [`LEAST_ITEMS`]; with more, alternating minimisation gives
+/// better lists, and with fewer than [`TOO_FEW_LIKES`] popularity does.
+const LEAST_SIGNAL: f64 = 60.0;
 const FEW_LIKES: f64 = 12.0;
 const TOO_FEW_LIKES: f64 = 8.0;
+const LEAST_ITEMS: usize = 50;
 /// Eigenvalues count as signal above this multiple of the noise's largest one.
 const ABOVE: f64 = 1.05;
 /// The users' penalty is this divided by the likes per user, and at least and at most [`PENALTY`],
@@ -195,17 +197,27 @@ struct Released {
 /// What learns from likes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Learner {
-    Cooccurrences,
+    /// Of this many items.
+    Cooccurrences(usize),
     Popularity,
     AlternatingMinimisation,
 }
 
 impl Learner {
-    /// By the number of likes per user, and that of users relative to the noise.
-    fn of(likes: f64, signal: f64) -> Self {
-        let few = likes < FEW_LIKES;
-        match signal {
-            signal if signal >= LEAST_SIGNAL[usize::from(!few)] => Self::Cooccurrences,
+    /// By the number of likes per user, that of users relative to the noise of a single item, and
+    /// that of items in the head.
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "floats saturate"
+    )]
+    fn of(likes: f64, signal: f64, head: usize) -> Self {
+        let most = (signal / LEAST_SIGNAL).powi(2) as usize;
+        if most >= head {
+            return Self::Cooccurrences(head);
+        }
+        match most {
+            m if m >= LEAST_ITEMS && likes < FEW_LIKES => Self::Cooccurrences(m),
             _ if likes < TOO_FEW_LIKES => Self::Popularity,
             _ => Self::AlternatingMinimisation,
         }
@@ -254,22 +266,21 @@ impl MatrixFactorization {
         if head > MOST_COOCCURRING && self.params().least_head == 0 {
             return Ok(None); // that many are asked for
         }
-        let m = head.min(MOST_COOCCURRING);
-        let weights = TaskWeights::from_counts(counts, EXPONENT, self.params().count_floor)?;
-        let weights = weights.keeping(self.params().record_sampling.selection(Some(counts)));
-        let weights = weights.with_head(counts, m)?;
-        let pairs = Cooccurrences::of(&weights);
-        let likes = (counts.values().iter().sum::<f64>() / n_users).max(1.0);
         let mut planned = 0.0;
         for round in 1..=self.params().n_rounds {
             planned += self.rhs_noise(run.plan(), round)?.powi(-2);
         }
-        let signal = n_users / largest_of_noise(planned, m);
-        match Learner::of(likes, signal) {
-            Learner::Cooccurrences => {}
+        let likes = (counts.values().iter().sum::<f64>() / n_users).max(1.0);
+        let of_one = n_users / largest_of_noise(planned, 1);
+        let m = match Learner::of(likes, of_one, head.min(MOST_COOCCURRING)) {
+            Learner::Cooccurrences(m) => m,
             Learner::Popularity => return self.popularity(counts, data, run).map(Some),
             Learner::AlternatingMinimisation => return Ok(None),
-        }
+        };
+        let weights = TaskWeights::from_counts(counts, EXPONENT, self.params().count_floor)?;
+        let weights = weights.keeping(self.params().record_sampling.selection(Some(counts)));
+        let weights = weights.with_head(counts, m)?;
+        let pairs = Cooccurrences::of(&weights);
         let mut released = Released {
             packed: vec![0.0; packed_len(m)],
             precision: 0.0,
@@ -447,20 +458,23 @@ mod tests {
     }
 
     #[test]
-    fn users_with_few_likes_need_less_signal_and_have_popularity_below_it() {
+    fn with_few_likes_the_head_shrinks_to_what_shows_above_the_noise() {
         use Learner::{AlternatingMinimisation, Cooccurrences, Popularity};
-        for (likes, signal, expected) in [
-            (3.0, 30.0, Cooccurrences),
-            (3.0, 29.9, Popularity),
-            (7.9, 29.9, Popularity),
-            (8.0, 29.9, AlternatingMinimisation),
-            (11.9, 30.0, Cooccurrences),
-            (12.0, 30.0, AlternatingMinimisation),
-            (12.0, 59.9, AlternatingMinimisation),
-            (12.0, 60.0, Cooccurrences),
-            (1e9, f64::INFINITY, Cooccurrences),
+        let of_items = |m: f64| 60.0 * m.sqrt() * (1.0 + 1e-9);
+        for (likes, items, head, expected) in [
+            (3.0, 250.0, 250, Cooccurrences(250)),
+            (3.0, 249.0, 250, Cooccurrences(249)),
+            (11.9, 50.0, 250, Cooccurrences(50)),
+            (3.0, 49.0, 250, Popularity),
+            (7.9, 49.0, 250, Popularity),
+            (8.0, 49.0, 250, AlternatingMinimisation),
+            (12.0, 249.0, 250, AlternatingMinimisation),
+            (12.0, 250.0, 250, Cooccurrences(250)),
+            (3.0, 20.0, 20, Cooccurrences(20)),
+            (1e9, 1e300, 7, Cooccurrences(7)),
         ] {
-            assert_eq!(Learner::of(likes, signal), expected, "{likes} {signal}");
+            let found = Learner::of(likes, of_items(items), head);
+            assert_eq!(found, expected, "{likes} {items} {head}");
         }
     }
 

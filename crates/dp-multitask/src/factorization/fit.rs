@@ -113,7 +113,7 @@ impl Trainer for MatrixFactorization {
             .released_output("item factors, every listed release, settings", "anyone")
             .assumption(
                 "settings were not chosen by looking at this data set (the rules behind the defaults come from \
-                 MovieLens, Jester and InstEval)",
+                 MovieLens, Jester, InstEval and other public data sets that their documentation names)",
             )
             .not_covered("personal models: each is seen by its own user only (joint DP)")
             .tuning_included(false);

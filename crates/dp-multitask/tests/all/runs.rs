@@ -78,7 +78,7 @@ const GOLDEN: [(&str, Option<&str>); 30] = [
     ("likes, per item", Some("a19f17ae1fa2d38c")),
     ("likes, per item alone", Some("222ad3e28afac59c")),
     ("likes without biases", Some("a061d285efcee3a7")),
-    ("likes by rule", Some("db2a3177ce44b8f6")),
+    ("likes by rule", Some("02a38d7be2e79faf")),
     ("records left out", None),
     ("records left out, tastes dropped", None),
     ("records left out, votes on tastes", None),
@@ -378,6 +378,8 @@ pub(crate) fn factorizations() -> Vec<(&'static str, MatrixFactorization)> {
     };
     let by_rule = FactorizationParams {
         dim: None,
+        least_head: 5,
+        count_share: 0.02,
         ..plain.clone()
     };
     let all = [
