@@ -371,7 +371,10 @@ impl QualityTables {
     pub(crate) fn groups(&self) -> impl Iterator<Item = Table> {
         let all = [
             ("By activity of users", &self.by_activity),
-            ("By popularity of items", &self.by_popularity),
+            (
+                "By popularity of items (how many users have them)",
+                &self.by_popularity,
+            ),
         ];
         let some = all.into_iter().filter(|(_, rows)| !rows.is_empty());
         some.map(|(title, rows)| {

@@ -154,7 +154,7 @@ impl RankingFigures {
         });
         Some(ChartData {
             title: "Recall by popularity of items".to_owned(),
-            note: "items grouped into fifths by their released counts; lists are longer for rarer items"
+            note: "items grouped into fifths by their released counts, so groups differ from those by how many users have them; lists are longer for rarer items"
                 .to_owned(),
             series: ["private model", "most popular items"]
                 .map(str::to_owned)

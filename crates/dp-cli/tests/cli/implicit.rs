@@ -262,6 +262,8 @@ fn few_likes_each_are_learned_from_co_occurrences_and_recommended_by_the_stored_
     let labels = sandbox.value("m/certificate.json")["releases"].clone();
     assert_eq!(labels[1]["label"], "number of users");
     sandbox.dp(&words("verify m --recompute")).exits(0);
+    let warned = sandbox.dp(&[&run[..], &words("--force --reg 2 --clip-norm 0.5")].concat());
+    warned.says(&["--clip-norm, --reg had no effect"]);
     // an item of the second group is liked by its users alone, so is the rest of the list
     sandbox.write("history.csv", "item\n13\n15\n");
     let list = words("recommend --model m --history history.csv -k 5 --json");

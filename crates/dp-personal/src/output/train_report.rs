@@ -28,6 +28,9 @@ use crate::warnings;
 /// Why a model has no learned taste factors, and what follows for its users.
 pub(crate) const fn no_tastes(model: &FactorModel) -> &'static str {
     match model.scoring().n_effects {
+        0 if model.scoring().unobserved_weight.is_some() => {
+            "This model ranks items by popularity and has no taste factors, so every user gets the same ranking"
+        }
         0 => {
             "Too little data for taste factors at this epsilon: only item biases were learned, so every user gets the same ranking"
         }

@@ -595,6 +595,17 @@ impl FactorSettings {
         }
     }
 
+    /// The given settings that co-occurrences of likes do not have.
+    pub(crate) fn of_alternating_minimisation(&self) -> Vec<&'static str> {
+        let all = [
+            (self.weight_exponent.is_some(), "`weight_exponent`"),
+            (self.clip_norm.is_some(), "`clip_norm`"),
+            (self.item_ridge_factor.is_some(), "`item_ridge_factor`"),
+        ];
+        let given = all.into_iter().filter(|(given, _)| *given);
+        given.map(|(_, name)| name).collect()
+    }
+
     /// The first given setting that method `am-ssp` does not have.
     pub(crate) fn without_features(&self) -> Option<&'static str> {
         let own = [

@@ -191,6 +191,14 @@ pub fn train_at(
         fit.n_rounds_after(n_made) > 0
     })?;
     let fitted = Measured::certified(fitted);
+    let unused = args.settings.of_alternating_minimisation();
+    if fitted.model.is_of_cooccurrences() && !unused.is_empty() {
+        crate::output::warn(&format!(
+            "{} had no effect: item factors were learned from co-occurrences of likes, and not by alternating \
+             minimisation, which `dim` asks for",
+            unused.join(", ")
+        ));
+    }
     let release = TrainRelease {
         fitted: &fitted,
         method,
