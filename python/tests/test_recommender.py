@@ -93,7 +93,7 @@ def test_factors_are_where_the_model_has_them(recommender: dp.PrivateRecommender
 
 def test_implicit_feedback_and_popularity(ratings: Ratings) -> None:
     public: dict[str, Any] = {"ledger": dp.NO_LEDGER, "rating": "stars", "catalogue": [str(i) for i in range(12)]}
-    lists = dp.PrivateRecommender(epsilon=20.0, feedback="implicit", min_rating=3.0, n_rounds=2, **public).fit(ratings)
+    lists = dp.PrivateRecommender(epsilon=20.0, feedback="implicit", min_rating=3.0, n_rounds=2, dim=3, **public).fit(ratings)
     assert len(lists.items_) == 12
     assert {"1", "2"}.isdisjoint(item.item for item in lists.personalize(["1", "2"]).recommend(20))
     popular = dp.PrivatePopularity(epsilon=20.0, **public).fit(ratings)
