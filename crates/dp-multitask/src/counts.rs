@@ -123,20 +123,6 @@ impl NoisyCounts {
         self.values.iter().sum::<f64>() / self.values.len() as f64
     }
 
-    /// Combines the counts with another release of the same sums: the mean of these counts and
-    /// `scale` times the release, weighted by the precision of their noise. Post-processing.
-    pub(crate) fn refine(&mut self, released: &ReleasedVector, scale: f64) {
-        let (own, other) = (
-            self.noise_stddev.powi(-2),
-            (scale * released.noise_stddev()).powi(-2),
-        );
-        let share = other / (own + other);
-        for (count, sum) in self.values.iter_mut().zip(released.values()) {
-            *count += share * (scale * sum - *count);
-        }
-        self.noise_stddev = (own + other).sqrt().recip();
-    }
-
     /// Effective number of items in use, for rules that must not change with items that no user
     /// has: at most four times the number of equally popular items whose counts would have the same
     /// concentration.

@@ -5,18 +5,13 @@ use dp_linalg::{packed_index, packed_len, symmetric_eigen, unpack_symmetric};
 use dp_mechanism::{Error as RunError, Run, SparseBuffer, VectorContribution};
 
 use super::fit::{POPULARITY, shown};
-use super::implicit::NoContribution;
-use super::item_update::ScoreModel;
-use super::model::{FactorModel, Scoring};
+use super::implicit::{INSIDE, NoContribution, OFF_DIAGONAL};
+use super::model::FactorModel;
 use super::params::MatrixFactorization;
+use super::popularity::Popularity;
 use super::typical_user::typical_factor;
 use crate::{NoisyCounts, Result, TaskWeights};
 
-/// Factor of off-diagonal entries in the isometric coordinates of symmetric matrices.
-const OFF_DIAGONAL: f64 = std::f64::consts::SQRT_2;
-/// Keeps rounding from pushing a contribution over its bound, in which case the kernel would drop
-/// it.
-const INSIDE: f64 = 1.0 - 1e-12;
 /// Maximum number of items whose co-occurrences are released: their number is quadratic.
 pub const MOST_COOCCURRING: usize = 1000;
 /// Maximum number of taste factors.
@@ -99,10 +94,7 @@ impl<'a> Cooccurrences<'a> {
         let scale = of_counts / of_diagonal;
         if scale.is_finite() && scale > 0.0 {
             for (item, votes, noise) in learned {
-                let own = found.noise[item].powi(-2);
-                let other = (scale * noise).powi(-2);
-                found.values[item] += other / (own + other) * (scale * votes - found.values[item]);
-                found.noise[item] = (own + other).sqrt().recip();
+                found.refine(item, scale * votes, scale * noise);
             }
         }
         found
@@ -156,35 +148,6 @@ impl VectorContribution for Cooccurrences<'_> {
                 }
             }
         }
-    }
-}
-
-/// Popularity of items, with the standard deviation of its noise.
-struct Popularity {
-    values: Vec<f64>,
-    noise: Vec<f64>,
-}
-
-impl Popularity {
-    fn of(counts: &NoisyCounts) -> Self {
-        Self {
-            values: counts.values().to_vec(),
-            noise: vec![counts.noise_stddev(); counts.values().len()],
-        }
-    }
-
-    /// As counts, with the largest noise of an item.
-    fn as_counts(&self, counts: &NoisyCounts) -> Result<NoisyCounts> {
-        let noise = self.noise.iter().copied().fold(0.0, f64::max);
-        NoisyCounts::released_elsewhere(self.values.clone(), noise, counts.is_insecure())
-    }
-
-    /// The same in units in which the largest is 1.
-    fn relative(mut self) -> Self {
-        let unit = self.values.iter().fold(1.0, |most: f64, n| most.max(*n));
-        let all = self.values.iter_mut().chain(&mut self.noise);
-        all.for_each(|x| *x /= unit);
-        self
     }
 }
 
@@ -369,23 +332,6 @@ impl MatrixFactorization {
             true => model.with_standard_errors(errors),
             false => Ok(model),
         }
-    }
-
-    /// The model that ranks items by this popularity.
-    fn by_popularity(
-        &self,
-        popularity: Popularity,
-        counts: &NoisyCounts,
-        run: &Run<'_>,
-    ) -> Result<FactorModel> {
-        let scoring = Scoring {
-            score_model: ScoreModel::Biased,
-            ..self.params().scoring(1)
-        };
-        let popularity = popularity.relative();
-        let model = FactorModel::new(scoring, popularity.values, run.provenance())?;
-        let model = model.with_counts(Some(counts.clone()));
-        model.with_standard_errors(popularity.noise)
     }
 }
 

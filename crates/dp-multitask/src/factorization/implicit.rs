@@ -1,28 +1,26 @@
 //! Implicit feedback: its settings, the Gramian of all users, and the solve with it.
 
-use dp_core::{Interactions, Private, UserRow, parallel, params};
+use dp_core::{UserRow, parallel, params};
 use dp_linalg::{
     cholesky_in_place, cholesky_solve_in_place, packed_len, project_psd_in_place, unpack_symmetric,
 };
 use dp_mechanism::{
-    Error as RunError, FactorBuffer, ReleasedGrams, ReleasedVector, Run, SparseBuffer,
-    VectorContribution,
+    FactorBuffer, ReleasedGrams, ReleasedVector, Run, SparseBuffer, VectorContribution,
 };
 
 use super::fit::{RoundState, Weighted};
 use super::item_posterior::dot;
-use super::item_update::{ItemStatistics, ScoreModel, add_row, bias_coordinate, ridge};
-use super::model::{FactorModel, Scoring};
+use super::item_update::{ItemStatistics, add_row, bias_coordinate, ridge};
 use super::params::{MatrixFactorization, in_public_range};
 use super::user_step::UserScratch;
 use crate::solve::{SystemNoise, inverse};
-use crate::{Error, NoisyCounts, Result, TaskWeights, WeightTotals};
+use crate::{Error, Result};
 
 /// Factor of off-diagonal entries in the isometric coordinates of symmetric matrices.
-const OFF_DIAGONAL: f64 = std::f64::consts::SQRT_2;
+pub(super) const OFF_DIAGONAL: f64 = std::f64::consts::SQRT_2;
 /// Keeps rounding from pushing a contribution over its bound, in which case the kernel would drop
 /// it.
-const INSIDE: f64 = 1.0 - 1e-12;
+pub(super) const INSIDE: f64 = 1.0 - 1e-12;
 
 /// The meaning of the records of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Default, serde::Serialize, serde::Deserialize)]
@@ -186,10 +184,6 @@ impl VectorContribution for NoContribution {
     fn contribute(&self, _: UserRow<'_>, (): &mut (), _: &mut SparseBuffer) {}
 }
 
-/// Likes support taste factors if `mu` times the mean released count of the items in use is at
-/// least this; below it, popularity alone gives better lists.
-const LEAST_LIKES: f64 = 3.2;
-
 /// The releases of one round.
 pub(super) struct LikesRound {
     dim: usize,
@@ -199,49 +193,6 @@ pub(super) struct LikesRound {
 }
 
 impl MatrixFactorization {
-    /// Whether the counts show too few likes for taste factors, so that all rounds refine the
-    /// popularity of items. Applies to scores without biases if the dimension of the factors is by
-    /// rule and rounds release no matrices of items. Post-processing.
-    pub(super) fn falls_back_to_popularity(&self, mu: f64, counts: &NoisyCounts) -> bool {
-        self.params().considers_cooccurrences() && mu * counts.mean_in_use() < LEAST_LIKES
-    }
-
-    /// Spends the rounds on popularity: instead of sums of factors, a round releases `sum_j w_ij`
-    /// with `w_ij = n_j^-1/2`, which has norm 1 for every user as `C w_ij` has norm `C` in the
-    /// counts. The model ranks items by the mean of both, weighted by their precision.
-    pub(super) fn popularity(
-        &self,
-        counts: &NoisyCounts,
-        data: &Private<Interactions>,
-        run: &mut Run<'_>,
-    ) -> Result<FactorModel> {
-        let (n_items, mut popularity) = (counts.values().len(), counts.clone());
-        let scoring = Scoring {
-            score_model: ScoreModel::Biased,
-            ..self.params().scoring(1)
-        };
-        let weights = TaskWeights::uniform(n_items);
-        let totals = WeightTotals {
-            dim: 1,
-            weights: &weights,
-        };
-        run.round(&super::fit::shown(0, &popularity.as_biases(), 1));
-        for round in 1..=self.params().n_rounds {
-            let released = (run.vector(data, (1, 1.0), &NoContribution))
-                .and_then(|_| run.vector(data, (n_items, 1.0), &totals));
-            match released {
-                // the model of a list that ends early is that of its last complete round
-                Err(RunError::EndOfList) if round > 1 && run.is_at_end()? => break,
-                released => popularity.refine(&released?, self.params().count_clip_norm),
-            }
-            run.round(&super::fit::shown(round, &popularity.as_biases(), 1));
-        }
-        let model = FactorModel::new(scoring, popularity.as_biases(), run.provenance())?;
-        let error = popularity.noise_stddev() / popularity.unit();
-        let model = model.with_counts(Some(counts.clone()));
-        model.with_standard_errors(vec![error; n_items])
-    }
-
     /// One round of implicit feedback: user steps, sums, noise, item step.
     pub(super) fn implicit_round(
         &self,

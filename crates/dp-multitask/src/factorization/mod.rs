@@ -13,6 +13,7 @@ mod model;
 mod nightly;
 mod own_strength;
 mod params;
+mod popularity;
 mod prior_rounds;
 mod rating_scale;
 mod taste_votes;
